@@ -1,0 +1,31 @@
+package persistence
+
+import "errors"
+
+// The closed set of reasons why a store refuses. Stores wrap them with what they were doing.
+var (
+	// ErrFenced: another activation has claimed the stream since. The writer must stop.
+	ErrFenced = errors.New("fenced by a newer epoch")
+	// ErrConflict: Expect is not the stream's next seq. A bug of the writer, or a lost append.
+	ErrConflict = errors.New("unexpected sequence number")
+	// ErrDuplicate: an idempotency key of the append exists already; nothing was written.
+	ErrDuplicate = errors.New("idempotency key exists")
+	// ErrAmbiguous: the append may or may not be durable; read back by record id.
+	ErrAmbiguous = errors.New("outcome of the append is unknown")
+	// ErrUnavailable: the store cannot be reached or has failed; nothing was written.
+	ErrUnavailable = errors.New("store unavailable")
+	// ErrFull: too little free space to take more; nothing was written.
+	ErrFull = errors.New("not enough free disk space")
+	// ErrCorrupt: stored bytes do not match their checksum or order.
+	ErrCorrupt = errors.New("stored data is corrupt")
+	// ErrAckedDataMissing: the watermark knows of commits that the database does not hold.
+	ErrAckedDataMissing = errors.New("acknowledged data is missing")
+	// ErrTooLarge: an append over MaxAppend or a blob over MaxBlob.
+	ErrTooLarge = errors.New("append too large")
+	// ErrLocked: another process holds the data directory.
+	ErrLocked = errors.New("data directory is held by another process")
+	// ErrNotFound: no such stream, key, snapshot or blob.
+	ErrNotFound = errors.New("not found")
+	// ErrClosed: the store was closed.
+	ErrClosed = errors.New("store is closed")
+)

@@ -1,0 +1,79 @@
+// Package tools holds what agents can do: the Tool contract, the registry and the built-in
+// tools. A tool sees a Context value and nothing else of the program: no session, no actor.
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/workspace"
+)
+
+// Tool is one thing that an agent can do.
+type Tool interface {
+	// Spec describes it; the same value each time.
+	Spec() *Spec
+	// Run does it. args were checked against the schema and decoded strictly once before
+	// (see Decode). An expected failure is an *Error; any other error is a defect
+	// and reaches people as `Unexpected error: M`.
+	Run(tc *Context, args json.RawMessage) (*Result, error)
+}
+
+// Reconciler is a RECONCILABLE tool's answer to "did this call happen?".
+type Reconciler interface {
+	// Reconcile tells from the world alone: (result, nil) when it happened, ErrNotDone when
+	// it certainly did not, and any other error when it cannot tell.
+	Reconcile(tc *Context, args json.RawMessage, pre []*messages.FileHash) (*Result, error)
+}
+
+// Preparer names the state of the files that a call is about to change, before it is dispatched.
+type Preparer interface {
+	Prepare(tc *Context, args json.RawMessage) ([]*messages.FileHash, error)
+}
+
+// Spec describes a tool to models, people and the runtime.
+type Spec struct {
+	Name        string // snake_case
+	Description string // the tool's x.md
+	Schema      json.RawMessage
+	Effect      messages.Effect_Class
+	Unknown     messages.UnknownOutcome_Policy
+	Timeout     time.Duration // 0: DefaultTimeout
+	NoWorkspace bool          // runs without any workspace (plain tool)
+}
+
+// DefaultTimeout bounds a call whose tool does not say otherwise.
+const DefaultTimeout = 60 * time.Second
+
+// Context is everything that a tool may know about its call: a plain value (acceptance row 4).
+// All fields but Signal are optional.
+type Context struct {
+	Signal           context.Context // ends with the call, the turn or the executor
+	WorkingDirectory string          // where the call starts, relative to the workspace root
+	Agent            string
+	ProcessEnv       []string // NAME=value: the allow-list and the project's variables, never the server's own
+	ToolTempDir      string   // removed after the call
+	WorkspaceInfo    *messages.WorkspaceInfo
+	Workspace        *workspace.Workspace // the one workspace that the call was routed to
+	Home             *workspace.Workspace // the session's own, for spilled output
+
+	ExecID   string             // idempotency key (TROUPE_EXEC_ID of commands)
+	Trust    messages.Trust_Level
+	Fresh    bool               // a lone caller: the rule "must have been read" is off
+	Known    map[string]string  // path -> sha256 of files that this conversation has read
+	Sandbox  Sandbox            // nil: commands are refused
+	Values   map[any]any        // of the host program, typed by their keys
+	Progress func(*messages.Progress)
+}
+
+// Result is what a call came to. The model sees Content alone.
+type Result struct {
+	Content   string
+	Truncated bool
+	Meta      map[string]any
+	Details   map[string]any
+	Files     []*messages.FileHash // files read or left behind, with their hashes
+	Diff      string               // for people
+}
