@@ -1,0 +1,114 @@
+# `make help` lists the targets. Tools are pinned in internal/devtools and built below .cache/bin
+# when they are missing; building, running and testing troupe need none of them.
+
+SHELL     := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+GO        ?= go
+TOOLS     := $(CURDIR)/.cache/bin
+DEVTOOLS  := internal/devtools
+LINTTOOLS := internal/devtools/lint
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unversioned)
+LDFLAGS   := -X main.version=$(VERSION)
+PACKAGES  ?= ./...
+TESTTIME  ?= 10m
+GOTESTSUM := $(GO) tool -modfile=$(DEVTOOLS)/go.mod gotestsum
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: run
+run: build ## build troupe and run its tour: the first thing to type
+	@./bin/troupe tour
+
+.PHONY: build
+build: ## build bin/troupe
+	@$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/troupe ./cmd/troupe
+
+# The slow suites (crash loops, property tests, attacks) shorten themselves under -short.
+# Without the test runner in reach (no network, empty module cache) plain go test does the same.
+.PHONY: test
+test: ## run every suite, the slow ones in short form
+	@if $(GOTESTSUM) --version >/dev/null 2>&1; then \
+		$(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -short -timeout $(TESTTIME) $(PACKAGES); \
+	else \
+		echo "gotestsum cannot be built here: using go test" >&2; \
+		$(GO) test -short -timeout $(TESTTIME) $(PACKAGES); \
+	fi
+
+.PHONY: check
+check: fmt-check vet lint race readme cross generated ## all that CI asks: format, lint, vet, tests with -race, fresh generated code
+	@echo "check: all good"
+
+.PHONY: race
+race: ## run every suite in full, with the race detector
+	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -race -timeout 30m $(PACKAGES)
+
+.PHONY: vet
+vet: ## go vet
+	@$(GO) vet $(PACKAGES)
+
+.PHONY: lint
+lint: $(TOOLS)/golangci-lint ## golangci-lint, as .golangci.yml says
+	@$(TOOLS)/golangci-lint run $(PACKAGES)
+
+.PHONY: fmt
+fmt: $(TOOLS)/gofumpt ## format every Go file
+	@$(TOOLS)/gofumpt -w .
+
+.PHONY: fmt-check
+fmt-check: $(TOOLS)/gofumpt
+	@unformatted="$$($(TOOLS)/gofumpt -l .)"; if [[ -n "$$unformatted" ]]; then \
+		echo "not formatted (make fmt):" >&2; echo "$$unformatted" >&2; exit 1; fi
+
+.PHONY: readme
+readme: ## every command and file that README.md and CONTRIBUTING.md name exists
+	@$(GO) test ./internal/arch -count=1 -run 'Readme'
+
+# The command line builds and vets for the systems where people attach folders.
+.PHONY: cross
+cross: ## build and vet cmd/troupe for linux, darwin and windows
+	@for os in linux darwin windows; do \
+		echo "cross $$os/amd64"; \
+		CGO_ENABLED=0 GOOS=$$os GOARCH=amd64 $(GO) build -o /dev/null ./cmd/troupe; \
+		CGO_ENABLED=0 GOOS=$$os GOARCH=amd64 $(GO) vet ./cmd/troupe; \
+	done
+
+.PHONY: generate
+generate: $(TOOLS)/buf $(TOOLS)/protoc-gen-go ## lint messages/*.proto and generate their Go
+	@cd messages && export PATH="$(TOOLS):$$PATH" BUF_CACHE_DIR="$(CURDIR)/.cache/buf" && buf lint && buf generate
+
+.PHONY: generated
+generated: generate
+	@git diff --exit-code -- 'messages/*.pb.go' || { echo "generated code is stale: commit what make generate wrote" >&2; exit 1; }
+	@new="$$(git ls-files --others --exclude-standard -- 'messages/*.pb.go')"; [[ -z "$$new" ]] || { \
+		echo "generated code is not committed: $$new" >&2; exit 1; }
+
+.PHONY: bench
+bench: ## run the benchmarks once
+	@$(GO) test -run '^$$' -bench . -benchmem $(PACKAGES)
+
+.PHONY: deps
+deps: ## install what the sandbox wants from the system (as root), or say how
+	@.ci/deps
+
+.PHONY: clean
+clean: ## remove what was built here
+	@rm -rf bin .cache
+
+# Each tool is rebuilt when its pin changes.
+$(TOOLS)/buf: $(DEVTOOLS)/go.mod
+	@echo "building buf (about two minutes, once)" >&2
+	@cd $(DEVTOOLS) && $(GO) build -o $@ github.com/bufbuild/buf/cmd/buf
+
+$(TOOLS)/protoc-gen-go: $(DEVTOOLS)/go.mod
+	@cd $(DEVTOOLS) && $(GO) build -o $@ google.golang.org/protobuf/cmd/protoc-gen-go
+
+$(TOOLS)/gofumpt: $(DEVTOOLS)/go.mod
+	@cd $(DEVTOOLS) && $(GO) build -o $@ mvdan.cc/gofumpt
+
+$(TOOLS)/golangci-lint: $(LINTTOOLS)/go.mod
+	@echo "building golangci-lint (about two minutes, once)" >&2
+	@cd $(LINTTOOLS) && $(GO) build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
