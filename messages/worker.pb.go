@@ -2148,7 +2148,8 @@ func (x *ApprovalResolved) GetExecId() string {
 type FileHash struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	Sha256        string                 `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"` // hex; empty: the file did not exist
+	Sha256        string                 `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`                                    // hex; empty: the file did not exist
+	PlannedSha256 string                 `protobuf:"bytes,3,opt,name=planned_sha256,json=plannedSha256,proto3" json:"planned_sha256,omitempty"` // hex; in a precondition: what the call will leave there, where that is known beforehand
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2193,6 +2194,13 @@ func (x *FileHash) GetPath() string {
 func (x *FileHash) GetSha256() string {
 	if x != nil {
 		return x.Sha256
+	}
+	return ""
+}
+
+func (x *FileHash) GetPlannedSha256() string {
+	if x != nil {
+		return x.PlannedSha256
 	}
 	return ""
 }
@@ -3548,10 +3556,11 @@ const file_worker_proto_rawDesc = "" +
 	"\rmodified_args\x18\x05 \x01(\tR\fmodifiedArgs\x12\x18\n" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x12\x14\n" +
 	"\x05scope\x18\a \x01(\tR\x05scope\x12\x17\n" +
-	"\aexec_id\x18\b \x01(\tR\x06execId\"6\n" +
+	"\aexec_id\x18\b \x01(\tR\x06execId\"]\n" +
 	"\bFileHash\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
-	"\x06sha256\x18\x02 \x01(\tR\x06sha256\"\xd2\x01\n" +
+	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12%\n" +
+	"\x0eplanned_sha256\x18\x03 \x01(\tR\rplannedSha256\"\xd2\x01\n" +
 	"\x0eToolDispatched\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x1a\n" +
