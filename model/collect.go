@@ -1,0 +1,116 @@
+package model
+
+import (
+	"fmt"
+	"iter"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// maxCalls bounds the tool calls of one answer: a hostile stream must not grow memory by index.
+const maxCalls = 1024
+
+// Collect reads a stream to its end and puts the whole answer together. on, when it is not
+// nil, sees each event before it is added. The Completion is never nil: when the stream fails,
+// it holds what had arrived by then, and the error is the stream's own. A stream that stops
+// without a Finish, or speaks of a call that it never started, is an error too.
+func Collect(stream iter.Seq2[Event, error], on func(Event)) (*Completion, error) {
+	var a assembly
+	for ev, err := range stream {
+		if err != nil {
+			return a.completion(), err
+		}
+		if on != nil {
+			on(ev)
+		}
+		if err := a.add(&ev); err != nil {
+			return a.completion(), err
+		}
+		if ev.Kind == Finish {
+			return a.completion(), nil
+		}
+	}
+	return a.completion(), &Error{Class: Truncated, Message: "the stream ended without a finish"}
+}
+
+// assembly is an answer under construction.
+type assembly struct {
+	text, reasoning fragments
+	calls           []callParts
+	usage           *messages.Usage
+	reason          string
+	meta            Meta
+}
+
+type callParts struct {
+	id, name string
+	args     fragments
+}
+
+func (a *assembly) add(ev *Event) error {
+	switch ev.Kind {
+	case Text:
+		a.text.add(ev.Text)
+	case Reasoning:
+		a.reasoning.add(ev.Text)
+	case CallStart:
+		// Calls are dense from 0, so that a position means the same to journal and provider.
+		if ev.Index != len(a.calls) || ev.Index >= maxCalls {
+			return &Error{Class: Protocol, Message: fmt.Sprintf("tool call %d started where call %d was due", ev.Index, len(a.calls))}
+		}
+		a.calls = append(a.calls, callParts{id: ev.CallID, name: ev.Name})
+	case CallArgs:
+		if ev.Index < 0 || ev.Index >= len(a.calls) {
+			return &Error{Class: Protocol, Message: fmt.Sprintf("arguments for tool call %d, which never started", ev.Index)}
+		}
+		a.calls[ev.Index].args.add(ev.Text)
+	case UsageSeen:
+		a.usage = ev.Usage
+	case Finish:
+		a.reason, a.meta = ev.Reason, ev.Meta
+	}
+	return nil
+}
+
+func (a *assembly) completion() *Completion {
+	c := &Completion{
+		Text: a.text.String(), Reasoning: a.reasoning.String(),
+		Usage: a.usage, Reason: a.reason, Meta: a.meta,
+	}
+	if len(a.calls) > 0 {
+		c.ToolCalls = make([]*messages.ToolCall, len(a.calls))
+		for i := range a.calls {
+			p := &a.calls[i]
+			c.ToolCalls[i] = &messages.ToolCall{Id: p.id, Name: p.name, Arguments: p.args.String()}
+		}
+	}
+	return c
+}
+
+// fragments joins strings. Most answers of tool calls are one piece, which is then kept
+// without a copy.
+type fragments struct {
+	one  string
+	many []byte
+}
+
+func (f *fragments) add(s string) {
+	switch {
+	case s == "":
+	case f.many != nil:
+		f.many = append(f.many, s...)
+	case f.one == "":
+		f.one = s
+	default:
+		f.many = make([]byte, 0, 2*(len(f.one)+len(s))+64)
+		f.many = append(append(f.many, f.one...), s...)
+	}
+}
+
+// String returns what was added so far.
+func (f *fragments) String() string {
+	if f.many != nil {
+		return string(f.many)
+	}
+	return f.one
+}
