@@ -1,0 +1,181 @@
+package conversation
+
+import (
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// ErrIllegal marks a fact that cannot follow those before it: the journal was not written by
+// this code, or is damaged. The stream is then quarantined, never guessed at.
+var ErrIllegal = errors.New("fact cannot follow the ones before it")
+
+// Apply folds one record in. It is what replay uses and what a Worker calls after its append is
+// durable. It never panics; after an error the state must not be used.
+func (s *State) Apply(r *messages.Record) error {
+	if r.GetSeq() != s.seq+1 {
+		return fmt.Errorf("record %d after %d: %w", r.GetSeq(), s.seq, ErrIllegal)
+	}
+	if r.GetEpoch() < s.epoch {
+		return fmt.Errorf("record %d of epoch %d after epoch %d: %w", r.GetSeq(), r.GetEpoch(), s.epoch, ErrIllegal)
+	}
+	fact, err := messages.WorkerFactIn(r)
+	if err != nil {
+		return err
+	}
+	if err := s.ApplyFact(fact, r); err != nil {
+		return fmt.Errorf("apply record %d (%T): %w", r.GetSeq(), fact, err)
+	}
+	return nil
+}
+
+// ApplyFact is Apply for a fact that is at hand in its decoded form; r is its record.
+func (s *State) ApplyFact(fact proto.Message, r *messages.Record) error {
+	if err := s.fold(fact, r); err != nil {
+		return err
+	}
+	s.seq, s.epoch = r.GetSeq(), r.GetEpoch()
+	return nil
+}
+
+func (s *State) fold(fact proto.Message, r *messages.Record) error {
+	if _, first := fact.(*messages.WorkerCreated); first != (s.created == nil) {
+		return ErrIllegal
+	}
+	switch f := fact.(type) {
+	case *messages.WorkerCreated:
+		return s.applyCreated(f)
+	case *messages.Activated:
+		s.resumed++
+		return nil
+	case *messages.InputAccepted:
+		return s.applyInput(f, r)
+	case *messages.InputWithdrawn:
+		return s.applyWithdrawn(f)
+	case *messages.ConfigChanged:
+		s.applyConfig(f)
+		return nil
+	case *messages.Panicked:
+		s.panics++
+		return nil
+	case *messages.Closed:
+		s.closed = true
+		return nil
+	case *messages.TurnStarted:
+		return s.applyTurnStarted(f, r)
+	}
+	return s.foldTurn(fact, r)
+}
+
+// foldTurn applies the facts that need an open turn.
+func (s *State) foldTurn(fact proto.Message, r *messages.Record) error {
+	t := s.turn
+	if t == nil {
+		switch fact.(type) {
+		case *messages.GenerationStarted, *messages.GenerationCompleted, *messages.GenerationFailed,
+			*messages.ToolPlanned, *messages.ApprovalRequested, *messages.ApprovalResolved,
+			*messages.ToolDispatched, *messages.ToolFinished, *messages.TurnCompleted:
+			return ErrIllegal
+		}
+		return nil // budgets, timers, children, outbox: no part of the conversation
+	}
+	switch f := fact.(type) {
+	case *messages.GenerationStarted:
+		return t.generationStarted(f)
+	case *messages.GenerationCompleted:
+		s.panics = 0
+		return s.applyGeneration(t, f, r)
+	case *messages.GenerationFailed:
+		if t.Gen == nil || t.Gen.GetGenId() != f.GetGenId() {
+			return ErrIllegal
+		}
+		t.Gen, t.Failed = nil, f
+	case *messages.ToolPlanned:
+		return t.toolPlanned(f, r)
+	case *messages.ApprovalRequested, *messages.ApprovalResolved, *messages.ToolDispatched:
+		return t.callFact(f)
+	case *messages.ToolFinished:
+		s.panics = 0
+		return s.applyToolFinished(t, f)
+	case *messages.CancelRequested:
+		t.Cancelled = f
+	case *messages.TurnCompleted:
+		return s.applyTurnCompleted(t, f, r)
+	}
+	return nil
+}
+
+func (s *State) applyCreated(f *messages.WorkerCreated) error {
+	s.created, s.agent, s.model, s.system = f, f.GetAgent(), f.GetModel(), f.GetSystem()
+	s.known = make(map[string]*accepted)
+	for _, t := range f.GetCopied() {
+		for _, m := range t.GetMessages() {
+			s.push(&messages.Message{
+				Role: messages.Role(m.GetRole()), Text: m.GetContent(), Reasoning: m.GetReasoning(),
+				ToolCalls: m.GetToolCalls(), ToolCallID: m.GetToolCallId(), ToolName: m.GetName(),
+			})
+		}
+		s.borders = append(s.borders, border{end: len(s.history), outcome: messages.TurnCompleted_DONE})
+	}
+	if !paired(s.history) {
+		return fmt.Errorf("copied history has a tool call without its result: %w", ErrIllegal)
+	}
+	return nil
+}
+
+func (s *State) applyInput(f *messages.InputAccepted, r *messages.Record) error {
+	if s.known[f.GetInputId()] != nil {
+		return fmt.Errorf("input %s accepted twice: %w", f.GetInputId(), ErrIllegal)
+	}
+	s.known[f.GetInputId()] = &accepted{hash: f.GetContentHash(), seq: r.GetSeq()}
+	s.inputs = append(s.inputs, &Input{InputAccepted: f, Seq: r.GetSeq(), AtMs: r.GetAtUnixMs()})
+	return nil
+}
+
+func (s *State) applyWithdrawn(f *messages.InputWithdrawn) error {
+	for i, in := range s.inputs {
+		if in.GetInputId() == f.GetInputId() {
+			s.inputs = append(s.inputs[:i:i], s.inputs[i+1:]...)
+			s.known[f.GetInputId()].done = true
+			return nil
+		}
+	}
+	return fmt.Errorf("withdrawn input %s is not staged: %w", f.GetInputId(), ErrIllegal)
+}
+
+func (s *State) applyConfig(f *messages.ConfigChanged) {
+	if f.GetAgent() != "" {
+		s.agent = f.GetAgent()
+	}
+	if f.GetModel() != "" {
+		s.model = f.GetModel()
+	}
+	if f.GetSystem() != "" {
+		s.system = f.GetSystem()
+	}
+	if len(f.GetTools()) > 0 {
+		s.tools = f.GetTools()
+	}
+}
+
+func (s *State) applyTurnStarted(f *messages.TurnStarted, r *messages.Record) error {
+	if s.turn != nil || len(f.GetInputIds()) == 0 || len(f.GetInputIds()) > len(s.inputs) {
+		return ErrIllegal
+	}
+	n := len(f.GetInputIds())
+	for i, id := range f.GetInputIds() {
+		if s.inputs[i].GetInputId() != id {
+			return fmt.Errorf("turn begins with input %s, which is not the next: %w", id, ErrIllegal)
+		}
+		s.known[id].turn = f.GetTurnId()
+	}
+	s.turn = &Turn{
+		ID: f.GetTurnId(), Inputs: s.inputs[:n:n], Leases: f.GetLeases(), StartedMs: r.GetAtUnixMs(),
+		Usage: &messages.Usage{}, mark: len(s.history),
+	}
+	s.inputs = append([]*Input(nil), s.inputs[n:]...)
+	return nil
+}

@@ -1,0 +1,70 @@
+package conversation
+
+import (
+	"strings"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// History returns the finished exchanges as a value: reading it changes nothing, and
+// nothing that happens later changes it (rows 30 and 96).
+func (s *State) History() *messages.History {
+	h := &messages.History{WorkerId: s.ID(), Seq: s.seq}
+	from := 0
+	for _, b := range s.borders {
+		t := &messages.Turn{Outcome: OutcomeName(b.outcome)}
+		for _, m := range s.history[from:b.end] {
+			t.Messages = append(t.Messages, &messages.ChatMessage{
+				Role: string(m.Role), Content: m.Text, Reasoning: m.Reasoning,
+				ToolCalls: m.ToolCalls, ToolCallId: m.ToolCallID, Name: m.ToolName,
+			})
+		}
+		h.Turns = append(h.Turns, t)
+		from = b.end
+	}
+	return h
+}
+
+// Result is what a completed turn came to, as a reply; nil for an open one.
+func (t *Turn) Result(session, worker string) *messages.TurnResult {
+	if t == nil || t.Completed == nil {
+		return nil
+	}
+	r := &messages.TurnResult{
+		SessionId: session, WorkerId: worker, TurnId: t.ID, Outcome: t.Completed.GetOutcome(),
+		Text: t.Text, Usage: t.Usage, Reason: t.Completed.GetReason(), ErrorCode: t.Completed.GetErrorCode(),
+		Scripted: t.Scripted, ConversationSeq: t.DoneSeq, StartedAtUnixMs: t.StartedMs, CompletedAtUnixMs: t.DoneMs,
+		Model: t.Model,
+	}
+	for _, c := range t.AllCalls {
+		r.ToolCalls = append(r.ToolCalls, c.View())
+	}
+	return r
+}
+
+// View is a call as results and listings show it.
+func (c *Call) View() *messages.ToolCallView {
+	return &messages.ToolCallView{
+		Name: c.Name, Status: c.Status(), ExecId: c.Plan.GetExecId(), CallId: c.Plan.GetCallId(),
+		Arguments: c.Arguments, Content: c.Finished.GetContent(), ErrorCode: c.Finished.GetErrorCode(),
+	}
+}
+
+// Status is the finished status in lower case, `planned` or `executing` before.
+func (c *Call) Status() string {
+	switch {
+	case c.Finished != nil:
+		return StatusName(c.Finished.GetStatus())
+	case c.Dispatched != nil:
+		return "executing"
+	case c.Requested != nil && c.Resolved == nil:
+		return "requested"
+	}
+	return "planned"
+}
+
+// StatusName is a tool status as every surface writes it.
+func StatusName(s messages.ToolFinished_Status) string { return strings.ToLower(s.String()) }
+
+// OutcomeName is a turn's outcome as every surface writes it.
+func OutcomeName(o messages.TurnCompleted_Outcome) string { return strings.ToLower(o.String()) }

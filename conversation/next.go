@@ -1,0 +1,118 @@
+package conversation
+
+import (
+	"fmt"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// Step is what may come next in a conversation: the closed set below.
+type Step interface{ step() }
+
+// The steps.
+type (
+	// Rest: nothing to do until an input arrives.
+	Rest struct{}
+	// Begin a turn with the oldest staged input.
+	Begin struct{ Input *Input }
+	// Generate asks the model; Number counts the turn's steps from 1, Attempt the tries of that step.
+	Generate struct {
+		Ready           Ready
+		Number, Attempt int
+	}
+	// Plan the calls from position From on: the one of a program's turn, or those of an answer
+	// that was stored without its plans.
+	Plan struct {
+		Calls []*messages.ToolCall
+		From  int
+	}
+	// Settle the open calls: dispatch those that may start, wait for the others.
+	Settle struct{ Calls []*Call }
+	// Complete the turn.
+	Complete struct {
+		Outcome messages.TurnCompleted_Outcome
+		Reason  string
+		Code    string
+	}
+)
+
+func (Rest) step()     {}
+func (Begin) step()    {}
+func (Generate) step() {}
+func (Plan) step()     {}
+func (Settle) step()   {}
+func (Complete) step() {}
+
+// Limits bound a turn. Zero means no limit.
+type Limits struct {
+	Steps int // generations per turn
+}
+
+// Next says what may come next. It looks at the facts alone, so that a worker that was
+// just recovered and one that never stopped go on in the same way.
+func (s *State) Next(lim Limits) Step {
+	t := s.turn
+	switch {
+	case s.created == nil || s.closed:
+		return Rest{}
+	case t == nil && len(s.inputs) == 0:
+		return Rest{}
+	case t == nil:
+		return Begin{s.inputs[0]}
+	case t.assistant != nil && len(t.Calls) < len(t.assistant.ToolCalls):
+		return Plan{t.assistant.ToolCalls[len(t.Calls):], len(t.Calls)}
+	case len(t.OpenCalls()) > 0:
+		return Settle{t.OpenCalls()}
+	case t.Cancelled != nil:
+		return cancelled(t.Cancelled)
+	case t.Program():
+		return s.nextOfProgram(t)
+	}
+	return s.nextOfTurn(t, lim)
+}
+
+func (s *State) nextOfProgram(t *Turn) Step {
+	if len(t.Calls) == 0 {
+		return Plan{Calls: []*messages.ToolCall{t.Inputs[0].GetCall()}}
+	}
+	return Complete{Outcome: messages.TurnCompleted_DONE}
+}
+
+func (s *State) nextOfTurn(t *Turn, lim Limits) Step {
+	if f := t.Failed; f != nil && f.GetRetryAtUnixMs() == 0 {
+		return Complete{messages.TurnCompleted_ERROR, f.GetMessage(), f.GetClass()}
+	}
+	if t.finished() {
+		return completion(t)
+	}
+	if lim.Steps > 0 && t.Steps >= lim.Steps {
+		return Complete{messages.TurnCompleted_LIMIT, fmt.Sprintf("the turn reached its limit of %d steps", lim.Steps), "limit"}
+	}
+	r, ok := s.Ready()
+	if !ok { // a call was answered but never planned: the journal cannot hold this
+		return Complete{messages.TurnCompleted_ERROR, "the conversation is not ready for a model call", "internal_error"}
+	}
+	return Generate{Ready: r, Number: t.Steps + 1, Attempt: t.Attempts + 1}
+}
+
+// ByLimit is the author of a CancelRequested that the turn's wall time made.
+const ByLimit = "limit"
+
+// cancelled tells a person's cancel from a limit's.
+func cancelled(f *messages.CancelRequested) Step {
+	if f.GetBy() == ByLimit {
+		return Complete{messages.TurnCompleted_TIMEOUT, f.GetReason(), "timeout"}
+	}
+	return Complete{messages.TurnCompleted_ABORTED, f.GetReason(), "cancelled"}
+}
+
+// completion turns the finish reason of the last generation into the turn's outcome.
+func completion(t *Turn) Step {
+	switch t.Finish {
+	case "length":
+		return Complete{messages.TurnCompleted_LIMIT, "the answer was cut at the model's output limit", "truncated"}
+	case "content_filter":
+		return Complete{messages.TurnCompleted_ERROR, "the provider's content filter stopped the answer", "content_filter"}
+	}
+	return Complete{Outcome: messages.TurnCompleted_DONE}
+}

@@ -1,0 +1,245 @@
+// Package conversation is the pure heart of a worker: facts in, conversation out, and what may
+// come next. It starts nothing, waits for nothing and reads no clock; the Worker actor
+// asks it what to do, makes that durable, and only then applies it here.
+//
+// The message invariant is held by construction. A model's answer and the results of its
+// tool calls enter the history together, when the last call is finished, and a
+// [Ready], which alone can render a prompt, exists only while no call is open.
+package conversation
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// State is one conversation: the fold of a worker's journal. Its zero value is the state
+// before the first fact. It is not safe for concurrent use: one Worker owns it.
+type State struct {
+	created *messages.WorkerCreated
+	model   string
+	system  string
+	agent   string
+	tools   []string // nil: the agent's own
+	seq     uint64
+	epoch   uint64
+	closed  bool
+
+	history []*messages.Message // finished exchanges only: never a dangling call
+	borders []border            // where each turn of the history ends
+	chain   [sha256.Size]byte   // over history, in order
+
+	inputs  []*Input             // staged, in order of acceptance
+	known   map[string]*accepted // every input id ever accepted
+	turn    *Turn                // the open one
+	last    *Turn                // the newest completed one
+	turns   int
+	usage   *messages.Usage
+	files   map[string]map[string]string // workspace -> path -> sha256 of what was read
+	panics  int                          // since the last progress
+	resumed int                          // activations
+}
+
+type border struct {
+	end     int // index into history
+	outcome messages.TurnCompleted_Outcome
+}
+
+// accepted remembers an input, so that the same id gets the same answer.
+type accepted struct {
+	hash []byte
+	seq  uint64
+	turn string // "" while staged
+	done bool   // withdrawn or its turn completed
+}
+
+// Input is one accepted input that no turn has committed yet.
+type Input struct {
+	*messages.InputAccepted
+	Seq  uint64
+	AtMs int64
+}
+
+// Turn is one generation cycle: from its inputs to its outcome.
+type Turn struct {
+	ID        string
+	Inputs    []*Input
+	Leases    []*messages.LeaseToken
+	StartedMs int64
+
+	Steps     int // generations completed
+	Attempts  int // of the step that is under way
+	Gen       *messages.GenerationStarted
+	Failed    *messages.GenerationFailed // of the newest attempt
+	Calls     []*Call                    // of the newest generation, in call order
+	AllCalls  []*Call                    // of the whole turn
+	Gens      []*messages.GenerationCompleted
+	Text      string // of the newest generation
+	Finish    string
+	FinalSeq  uint64
+	Usage     *messages.Usage
+	Scripted  bool
+	Model     string
+	Cancelled *messages.CancelRequested
+
+	Completed *messages.TurnCompleted // nil while open
+	DoneMs    int64
+	DoneSeq   uint64
+
+	committed bool // the inputs stand in the history
+	mark      int  // length of the history when the turn began
+	assistant *messages.Message
+}
+
+// Call is one tool call of a turn, from its plan to its result.
+type Call struct {
+	Plan       *messages.ToolPlanned
+	Name       string
+	Arguments  string
+	Requested  *messages.ApprovalRequested
+	Resolved   *messages.ApprovalResolved
+	Dispatched *messages.ToolDispatched
+	Finished   *messages.ToolFinished
+	AtMs       int64
+}
+
+// Open says whether the call has no result yet.
+func (c *Call) Open() bool { return c.Finished == nil }
+
+// Program says whether program code made the call (row 90): it is no part of the history.
+func (t *Turn) Program() bool { return len(t.Inputs) > 0 && t.Inputs[0].GetCall() != nil }
+
+// OpenCalls returns the calls without a result, in call order.
+func (t *Turn) OpenCalls() []*Call {
+	var open []*Call
+	for _, c := range t.Calls {
+		if c.Open() {
+			open = append(open, c)
+		}
+	}
+	return open
+}
+
+// Call returns the call with an exec id, nil when the turn has none.
+func (t *Turn) Call(execID string) *Call {
+	for _, c := range t.AllCalls {
+		if c.Plan.GetExecId() == execID {
+			return c
+		}
+	}
+	return nil
+}
+
+// ID is the worker's id and the conversation's (row 29).
+func (s *State) ID() string { return s.created.GetWorkerId() }
+
+// Session is the id of the session that the worker belongs to.
+func (s *State) Session() string { return s.created.GetSessionId() }
+
+// Agent is the profile that later generations use.
+func (s *State) Agent() string { return s.agent }
+
+// Model is what later generations ask, as PROVIDER/NAME or an alias.
+func (s *State) Model() string { return s.model }
+
+// System is the agent's own prompt, without the workspace section.
+func (s *State) System() string { return s.system }
+
+// Tools lists the toolset set by ConfigChanged, nil for the agent's own.
+func (s *State) Tools() []string { return s.tools }
+
+// Seq is the newest record applied.
+func (s *State) Seq() uint64 { return s.seq }
+
+// Exists says whether the stream held a WorkerCreated.
+func (s *State) Exists() bool { return s.created != nil }
+
+// Closed says whether the worker was deleted.
+func (s *State) Closed() bool { return s.closed }
+
+// Turn is the open turn, nil when there is none.
+func (s *State) Turn() *Turn { return s.turn }
+
+// Last is the newest completed turn, nil when there is none.
+func (s *State) Last() *Turn { return s.last }
+
+// Turns counts completed turns.
+func (s *State) Turns() int { return s.turns }
+
+// Usage sums what all generations used.
+func (s *State) Usage() *messages.Usage { return addUsage(nil, s.usage) }
+
+// Staged lists the inputs that no turn has begun with, in order.
+func (s *State) Staged() []*Input { return append([]*Input(nil), s.inputs...) }
+
+// Panics counts the worker's own panics since it last made progress.
+func (s *State) Panics() int { return s.panics }
+
+// Answer returns what was said when an input id was accepted: its record's seq, whether the
+// content is the same, and whether the id is known at all.
+func (s *State) Answer(inputID string, hash []byte) (seq uint64, same, known bool) {
+	a := s.known[inputID]
+	if a == nil {
+		return 0, false, false
+	}
+	return a.seq, string(a.hash) == string(hash), true
+}
+
+// TurnOf returns the id of the turn that an input belongs to: "" while it is staged.
+// known is false for an id that was never accepted, done says that nothing will come of it any more.
+func (s *State) TurnOf(inputID string) (turn string, done, known bool) {
+	a := s.known[inputID]
+	if a == nil {
+		return "", false, false
+	}
+	return a.turn, a.done, true
+}
+
+// KnownFiles returns the files of a workspace that this conversation has read or written,
+// with the hash of what it saw.
+func (s *State) KnownFiles(workspace string) []*messages.FileHash {
+	m := s.files[workspace]
+	out := make([]*messages.FileHash, 0, len(m))
+	for p, h := range m {
+		out = append(out, &messages.FileHash{Path: p, Sha256: h})
+	}
+	return out
+}
+
+// ContentHash is what tells two inputs with the same id apart.
+func ContentHash(parts []*messages.Part, call *messages.ToolCall) []byte {
+	h := sha256.New()
+	opt := proto.MarshalOptions{Deterministic: true}
+	var n [8]byte
+	write := func(m proto.Message) {
+		b, err := opt.Marshal(m)
+		if err != nil {
+			b = []byte(err.Error()) // invalid UTF-8: the text of the error tells it apart from valid content
+		}
+		binary.BigEndian.PutUint64(n[:], uint64(len(b)))
+		h.Write(n[:])
+		h.Write(b)
+	}
+	for _, p := range parts {
+		write(p)
+	}
+	if call != nil {
+		write(call)
+	}
+	return h.Sum(nil)
+}
+
+func addUsage(sum, u *messages.Usage) *messages.Usage {
+	if sum == nil {
+		sum = &messages.Usage{}
+	}
+	sum.InputTokens += u.GetInputTokens()
+	sum.OutputTokens += u.GetOutputTokens()
+	sum.CachedTokens += u.GetCachedTokens()
+	sum.ReasoningTokens += u.GetReasoningTokens()
+	sum.CostMicroUsd += u.GetCostMicroUsd()
+	return sum
+}

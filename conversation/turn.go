@@ -1,0 +1,168 @@
+package conversation
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+func (t *Turn) generationStarted(f *messages.GenerationStarted) error {
+	if t.Program() || len(t.OpenCalls()) > 0 || t.finished() {
+		return ErrIllegal
+	}
+	// A second start without an end between is a repeated attempt after a crash.
+	t.Gen, t.Failed = f, nil
+	t.Attempts++
+	return nil
+}
+
+// finished says that the newest generation ended the conversation's turn.
+func (t *Turn) finished() bool { return t.Steps > 0 && len(t.Calls) == 0 && t.Gen == nil }
+
+func (s *State) applyGeneration(t *Turn, f *messages.GenerationCompleted, r *messages.Record) error {
+	if t.Gen == nil || t.Gen.GetGenId() != f.GetGenId() {
+		return fmt.Errorf("generation %s was not started: %w", f.GetGenId(), ErrIllegal)
+	}
+	s.commitInputs(t)
+	t.Gen, t.Failed, t.Attempts = nil, nil, 0
+	t.Steps++
+	t.Calls = nil
+	t.Text, t.Finish, t.FinalSeq = f.GetContent(), f.GetFinishReason(), r.GetSeq()
+	t.Scripted = t.Scripted || f.GetScripted()
+	t.Model = f.GetModel()
+	t.Gens = append(t.Gens, f)
+	t.Usage = addUsage(t.Usage, f.GetUsage())
+	s.usage = addUsage(s.usage, f.GetUsage())
+	m := &messages.Message{Role: messages.Assistant, Text: f.GetContent(), Reasoning: f.GetReasoning(), ToolCalls: f.GetToolCalls()}
+	if len(f.GetToolCalls()) == 0 {
+		s.push(m)
+		return nil
+	}
+	t.assistant = m
+	return nil
+}
+
+func (t *Turn) toolPlanned(f *messages.ToolPlanned, r *messages.Record) error {
+	c := &Call{Plan: f, Name: f.GetTool(), AtMs: r.GetAtUnixMs()}
+	switch {
+	case t.Call(f.GetExecId()) != nil:
+		return fmt.Errorf("call %s planned twice: %w", f.GetExecId(), ErrIllegal)
+	case t.Program():
+		if len(t.Calls) != 0 {
+			return ErrIllegal
+		}
+		c.Arguments = t.Inputs[0].GetCall().GetArguments()
+	case t.assistant == nil || int(f.GetOrdinal()) != len(t.Calls) || len(t.Calls) >= len(t.assistant.ToolCalls):
+		return fmt.Errorf("call %d planned out of order: %w", f.GetOrdinal(), ErrIllegal)
+	default:
+		c.Arguments = t.assistant.ToolCalls[len(t.Calls)].GetArguments()
+	}
+	t.Calls = append(t.Calls, c)
+	t.AllCalls = append(t.AllCalls, c)
+	return nil
+}
+
+// callFact applies a fact about one call that stays open.
+func (t *Turn) callFact(fact proto.Message) error {
+	type named interface{ GetExecId() string }
+	n, ok := fact.(named)
+	if !ok {
+		return ErrIllegal
+	}
+	c := t.Call(n.GetExecId())
+	if c == nil || !c.Open() {
+		return fmt.Errorf("call %s is not open: %w", n.GetExecId(), ErrIllegal)
+	}
+	switch f := fact.(type) {
+	case *messages.ApprovalRequested:
+		c.Requested = f
+	case *messages.ApprovalResolved:
+		c.Resolved = f
+	case *messages.ToolDispatched:
+		if c.Plan.GetNeedsApproval() && c.Resolved.GetDecision() != messages.Decision_APPROVED {
+			return fmt.Errorf("call %s dispatched without an approval: %w", n.GetExecId(), ErrIllegal)
+		}
+		c.Dispatched = f
+	}
+	return nil
+}
+
+func (s *State) applyToolFinished(t *Turn, f *messages.ToolFinished) error {
+	c := t.Call(f.GetExecId())
+	if c == nil || !c.Open() {
+		return fmt.Errorf("result for call %s, which is not open: %w", f.GetExecId(), ErrIllegal)
+	}
+	c.Finished = f
+	s.remember(c.Plan.GetWorkspace(), f.GetPostconditionHashes())
+	if t.assistant == nil || len(t.Calls) < len(t.assistant.ToolCalls) || len(t.OpenCalls()) > 0 {
+		return nil
+	}
+	s.push(t.assistant)
+	for i, tc := range t.assistant.ToolCalls {
+		s.push(&messages.Message{
+			Role: messages.ToolRole, Text: t.Calls[i].Finished.GetContent(),
+			ToolCallID: tc.GetId(), ToolName: tc.GetName(),
+		})
+	}
+	t.assistant = nil
+	return nil
+}
+
+func (s *State) remember(workspace string, files []*messages.FileHash) {
+	if len(files) == 0 {
+		return
+	}
+	if s.files == nil {
+		s.files = make(map[string]map[string]string)
+	}
+	m := s.files[workspace]
+	if m == nil {
+		m = make(map[string]string)
+		s.files[workspace] = m
+	}
+	for _, f := range files {
+		if f.GetSha256() == "" {
+			delete(m, f.GetPath())
+		} else {
+			m[f.GetPath()] = f.GetSha256()
+		}
+	}
+}
+
+func (s *State) applyTurnCompleted(t *Turn, f *messages.TurnCompleted, r *messages.Record) error {
+	if f.GetTurnId() != t.ID || len(t.OpenCalls()) > 0 || t.assistant != nil {
+		return fmt.Errorf("turn %s completed while a call is open: %w", f.GetTurnId(), ErrIllegal)
+	}
+	t.Completed, t.DoneMs, t.DoneSeq, t.Gen = f, r.GetAtUnixMs(), r.GetSeq(), nil
+	if f.GetOutcome() != messages.TurnCompleted_ABORTED {
+		s.commitInputs(t) // what was said stays said, also when the model could not answer
+	}
+	for _, in := range t.Inputs {
+		s.known[in.GetInputId()].done = true
+	}
+	if len(s.history) > t.mark {
+		s.borders = append(s.borders, border{end: len(s.history), outcome: f.GetOutcome()})
+	}
+	s.turn, s.last = nil, t
+	s.turns++
+	t.release()
+	return nil
+}
+
+// release drops what only an open turn needs, so that an idle worker holds its history once.
+func (t *Turn) release() {
+	t.Calls, t.assistant = nil, nil
+}
+
+// commitInputs moves the turn's inputs into the history, together with the answer (row 24).
+func (s *State) commitInputs(t *Turn) {
+	if t.committed || t.Program() {
+		return
+	}
+	t.committed = true
+	for _, in := range t.Inputs {
+		s.push(&messages.Message{Role: messages.User, Text: InputText(in.GetParts())})
+	}
+}

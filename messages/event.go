@@ -1,0 +1,177 @@
+package messages
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// The types of event, the same on every surface. Deltas, progress, shown and discarded carry no seq.
+const (
+	EventSessionCreated      = "session.created"
+	EventInputAccepted       = "input.accepted"
+	EventTurnStarted         = "turn.started"
+	EventGenerationStarted   = "generation.started"
+	EventTextDelta           = "text.delta"
+	EventReasoningDelta      = "reasoning.delta"
+	EventGenerationDiscarded = "generation.discarded"
+	EventGenerationCompleted = "generation.completed"
+	EventToolPlanned         = "tool.planned"
+	EventApprovalRequested   = "approval.requested"
+	EventApprovalShown       = "approval.shown"
+	EventApprovalResolved    = "approval.resolved"
+	EventToolDispatched      = "tool.dispatched"
+	EventToolProgress        = "tool.progress"
+	EventToolFinished        = "tool.finished"
+	EventWorkerSpawned       = "worker.spawned"
+	EventWorkerEnded         = "worker.ended"
+	EventFieldChanged        = "field.changed"
+	EventBudgetChanged       = "budget.changed"
+	EventTurnCompleted       = "turn.completed"
+	EventSessionClosed       = "session.closed"
+)
+
+// eventJSON is the wire form: absent fields are left out.
+type eventJSON struct {
+	Seq          uint64          `json:"seq,omitempty"`
+	Type         string          `json:"type"`
+	At           string          `json:"at"`
+	Session      string          `json:"session,omitempty"`
+	Worker       string          `json:"worker,omitempty"`
+	Turn         string          `json:"turn,omitempty"`
+	Text         *string         `json:"text,omitempty"`
+	InputID      string          `json:"input_id,omitempty"`
+	GenID        string          `json:"gen_id,omitempty"`
+	Agent        string          `json:"agent,omitempty"`
+	Model        string          `json:"model,omitempty"`
+	ToolCalls    []callJSON      `json:"tool_calls,omitempty"`
+	FinishReason string          `json:"finish_reason,omitempty"`
+	Usage        *UsageJSON      `json:"usage,omitempty"`
+	CallID       string          `json:"call_id,omitempty"`
+	ExecID       string          `json:"exec_id,omitempty"`
+	Tool         string          `json:"tool,omitempty"`
+	Arguments    string          `json:"arguments,omitempty"`
+	Status       string          `json:"status,omitempty"`
+	ErrorCode    string          `json:"error_code,omitempty"`
+	Truncated    bool            `json:"truncated,omitempty"`
+	Outcome      string          `json:"outcome,omitempty"`
+	Reason       string          `json:"reason,omitempty"`
+	ApprovalID   string          `json:"approval_id,omitempty"`
+	Decision     string          `json:"decision,omitempty"`
+	Workspace    string          `json:"workspace,omitempty"`
+	DurationUs   int64           `json:"duration_us,omitempty"`
+	Scripted     bool            `json:"scripted,omitempty"`
+	Diff         string          `json:"diff,omitempty"`
+	Details      json.RawMessage `json:"details,omitempty"`
+	Meta         json.RawMessage `json:"meta,omitempty"`
+	Effect       string          `json:"effect,omitempty"`
+	Done         int64           `json:"done,omitempty"`
+	Total        int64           `json:"total,omitempty"`
+	Unit         string          `json:"unit,omitempty"`
+}
+
+type callJSON struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+// UsageJSON is Usage as every surface writes it.
+type UsageJSON struct {
+	InputTokens     int64   `json:"input_tokens"`
+	OutputTokens    int64   `json:"output_tokens"`
+	CachedTokens    int64   `json:"cached_tokens,omitempty"`
+	ReasoningTokens int64   `json:"reasoning_tokens,omitempty"`
+	CostUSD         float64 `json:"cost_usd"`
+}
+
+// JSON returns the usage in its wire form.
+func (u *Usage) JSON() UsageJSON {
+	return UsageJSON{
+		InputTokens: u.GetInputTokens(), OutputTokens: u.GetOutputTokens(), CachedTokens: u.GetCachedTokens(),
+		ReasoningTokens: u.GetReasoningTokens(), CostUSD: float64(u.GetCostMicroUsd()) / 1e6,
+	}
+}
+
+// Proto is the reverse of Usage.JSON.
+func (j UsageJSON) Proto() *Usage {
+	return &Usage{
+		InputTokens: j.InputTokens, OutputTokens: j.OutputTokens, CachedTokens: j.CachedTokens,
+		ReasoningTokens: j.ReasoningTokens, CostMicroUsd: int64(j.CostUSD*1e6 + 0.5),
+	}
+}
+
+// textual says which types always have a text, also an empty one.
+func textual(typ string) bool {
+	switch typ {
+	case EventTextDelta, EventReasoningDelta, EventTurnCompleted, EventInputAccepted, EventGenerationCompleted, EventToolFinished:
+		return true
+	}
+	return false
+}
+
+// FormatTime writes milliseconds since 1970 as RFC 3339 in UTC.
+func FormatTime(unixMs int64) string {
+	return time.UnixMilli(unixMs).UTC().Format("2006-01-02T15:04:05.000Z07:00")
+}
+
+// MarshalJSON writes the event as every surface shows it.
+func (x *Event) MarshalJSON() ([]byte, error) {
+	j := eventJSON{
+		Seq: x.GetSeq(), Type: x.GetType(), At: FormatTime(x.GetAtUnixMs()), Session: x.GetSession(), Worker: x.GetWorker(),
+		Turn: x.GetTurn(), InputID: x.GetInputId(), GenID: x.GetGenId(), Agent: x.GetAgent(), Model: x.GetModel(),
+		FinishReason: x.GetFinishReason(), CallID: x.GetCallId(), ExecID: x.GetExecId(), Tool: x.GetTool(),
+		Arguments: x.GetArguments(), Status: x.GetStatus(), ErrorCode: x.GetErrorCode(), Truncated: x.GetTruncated(),
+		Outcome: x.GetOutcome(), Reason: x.GetReason(), ApprovalID: x.GetApprovalId(), Decision: x.GetDecision(),
+		Workspace: x.GetWorkspace(), DurationUs: x.GetDurationUs(), Scripted: x.GetScripted(), Diff: x.GetDiff(),
+		Details: raw(x.GetDetailsJson()), Meta: raw(x.GetMetaJson()), Effect: x.GetEffect(),
+		Done: x.GetDone(), Total: x.GetTotal(), Unit: x.GetUnit(),
+	}
+	if t := x.GetText(); t != "" || textual(x.GetType()) {
+		j.Text = &t
+	}
+	for _, c := range x.GetToolCalls() {
+		j.ToolCalls = append(j.ToolCalls, callJSON{c.GetId(), c.GetName(), c.GetArguments()})
+	}
+	if x.GetUsage() != nil {
+		u := x.GetUsage().JSON()
+		j.Usage = &u
+	}
+	return json.Marshal(j)
+}
+
+func raw(s string) json.RawMessage {
+	if !json.Valid([]byte(s)) {
+		return nil
+	}
+	return json.RawMessage(s)
+}
+
+// UnmarshalJSON is the reverse, for clients.
+func (x *Event) UnmarshalJSON(b []byte) error {
+	var j eventJSON
+	if err := json.Unmarshal(b, &j); err != nil {
+		return fmt.Errorf("decode event: %w", err)
+	}
+	at, err := time.Parse(time.RFC3339Nano, j.At)
+	if err != nil {
+		return fmt.Errorf("decode event time: %w", err)
+	}
+	x.Seq, x.Type, x.AtUnixMs, x.Session, x.Worker, x.Turn = j.Seq, j.Type, at.UnixMilli(), j.Session, j.Worker, j.Turn
+	x.InputId, x.GenId, x.Agent, x.Model, x.FinishReason = j.InputID, j.GenID, j.Agent, j.Model, j.FinishReason
+	x.CallId, x.ExecId, x.Tool, x.Arguments, x.Status = j.CallID, j.ExecID, j.Tool, j.Arguments, j.Status
+	x.ErrorCode, x.Truncated, x.Outcome, x.Reason = j.ErrorCode, j.Truncated, j.Outcome, j.Reason
+	x.ApprovalId, x.Decision, x.Workspace, x.DurationUs = j.ApprovalID, j.Decision, j.Workspace, j.DurationUs
+	x.Scripted, x.Diff, x.DetailsJson, x.MetaJson = j.Scripted, j.Diff, string(j.Details), string(j.Meta)
+	x.Effect, x.Done, x.Total, x.Unit = j.Effect, j.Done, j.Total, j.Unit
+	if j.Text != nil {
+		x.Text = *j.Text
+	}
+	for _, c := range j.ToolCalls {
+		x.ToolCalls = append(x.ToolCalls, &ToolCall{Id: c.ID, Name: c.Name, Arguments: c.Arguments})
+	}
+	if j.Usage != nil {
+		x.Usage = j.Usage.Proto()
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package messages
+
+import (
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// Prefixes of ids: what an id names can be read off it.
+const (
+	SessionPrefix  = "ses_"
+	WorkerPrefix   = "wrk_"
+	RunPrefix      = "run_"
+	ApprovalPrefix = "apr_"
+	ExecPrefix     = "exe_"
+	TurnPrefix     = "trn_"
+	InputPrefix    = "inp_"
+)
+
+// NewID returns prefix and a UUIDv7 without dashes: unique, and ordered by time of making.
+func NewID(prefix string) string {
+	id, err := uuid.NewV7()
+	if err != nil { // crypto/rand never fails on the supported systems; Must documents it
+		id = uuid.New()
+	}
+	var b strings.Builder
+	b.Grow(len(prefix) + 32)
+	b.WriteString(prefix)
+	const hex = "0123456789abcdef"
+	for _, c := range id {
+		b.WriteByte(hex[c>>4])
+		b.WriteByte(hex[c&15])
+	}
+	return b.String()
+}
+
+// ValidID says whether s is an id with the prefix: the prefix, then 1 to 64 letters, digits, `-` or `_`.
+func ValidID(prefix, s string) bool {
+	rest, ok := strings.CutPrefix(s, prefix)
+	if !ok || rest == "" || len(rest) > 64 {
+		return false
+	}
+	for _, c := range []byte(rest) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// Streams of the journal.
+
+// WorkerStream is the stream of a worker's conversation.
+func WorkerStream(id string) string { return "wrk/" + id }
+
+// SessionStream is the stream of a session.
+func SessionStream(id string) string { return "ses/" + id }
+
+// WorkspaceStream is the stream of a workspace, named by the hash of its canonical address.
+func WorkspaceStream(hash string) string { return "wsp/" + hash }
