@@ -70,7 +70,7 @@ readme: ## every command and file that README.md and CONTRIBUTING.md name exists
 # The command line builds and vets for the systems where people attach folders.
 .PHONY: cross
 cross: ## build and vet cmd/troupe for linux, darwin and windows
-	@for os in linux darwin windows; do \
+	@set -e; for os in linux darwin windows; do \
 		echo "cross $$os/amd64"; \
 		CGO_ENABLED=0 GOOS=$$os GOARCH=amd64 $(GO) build -o /dev/null ./cmd/troupe; \
 		CGO_ENABLED=0 GOOS=$$os GOARCH=amd64 $(GO) vet ./cmd/troupe; \

@@ -1,0 +1,113 @@
+package arch
+
+// place is one row of the plan: where a package stands and what it may know of ours.
+type place struct {
+	path  string   // below the module's root; "." is the root package, a last "*" stands for one more segment
+	floor int      // imports go to lower floors, or to the package's own parent folder
+	may   []string // places that it may import
+	tests []string // places that its tests may import besides
+}
+
+// plan is the table of floors. Packages that do not exist yet have their place already.
+func plan() []place {
+	kernel := []string{"messages", "conversation", "workspace", "model", "policy", "tools", "pipeline", "persistence"}
+	return []place{
+		// Floor 0: words, settings, built files. They know nothing of ours.
+		{path: "messages", floor: 0},
+		{path: "config", floor: 0},
+		{path: "web", floor: 0},
+		{path: "internal/arch", floor: 0},
+
+		// Floor 1: pure code and contracts.
+		{path: "conversation", floor: 1, may: []string{"messages"}},
+		{path: "workspace", floor: 1, may: []string{"messages"}},
+		{path: "model", floor: 1, may: []string{"messages"}},
+		{path: "policy", floor: 1, may: []string{"messages"}},
+		{path: "pipeline", floor: 1, may: []string{"messages"}},
+		{path: "persistence", floor: 1, may: []string{"messages"}},
+		{path: "client", floor: 1, may: []string{"messages"}},
+
+		// Floor 2: adapters, siblings that do not know each other.
+		{path: "model/openai", floor: 2, may: []string{"messages", "model"}},
+		{path: "model/script", floor: 2, may: []string{"messages", "model"}},
+		{path: "tools", floor: 2, may: []string{"messages", "workspace"}, tests: []string{"tools/*"}},
+		{path: "tools/*", floor: 2, may: []string{"messages", "workspace", "tools"}, tests: []string{"tools/*"}},
+		{path: "persistence/*", floor: 2, may: []string{"messages", "persistence"}, tests: []string{"persistence/*"}},
+		{path: "cluster", floor: 2, may: []string{"messages"}},
+		{path: "gateway", floor: 2, may: []string{"messages", "web"}},
+		{path: "gateway/*", floor: 2, may: []string{"messages", "gateway"}},
+		{path: "actors/act", floor: 2, may: []string{"messages"}},
+
+		// Floor 3: the actors, which know contracts and no adapter.
+		{path: "actors", floor: 3, may: append(kernel, "actors/act"), tests: []string{"actors/actortest"}},
+		{path: "actors/actortest", floor: 3, may: append(kernel, "actors", "actors/act", "model/script", "persistence/*")},
+		{path: "model/modeltest", floor: 3, may: []string{"messages", "model", "model/script"}},
+
+		// Floor 4: the composition root and public Go API. Neither cluster nor
+		// persistence/postgres: who embeds troupe hands them in and pays for them only then.
+		{path: ".", floor: 4, may: append(
+			kernel, "config", "web", "actors", "actors/act", "gateway", "gateway/*",
+			"persistence/badger", "persistence/memory", "persistence/protoactor",
+			"model/openai", "model/script", "tools/*",
+		), tests: []string{"troupetest"}},
+
+		// Floor 5 and above: those who use it.
+		{path: "troupetest", floor: 5, may: append(kernel, ".", "model/script", "persistence/memory")},
+		{path: "cmd/troupe", floor: 5, may: []string{"*"}},
+		{path: "examples/*", floor: 6, may: append(
+			kernel, ".", "client", "troupetest", "model/openai", "model/script", "persistence/*", "cluster",
+		)},
+		{path: "test/*", floor: 6, may: []string{"*"}},
+	}
+}
+
+// doubles are what any test may use: real parts that need no network and no disk, and the suites.
+func doubles() []string {
+	return []string{
+		"model/script", "model/modeltest", "persistence/memory", "persistence/persistencetest", "tools/toolstest",
+	}
+}
+
+// boundary keeps something in its place.
+type boundary struct {
+	what    string   // a module or package path; everything below it is meant too
+	exact   bool     // only what itself, nothing below it
+	only    []string // places that may import it; nil: none of those in inside
+	inside  []string // places that the rule is about; nil: all
+	tests   bool     // the rule holds for tests too
+	because string
+}
+
+// boundaries are the rules about libraries and about purity.
+func boundaries() []boundary {
+	pure := []string{"conversation", "policy", "pipeline"}
+	plain := []string{
+		"messages", "config", "web", "conversation", "workspace", "model", "model/*",
+		"policy", "pipeline", "persistence", "client", "tools", "tools/*",
+	}
+	return []boundary{
+		{
+			what: "github.com/dgraph-io/badger", only: []string{"persistence/badger", "test/*"}, tests: true,
+			because: "only persistence/badger knows Badger",
+		},
+		{
+			what: "github.com/sashabaranov/go-openai", only: []string{"model/openai", "test/*"},
+			because: "only model/openai knows go-openai",
+		},
+		{what: "github.com/spf13/viper", only: []string{"config"}, tests: true, because: "only config knows viper"},
+		{
+			what: "github.com/spf13/cobra", only: []string{"cmd/troupe"}, tests: true,
+			because: "only the command line knows cobra",
+		},
+		{
+			what: "github.com/asynkron/protoactor-go", inside: plain, tests: true,
+			because: "below the actors nothing knows that there are actors",
+		},
+		{what: "os", inside: pure, because: "pure code touches no machine"},
+		{what: "net", inside: pure, because: "pure code talks to nobody"},
+		{what: "syscall", inside: pure, because: "pure code touches no machine"},
+		{what: "math/rand", inside: pure, because: "pure code gives the same answer each time"},
+		{what: "time", inside: []string{"conversation"}, because: "a conversation reads no clock; times come with the facts"},
+		{what: "log", exact: true, inside: plain, because: "log lines go through log/slog, handed in"},
+	}
+}
