@@ -93,6 +93,7 @@ func (s *State) foldTurn(fact proto.Message, r *messages.Record) error {
 			return ErrIllegal
 		}
 		t.Gen, t.Failed = nil, f
+		t.Failures++
 	case *messages.ToolPlanned:
 		return t.toolPlanned(f, r)
 	case *messages.ApprovalRequested, *messages.ApprovalResolved, *messages.ToolDispatched:
@@ -130,7 +131,7 @@ func (s *State) applyInput(f *messages.InputAccepted, r *messages.Record) error 
 	if s.known[f.GetInputId()] != nil {
 		return fmt.Errorf("input %s accepted twice: %w", f.GetInputId(), ErrIllegal)
 	}
-	s.known[f.GetInputId()] = &accepted{hash: f.GetContentHash(), seq: r.GetSeq()}
+	s.known[f.GetInputId()] = &accepted{hash: f.GetContentHash()}
 	s.inputs = append(s.inputs, &Input{InputAccepted: f, Seq: r.GetSeq(), AtMs: r.GetAtUnixMs()})
 	return nil
 }

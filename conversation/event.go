@@ -6,19 +6,68 @@ import (
 	"github.com/troupe-dev/troupe/messages"
 )
 
-// Project turns a fact of a worker's or a session's journal into the event that clients see;
-// nil when the fact is nobody's business outside. The caller fills in seq, session and worker.
-// A turn.completed carries no text or usage beyond its own: see FinalSeq.
-func Project(fact proto.Message, r *messages.Record) *messages.Event {
+// Projector turns the facts of a session's streams into the events that clients see. It
+// remembers what one event needs of an earlier fact; it must see the facts in order.
+type Projector struct {
+	texts map[string]string               // worker -> text of its newest generation
+	calls map[string][]*messages.ToolCall // worker -> calls of its newest generation
+	// Lookup finds a generation that was before the first fact seen; nil: it stays unknown.
+	Lookup func(worker string, seq uint64) *messages.GenerationCompleted
+}
+
+// Project returns the event of a fact; nil when the fact is nobody's business outside.
+// worker is "" for a fact of the session itself, cursor the record's place in the session.
+func (p *Projector) Project(session, worker string, fact proto.Message, r *messages.Record, cursor uint64) *messages.Event {
+	p.remember(worker, fact)
 	e := project(fact)
 	if e == nil {
 		return nil
 	}
-	e.AtUnixMs = r.GetAtUnixMs()
+	e.AtUnixMs, e.Session = r.GetAtUnixMs(), session
+	if e.Worker == "" {
+		e.Worker = worker
+	}
 	if e.Turn == "" {
 		e.Turn = r.GetTurnId()
 	}
+	if e.Type != messages.EventGenerationDiscarded {
+		e.Seq = cursor
+	}
+	switch f := fact.(type) {
+	case *messages.TurnCompleted:
+		e.Text = p.text(worker, f.GetFinalSeq())
+	case *messages.ToolPlanned:
+		if calls := p.calls[worker]; int(f.GetOrdinal()) < len(calls) {
+			e.Arguments = calls[f.GetOrdinal()].GetArguments()
+		}
+	}
 	return e
+}
+
+func (p *Projector) remember(worker string, fact proto.Message) {
+	switch f := fact.(type) {
+	case *messages.GenerationCompleted:
+		if p.texts == nil {
+			p.texts, p.calls = make(map[string]string), make(map[string][]*messages.ToolCall)
+		}
+		p.texts[worker], p.calls[worker] = f.GetContent(), f.GetToolCalls()
+	case *messages.TurnStarted:
+		delete(p.texts, worker)
+		delete(p.calls, worker)
+	}
+}
+
+func (p *Projector) text(worker string, seq uint64) string {
+	if seq == 0 {
+		return ""
+	}
+	if t, ok := p.texts[worker]; ok {
+		return t
+	}
+	if p.Lookup == nil {
+		return ""
+	}
+	return p.Lookup(worker, seq).GetContent()
 }
 
 func project(fact proto.Message) *messages.Event {
@@ -70,9 +119,9 @@ func projectCall(fact proto.Message) *messages.Event {
 		return &messages.Event{Type: messages.EventApprovalResolved, ApprovalId: f.GetApprovalId(), ExecId: f.GetExecId(),
 			Decision: f.GetDecision().String(), Reason: f.GetMessage()}
 	case *messages.ToolDispatched:
-		return &messages.Event{Type: messages.EventToolDispatched, ExecId: f.GetExecId()}
+		return &messages.Event{Type: messages.EventToolDispatched, ExecId: f.GetExecId(), Tool: f.GetTool()}
 	case *messages.ToolFinished:
-		return &messages.Event{Type: messages.EventToolFinished, ExecId: f.GetExecId(), CallId: f.GetCallId(), Status: StatusName(f.GetStatus()),
+		return &messages.Event{Type: messages.EventToolFinished, ExecId: f.GetExecId(), CallId: f.GetCallId(), Tool: f.GetTool(), Status: StatusName(f.GetStatus()),
 			Text: f.GetContent(), Truncated: f.GetTruncated(), ErrorCode: f.GetErrorCode(), DurationUs: f.GetDurationUs(),
 			Diff: f.GetDiff(), DetailsJson: f.GetDetailsJson(), MetaJson: f.GetMetaJson()}
 	}

@@ -50,10 +50,10 @@ type border struct {
 
 // accepted remembers an input, so that the same id gets the same answer.
 type accepted struct {
-	hash []byte
-	seq  uint64
-	turn string // "" while staged
-	done bool   // withdrawn or its turn completed
+	hash   []byte
+	cursor uint64
+	turn   string // "" while staged
+	done   bool   // withdrawn or its turn completed
 }
 
 // Input is one accepted input that no turn has committed yet.
@@ -74,6 +74,7 @@ type Turn struct {
 	Attempts  int // of the step that is under way
 	Gen       *messages.GenerationStarted
 	Failed    *messages.GenerationFailed // of the newest attempt
+	Failures  int                        // attempts of the step that failed, crashes not counted
 	Calls     []*Call                    // of the newest generation, in call order
 	AllCalls  []*Call                    // of the whole turn
 	Gens      []*messages.GenerationCompleted
@@ -178,14 +179,22 @@ func (s *State) Staged() []*Input { return append([]*Input(nil), s.inputs...) }
 // Panics counts the worker's own panics since it last made progress.
 func (s *State) Panics() int { return s.panics }
 
-// Answer returns what was said when an input id was accepted: its record's seq, whether the
+// Answer returns what was said when an input id was accepted: the session cursor, whether the
 // content is the same, and whether the id is known at all.
-func (s *State) Answer(inputID string, hash []byte) (seq uint64, same, known bool) {
+func (s *State) Answer(inputID string, hash []byte) (cursor uint64, same, known bool) {
 	a := s.known[inputID]
 	if a == nil {
 		return 0, false, false
 	}
-	return a.seq, string(a.hash) == string(hash), true
+	return a.cursor, string(a.hash) == string(hash), true
+}
+
+// SetCursor remembers the session cursor that an input was accepted at: stores assign it, so the
+// record alone does not know it.
+func (s *State) SetCursor(inputID string, cursor uint64) {
+	if a := s.known[inputID]; a != nil {
+		a.cursor = cursor
+	}
 }
 
 // TurnOf returns the id of the turn that an input belongs to: "" while it is staged.

@@ -26,7 +26,7 @@ func (s *State) applyGeneration(t *Turn, f *messages.GenerationCompleted, r *mes
 		return fmt.Errorf("generation %s was not started: %w", f.GetGenId(), ErrIllegal)
 	}
 	s.commitInputs(t)
-	t.Gen, t.Failed, t.Attempts = nil, nil, 0
+	t.Gen, t.Failed, t.Attempts, t.Failures = nil, nil, 0, 0
 	t.Steps++
 	t.Calls = nil
 	t.Text, t.Finish, t.FinalSeq = f.GetContent(), f.GetFinishReason(), r.GetSeq()

@@ -2656,18 +2656,67 @@ func (x *CallView) GetEffect() string {
 	return ""
 }
 
-// Configure hands a worker its grant, at spawn and at every change.
+// OpenSession tells a freshly spawned Session which one it is; CreateSession does the same for a new one.
+type OpenSession struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenSession) Reset() {
+	*x = OpenSession{}
+	mi := &file_command_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenSession) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenSession) ProtoMessage() {}
+
+func (x *OpenSession) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
+func (*OpenSession) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *OpenSession) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+// Configure is the first message of a worker, and comes again at every change of the grant.
 type Configure struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Grant         *Grant                 `protobuf:"bytes,1,opt,name=grant,proto3" json:"grant,omitempty"`
 	NoInput       bool                   `protobuf:"varint,2,opt,name=no_input,json=noInput,proto3" json:"no_input,omitempty"`
+	WorkerId      string                 `protobuf:"bytes,3,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	SessionId     string                 `protobuf:"bytes,4,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	Watched       bool                   `protobuf:"varint,5,opt,name=watched,proto3" json:"watched,omitempty"`
+	Restarts      int32                  `protobuf:"varint,6,opt,name=restarts,proto3" json:"restarts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Configure) Reset() {
 	*x = Configure{}
-	mi := &file_command_proto_msgTypes[35]
+	mi := &file_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2679,7 +2728,7 @@ func (x *Configure) String() string {
 func (*Configure) ProtoMessage() {}
 
 func (x *Configure) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[35]
+	mi := &file_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2692,7 +2741,7 @@ func (x *Configure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Configure.ProtoReflect.Descriptor instead.
 func (*Configure) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{35}
+	return file_command_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Configure) GetGrant() *Grant {
@@ -2709,6 +2758,133 @@ func (x *Configure) GetNoInput() bool {
 	return false
 }
 
+func (x *Configure) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *Configure) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *Configure) GetWatched() bool {
+	if x != nil {
+		return x.Watched
+	}
+	return false
+}
+
+func (x *Configure) GetRestarts() int32 {
+	if x != nil {
+		return x.Restarts
+	}
+	return 0
+}
+
+// WorkerFailed tells the Session that a worker stopped working: it hands back every message
+// it still gets, until the Session has poisoned it.
+type WorkerFailed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Quarantine    bool                   `protobuf:"varint,3,opt,name=quarantine,proto3" json:"quarantine,omitempty"` // do not start it again by yourself
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkerFailed) Reset() {
+	*x = WorkerFailed{}
+	mi := &file_command_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkerFailed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkerFailed) ProtoMessage() {}
+
+func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkerFailed.ProtoReflect.Descriptor instead.
+func (*WorkerFailed) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *WorkerFailed) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *WorkerFailed) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *WorkerFailed) GetQuarantine() bool {
+	if x != nil {
+		return x.Quarantine
+	}
+	return false
+}
+
+// DescribeWorker asks for the live view. Reply: WorkerView.
+type DescribeWorker struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescribeWorker) Reset() {
+	*x = DescribeWorker{}
+	mi := &file_command_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeWorker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeWorker) ProtoMessage() {}
+
+func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeWorker.ProtoReflect.Descriptor instead.
+func (*DescribeWorker) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{38}
+}
+
 // Watched tells a worker whether anybody looks at its live events.
 type Watched struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2719,7 +2895,7 @@ type Watched struct {
 
 func (x *Watched) Reset() {
 	*x = Watched{}
-	mi := &file_command_proto_msgTypes[36]
+	mi := &file_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2731,7 +2907,7 @@ func (x *Watched) String() string {
 func (*Watched) ProtoMessage() {}
 
 func (x *Watched) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[36]
+	mi := &file_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2744,7 +2920,7 @@ func (x *Watched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watched.ProtoReflect.Descriptor instead.
 func (*Watched) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{36}
+	return file_command_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Watched) GetOn() bool {
@@ -2769,7 +2945,7 @@ type AcquireLease struct {
 
 func (x *AcquireLease) Reset() {
 	*x = AcquireLease{}
-	mi := &file_command_proto_msgTypes[37]
+	mi := &file_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2781,7 +2957,7 @@ func (x *AcquireLease) String() string {
 func (*AcquireLease) ProtoMessage() {}
 
 func (x *AcquireLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[37]
+	mi := &file_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2794,7 +2970,7 @@ func (x *AcquireLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireLease.ProtoReflect.Descriptor instead.
 func (*AcquireLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{37}
+	return file_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *AcquireLease) GetWorkspace() string {
@@ -2843,7 +3019,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_command_proto_msgTypes[38]
+	mi := &file_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2855,7 +3031,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[38]
+	mi := &file_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2868,7 +3044,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{38}
+	return file_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *LeaseGranted) GetWorkspace() string {
@@ -2903,7 +3079,7 @@ type LeaseQueued struct {
 
 func (x *LeaseQueued) Reset() {
 	*x = LeaseQueued{}
-	mi := &file_command_proto_msgTypes[39]
+	mi := &file_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2915,7 +3091,7 @@ func (x *LeaseQueued) String() string {
 func (*LeaseQueued) ProtoMessage() {}
 
 func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[39]
+	mi := &file_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2928,7 +3104,7 @@ func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseQueued.ProtoReflect.Descriptor instead.
 func (*LeaseQueued) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{39}
+	return file_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *LeaseQueued) GetWorkspace() string {
@@ -2965,7 +3141,7 @@ type ReleaseLease struct {
 
 func (x *ReleaseLease) Reset() {
 	*x = ReleaseLease{}
-	mi := &file_command_proto_msgTypes[40]
+	mi := &file_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2977,7 +3153,7 @@ func (x *ReleaseLease) String() string {
 func (*ReleaseLease) ProtoMessage() {}
 
 func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[40]
+	mi := &file_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2990,7 +3166,7 @@ func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseLease.ProtoReflect.Descriptor instead.
 func (*ReleaseLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{40}
+	return file_command_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ReleaseLease) GetWorkspace() string {
@@ -3034,7 +3210,7 @@ type EffectBegun struct {
 
 func (x *EffectBegun) Reset() {
 	*x = EffectBegun{}
-	mi := &file_command_proto_msgTypes[41]
+	mi := &file_command_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3046,7 +3222,7 @@ func (x *EffectBegun) String() string {
 func (*EffectBegun) ProtoMessage() {}
 
 func (x *EffectBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[41]
+	mi := &file_command_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3059,7 +3235,7 @@ func (x *EffectBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectBegun.ProtoReflect.Descriptor instead.
 func (*EffectBegun) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{41}
+	return file_command_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *EffectBegun) GetWorkspace() string {
@@ -3092,7 +3268,7 @@ type EffectAllowed struct {
 
 func (x *EffectAllowed) Reset() {
 	*x = EffectAllowed{}
-	mi := &file_command_proto_msgTypes[42]
+	mi := &file_command_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3104,7 +3280,7 @@ func (x *EffectAllowed) String() string {
 func (*EffectAllowed) ProtoMessage() {}
 
 func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[42]
+	mi := &file_command_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3117,7 +3293,7 @@ func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectAllowed.ProtoReflect.Descriptor instead.
 func (*EffectAllowed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{42}
+	return file_command_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *EffectAllowed) GetExecId() string {
@@ -3138,7 +3314,7 @@ type EffectEnded struct {
 
 func (x *EffectEnded) Reset() {
 	*x = EffectEnded{}
-	mi := &file_command_proto_msgTypes[43]
+	mi := &file_command_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3150,7 +3326,7 @@ func (x *EffectEnded) String() string {
 func (*EffectEnded) ProtoMessage() {}
 
 func (x *EffectEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[43]
+	mi := &file_command_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3163,7 +3339,7 @@ func (x *EffectEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectEnded.ProtoReflect.Descriptor instead.
 func (*EffectEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{43}
+	return file_command_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *EffectEnded) GetWorkspace() string {
@@ -3187,6 +3363,59 @@ func (x *EffectEnded) GetExecId() string {
 	return ""
 }
 
+// OpenWorkspace tells a Workspace which one it is. Sent to the Supervisor, which spawns it. Reply: Ack.
+type OpenWorkspace struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Grant         *WorkspaceGrant        `protobuf:"bytes,1,opt,name=grant,proto3" json:"grant,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"` // set by the Supervisor: higher with every spawn
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenWorkspace) Reset() {
+	*x = OpenWorkspace{}
+	mi := &file_command_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenWorkspace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenWorkspace) ProtoMessage() {}
+
+func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenWorkspace.ProtoReflect.Descriptor instead.
+func (*OpenWorkspace) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *OpenWorkspace) GetGrant() *WorkspaceGrant {
+	if x != nil {
+		return x.Grant
+	}
+	return nil
+}
+
+func (x *OpenWorkspace) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
 type DescribeWorkspace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3195,7 +3424,7 @@ type DescribeWorkspace struct {
 
 func (x *DescribeWorkspace) Reset() {
 	*x = DescribeWorkspace{}
-	mi := &file_command_proto_msgTypes[44]
+	mi := &file_command_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3207,7 +3436,7 @@ func (x *DescribeWorkspace) String() string {
 func (*DescribeWorkspace) ProtoMessage() {}
 
 func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[44]
+	mi := &file_command_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3220,7 +3449,7 @@ func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorkspace.ProtoReflect.Descriptor instead.
 func (*DescribeWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{44}
+	return file_command_proto_rawDescGZIP(), []int{48}
 }
 
 type WorkspaceView struct {
@@ -3236,7 +3465,7 @@ type WorkspaceView struct {
 
 func (x *WorkspaceView) Reset() {
 	*x = WorkspaceView{}
-	mi := &file_command_proto_msgTypes[45]
+	mi := &file_command_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3248,7 +3477,7 @@ func (x *WorkspaceView) String() string {
 func (*WorkspaceView) ProtoMessage() {}
 
 func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[45]
+	mi := &file_command_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3261,7 +3490,7 @@ func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceView.ProtoReflect.Descriptor instead.
 func (*WorkspaceView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{45}
+	return file_command_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WorkspaceView) GetUri() string {
@@ -3308,7 +3537,7 @@ type AcquirePermit struct {
 
 func (x *AcquirePermit) Reset() {
 	*x = AcquirePermit{}
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_command_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3320,7 +3549,7 @@ func (x *AcquirePermit) String() string {
 func (*AcquirePermit) ProtoMessage() {}
 
 func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_command_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3333,7 +3562,7 @@ func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquirePermit.ProtoReflect.Descriptor instead.
 func (*AcquirePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{46}
+	return file_command_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *AcquirePermit) GetRequest() uint64 {
@@ -3352,7 +3581,7 @@ type PermitGranted struct {
 
 func (x *PermitGranted) Reset() {
 	*x = PermitGranted{}
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_command_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3364,7 +3593,7 @@ func (x *PermitGranted) String() string {
 func (*PermitGranted) ProtoMessage() {}
 
 func (x *PermitGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_command_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3377,7 +3606,7 @@ func (x *PermitGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitGranted.ProtoReflect.Descriptor instead.
 func (*PermitGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{47}
+	return file_command_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *PermitGranted) GetRequest() uint64 {
@@ -3396,7 +3625,7 @@ type ReleasePermit struct {
 
 func (x *ReleasePermit) Reset() {
 	*x = ReleasePermit{}
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_command_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3408,7 +3637,7 @@ func (x *ReleasePermit) String() string {
 func (*ReleasePermit) ProtoMessage() {}
 
 func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_command_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3421,7 +3650,7 @@ func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasePermit.ProtoReflect.Descriptor instead.
 func (*ReleasePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{48}
+	return file_command_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ReleasePermit) GetRequest() uint64 {
@@ -3450,14 +3679,15 @@ type Execute struct {
 	PreconditionHashes []*FileHash            `protobuf:"bytes,14,rep,name=precondition_hashes,json=preconditionHashes,proto3" json:"precondition_hashes,omitempty"` // for reconcile
 	Attempt            uint32                 `protobuf:"varint,15,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Home               *WorkspaceGrant        `protobuf:"bytes,16,opt,name=home,proto3" json:"home,omitempty"`
-	Pure               bool                   `protobuf:"varint,17,opt,name=pure,proto3" json:"pure,omitempty"` // no lease is counted
+	Pure               bool                   `protobuf:"varint,17,opt,name=pure,proto3" json:"pure,omitempty"`       // no lease is counted
+	Prepare            bool                   `protobuf:"varint,18,opt,name=prepare,proto3" json:"prepare,omitempty"` // only hash the files that the call is about to change
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Execute) Reset() {
 	*x = Execute{}
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_command_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3469,7 +3699,7 @@ func (x *Execute) String() string {
 func (*Execute) ProtoMessage() {}
 
 func (x *Execute) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_command_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3482,7 +3712,7 @@ func (x *Execute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Execute.ProtoReflect.Descriptor instead.
 func (*Execute) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{49}
+	return file_command_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Execute) GetExecId() string {
@@ -3604,6 +3834,13 @@ func (x *Execute) GetPure() bool {
 	return false
 }
 
+func (x *Execute) GetPrepare() bool {
+	if x != nil {
+		return x.Prepare
+	}
+	return false
+}
+
 // ToolReply is what became of one call.
 type ToolReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3619,14 +3856,16 @@ type ToolReply struct {
 	Files         []*FileHash            `protobuf:"bytes,10,rep,name=files,proto3" json:"files,omitempty"`
 	DurationUs    int64                  `protobuf:"varint,11,opt,name=duration_us,json=durationUs,proto3" json:"duration_us,omitempty"`
 	Diff          string                 `protobuf:"bytes,12,opt,name=diff,proto3" json:"diff,omitempty"`
-	Unknown       bool                   `protobuf:"varint,13,opt,name=unknown,proto3" json:"unknown,omitempty"` // a reconcile that could not tell
+	Unknown       bool                   `protobuf:"varint,13,opt,name=unknown,proto3" json:"unknown,omitempty"`                // a reconcile that could not tell
+	NotDone       bool                   `protobuf:"varint,14,opt,name=not_done,json=notDone,proto3" json:"not_done,omitempty"` // a reconcile that found that it never happened
+	Prepared      bool                   `protobuf:"varint,15,opt,name=prepared,proto3" json:"prepared,omitempty"`              // files are the preconditions
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ToolReply) Reset() {
 	*x = ToolReply{}
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_command_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3638,7 +3877,7 @@ func (x *ToolReply) String() string {
 func (*ToolReply) ProtoMessage() {}
 
 func (x *ToolReply) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_command_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3651,7 +3890,7 @@ func (x *ToolReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolReply.ProtoReflect.Descriptor instead.
 func (*ToolReply) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{50}
+	return file_command_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ToolReply) GetExecId() string {
@@ -3745,6 +3984,20 @@ func (x *ToolReply) GetUnknown() bool {
 	return false
 }
 
+func (x *ToolReply) GetNotDone() bool {
+	if x != nil {
+		return x.NotDone
+	}
+	return false
+}
+
+func (x *ToolReply) GetPrepared() bool {
+	if x != nil {
+		return x.Prepared
+	}
+	return false
+}
+
 // CancelCalls ends running calls of a ToolExecutor; empty: all of them.
 type CancelCalls struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3756,7 +4009,7 @@ type CancelCalls struct {
 
 func (x *CancelCalls) Reset() {
 	*x = CancelCalls{}
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_command_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3768,7 +4021,7 @@ func (x *CancelCalls) String() string {
 func (*CancelCalls) ProtoMessage() {}
 
 func (x *CancelCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_command_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3781,7 +4034,7 @@ func (x *CancelCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCalls.ProtoReflect.Descriptor instead.
 func (*CancelCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{51}
+	return file_command_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CancelCalls) GetExecIds() []string {
@@ -3813,7 +4066,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3825,7 +4078,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3838,7 +4091,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{52}
+	return file_command_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Progress) GetExecId() string {
@@ -3893,7 +4146,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3905,7 +4158,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3918,7 +4171,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{53}
+	return file_command_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -3944,7 +4197,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3956,7 +4209,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3969,7 +4222,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{54}
+	return file_command_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -3988,7 +4241,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4000,7 +4253,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4013,7 +4266,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{55}
+	return file_command_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -4032,7 +4285,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4044,7 +4297,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4057,7 +4310,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{56}
+	return file_command_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -4077,7 +4330,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4089,7 +4342,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4102,7 +4355,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{57}
+	return file_command_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -4128,7 +4381,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4140,7 +4393,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4153,7 +4406,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{58}
+	return file_command_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -4173,7 +4426,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4185,7 +4438,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4198,7 +4451,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{59}
+	return file_command_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Show) GetId() string {
@@ -4218,7 +4471,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4230,7 +4483,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4243,7 +4496,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{60}
+	return file_command_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -4279,7 +4532,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4291,7 +4544,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4304,7 +4557,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{61}
+	return file_command_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -4399,7 +4652,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4411,7 +4664,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4424,7 +4677,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{62}
+	return file_command_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -4486,7 +4739,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4498,7 +4751,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4511,7 +4764,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{63}
+	return file_command_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -4532,7 +4785,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4544,7 +4797,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4557,7 +4810,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{64}
+	return file_command_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -4592,7 +4845,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4604,7 +4857,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4617,7 +4870,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{65}
+	return file_command_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Finding) GetStream() string {
@@ -4650,7 +4903,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4662,7 +4915,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4675,7 +4928,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{66}
+	return file_command_proto_rawDescGZIP(), []int{70}
 }
 
 type Holder struct {
@@ -4690,7 +4943,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4702,7 +4955,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4715,7 +4968,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{67}
+	return file_command_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -4973,10 +5226,25 @@ const file_command_proto_rawDesc = "" +
 	" \x01(\tR\terrorCode\x12\x1c\n" +
 	"\n" +
 	"at_unix_ms\x18\v \x01(\x03R\batUnixMs\x12\x16\n" +
-	"\x06effect\x18\f \x01(\tR\x06effect\"N\n" +
+	"\x06effect\x18\f \x01(\tR\x06effect\",\n" +
+	"\vOpenSession\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\"\xc0\x01\n" +
 	"\tConfigure\x12&\n" +
 	"\x05grant\x18\x01 \x01(\v2\x10.troupe.v1.GrantR\x05grant\x12\x19\n" +
-	"\bno_input\x18\x02 \x01(\bR\anoInput\"\x19\n" +
+	"\bno_input\x18\x02 \x01(\bR\anoInput\x12\x1b\n" +
+	"\tworker_id\x18\x03 \x01(\tR\bworkerId\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x04 \x01(\tR\tsessionId\x12\x18\n" +
+	"\awatched\x18\x05 \x01(\bR\awatched\x12\x1a\n" +
+	"\brestarts\x18\x06 \x01(\x05R\brestarts\"c\n" +
+	"\fWorkerFailed\x12\x1b\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1e\n" +
+	"\n" +
+	"quarantine\x18\x03 \x01(\bR\n" +
+	"quarantine\"\x10\n" +
+	"\x0eDescribeWorker\"\x19\n" +
 	"\aWatched\x12\x0e\n" +
 	"\x02on\x18\x01 \x01(\bR\x02on\"\x8f\x01\n" +
 	"\fAcquireLease\x12\x1c\n" +
@@ -5007,7 +5275,10 @@ const file_command_proto_rawDesc = "" +
 	"\vEffectEnded\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x17\n" +
-	"\aexec_id\x18\x03 \x01(\tR\x06execId\"\x13\n" +
+	"\aexec_id\x18\x03 \x01(\tR\x06execId\"V\n" +
+	"\rOpenWorkspace\x12/\n" +
+	"\x05grant\x18\x01 \x01(\v2\x19.troupe.v1.WorkspaceGrantR\x05grant\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\"\x13\n" +
 	"\x11DescribeWorkspace\"\x8e\x01\n" +
 	"\rWorkspaceView\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x18\n" +
@@ -5021,7 +5292,7 @@ const file_command_proto_rawDesc = "" +
 	"\rPermitGranted\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\")\n" +
 	"\rReleasePermit\x12\x18\n" +
-	"\arequest\x18\x01 \x01(\x04R\arequest\"\xe0\x04\n" +
+	"\arequest\x18\x01 \x01(\x04R\arequest\"\xfa\x04\n" +
 	"\aExecute\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x12\n" +
@@ -5043,7 +5314,8 @@ const file_command_proto_rawDesc = "" +
 	"\x13precondition_hashes\x18\x0e \x03(\v2\x13.troupe.v1.FileHashR\x12preconditionHashes\x12\x18\n" +
 	"\aattempt\x18\x0f \x01(\rR\aattempt\x12-\n" +
 	"\x04home\x18\x10 \x01(\v2\x19.troupe.v1.WorkspaceGrantR\x04home\x12\x12\n" +
-	"\x04pure\x18\x11 \x01(\bR\x04pure\"\x9a\x03\n" +
+	"\x04pure\x18\x11 \x01(\bR\x04pure\x12\x18\n" +
+	"\aprepare\x18\x12 \x01(\bR\aprepare\"\xd1\x03\n" +
 	"\tToolReply\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x12\n" +
@@ -5060,7 +5332,9 @@ const file_command_proto_rawDesc = "" +
 	"\vduration_us\x18\v \x01(\x03R\n" +
 	"durationUs\x12\x12\n" +
 	"\x04diff\x18\f \x01(\tR\x04diff\x12\x18\n" +
-	"\aunknown\x18\r \x01(\bR\aunknown\"@\n" +
+	"\aunknown\x18\r \x01(\bR\aunknown\x12\x19\n" +
+	"\bnot_done\x18\x0e \x01(\bR\anotDone\x12\x1a\n" +
+	"\bprepared\x18\x0f \x01(\bR\bprepared\"@\n" +
 	"\vCancelCalls\x12\x19\n" +
 	"\bexec_ids\x18\x01 \x03(\tR\aexecIds\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x8e\x01\n" +
@@ -5144,7 +5418,7 @@ func file_command_proto_rawDescGZIP() []byte {
 	return file_command_proto_rawDescData
 }
 
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_command_proto_goTypes = []any{
 	(*CreateSession)(nil),      // 0: troupe.v1.CreateSession
 	(*WorkspaceSpec)(nil),      // 1: troupe.v1.WorkspaceSpec
@@ -5181,61 +5455,65 @@ var file_command_proto_goTypes = []any{
 	(*SessionView)(nil),        // 32: troupe.v1.SessionView
 	(*WorkerView)(nil),         // 33: troupe.v1.WorkerView
 	(*CallView)(nil),           // 34: troupe.v1.CallView
-	(*Configure)(nil),          // 35: troupe.v1.Configure
-	(*Watched)(nil),            // 36: troupe.v1.Watched
-	(*AcquireLease)(nil),       // 37: troupe.v1.AcquireLease
-	(*LeaseGranted)(nil),       // 38: troupe.v1.LeaseGranted
-	(*LeaseQueued)(nil),        // 39: troupe.v1.LeaseQueued
-	(*ReleaseLease)(nil),       // 40: troupe.v1.ReleaseLease
-	(*EffectBegun)(nil),        // 41: troupe.v1.EffectBegun
-	(*EffectAllowed)(nil),      // 42: troupe.v1.EffectAllowed
-	(*EffectEnded)(nil),        // 43: troupe.v1.EffectEnded
-	(*DescribeWorkspace)(nil),  // 44: troupe.v1.DescribeWorkspace
-	(*WorkspaceView)(nil),      // 45: troupe.v1.WorkspaceView
-	(*AcquirePermit)(nil),      // 46: troupe.v1.AcquirePermit
-	(*PermitGranted)(nil),      // 47: troupe.v1.PermitGranted
-	(*ReleasePermit)(nil),      // 48: troupe.v1.ReleasePermit
-	(*Execute)(nil),            // 49: troupe.v1.Execute
-	(*ToolReply)(nil),          // 50: troupe.v1.ToolReply
-	(*CancelCalls)(nil),        // 51: troupe.v1.CancelCalls
-	(*Progress)(nil),           // 52: troupe.v1.Progress
-	(*ListSessions)(nil),       // 53: troupe.v1.ListSessions
-	(*Sessions)(nil),           // 54: troupe.v1.Sessions
-	(*ListWorkers)(nil),        // 55: troupe.v1.ListWorkers
-	(*Workers)(nil),            // 56: troupe.v1.Workers
-	(*ListCalls)(nil),          // 57: troupe.v1.ListCalls
-	(*Calls)(nil),              // 58: troupe.v1.Calls
-	(*Show)(nil),               // 59: troupe.v1.Show
-	(*Shown)(nil),              // 60: troupe.v1.Shown
-	(*TurnView)(nil),           // 61: troupe.v1.TurnView
-	(*GenerationView)(nil),     // 62: troupe.v1.GenerationView
-	(*Verify)(nil),             // 63: troupe.v1.Verify
-	(*Verified)(nil),           // 64: troupe.v1.Verified
-	(*Finding)(nil),            // 65: troupe.v1.Finding
-	(*Hello)(nil),              // 66: troupe.v1.Hello
-	(*Holder)(nil),             // 67: troupe.v1.Holder
-	(*EnvVar)(nil),             // 68: troupe.v1.EnvVar
-	(Trust_Level)(0),           // 69: troupe.v1.Trust.Level
-	(*Part)(nil),               // 70: troupe.v1.Part
-	(InputAccepted_Mode)(0),    // 71: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),  // 72: troupe.v1.InputAccepted.Origin
-	(TurnCompleted_Outcome)(0), // 73: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),              // 74: troupe.v1.Usage
-	(*Lineage)(nil),            // 75: troupe.v1.Lineage
-	(*Turn)(nil),               // 76: troupe.v1.Turn
-	(*Event)(nil),              // 77: troupe.v1.Event
-	(*WorkspaceGrant)(nil),     // 78: troupe.v1.WorkspaceGrant
-	(*Grant)(nil),              // 79: troupe.v1.Grant
-	(*LeaseToken)(nil),         // 80: troupe.v1.LeaseToken
-	(*FileHash)(nil),           // 81: troupe.v1.FileHash
-	(ToolFinished_Status)(0),   // 82: troupe.v1.ToolFinished.Status
-	(*Timing)(nil),             // 83: troupe.v1.Timing
+	(*OpenSession)(nil),        // 35: troupe.v1.OpenSession
+	(*Configure)(nil),          // 36: troupe.v1.Configure
+	(*WorkerFailed)(nil),       // 37: troupe.v1.WorkerFailed
+	(*DescribeWorker)(nil),     // 38: troupe.v1.DescribeWorker
+	(*Watched)(nil),            // 39: troupe.v1.Watched
+	(*AcquireLease)(nil),       // 40: troupe.v1.AcquireLease
+	(*LeaseGranted)(nil),       // 41: troupe.v1.LeaseGranted
+	(*LeaseQueued)(nil),        // 42: troupe.v1.LeaseQueued
+	(*ReleaseLease)(nil),       // 43: troupe.v1.ReleaseLease
+	(*EffectBegun)(nil),        // 44: troupe.v1.EffectBegun
+	(*EffectAllowed)(nil),      // 45: troupe.v1.EffectAllowed
+	(*EffectEnded)(nil),        // 46: troupe.v1.EffectEnded
+	(*OpenWorkspace)(nil),      // 47: troupe.v1.OpenWorkspace
+	(*DescribeWorkspace)(nil),  // 48: troupe.v1.DescribeWorkspace
+	(*WorkspaceView)(nil),      // 49: troupe.v1.WorkspaceView
+	(*AcquirePermit)(nil),      // 50: troupe.v1.AcquirePermit
+	(*PermitGranted)(nil),      // 51: troupe.v1.PermitGranted
+	(*ReleasePermit)(nil),      // 52: troupe.v1.ReleasePermit
+	(*Execute)(nil),            // 53: troupe.v1.Execute
+	(*ToolReply)(nil),          // 54: troupe.v1.ToolReply
+	(*CancelCalls)(nil),        // 55: troupe.v1.CancelCalls
+	(*Progress)(nil),           // 56: troupe.v1.Progress
+	(*ListSessions)(nil),       // 57: troupe.v1.ListSessions
+	(*Sessions)(nil),           // 58: troupe.v1.Sessions
+	(*ListWorkers)(nil),        // 59: troupe.v1.ListWorkers
+	(*Workers)(nil),            // 60: troupe.v1.Workers
+	(*ListCalls)(nil),          // 61: troupe.v1.ListCalls
+	(*Calls)(nil),              // 62: troupe.v1.Calls
+	(*Show)(nil),               // 63: troupe.v1.Show
+	(*Shown)(nil),              // 64: troupe.v1.Shown
+	(*TurnView)(nil),           // 65: troupe.v1.TurnView
+	(*GenerationView)(nil),     // 66: troupe.v1.GenerationView
+	(*Verify)(nil),             // 67: troupe.v1.Verify
+	(*Verified)(nil),           // 68: troupe.v1.Verified
+	(*Finding)(nil),            // 69: troupe.v1.Finding
+	(*Hello)(nil),              // 70: troupe.v1.Hello
+	(*Holder)(nil),             // 71: troupe.v1.Holder
+	(*EnvVar)(nil),             // 72: troupe.v1.EnvVar
+	(Trust_Level)(0),           // 73: troupe.v1.Trust.Level
+	(*Part)(nil),               // 74: troupe.v1.Part
+	(InputAccepted_Mode)(0),    // 75: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),  // 76: troupe.v1.InputAccepted.Origin
+	(TurnCompleted_Outcome)(0), // 77: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),              // 78: troupe.v1.Usage
+	(*Lineage)(nil),            // 79: troupe.v1.Lineage
+	(*Turn)(nil),               // 80: troupe.v1.Turn
+	(*Event)(nil),              // 81: troupe.v1.Event
+	(*WorkspaceGrant)(nil),     // 82: troupe.v1.WorkspaceGrant
+	(*Grant)(nil),              // 83: troupe.v1.Grant
+	(*LeaseToken)(nil),         // 84: troupe.v1.LeaseToken
+	(*FileHash)(nil),           // 85: troupe.v1.FileHash
+	(ToolFinished_Status)(0),   // 86: troupe.v1.ToolFinished.Status
+	(*Timing)(nil),             // 87: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	1,  // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	68, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	72, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	6,  // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	69, // 3: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	73, // 3: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	6,  // 4: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
 	8,  // 5: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
 	11, // 6: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
@@ -5253,47 +5531,48 @@ var file_command_proto_depIdxs = []int32{
 	24, // 18: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
 	4,  // 19: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
 	4,  // 20: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	70, // 21: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	71, // 22: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	72, // 23: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	73, // 24: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	74, // 25: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	74, // 21: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	75, // 22: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	76, // 23: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	77, // 24: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	78, // 25: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
 	10, // 26: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
 	14, // 27: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	75, // 28: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	76, // 29: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	77, // 30: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	76, // 31: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	78, // 32: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	79, // 28: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	80, // 29: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	81, // 30: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	80, // 31: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	82, // 32: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
 	33, // 33: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	74, // 34: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	78, // 34: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
 	7,  // 35: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	74, // 36: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	79, // 37: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	78, // 38: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	80, // 39: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	68, // 40: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	81, // 41: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	81, // 42: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	78, // 43: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	82, // 44: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	81, // 45: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	32, // 46: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	33, // 47: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	34, // 48: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	32, // 49: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	61, // 50: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	74, // 51: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	10, // 52: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	62, // 53: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	83, // 54: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	74, // 55: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	65, // 56: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	57, // [57:57] is the sub-list for method output_type
-	57, // [57:57] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	78, // 36: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	83, // 37: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	82, // 38: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	82, // 39: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	84, // 40: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	72, // 41: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	85, // 42: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	85, // 43: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	82, // 44: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	86, // 45: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	85, // 46: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	32, // 47: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	33, // 48: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	34, // 49: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	32, // 50: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	65, // 51: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	78, // 52: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	10, // 53: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	66, // 54: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	87, // 55: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	78, // 56: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	69, // 57: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	58, // [58:58] is the sub-list for method output_type
+	58, // [58:58] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }
@@ -5327,7 +5606,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   68,
+			NumMessages:   72,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

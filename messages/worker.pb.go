@@ -2212,6 +2212,7 @@ type ToolDispatched struct {
 	Executor           string                 `protobuf:"bytes,3,opt,name=executor,proto3" json:"executor,omitempty"`
 	Lease              *LeaseToken            `protobuf:"bytes,4,opt,name=lease,proto3" json:"lease,omitempty"`
 	PreconditionHashes []*FileHash            `protobuf:"bytes,5,rep,name=precondition_hashes,json=preconditionHashes,proto3" json:"precondition_hashes,omitempty"`
+	Tool               string                 `protobuf:"bytes,6,opt,name=tool,proto3" json:"tool,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -2281,6 +2282,13 @@ func (x *ToolDispatched) GetPreconditionHashes() []*FileHash {
 	return nil
 }
 
+func (x *ToolDispatched) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
 type ToolFinished struct {
 	state               protoimpl.MessageState `protogen:"open.v1"`
 	ExecId              string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
@@ -2294,6 +2302,7 @@ type ToolFinished struct {
 	MetaJson            string                 `protobuf:"bytes,9,opt,name=meta_json,json=metaJson,proto3" json:"meta_json,omitempty"`
 	DurationUs          int64                  `protobuf:"varint,10,opt,name=duration_us,json=durationUs,proto3" json:"duration_us,omitempty"`
 	Diff                string                 `protobuf:"bytes,11,opt,name=diff,proto3" json:"diff,omitempty"` // for people
+	Tool                string                 `protobuf:"bytes,12,opt,name=tool,proto3" json:"tool,omitempty"`
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -2401,6 +2410,13 @@ func (x *ToolFinished) GetDurationUs() int64 {
 func (x *ToolFinished) GetDiff() string {
 	if x != nil {
 		return x.Diff
+	}
+	return ""
+}
+
+func (x *ToolFinished) GetTool() string {
+	if x != nil {
+		return x.Tool
 	}
 	return ""
 }
@@ -3560,13 +3576,14 @@ const file_worker_proto_rawDesc = "" +
 	"\bFileHash\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12%\n" +
-	"\x0eplanned_sha256\x18\x03 \x01(\tR\rplannedSha256\"\xd2\x01\n" +
+	"\x0eplanned_sha256\x18\x03 \x01(\tR\rplannedSha256\"\xe6\x01\n" +
 	"\x0eToolDispatched\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x1a\n" +
 	"\bexecutor\x18\x03 \x01(\tR\bexecutor\x12+\n" +
 	"\x05lease\x18\x04 \x01(\v2\x15.troupe.v1.LeaseTokenR\x05lease\x12D\n" +
-	"\x13precondition_hashes\x18\x05 \x03(\v2\x13.troupe.v1.FileHashR\x12preconditionHashes\"\x9e\x04\n" +
+	"\x13precondition_hashes\x18\x05 \x03(\v2\x13.troupe.v1.FileHashR\x12preconditionHashes\x12\x12\n" +
+	"\x04tool\x18\x06 \x01(\tR\x04tool\"\xb2\x04\n" +
 	"\fToolFinished\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x126\n" +
@@ -3581,7 +3598,8 @@ const file_worker_proto_rawDesc = "" +
 	"\vduration_us\x18\n" +
 	" \x01(\x03R\n" +
 	"durationUs\x12\x12\n" +
-	"\x04diff\x18\v \x01(\tR\x04diff\"\x8f\x01\n" +
+	"\x04diff\x18\v \x01(\tR\x04diff\x12\x12\n" +
+	"\x04tool\x18\f \x01(\tR\x04tool\"\x8f\x01\n" +
 	"\x06Status\x12\x0f\n" +
 	"\vUNSPECIFIED\x10\x00\x12\x06\n" +
 	"\x02OK\x10\x01\x12\t\n" +

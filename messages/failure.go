@@ -1,0 +1,35 @@
+package messages
+
+// Codes of a Failure: the closed set. Tool error codes (tools.Code...) are another set, on results.
+const (
+	CodeNotFound      = "not_found"      // no such session, worker, input or call
+	CodeBadRequest    = "bad_request"    // the command itself is wrong
+	CodeConflict      = "conflict"       // the same input id with other content
+	CodeCommitted     = "committed"      // the input is part of the conversation already
+	CodeBusy          = "busy"           // a turn is open and the mode says reject
+	CodeNoTurn        = "no_turn"        // nothing to wait for
+	CodeModel         = "model"          // the model is not configured or cannot be used
+	CodeAgent         = "agent"          // the agent profile is missing
+	CodeUnavailable   = "unavailable"    // try again: restarting, stopping, disk full
+	CodeQuarantined   = "quarantined"    // stopped after repeated failures or a damaged journal
+	CodeCorrupt       = "corrupt"        // stored data does not hold together
+	CodeClosed        = "closed"         // the session or runtime was closed
+	CodeStaleLease    = "stale_lease"    // a newer holder has the workspace
+	CodeWithdrawn     = "withdrawn"      // the input was taken back before its turn
+	CodeInternal      = "internal_error" // a defect of troupe
+	CodeInvalidURI    = "invalid_uri"
+	CodeAlreadyExists = "already_exists"
+)
+
+// Fail makes a Failure. hint says what to do and may be empty.
+func Fail(code, message, hint string) *Failure {
+	return &Failure{Code: code, Message: message, Hint: hint}
+}
+
+// Error makes a Failure an error for callers in Go.
+func (x *Failure) Error() string {
+	if x.GetHint() == "" {
+		return x.GetMessage()
+	}
+	return x.GetMessage() + ": " + x.GetHint()
+}
