@@ -9,15 +9,15 @@ import (
 
 // The codes of errors of this package: the same words as in tool results and on the wire.
 const (
-	CodeInvalidPath  = "invalid_path"
-	CodeInvalidURI   = "invalid_uri"
-	CodeDenied       = "permission_denied"
-	CodeNotFound     = "file_not_found"
-	CodeTooLarge     = "file_too_large"
-	CodeChanged      = "concurrent_modification"
-	CodeUnavailable  = "workspace_not_available"
-	CodeInternal     = "internal_error"
-	CodeExists       = "invalid_arguments" // something is where the call must not overwrite
+	CodeInvalidPath = "invalid_path"
+	CodeInvalidURI  = "invalid_uri"
+	CodeDenied      = "permission_denied"
+	CodeNotFound    = "file_not_found"
+	CodeTooLarge    = "file_too_large"
+	CodeChanged     = "concurrent_modification"
+	CodeUnavailable = "workspace_not_available"
+	CodeInternal    = "internal_error"
+	CodeExists      = "invalid_arguments" // something is where the call must not overwrite
 )
 
 // Error is a refused or failed access. It never holds a path of the machine: Path is what the

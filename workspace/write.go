@@ -150,11 +150,9 @@ func (w *Workspace) unchanged(p *place, path string, expect *string) error {
 	}
 	sum := ""
 	if now != nil {
-		file, err := w.readPlace(p, path, MaxFile)
-		if err != nil {
+		if sum, err = w.hashFile(p, path); err != nil {
 			return err
 		}
-		sum = file.SHA256
 	}
 	if sum != *expect {
 		return deny(string(writing), CodeChanged, visible(path), "it has changed in the meantime")
