@@ -1,0 +1,172 @@
+package openai
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+
+	goopenai "github.com/sashabaranov/go-openai"
+
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/model"
+)
+
+// chat makes the request to Chat Completions and emits its answer.
+func (t *try) chat(ctx context.Context, emit func(*model.Event) bool) error {
+	stream, err := t.client().CreateChatCompletionStream(ctx, t.chatRequest())
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	d := chatDecoder{t: t}
+	for {
+		r, err := stream.Recv()
+		if errors.Is(err, io.EOF) { // the repairing layer says it of whole answers alone
+			return d.end(emit)
+		}
+		if err != nil {
+			return err
+		}
+		if !d.chunk(&r, emit) {
+			return errStopped
+		}
+	}
+}
+
+// chatRequest is all but the messages and tools, which the doer puts in.
+func (t *try) chatRequest() goopenai.ChatCompletionRequest {
+	r := goopenai.ChatCompletionRequest{
+		Model:         t.req.Model,
+		StreamOptions: &goopenai.StreamOptions{IncludeUsage: true},
+	}
+	if n := int(t.req.MaxTokens); n > 0 {
+		// OpenAI's reasoning models refuse the old name; other servers may know no other.
+		if t.m.host == "api.openai.com" || reasons(t.req.Model) {
+			r.MaxCompletionTokens = n
+		} else {
+			r.MaxTokens = n
+		}
+	}
+	return r
+}
+
+func reasons(name string) bool {
+	for _, p := range []string{"o1", "o3", "o4", "gpt-5", "gpt-6"} {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// chatDecoder turns chunks into events.
+type chatDecoder struct {
+	t      *try
+	model  string
+	calls  int // started so far
+	finish string
+	usage  *messages.Usage
+}
+
+// chunk emits what one chunk says; false when the caller stopped.
+func (d *chatDecoder) chunk(r *goopenai.ChatCompletionStreamResponse, emit func(*model.Event) bool) bool {
+	d.model = orElse(d.model, r.Model)
+	if r.Usage != nil {
+		d.usage = usage(r.Usage)
+	}
+	for i := range r.Choices {
+		c := &r.Choices[i]
+		if c.Index != 0 {
+			continue
+		}
+		if c.FinishReason != "" && c.FinishReason != goopenai.FinishReasonNull {
+			d.finish = string(c.FinishReason)
+		}
+		if s := c.Delta.ReasoningContent; s != "" && !emit(&model.Event{Kind: model.Reasoning, Text: s}) {
+			return false
+		}
+		if s := c.Delta.Content; s != "" && !emit(&model.Event{Kind: model.Text, Text: s}) {
+			return false
+		}
+		if !d.toolCalls(c.Delta.ToolCalls, emit) {
+			return false
+		}
+	}
+	return true
+}
+
+// toolCalls relies on the repairing layer: every piece has a dense index, the first of a call
+// its id and name.
+func (d *chatDecoder) toolCalls(calls []goopenai.ToolCall, emit func(*model.Event) bool) bool {
+	for i := range calls {
+		c := &calls[i]
+		if c.Index == nil {
+			continue
+		}
+		if *c.Index == d.calls {
+			d.calls++
+			if !emit(&model.Event{Kind: model.CallStart, Index: *c.Index, CallID: c.ID, Name: c.Function.Name}) {
+				return false
+			}
+		}
+		if s := c.Function.Arguments; s != "" && !emit(&model.Event{Kind: model.CallArgs, Index: *c.Index, Text: s}) {
+			return false
+		}
+	}
+	return true
+}
+
+func (d *chatDecoder) end(emit func(*model.Event) bool) error {
+	if d.usage != nil && !emit(&model.Event{Kind: model.UsageSeen, Usage: d.usage}) {
+		return errStopped
+	}
+	if !emit(d.t.finish(d.finish, d.model, d.calls > 0)) {
+		return errStopped
+	}
+	return nil
+}
+
+// finish is the last event. Some providers say "stop" although there are calls to make, or
+// have words of their own: a cut answer must not pass for a whole one, and calls must be made.
+func (t *try) finish(reason, name string, calls bool) *model.Event {
+	switch strings.ToLower(reason) {
+	case "length", "max_tokens", "max_output_tokens", "model_length":
+		reason = "length"
+	case "content_filter", "safety", "recitation", "blocklist", "prohibited_content", "refusal":
+		reason = "content_filter"
+	default:
+		reason = "stop"
+		if calls {
+			reason = "tool_calls"
+		}
+	}
+	return &model.Event{Kind: model.Finish, Reason: reason, Meta: model.Meta{
+		RequestID: t.requestID, Model: name, Attempts: t.n, Scripted: t.scripted,
+	}}
+}
+
+func usage(u *goopenai.Usage) *messages.Usage {
+	out := &messages.Usage{InputTokens: int64(u.PromptTokens), OutputTokens: int64(u.CompletionTokens)}
+	if u.PromptTokensDetails != nil {
+		out.CachedTokens = int64(u.PromptTokensDetails.CachedTokens)
+	}
+	if u.CompletionTokensDetails != nil {
+		out.ReasoningTokens = int64(u.CompletionTokensDetails.ReasoningTokens)
+	}
+	return out
+}
+
+// mended wraps the body of a chat stream.
+func (t *try) mended(src io.ReadCloser) io.ReadCloser {
+	lent, _ := t.m.bufs.Get().(*buffers)
+	if t.m.opts.API == Responses {
+		return t.mendedResponses(src, lent)
+	}
+	r := &repair{
+		src: src, out: lent.out[:0], readError: t.broken, fault: t.fault, alive: t.alive, ending: t.ending,
+		fr: framer{buf: lent.in, joined: lent.joined[:0]},
+	}
+	r.handle = r.event
+	return &answerBody{Reader: r, t: t, src: src, lent: lent, fr: &r.fr, out: &r.out, done: &r.done}
+}

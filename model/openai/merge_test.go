@@ -1,0 +1,247 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	goopenai "github.com/sashabaranov/go-openai"
+
+	"github.com/troupe-dev/troupe/model"
+)
+
+// step is one thing that a stream said, with neighbours of a kind joined.
+type step struct {
+	kind  model.EventKind
+	index int
+	text  string
+}
+
+type steps []step
+
+func (s *steps) add(ev *model.Event) bool {
+	next := step{ev.Kind, ev.Index, ev.Text + ev.CallID + ev.Name + ev.Reason}
+	if ev.Usage != nil {
+		next.text = ev.Usage.String()
+	}
+	if n := len(*s); n > 0 && (ev.Kind == model.Text || ev.Kind == model.CallArgs) && (*s)[n-1].kind == ev.Kind && (*s)[n-1].index == ev.Index {
+		(*s)[n-1].text += next.text
+		return true
+	}
+	*s = append(*s, next)
+	return true
+}
+
+// splitter gives out a stream in pieces of random sizes, as a network does.
+type splitter struct {
+	rest []byte
+	rnd  *rand.Rand
+}
+
+func (s *splitter) Read(p []byte) (int, error) {
+	if len(s.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := min(len(s.rest), len(p), 1+s.rnd.IntN(1+s.rnd.IntN(8000)))
+	copy(p, s.rest[:n])
+	s.rest = s.rest[n:]
+	return n, nil
+}
+
+func (s *splitter) Close() error { return nil }
+
+func newRepair(src io.ReadCloser, room int) *repair {
+	r := &repair{
+		src: src, fr: framer{buf: make([]byte, room)}, alive: func(int) {}, ending: func() {},
+		readError: func(err error) error { return err },
+	}
+	t := &try{}
+	r.fault, r.handle = t.fault, r.event
+	return r
+}
+
+// decoded reads lines as go-openai does and returns the steps and how many events there were.
+func decoded(t *testing.T, lines [][]byte) (steps, int) {
+	t.Helper()
+	var got steps
+	d := chatDecoder{t: &try{}}
+	n := 0
+	for _, l := range lines {
+		if string(l) == "[DONE]" {
+			break
+		}
+		var r goopenai.ChatCompletionStreamResponse
+		if err := json.Unmarshal(l, &r); err != nil {
+			t.Fatalf("%q: %v", l, err)
+		}
+		n++
+		d.chunk(&r, got.add)
+	}
+	if err := d.end(got.add); err != nil {
+		t.Fatal(err)
+	}
+	return got, n
+}
+
+func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
+
+// randomLiteral returns a JSON string with everything that may go wrong when two are joined.
+func randomLiteral(r *rand.Rand) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for range r.IntN(6) {
+		if r.IntN(4) > 0 {
+			b.WriteString(pick(r, "a", "word ", `\n`, "é", "😀"))
+			continue
+		}
+		b.WriteString(pick(r, "a", "word ", `\n`, `\"`, `\\`, "é", "漢", "😀", `\u00e9`, `\ud83d\ude00`,
+			`\ud83d`, `\ude00`, "\xf0\x9f", "\x98\x80", "\xff", `\/`, `data: x`, `{}`, `\u0022`))
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// randomEvent returns an event that go-openai can decode. opened is how many calls began.
+func randomEvent(r *rand.Rand, opened *int) string {
+	sp := pick(r, "", "", " ")
+	extra := pick(r, "", "", "", `,"logprobs":null`, `,"finish_reason":null`, `,"finish_reason":""`, `,"content_filter_results":{}`, `,"odd_field":[1,{"a":-0.5e+3}]`)
+	tail := pick(r, "", "", `,"usage":null`, `,"id":"x","created":1700000000,"model":"m"`, `,"obfuscation":"abc"`, `,"error":null`)
+	choice := func(delta string) string {
+		return fmt.Sprintf(`{%s"choices":[{"index":%d,%s"delta":%s%s}]%s}`, sp, pick(r, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1), sp, delta, extra, tail)
+	}
+	switch r.IntN(36) {
+	case 0:
+		return choice(`{"role":"assistant","content":` + randomLiteral(r) + `}`)
+	case 1:
+		return choice(`{"content":` + randomLiteral(r) + `,"reasoning_content":"x"}`)
+	case 2:
+		return choice(`{"Content":` + randomLiteral(r) + `}`)
+	case 3:
+		return choice(`{}`)
+	case 4:
+		return `{"choices":[],"usage":{"prompt_tokens":` + fmt.Sprint(r.IntN(9)) + `}}`
+	case 5:
+		return `{"id":"y","choices":[{"index":0,"delta":{"content":null},"finish_reason":null}]}`
+	case 6, 7:
+		extra = `,"finish_reason":null`
+		*opened++
+		return fmt.Sprintf(`{"choices":[{"index":0,"delta":{"tool_calls":[{"index":%d,"id":"id%d","type":"function","function":{"name":"n","arguments":%s}}]}}]}`, *opened-1, *opened, randomLiteral(r))
+	case 8, 9, 10, 11, 12, 13, 14, 15, 16, 17:
+		if *opened > 0 {
+			return choice(fmt.Sprintf(`{"tool_calls":[{"index":%d,%s"function":{"arguments":%s}}]}`, r.IntN(*opened), pick(r, "", `"id":"",`, `"id":null,`), randomLiteral(r)))
+		}
+	}
+	return choice(`{"content":` + randomLiteral(r) + `}`)
+}
+
+func TestMergedDeltasDecodeAsTheUnmergedOnesDo(t *testing.T) {
+	const streams = 20_000
+	in, out := 0, 0
+	for seed := range uint64(streams) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		var wire bytes.Buffer
+		var lines [][]byte
+		opened := 0
+		for range 2 + rnd.IntN(24) {
+			ev := randomEvent(rnd, &opened)
+			lines = append(lines, []byte(ev))
+			wire.WriteString(pick(rnd, "", "", ": keepalive\n\n", "event: message\n", "id: 7\r\n"))
+			wire.WriteString("data:" + pick(rnd, " ", "") + ev + pick(rnd, "\n\n", "\r\n\r\n", "\r\r", "\n\r\n"))
+		}
+		last := `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`
+		lines = append(lines, []byte(last))
+		wire.WriteString("data: " + last + "\n\ndata: [DONE]\n\n")
+
+		merged, err := io.ReadAll(newRepair(&splitter{wire.Bytes(), rnd}, 64+rnd.IntN(8192)))
+		if err != nil {
+			t.Fatalf("seed %d: %v\n%s", seed, err, wire.Bytes())
+		}
+		var sent [][]byte
+		for l := range bytes.Lines(merged) {
+			sent = append(sent, bytes.TrimSpace(bytes.TrimPrefix(l, []byte("data: "))))
+		}
+		want, n := decoded(t, lines)
+		got, m := decoded(t, sent)
+		in, out = in+n, out+m
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("seed %d:\n got %+v\nwant %+v\nfrom %s\nsent %s", seed, got, want, wire.Bytes(), merged)
+		}
+	}
+	if out > in*4/5 {
+		t.Errorf("%d of %d events were left: hardly anything was merged", out, in)
+	}
+}
+
+func TestOrdinaryDeltasAreNeverDecodedNorAllocated(t *testing.T) {
+	for _, ev := range []string{
+		`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"gpt","service_tier":"default","system_fingerprint":"fp","choices":[{"index":0,"delta":{"content":"Hello\n"},"logprobs":null,"finish_reason":null}],"usage":null,"obfuscation":"abc"}`,
+		`{"choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"function":{"arguments":"{\"a\""}}]},"finish_reason":null}]}`,
+		`{"choices":[{"index":0,"delta":{"role":"assistant","content":"","refusal":null}}]}`,
+	} {
+		data := []byte(ev)
+		if n := testing.AllocsPerRun(100, func() { classify(data) }); n != 0 {
+			t.Errorf("%v allocations for %s", n, ev)
+		}
+		if classify(data).kind == odd {
+			t.Errorf("decoded in full: %s", ev)
+		}
+	}
+}
+
+func TestOnlyWhatTheRuleNamesIsMerged(t *testing.T) {
+	c := func(inner string) string { return `{"choices":[{"index":0,"delta":` + inner + `}]}` }
+	for name, tc := range map[string]struct {
+		ev   string
+		want kind
+	}{
+		"content":                {c(`{"content":"a"}`), text},
+		"arguments":              {c(`{"tool_calls":[{"index":0,"function":{"arguments":"a"}}]}`), args},
+		"content with nulls":     {c(`{"content":"a","role":null,"tool_calls":null}`), text},
+		"a finish":               {`{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]}`, plain},
+		"an empty finish":        {`{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":""}]}`, text},
+		"a finish in error":      {`{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"error"}]}`, odd},
+		"logprobs":               {`{"choices":[{"index":0,"delta":{"content":"a"},"logprobs":{"content":[]}}]}`, odd},
+		"usage":                  {`{"choices":[{"index":0,"delta":{"content":"a"}}],"usage":{"prompt_tokens":1}}`, odd},
+		"two choices":            {`{"choices":[{"index":0,"delta":{"content":"a"}},{"index":1,"delta":{"content":"a"}}]}`, odd},
+		"a role":                 {c(`{"role":"assistant","content":"a"}`), plain},
+		"content and arguments":  {c(`{"content":"a","tool_calls":[{"index":0,"function":{"arguments":"a"}}]}`), odd},
+		"a new id":               {c(`{"tool_calls":[{"index":0,"id":"x","function":{"arguments":"a"}}]}`), odd},
+		"a name":                 {c(`{"tool_calls":[{"index":0,"function":{"name":"n","arguments":"a"}}]}`), odd},
+		"no index":               {c(`{"tool_calls":[{"function":{"arguments":"a"}}]}`), odd},
+		"two calls":              {c(`{"tool_calls":[{"index":0,"function":{"arguments":"a"}},{"index":1,"function":{"arguments":"a"}}]}`), odd},
+		"arguments as an object": {c(`{"tool_calls":[{"index":0,"function":{"arguments":{}}}]}`), odd},
+		"half a surrogate pair":  {c(`{"content":"\ud83d"}`), plain},
+		"invalid UTF-8":          {c("{\"content\":\"\xff\"}"), plain},
+		"parts":                  {c(`{"content":[{"type":"text","text":"a"}]}`), odd},
+		"another field":          {c(`{"content":"a","audio":{}}`), odd},
+		"a capital":              {c(`{"Content":"a"}`), odd},
+		"content twice":          {c(`{"content":"a","content":"b"}`), odd},
+		"an error":               {`{"choices":[{"index":0,"delta":{"content":"a"}}],"error":{"message":"m"}}`, odd},
+		"a control character":    {c("{\"content\":\"a\x01\"}"), odd},
+		"a bad number":           {`{"created":01,"choices":[{"index":0,"delta":{"content":"a"}}]}`, odd},
+		"two documents":          {c(`{"content":"a"}`) + `{}`, odd},
+		"a comma too many":       {`{"choices":[{"index":0,"delta":{"content":"a"}},]}`, odd},
+		"an unended string":      {`{"choices":[{"index":0,"delta":{"content":"a`, odd},
+		"nesting without end":    {c(`{"content":"a"}`)[:1] + `"x":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + "," + c(`{"content":"a"}`)[1:], odd},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := classify([]byte(tc.ev)).kind; got != tc.want {
+				t.Errorf("kind %d, want %d: %s", got, tc.want, tc.ev)
+			}
+		})
+	}
+}
+
+func FuzzClassifyAcceptsOnlyJSON(f *testing.F) {
+	f.Add([]byte(`{"choices":[{"index":0,"delta":{"content":"a\u00e9"}}],"x":[1.5e3,true,null]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if s := classify(data); s.kind != odd && !json.Valid(data) {
+			t.Errorf("taken for kind %d: %q", s.kind, data)
+		}
+	})
+}

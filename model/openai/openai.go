@@ -1,0 +1,191 @@
+// Package openai speaks to servers of the OpenAI kind: Chat Completions, and Responses where
+// the provider is set to it. go-openai makes the requests and decodes the events; a layer below
+// it, in place of its HTTP client, repairs what providers and that client get wrong, makes
+// every failure a typed *model.Error, and keeps the cost of a call independent of the length
+// of the history: kept bytes are spliced into the request, deltas that have already arrived
+// are merged into one event.
+//
+// A failed request is made again, with exponential jittered pauses and the provider's
+// Retry-After, as long as the caller has not been given anything: rate limits, overload, refused
+// or broken connections, timeouts and cut streams. A used-up quota is class auth and final.
+package openai
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/model"
+)
+
+// The APIs of a provider.
+const (
+	Chat      = "chat"      // POST BaseURL/chat/completions
+	Responses = "responses" // POST BaseURL/responses
+)
+
+// Options describe one provider. The zero value is OpenAI itself, without a key.
+type Options struct {
+	BaseURL string // default https://api.openai.com/v1; http or https, no user, query or fragment
+	// APIKey returns the bearer token; it is asked before each request, so that keys can
+	// change. nil or an empty key: none is sent. See Key.
+	APIKey func(context.Context) (string, error)
+	API    string // Chat (default) or Responses
+
+	Transport        http.RoundTripper // default: a NewTransport of its own, ended by Close
+	RequestTimeout   time.Duration     // one request with its whole answer; default 30 min
+	FirstByteTimeout time.Duration     // to the first byte of the answer; default 5 min
+	IdleTimeout      time.Duration     // between two bytes of the answer; default 2 min
+	MaxAttempts      int               // requests per call, the first included; default 5
+
+	// EchoReasoning sends the reasoning that led to a tool call back as reasoning_content, as
+	// some providers of open models demand. Others refuse it.
+	EchoReasoning bool
+
+	Sleep func(context.Context, time.Duration) error // for tests; default: wait
+	Now   func() time.Time                           // for tests; default time.Now
+}
+
+// Key returns a source for a key that does not change.
+func Key(key string) func(context.Context) (string, error) {
+	key = strings.TrimSpace(key)
+	return func(context.Context) (string, error) { return key, nil }
+}
+
+// NewTransport returns an HTTP transport fit for many streams at once: connections are kept,
+// and nothing is compressed, since a compressor holds events back. One may serve all providers.
+func NewTransport() *http.Transport {
+	return &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: 15 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		ForceAttemptHTTP2:     true,
+		MaxIdleConns:          1024,
+		MaxIdleConnsPerHost:   256,
+		IdleConnTimeout:       90 * time.Second,
+		TLSHandshakeTimeout:   15 * time.Second,
+		ExpectContinueTimeout: time.Second,
+		DisableCompression:    true,
+		ReadBufferSize:        bufferSize,
+		WriteBufferSize:       bufferSize,
+	}
+}
+
+// Model is one provider. It implements model.Model; the request names the model.
+type Model struct {
+	opts   Options
+	host   string
+	client *http.Client
+	owned  *http.Transport
+	tools  toolCache
+	bufs   sync.Pool
+	format string // of kept message bytes
+	encode func(*messages.Message) []byte
+}
+
+// New returns the provider that opts describe. It opens no connection.
+func New(opts Options) (*Model, error) {
+	opts.fill()
+	u, err := url.Parse(opts.BaseURL)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return nil, errors.New("read base URL of the provider: not an http or https address")
+	}
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, errors.New("read base URL of the provider: a user, a query or a fragment has no place in it; keys go into api_key_*")
+	}
+	m := &Model{opts: opts, host: u.Host}
+	switch opts.API {
+	case Chat:
+		m.format, m.encode, m.tools.write = "openai-chat", chatMessage, chatTools
+		if opts.EchoReasoning {
+			m.format, m.encode = "openai-chat+reasoning", chatMessageReasoned
+		}
+	case Responses:
+		m.format, m.encode, m.tools.write = "openai-responses", responsesItems, responsesTools
+	default:
+		return nil, fmt.Errorf("read api of the provider: %q is neither %q nor %q", opts.API, Chat, Responses)
+	}
+	rt := opts.Transport
+	if rt == nil {
+		m.owned = NewTransport()
+		rt = m.owned
+	}
+	// A redirected POST would carry prompt and key to where nobody configured them.
+	m.client = &http.Client{Transport: rt, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	m.bufs.New = func() any { return &buffers{in: make([]byte, bufferSize), out: make([]byte, 0, bufferSize)} }
+	return m, nil
+}
+
+func (o *Options) fill() {
+	o.BaseURL = strings.TrimRight(orElse(o.BaseURL, "https://api.openai.com/v1"), "/")
+	o.API = orElse(o.API, Chat)
+	if o.APIKey == nil {
+		o.APIKey = Key("")
+	}
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{{&o.RequestTimeout, 30 * time.Minute}, {&o.FirstByteTimeout, 5 * time.Minute}, {&o.IdleTimeout, 2 * time.Minute}} {
+		if *d.field <= 0 {
+			*d.field = d.value
+		}
+	}
+	if o.MaxAttempts <= 0 {
+		o.MaxAttempts = 5
+	}
+	if o.Sleep == nil {
+		o.Sleep = sleep
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+}
+
+// Close ends the idle connections of a transport that New made. Calls under way go on.
+func (m *Model) Close() error {
+	if m.owned != nil {
+		m.owned.CloseIdleConnections()
+	}
+	return nil
+}
+
+// errStopped says that the caller left the loop.
+var errStopped = errors.New("the caller stopped")
+
+// Stream implements model.Model.
+func (m *Model) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.Event, error] {
+	return func(yield func(model.Event, error) bool) {
+		yielded := false
+		emit := func(ev *model.Event) bool {
+			yielded = true
+			return yield(*ev, nil)
+		}
+		for n := 1; ; n++ {
+			err := m.attempt(ctx, req, n, emit)
+			if err == nil || errors.Is(err, errStopped) {
+				return
+			}
+			var failed *model.Error
+			if errors.As(err, &failed) && ctx.Err() == nil {
+				failed.Attempts = n
+				// Nothing is tried again after the caller has seen a part of the answer: it
+				// would see that part twice.
+				if !yielded && n < m.opts.MaxAttempts && retryable(failed.Class) {
+					err = m.opts.Sleep(ctx, pause(n, failed.RetryAfter, chance()))
+					if err == nil {
+						continue
+					}
+				}
+			}
+			yield(model.Event{}, err)
+			return
+		}
+	}
+}

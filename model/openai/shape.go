@@ -1,0 +1,197 @@
+package openai
+
+// kind says what the repairing layer does with an event.
+type kind uint8
+
+const (
+	odd   kind = iota // decoded in full and written anew, or an error
+	plain             // passes as it is
+	text              // a delta of nothing but content: may be merged
+	args              // a delta of nothing but one call's arguments: may be merged
+)
+
+// shape is what one walk over an event tells about it.
+type shape struct {
+	kind   kind
+	choice int
+	tool   int    // the provider's index of the call, for args
+	body   []byte // the content or the arguments, still escaped
+	finish bool   // a finish_reason stands in it
+}
+
+// walk is the state of one classification. Each of its methods takes one JSON value and
+// reports false when the event is none that can be judged by its bytes.
+type walk struct {
+	cursor
+	shape
+	seen    uint16 // fields met: a second one of the same name makes the event odd
+	rich    bool   // holds a value that go-openai would decode into a structure of its own
+	choices int
+	content bool
+	calls   bool
+	other   bool // role, reasoning or finish: passes, never merged
+	clean   bool
+}
+
+// classify walks an event once. It never allocates; whatever it does not know for certain is odd.
+func classify(data []byte) shape {
+	w := walk{cursor: cursor{b: data}, clean: true}
+	ok := w.object(w.top)
+	if !ok || w.peek() != 0 || w.choices != 1 {
+		return shape{}
+	}
+	s := w.shape
+	switch {
+	case w.content && w.calls, w.calls && w.other:
+		return shape{}
+	case w.content && !w.other && w.clean:
+		s.kind = text
+	case w.calls && w.clean:
+		s.kind = args
+	case w.calls || w.rich:
+		return shape{}
+	default:
+		s.kind = plain
+	}
+	return s
+}
+
+func (w *walk) once(bit int) bool {
+	first := w.seen&(1<<bit) == 0
+	w.seen |= 1 << bit
+	return first
+}
+
+func (w *walk) top(key []byte) bool {
+	switch string(key) {
+	case "choices":
+		return w.once(0) && w.array(func(i int) bool {
+			w.choices++
+			return i == 0 && w.object(w.choiceField)
+		})
+	case "id", "model", "system_fingerprint":
+		return w.peek() == 'n' && w.literal("null") || w.short()
+	case "created":
+		if w.peek() == 'n' {
+			return w.literal("null")
+		}
+		_, whole, ok := w.number()
+		return ok && whole
+	case "object", "type":
+		body, _, ok := w.str()
+		return ok && string(body) != "error"
+	case "usage", "error", "prompt_annotations", "prompt_filter_results":
+		return w.peek() == 'n' && w.literal("null")
+	default:
+		return w.skip(0)
+	}
+}
+
+// short takes a string that nobody looks at.
+func (w *walk) short() bool {
+	_, _, ok := w.str()
+	return ok
+}
+
+func (w *walk) choiceField(key []byte) bool {
+	switch string(key) {
+	case "index":
+		if !w.once(1) {
+			return false
+		}
+		w.peek()
+		n, _, ok := w.number()
+		w.choice = n
+		return ok && n >= 0
+	case "delta":
+		return w.once(2) && w.object(w.deltaField)
+	case "finish_reason":
+		if !w.once(3) {
+			return false
+		}
+		if w.peek() == 'n' {
+			return w.literal("null")
+		}
+		body, _, ok := w.str()
+		if len(body) > 0 {
+			w.finish = string(body) != "null"
+			w.other = true
+		}
+		return ok && string(body) != "error"
+	case "logprobs", "error", "message":
+		return w.peek() == 'n' && w.literal("null")
+	case "content_filter_results":
+		w.rich = w.rich || w.peek() != 'n'
+		return w.skip(0)
+	default:
+		return w.skip(0)
+	}
+}
+
+func (w *walk) deltaField(key []byte) bool {
+	if w.peek() == 'n' {
+		return w.literal("null")
+	}
+	switch string(key) {
+	case "content":
+		body, clean, ok := w.str()
+		w.content, w.body, w.clean = true, body, w.clean && clean
+		return ok && w.once(4)
+	case "role":
+		w.other = true
+		return w.short()
+	case "reasoning_content":
+		w.other = true
+		return w.short() && w.once(5)
+	case "tool_calls":
+		return w.once(6) && w.array(func(i int) bool {
+			w.calls = true
+			return i == 0 && w.call()
+		})
+	default: // reasoning, refusal, function_call and what is yet unknown
+		return false
+	}
+}
+
+// call takes a piece of a call whose index is given and that brings neither id nor name.
+func (w *walk) call() bool {
+	var indexed, piece bool
+	ok := w.object(func(key []byte) bool {
+		switch string(key) {
+		case "index":
+			w.peek()
+			n, _, ok := w.number()
+			w.tool, indexed = n, n >= 0
+			return ok && w.once(7)
+		case "id":
+			return w.once(8) && w.void()
+		case "type":
+			return w.peek() == 'n' && w.literal("null") || w.short()
+		case "function":
+			return w.once(9) && w.object(func(key []byte) bool {
+				switch string(key) {
+				case "arguments":
+					body, clean, ok := w.str()
+					w.body, w.clean, piece = body, w.clean && clean, true
+					return ok && w.once(10)
+				case "name":
+					return w.once(11) && w.void()
+				default:
+					return false
+				}
+			})
+		default:
+			return false
+		}
+	})
+	return ok && indexed && piece
+}
+
+// void takes null or an empty string.
+func (w *walk) void() bool {
+	if w.peek() == 'n' {
+		return w.literal("null")
+	}
+	body, _, ok := w.str()
+	return ok && len(body) == 0
+}
