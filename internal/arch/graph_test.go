@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"bufio"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -13,14 +12,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
 // house is the module's source as it lies on disk: every file of every system, whatever the
 // build tags say, because an import that only Windows sees is an import all the same.
 type house struct {
-	dir     string // the module's root on disk
-	module  string // the module's path
+	dir     string   // the module's root on disk
+	module  string   // the module's path
+	gomod   []string // lines of go.mod
 	sources []source
 }
 
@@ -36,15 +37,38 @@ type source struct {
 	fset    *token.FileSet
 }
 
-// openHouse reads every Go file of the module that the tests stand in.
+// opened is the house as it stood when the first test asked; parsing it once is enough for all.
+var opened = sync.OnceValues(readHouse)
+
+// openHouse gives every test the same house, to be read only.
 func openHouse(t *testing.T) *house {
 	t.Helper()
+	h, err := opened()
+	if err != nil {
+		t.Fatalf("read the house: %v", err)
+	}
+	return h
+}
+
+// readHouse parses every Go file of the module that the tests stand in.
+func readHouse() (*house, error) {
 	dir, err := filepath.Abs("../..")
 	if err != nil {
-		t.Fatalf("find the module's root: %v", err)
+		return nil, fmt.Errorf("find the module's root: %w", err)
 	}
-	h := &house{dir: dir, module: moduleName(t, dir)}
-	err = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+	h := &house{dir: dir}
+	if h.gomod, err = goModLines(dir); err != nil {
+		return nil, err
+	}
+	for _, line := range h.gomod {
+		if name, ok := strings.CutPrefix(line, "module "); ok {
+			h.module = strings.TrimSpace(name)
+		}
+	}
+	if h.module == "" {
+		return nil, fmt.Errorf("go.mod in %s names no module", dir)
+	}
+	return h, filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -58,10 +82,6 @@ func openHouse(t *testing.T) *house {
 		h.sources = append(h.sources, s)
 		return err
 	})
-	if err != nil {
-		t.Fatalf("read the sources: %v", err)
-	}
-	return h
 }
 
 // enter leaves out what the go command leaves out: other modules, test data, hidden folders.
@@ -145,31 +165,15 @@ func (h *house) imports() map[string][]string {
 	return out
 }
 
-func moduleName(t *testing.T, dir string) string {
-	t.Helper()
-	for _, line := range goModLines(t, dir) {
-		if name, ok := strings.CutPrefix(line, "module "); ok {
-			return strings.TrimSpace(name)
-		}
-	}
-	t.Fatalf("go.mod in %s names no module", dir)
-	return ""
-}
-
-func goModLines(t *testing.T, dir string) []string {
-	t.Helper()
-	f, err := os.Open(filepath.Join(dir, "go.mod"))
+// goModLines returns the lines of go.mod without the spaces around them.
+func goModLines(dir string) ([]string, error) {
+	text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 	if err != nil {
-		t.Fatalf("open go.mod: %v", err)
+		return nil, fmt.Errorf("read what the module requires: %w", err)
 	}
-	defer f.Close()
 	var lines []string
-	sc := bufio.NewScanner(f)
-	for sc.Scan() {
-		lines = append(lines, strings.TrimSpace(sc.Text()))
+	for line := range strings.Lines(string(text)) {
+		lines = append(lines, strings.TrimSpace(line))
 	}
-	if err := sc.Err(); err != nil {
-		t.Fatalf("read go.mod: %v", err)
-	}
-	return lines
+	return lines, nil
 }

@@ -12,7 +12,7 @@ import (
 // by name in go.mod, and the program that people run is built from them.
 func TestTheFiveLibrariesAreDirectAndInTheProgram(t *testing.T) {
 	h := openHouse(t)
-	direct := directRequirements(goModLines(t, h.dir))
+	direct := directRequirements(h.gomod)
 	built := modulesOf(t, h.dir, "./cmd/troupe")
 	for _, library := range []string{
 		"github.com/asynkron/protoactor-go",
