@@ -1,0 +1,406 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// Bounds of a file. The YAML parser needs more than linear time for deep flow nesting, and a
+// folder's file may be hostile.
+const (
+	maxFile   = 128 << 10 // bytes
+	maxFlow   = 32        // [ and { open at the same time
+	maxDashes = 100       // in a row, be they lists in lists or a ruler in a comment
+)
+
+// setting is one value of one layer.
+type setting struct {
+	path    string
+	shape   *shape
+	text    string   // of scalars
+	list    []string // of lists
+	origin  Origin
+	excerpt string
+}
+
+// layer is what one source says.
+type layer struct {
+	source   Source
+	settings map[string]*setting
+	names    map[string][]string // path of a mapping or entries -> its keys, in order
+	marks    map[string]*setting // the same keys by path, for their origins
+}
+
+func newLayer(source Source) *layer {
+	return &layer{source: source, settings: map[string]*setting{}, names: map[string][]string{}, marks: map[string]*setting{}}
+}
+
+// name records a key of a mapping or a place in entries.
+func (l *layer) name(path, key string, origin Origin, excerpt string) {
+	p := child(path, key)
+	if l.marks[p] == nil {
+		l.names[path] = append(l.names[path], key)
+		l.marks[p] = &setting{path: p, origin: origin, excerpt: excerpt}
+	}
+}
+
+// decoder turns one file into a layer, collecting every problem rather than the first.
+type decoder struct {
+	file     string
+	src      []byte
+	layer    *layer
+	lower    []*layer // weaker ones
+	problems Problems
+}
+
+// decodeFile reads a file's text strictly. lower are the weaker layers.
+func decodeFile(source Source, file string, src []byte, root *shape, lower []*layer) (*layer, Problems) {
+	src = bytes.TrimPrefix(src, []byte("\ufeff")) // some editors begin files with it
+	d := &decoder{file: file, src: src, layer: newLayer(source), lower: lower}
+	if d.precheck() {
+		if doc := d.parse(); doc != nil {
+			d.walk(root, "", doc)
+		}
+	}
+	return d.layer, d.problems
+}
+
+// precheck refuses what is no text or would take the parser too long.
+func (d *decoder) precheck() bool {
+	if len(d.src) > maxFile {
+		d.fail("", 0, 0, fmt.Sprintf("the file has %d bytes; a configuration has at most %d", len(d.src), maxFile), "")
+		return false
+	}
+	line, col, flow, dashes := 1, 0, 0, 0
+	for i := 0; i < len(d.src); {
+		r, n := utf8.DecodeRune(d.src[i:])
+		i, col = i+n, col+1
+		switch {
+		case r == utf8.RuneError && n == 1:
+			d.fail("", line, col, "the file is not UTF-8", "")
+			return false
+		case r == '\n':
+			line, col = line+1, 0
+		case r < 0x20 && r != '\t' && r != '\r' || r == 0x7f:
+			d.fail("", line, col, fmt.Sprintf("control character %U", r), "remove it")
+			return false
+		case r == '[' || r == '{':
+			flow++
+		case (r == ']' || r == '}') && flow > 0:
+			flow--
+		}
+		switch r {
+		case '-':
+			dashes++
+		case ' ':
+		default:
+			dashes = 0
+		}
+		if flow > maxFlow || dashes > maxDashes {
+			d.fail("", line, col, "lists or brackets are nested too deeply", "")
+			return false
+		}
+	}
+	return true
+}
+
+// parse gives the body of the only document, nil if the file is empty or wrong.
+func (d *decoder) parse() (body ast.Node) {
+	defer func() {
+		if r := recover(); r != nil { // a bug of the parser must not let a folder's file stop the program
+			d.fail("", 0, 0, "the file cannot be parsed as YAML", "simplify it")
+			body = nil
+		}
+	}()
+	f, err := parser.ParseBytes(d.src, 0)
+	if err != nil {
+		d.syntax(err)
+		return nil
+	}
+	if len(f.Docs) > 1 {
+		tk := f.Docs[1].GetToken()
+		line, col := position(tk)
+		d.fail("", line, col, "a second YAML document begins here", "a configuration is one document")
+		return nil
+	}
+	if len(f.Docs) == 0 || f.Docs[0].Body == nil || f.Docs[0].Body.Type() == ast.CommentType {
+		return nil
+	}
+	return f.Docs[0].Body
+}
+
+// syntax takes over an error of the parser.
+func (d *decoder) syntax(err error) {
+	if e, ok := err.(yaml.Error); ok { //nolint:errorlint // the parser returns it bare
+		line, col := position(e.GetToken())
+		d.fail("", line, col, "YAML syntax: "+printable(e.GetMessage()), "")
+		return
+	}
+	d.fail("", 0, 0, "YAML syntax: "+printable(err.Error()), "")
+}
+
+// walk takes node as the value of the setting that s describes.
+func (d *decoder) walk(s *shape, path string, node ast.Node) {
+	switch n := node.(type) {
+	case *ast.NullNode:
+		return // a key without a value sets nothing
+	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
+		d.failAt(node, path, "anchors, aliases and tags are not supported here", "write the value itself")
+		return
+	case *ast.CommentGroupNode:
+		return
+	default:
+		switch {
+		case s.kind == section || s.kind == mapping:
+			d.mapping(s, path, n)
+		case s.kind == entries || s.kind == list:
+			d.sequence(s, path, n)
+		default:
+			d.scalar(s, path, n)
+		}
+	}
+}
+
+// mapping takes the keys of a section, which are known, or of a mapping, which are the user's.
+func (d *decoder) mapping(s *shape, path string, node ast.Node) {
+	values, ok := mapValues(node)
+	if !ok {
+		d.mismatch(s, path, node)
+		return
+	}
+	for _, v := range values {
+		key, ok := keyText(v.Key)
+		if !ok {
+			d.failAt(v.Key, path, "this key is no plain text", "")
+			continue
+		}
+		if s.kind == mapping {
+			d.entry(s, path, key, v)
+			continue
+		}
+		f := s.field(key)
+		if f == nil {
+			d.unknown(s, path, key, v.Key)
+			continue
+		}
+		d.walk(f, child(path, key), v.Value)
+	}
+}
+
+// entry takes one key of a mapping whose keys are the user's.
+func (d *decoder) entry(s *shape, path, key string, v *ast.MappingValueNode) {
+	p := child(path, key)
+	if why := badName(path, key); why != "" {
+		d.failAt(v.Key, p, fmt.Sprintf("%q: %s", key, why), "")
+		return
+	}
+	d.layer.name(path, key, d.origin(v.Key), d.excerptAt(v.Key))
+	d.walk(s.elem, p, v.Value)
+}
+
+// sequence takes a list. Entries of all files count, so they are numbered through.
+func (d *decoder) sequence(s *shape, path string, node ast.Node) {
+	seq, ok := node.(*ast.SequenceNode)
+	if !ok {
+		d.mismatch(s, path, node)
+		return
+	}
+	if s.kind == list {
+		d.list(s, path, seq)
+		return
+	}
+	first := 0
+	for _, l := range d.lower {
+		first += len(l.names[path])
+	}
+	for i, v := range seq.Values {
+		key := fmt.Sprintf("[%d]", first+i)
+		d.layer.name(path, key, d.origin(v), d.excerptAt(v))
+		d.walk(s.elem, child(path, key), v)
+		d.needed(s.elem, child(path, key), v)
+	}
+}
+
+// needed reports what an entry of a list cannot do without.
+func (d *decoder) needed(s *shape, path string, node ast.Node) {
+	for _, f := range s.fields {
+		if f.need && d.layer.settings[child(path, f.name)] == nil {
+			d.failAt(node, path, fmt.Sprintf("an entry of this list needs %q", f.name), "")
+		}
+	}
+}
+
+func (d *decoder) list(s *shape, path string, seq *ast.SequenceNode) {
+	out := make([]string, 0, len(seq.Values))
+	for _, v := range seq.Values {
+		t, ok := scalarText(text, v)
+		if !ok {
+			d.failAt(v, path, fmt.Sprintf("%s is a list of texts; this is %s", path, describeNode(v)), "put it in quotes")
+			return
+		}
+		if why, fix := s.refuse(t); why != "" {
+			d.failAt(v, path, path+": "+why, fix)
+			return
+		}
+		out = append(out, t)
+	}
+	d.layer.settings[path] = &setting{path: path, shape: s, list: out, origin: d.origin(seq), excerpt: d.excerptAt(seq)}
+}
+
+func (d *decoder) scalar(s *shape, path string, node ast.Node) {
+	t, ok := scalarText(s.kind, node)
+	if !ok {
+		d.mismatch(s, path, node)
+		return
+	}
+	if why, fix := s.refuse(t); why != "" {
+		d.failAt(node, path, path+": "+why, fix)
+		return
+	}
+	if s.format == "path" && !fileAnchored(t) {
+		d.failAt(node, path, fmt.Sprintf("%s: %q is relative, and it is unclear to what", path, t), "write an absolute path, or one that begins with ~/")
+		return
+	}
+	d.layer.settings[path] = &setting{path: path, shape: s, text: t, origin: d.origin(node), excerpt: d.excerptAt(node)}
+}
+
+// unknown reports a key that nothing knows, with what was probably meant.
+func (d *decoder) unknown(s *shape, path, key string, node ast.Node) {
+	where := ""
+	if path != "" {
+		where = " in " + path
+	}
+	fix := didYouMean(key, s.names())
+	if slices.Contains([]string{"api_key", "token"}, key) {
+		fix = "keys do not stand in configuration files: name a variable (" + key + "_env) or a file (" + key + "_file)"
+	}
+	d.failAt(node, child(path, key), fmt.Sprintf("unknown key %q%s", printable(key), where), fix)
+}
+
+func (d *decoder) mismatch(s *shape, path string, node ast.Node) {
+	if path == "" {
+		path = "the file"
+	}
+	d.failAt(node, path, fmt.Sprintf("%s is %s; this is %s", path, s.kind, describeNode(node)), s.kind.example())
+}
+
+func (d *decoder) failAt(node ast.Node, path, what, fix string) {
+	line, col := position(node.GetToken())
+	d.fail(path, line, col, what, fix)
+}
+
+func (d *decoder) fail(path string, line, col int, what, fix string) {
+	d.problems = append(d.problems, &Problem{
+		What: what, Path: path, Fix: fix,
+		Origin:  Origin{Source: d.layer.source, File: d.file, Line: line, Col: col},
+		Excerpt: excerpt(d.src, line, col),
+	})
+}
+
+func (d *decoder) origin(node ast.Node) Origin {
+	line, col := position(node.GetToken())
+	return Origin{Source: d.layer.source, File: d.file, Line: line, Col: col}
+}
+
+func (d *decoder) excerptAt(node ast.Node) string {
+	line, col := position(node.GetToken())
+	return excerpt(d.src, line, col)
+}
+
+func position(tk *token.Token) (line, col int) {
+	if tk == nil || tk.Position == nil {
+		return 0, 0
+	}
+	return tk.Position.Line, tk.Position.Column
+}
+
+// mapValues gives the pairs of a mapping; a single pair has a node type of its own.
+func mapValues(node ast.Node) ([]*ast.MappingValueNode, bool) {
+	switch n := node.(type) {
+	case *ast.MappingNode:
+		return n.Values, true
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{n}, true
+	}
+	return nil, false
+}
+
+// keyText is a key as it was written: 4.10 stays 4.10.
+func keyText(key ast.MapKeyNode) (string, bool) {
+	switch k := key.(type) {
+	case *ast.StringNode:
+		return k.Value, true
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.NullNode:
+		return strings.TrimSpace(k.GetToken().Value), true
+	}
+	return "", false
+}
+
+// scalarText is a scalar as it was written, if its YAML type fits the kind: no guessing, 60 is
+// no text and "8" is no number.
+func scalarText(k kind, node ast.Node) (string, bool) {
+	raw := strings.TrimSpace(node.GetToken().Value)
+	switch n := node.(type) {
+	case *ast.StringNode:
+		huge := k == integer && n.Token.Type == token.StringType && strings.Trim(n.Value, "-_0123456789") == ""
+		return n.Value, huge || k == text || k == secret || k == duration || k == size || k == usd
+	case *ast.LiteralNode:
+		return n.Value.Value, k == text || k == secret
+	case *ast.IntegerNode:
+		return raw, k == integer || k == size || k == usd || k == duration
+	case *ast.FloatNode:
+		return raw, k == usd
+	case *ast.BoolNode:
+		return raw, k == boolean
+	}
+	return "", false
+}
+
+func describeNode(node ast.Node) string {
+	switch node.(type) {
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return "a mapping"
+	case *ast.SequenceNode:
+		return "a list"
+	case *ast.StringNode, *ast.LiteralNode:
+		return "text"
+	case *ast.IntegerNode:
+		return "a whole number"
+	case *ast.FloatNode:
+		return "a number"
+	case *ast.BoolNode:
+		return "true or false"
+	}
+	return "something else"
+}
+
+// example shows how a value of the kind is written.
+func (k kind) example() string {
+	switch k {
+	case text, secret:
+		return "put it in quotes if it is meant as text"
+	case boolean:
+		return "write true or false"
+	case integer:
+		return "write for example 10"
+	case duration:
+		return "write for example 60s or 1h30m"
+	case size:
+		return "write for example 64MiB"
+	case usd:
+		return "write for example 1.50"
+	case list, entries:
+		return "write one item per line, each beginning with -"
+	case section, mapping:
+		return "write its keys below it, indented"
+	}
+	return ""
+}

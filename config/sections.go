@@ -1,0 +1,92 @@
+package config
+
+import "time"
+
+// Sandbox is the section sandbox.
+type Sandbox struct {
+	Exec    string   `yaml:"exec" default:"auto" enum:"auto,bwrap,landlock,container,none" doc:"How commands are confined; auto takes the strongest that works."`
+	Read    []string `yaml:"read" kind:"path" doc:"Folders that commands may read besides the workspace and the usual tool chains."`
+	Network string   `yaml:"network" default:"ask" enum:"ask,allow,deny" doc:"Whether a command that asks for the network gets it."`
+	Fetch   []string `yaml:"fetch" kind:"cidr" doc:"Private address ranges that fetch may reach, for example 10.1.0.0/16."`
+	Image   string   `yaml:"image" doc:"Image for exec: container."`
+}
+
+// Approvals is the section approvals.
+type Approvals struct {
+	Timeout       time.Duration `yaml:"timeout" default:"0s" doc:"How long a question waits for a person; 0s: for ever."`
+	ClientTimeout time.Duration `yaml:"client_timeout" default:"300s" doc:"The same where the client announces no approval feature."`
+	Rules         []Rule        `yaml:"rules" project:"deny" doc:"Standing decisions. Rules of all files count; any deny wins."`
+}
+
+// Rule decides calls that match it.
+type Rule struct {
+	Tool    string        `yaml:"tool" need:"yes" doc:"Tool, or * for all."`
+	Arg     string        `yaml:"arg" enum:"path,command,host" doc:"Which argument the pattern is held against."`
+	Pattern string        `yaml:"pattern" doc:"Glob over that argument; empty matches all."`
+	Action  string        `yaml:"action" need:"yes" enum:"allow,ask,deny" doc:"The decision."`
+	Scope   string        `yaml:"scope" default:"always" enum:"session,agent,always" doc:"How far it reaches."`
+	Timeout time.Duration `yaml:"timeout" default:"0s" doc:"How long a question of this rule waits; 0s: approvals.timeout."`
+}
+
+// Lease is the section lease.
+type Lease struct {
+	Hold  time.Duration `yaml:"hold" default:"60s" doc:"How long a workspace stays locked while its holder waits for a person, a budget or an offline client."`
+	TTL   time.Duration `yaml:"ttl" default:"30s" min:"1s" doc:"After this long without a sign of life a remote holder has lost its lock."`
+	Grace time.Duration `yaml:"grace" default:"60s" doc:"How long a call waits for a disconnected workspace owner."`
+}
+
+// Budget bounds what may be spent. 0 is no limit.
+type Budget struct {
+	USD      USD           `yaml:"usd" default:"0" project:"narrow" doc:"US dollars."`
+	Tokens   int64         `yaml:"tokens" default:"0" project:"narrow" doc:"Tokens, input and output."`
+	Wall     time.Duration `yaml:"wall" default:"0s" project:"narrow" doc:"Time from the first turn on."`
+	OnExceed string        `yaml:"on_exceed" default:"stop" enum:"stop,pause" doc:"End the turn, or wait for more budget."`
+}
+
+// Limits bound a session or an agent. 0 is no limit; for an agent, the common one.
+type Limits struct {
+	Steps   int64         `yaml:"steps" default:"0" project:"narrow" doc:"Model calls in one turn."`
+	Turn    time.Duration `yaml:"turn" default:"0s" project:"narrow" doc:"Duration of one turn."`
+	Repeats int64         `yaml:"repeats" default:"0" project:"narrow" doc:"Identical tool calls in a row before a turn counts as stuck."`
+	Workers int64         `yaml:"workers" default:"0" project:"narrow" doc:"Agents of one session at the same time."`
+	Depth   int64         `yaml:"depth" default:"0" project:"narrow" doc:"How deep agents may delegate."`
+	Jobs    int64         `yaml:"jobs" default:"0" project:"narrow" doc:"Background jobs of one agent."`
+	Queue   int64         `yaml:"queue" default:"0" project:"narrow" doc:"Inputs that may wait in one session."`
+}
+
+// Cluster is the section cluster.
+type Cluster struct {
+	Enabled   bool     `yaml:"enabled" default:"false" doc:"Join other nodes."`
+	Name      string   `yaml:"name" default:"troupe" doc:"Nodes of the same name find each other."`
+	Etcd      []string `yaml:"etcd" doc:"Endpoints of etcd, which holds the membership."`
+	Listen    string   `yaml:"listen" kind:"address" doc:"Address for other nodes."`
+	Advertise string   `yaml:"advertise" kind:"address" doc:"The same as other nodes see it."`
+	TLS       TLS      `yaml:"tls" doc:"Certificate between nodes; without it a cluster does not start."`
+}
+
+// Telemetry is the section telemetry.
+type Telemetry struct {
+	OTLPEndpoint string `yaml:"otlp_endpoint" kind:"url" doc:"Where traces and metrics are sent; empty: nowhere."`
+	Metrics      bool   `yaml:"metrics" default:"true" doc:"Serve /metrics."`
+	Content      bool   `yaml:"content" default:"false" doc:"Put prompts and answers into traces."`
+	Admin        string `yaml:"admin" kind:"address" doc:"Address of profiles (pprof); empty: none."`
+}
+
+// UI is the section ui.
+type UI struct {
+	Color string `yaml:"color" default:"auto" enum:"auto,always,never" project:"free" doc:"Colours on a terminal."`
+	Theme string `yaml:"theme" default:"auto" enum:"auto,dark,light" project:"free" doc:"Theme of the console."`
+}
+
+// commonLimits are the defaults of the section limits: as an agent's own limits, the same fields
+// mean "the common ones" when 0, so that they cannot carry the numbers in their tags.
+func commonLimits() map[string]string {
+	return map[string]string{
+		"limits.steps":   "200",
+		"limits.repeats": "5",
+		"limits.workers": "64",
+		"limits.depth":   "4",
+		"limits.jobs":    "16",
+		"limits.queue":   "1000",
+	}
+}
