@@ -1,0 +1,161 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/troupe-dev/troupe/tools"
+)
+
+// bwrap runs commands in namespaces that bubblewrap sets up.
+type bwrap struct {
+	path   string // of the program
+	o      Options
+	tools  toolchains
+	system []mount
+	flags  []string // the options that do not depend on the command
+	masks  masks
+}
+
+const bwrapHint = "install bubblewrap, e.g. `apt-get install bubblewrap`; its version must be 0.7 or later"
+
+const namespaceHint = "bwrap must be allowed to make user namespaces: " +
+	"`sysctl -w kernel.unprivileged_userns_clone=1` on older Debian, an AppArmor profile for bwrap or " +
+	"`sysctl -w kernel.apparmor_restrict_unprivileged_userns=0` on Ubuntu 24.04 and later, " +
+	"`--security-opt seccomp=unconfined` in a container"
+
+func newBwrap(ctx context.Context, o Options) (tools.Sandbox, error) {
+	path, err := exec.LookPath("bwrap")
+	if err != nil {
+		return nil, &Unavailable{Bwrap, "the program bwrap is not on PATH", bwrapHint}
+	}
+	help := exec.CommandContext(ctx, path, "--help")
+	help.Env = []string{}
+	text, err := help.CombinedOutput()
+	if err != nil {
+		return nil, &Unavailable{Bwrap, fmt.Sprintf("%s --help: %v", path, err), bwrapHint}
+	}
+	for _, need := range []string{"--size", "--perms", "--json-status-fd", "--cap-drop", "--remount-ro"} {
+		if !strings.Contains(string(text), need+" ") {
+			return nil, &Unavailable{Bwrap, path + " is too old: it has no " + need, bwrapHint}
+		}
+	}
+	b := &bwrap{path: path, o: o, tools: findToolchains(), masks: masks{made: map[string]int{}}}
+	b.system = systemMounts(&b.o, &b.tools)
+	b.flags = []string{
+		"--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
+		"--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox",
+	}
+	if strings.Contains(string(text), "--disable-userns ") {
+		b.flags = append(b.flags, "--disable-userns")
+	}
+	ownHandles()
+	if err := prove(ctx, b, &b.o, Bwrap, namespaceHint); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *bwrap) Name() string { return "bwrap" }
+
+func (b *bwrap) Confines() bool { return true }
+
+func (b *bwrap) Run(ctx context.Context, c tools.Command) (tools.Exit, error) {
+	if err := ctx.Err(); err != nil {
+		return tools.Exit{}, err
+	}
+	if err := checkWorkspace(c.Workspace); err != nil {
+		return tools.Exit{}, err
+	}
+	home, err := b.o.home(c.Workspace)
+	if err != nil {
+		return tools.Exit{}, err
+	}
+	release, err := b.masks.take(c.Workspace)
+	if err != nil {
+		return tools.Exit{}, err
+	}
+	defer release()
+	options, err := sealed(b.options(c, home))
+	if err != nil {
+		return tools.Exit{}, err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		options.Close()
+		return tools.Exit{}, fmt.Errorf("open a pipe for the status: %w", err)
+	}
+	defer r.Close()
+	run := &bwrapRun{known: make(chan struct{})}
+	cmd := exec.Command(b.path, append([]string{"--args", "3", "--"}, limited(c.Argv, b.o.Limits, true)...)...)
+	// Empty, not cleared by bwrap: what bwrap itself is started with stays readable in its
+	// /proc/1/environ. The command's own variables come by the sealed options, so that other
+	// users of the machine do not see them in the list of processes.
+	cmd.Env = []string{}
+	cmd.Dir = "/"
+	cmd.ExtraFiles = []*os.File{options, w}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	run.job = job{cmd: cmd, out: c.Output, max: c.MaxOutput, kill: run.kill, gone: run.gone}
+	run.job.watch = func(stop <-chan struct{}, exceeded func(string)) {
+		watchTree(run.pid, b.o.Limits, stop, exceeded)
+	}
+	status := make(chan struct{})
+	go func() {
+		defer close(status)
+		run.readStatus(r)
+	}()
+	start := time.Now()
+	err = run.job.run(ctx, options, w)
+	w.Close() // closed already unless it could not start
+	options.Close()
+	<-status
+	return run.exit(time.Since(start), err)
+}
+
+// options are those of one command.
+func (b *bwrap) options(c tools.Command, home string) []string {
+	args := append([]string{"--json-status-fd", "4"}, b.flags...)
+	if !c.Network {
+		args = append(args, "--unshare-net")
+	}
+	args = append(args, arguments(commandMounts(&b.o, b.system, c.Workspace, home, c.Temp), b.o.Limits.Scratch)...)
+	temp := c.Temp
+	if temp == "" {
+		temp = "/tmp"
+	}
+	for _, kv := range environment(c.Env, home, temp, b.tools.confined(c.Network)) {
+		name, value, _ := strings.Cut(kv, "=")
+		args = append(args, "--setenv", name, value)
+	}
+	dir := c.Dir
+	if dir == "" {
+		dir = c.Workspace
+	}
+	return append(args, "--chdir", dir)
+}
+
+// sealed writes options into a file in memory that bwrap reads.
+func sealed(args []string) (*os.File, error) {
+	fd, err := unix.MemfdCreate("options", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("create a file in memory for the sandbox's options: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "options")
+	if _, err := f.WriteString(strings.Join(args, "\x00") + "\x00"); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("write the sandbox's options: %w", err)
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("write the sandbox's options: %w", err)
+	}
+	return f, nil
+}

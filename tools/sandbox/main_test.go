@@ -1,0 +1,98 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/troupe-dev/troupe/tools"
+)
+
+func TestMain(m *testing.M) {
+	if Main() {
+		return
+	}
+	if os.Getenv("SANDBOX_TEST_PARENT") != "" {
+		os.Exit(parent())
+	}
+	os.Exit(m.Run())
+}
+
+// detect returns a back end, or skips the test where this machine has none such.
+func detect(t testing.TB, mode Mode, change ...func(*Options)) tools.Sandbox {
+	t.Helper()
+	o := Options{CacheDir: t.TempDir(), Reexec: true, Limits: Limits{Processes: 200, Memory: 512 << 20}}
+	for _, c := range change {
+		c(&o)
+	}
+	s, err := Detect(context.Background(), mode, o)
+	var missing *Unavailable
+	if errors.As(err, &missing) {
+		if missing.Hint == "" {
+			t.Error("an unavailable sandbox gives no hint")
+		}
+		t.Skipf("no sandbox %s here: %v", mode, err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// sh runs a shell command in a workspace.
+func sh(t testing.TB, s tools.Sandbox, workspace, script string, change ...func(*tools.Command)) (string, tools.Exit) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	out, exit, err := try(ctx, s, workspace, script, change...)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", script, err, out)
+	}
+	return out, exit
+}
+
+func try(ctx context.Context, s tools.Sandbox, workspace, script string, change ...func(*tools.Command)) (string, tools.Exit, error) {
+	var out bytes.Buffer
+	c := tools.Command{
+		Argv: []string{"/bin/sh", "-c", script}, Workspace: workspace, Output: &out, MaxOutput: 4 << 20,
+		Env: []string{"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8"},
+	}
+	for _, f := range change {
+		f(&c)
+	}
+	exit, err := s.Run(ctx, c)
+	return out.String(), exit, err
+}
+
+// folder is a workspace whose path has no links in it.
+func folder(t testing.TB) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// alive lists the processes of the machine whose command line has a word in it.
+func alive(t testing.TB, word string) []string {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, e := range entries {
+		b, err := os.ReadFile("/proc/" + e.Name() + "/cmdline")
+		line := strings.ReplaceAll(string(b), "\x00", " ")
+		if err == nil && strings.Contains(line, word) {
+			found = append(found, e.Name()+" "+line)
+		}
+	}
+	return found
+}

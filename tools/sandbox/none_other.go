@@ -1,0 +1,23 @@
+//go:build unix && !linux
+
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"syscall"
+
+	"github.com/troupe-dev/troupe/tools"
+)
+
+const hasHelper = false
+
+func hide(Options) {}
+
+func ownHandles() {}
+
+func signalName(s syscall.Signal) string { return s.String() }
+
+func (n *none) runBelowHelper(context.Context, tools.Command, []string, string, []string) (tools.Exit, error) {
+	return tools.Exit{}, errors.ErrUnsupported
+}

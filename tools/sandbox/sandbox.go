@@ -1,0 +1,112 @@
+// Package sandbox runs commands for tools.Sandbox: confined by bubblewrap (`bwrap`), or not
+// confined but owned to the last process (`none`). A back end is taken only after a probe run
+// has shown that it holds here.
+//
+// What bwrap gives: the workspace and a private home are the only folders on disk that can be
+// written, the system's and the toolchains' are read-only, the rest does not exist; its own
+// process table, so that nothing survives the command; no network unless the call may use it;
+// no privileges and none to gain; limits on processes, memory, files and output.
+// What it does not give: protection from flaws of the kernel, and from what the command writes
+// into the workspace itself (a hook below .git runs when its owner next uses git).
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/troupe-dev/troupe/tools"
+)
+
+// Mode is which back end is wanted: the values of `sandbox.exec`.
+type Mode string
+
+// The modes.
+const (
+	Auto  Mode = "auto"  // bwrap where it works, else none
+	Bwrap Mode = "bwrap" // bwrap or an error
+	None  Mode = "none"  // no confinement
+)
+
+// Options are what back ends need to know. CacheDir is required.
+type Options struct {
+	CacheDir string   // absolute; private homes of workspaces are kept below it
+	Read     []string // absolute paths that commands may read besides the defaults (`sandbox.read`)
+	Hide     []string // absolute folders never shown, not even inside a workspace: the data directory
+	Limits   Limits
+
+	// Reexec says that this program's main calls Main first. Then mode none runs commands
+	// below a helper process that ends all of them with the call, and when this process is
+	// killed. Without it, none ends the command's process group alone: what left the group by
+	// setsid survives.
+	Reexec bool
+}
+
+// Limits bound one command and all that it starts. A zero field stands for its default.
+type Limits struct {
+	Processes int   // at the same time; default 512
+	Memory    int64 // bytes of private memory together; default half of the machine's
+	FileSize  int64 // bytes of one written file; default 8 GiB
+	Files     int   // open files of one process; default 8192
+	Scratch   int64 // bytes in /tmp, which is memory; default 1 GiB; bwrap only
+}
+
+func (l Limits) orDefault() Limits {
+	if l.Processes == 0 {
+		l.Processes = 512
+	}
+	if l.Memory == 0 {
+		l.Memory = machineMemory() / 2
+	}
+	if l.FileSize == 0 {
+		l.FileSize = 8 << 30
+	}
+	if l.Files == 0 {
+		l.Files = 8192
+	}
+	if l.Scratch == 0 {
+		l.Scratch = 1 << 30
+	}
+	return l
+}
+
+// Unavailable is why a back end cannot be used here, and what to do about it.
+type Unavailable struct {
+	Mode   Mode
+	Reason string
+	Hint   string
+}
+
+func (e *Unavailable) Error() string {
+	return fmt.Sprintf("sandbox %s is not available: %s (%s)", e.Mode, e.Reason, e.Hint)
+}
+
+// Detect returns the back end of a mode after a probe run has proven it; that takes some 30 ms.
+// It marks files that this process has inherited so that commands do not inherit them in turn.
+// It fails with *Unavailable, whose Hint says how to get it. Auto never fails because bwrap does
+// not work: it falls back to none, which refuses Restricted workspaces by Confines.
+func Detect(ctx context.Context, mode Mode, o Options) (tools.Sandbox, error) {
+	if !filepath.IsAbs(o.CacheDir) {
+		return nil, fmt.Errorf("detect sandbox: the cache directory %q is not absolute", o.CacheDir)
+	}
+	for _, p := range append(append([]string(nil), o.Read...), o.Hide...) {
+		if !filepath.IsAbs(p) {
+			return nil, fmt.Errorf("detect sandbox: the path %q is not absolute", p)
+		}
+	}
+	o.Limits = o.Limits.orDefault()
+	switch mode {
+	case Bwrap:
+		return newBwrap(ctx, o)
+	case None:
+		return newNone(ctx, o)
+	case Auto, "":
+		if s, err := newBwrap(ctx, o); err == nil {
+			return s, nil
+		} else if ctx.Err() != nil {
+			return nil, err
+		}
+		return newNone(ctx, o)
+	}
+	return nil, fmt.Errorf("detect sandbox: unknown mode %q; known are auto, bwrap, none", mode)
+}
