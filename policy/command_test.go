@@ -7,7 +7,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-func exec(command string, rules ...string) Question {
+func execCall(command string, rules ...string) Question {
 	q := Question{Tool: "exec", Kind: Command, Command: command, InToolset: true, CanAsk: true}
 	for _, s := range rules {
 		r, err := ParseRule(s)
@@ -39,7 +39,7 @@ func TestCommandRuleAllowsASimpleCommandAndItsArguments(t *testing.T) {
 		{`exec(sh -c "go test; go vet")`, "sh -c 'go test; go vet'"},
 		{"exec(grep *)", "grep -rn 'a|b; $(c)' ."},
 	} {
-		if v := Decide(exec(c.command, c.rule)); v.Action != Allow {
+		if v := Decide(execCall(c.command, c.rule)); v.Action != Allow {
 			t.Errorf("%s, %q: %s (%s), want allow", c.rule, c.command, v.Action, v.Reason)
 		}
 	}
@@ -64,7 +64,7 @@ var hostile = []string{
 
 func TestHostileCommandIsNeverAllowedByARule(t *testing.T) {
 	for _, h := range hostile {
-		if v := Decide(exec(h, "exec(go test*)", "exec(go test *)")); v.Action != Ask {
+		if v := Decide(execCall(h, "exec(go test*)", "exec(go test *)")); v.Action != Ask {
 			t.Errorf("%q: %s (%s), want ask", h, v.Action, v.Reason)
 		}
 	}
@@ -94,7 +94,7 @@ func TestWildcardNeverCoversWhatALauncherRuns(t *testing.T) {
 		{"exec(rm build/*)", "rm build/x /etc/passwd"},
 		{"exec(tool --dir=*)", "tool --dir=../x"},
 	} {
-		if v := Decide(exec(c.command, c.rule)); v.Action != Ask {
+		if v := Decide(execCall(c.command, c.rule)); v.Action != Ask {
 			t.Errorf("%s, %q: %s (%s), want ask", c.rule, c.command, v.Action, v.Reason)
 		}
 	}
@@ -113,7 +113,7 @@ func TestDenyRuleSeesEveryCommandOfAScript(t *testing.T) {
 		"echo 'x' $'\\'; rm x #'", "rm 'unclosed", "rm x\n(", strings.Repeat("(", 50) + "rm x" + strings.Repeat(")", 50),
 		strings.Repeat("true;", maxCommand/5+1),
 	} {
-		q := exec(cmd, "exec", "deny exec(rm *)")
+		q := execCall(cmd, "exec", "deny exec(rm *)")
 		q.Trust = 2
 		if v := Decide(q); v.Action != Deny || v.Code != "permission_denied" || v.Rule == nil {
 			t.Errorf("%.80q: %+v, want a denial by the rule", cmd, v)
@@ -126,7 +126,7 @@ func TestDenyRuleLeavesOtherCommandsAlone(t *testing.T) {
 		"ls", "rmdir x", "echo rm", "git rm x", "cat rm", "go test $PKG", "ls | grep rm", "find . -name rm", "timeout 5 ls", "sh build.sh", "bash -c 'ls -l'",
 		"env A='x y' ls", "echo \"it's\" fine", "for f in *; do echo $f; done",
 	} {
-		if v := Decide(exec(cmd, "exec", "deny exec(rm *)")); v.Action != Allow {
+		if v := Decide(execCall(cmd, "exec", "deny exec(rm *)")); v.Action != Allow {
 			t.Errorf("%q: %s (%s), want allow", cmd, v.Action, v.Reason)
 		}
 	}
@@ -134,12 +134,12 @@ func TestDenyRuleLeavesOtherCommandsAlone(t *testing.T) {
 
 func TestUnknownWordMayBeWhatIsDenied(t *testing.T) {
 	for _, cmd := range []string{"git $X", "git push $X", "git $X --force", "git push --force $X"} {
-		if v := Decide(exec(cmd, "exec", "deny exec(git push --force)")); v.Action != Deny {
+		if v := Decide(execCall(cmd, "exec", "deny exec(git push --force)")); v.Action != Deny {
 			t.Errorf("%q: %s (%s), want deny", cmd, v.Action, v.Reason)
 		}
 	}
 	for _, cmd := range []string{"git push", "git push --force now", "git fetch $X"} {
-		if v := Decide(exec(cmd, "exec", "deny exec(git push --force)")); v.Action != Allow {
+		if v := Decide(execCall(cmd, "exec", "deny exec(git push --force)")); v.Action != Allow {
 			t.Errorf("%q: %s (%s), want allow", cmd, v.Action, v.Reason)
 		}
 	}
@@ -157,7 +157,7 @@ func TestScriptsWithinScriptsAreReadWithinBounds(t *testing.T) {
 	if len(s) > maxCommand {
 		t.Fatal("the test's own script is too long to say anything")
 	}
-	if v := Decide(exec(s, "exec", "deny exec(rm *)")); v.Action != Deny {
+	if v := Decide(execCall(s, "exec", "deny exec(rm *)")); v.Action != Deny {
 		t.Errorf("a script nested deeper than is read: %s, want deny", v.Action)
 	}
 	words := "eval" + strings.Repeat(" 'a b'", maxCommand/8)

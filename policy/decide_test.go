@@ -145,7 +145,7 @@ func pow(b, n int) int {
 }
 
 func TestVerdictNamesTheRuleThatDecided(t *testing.T) {
-	q := exec("go test ./...", "exec", "exec(go *)", "exec(go test*)", "ask exec(go test -exec*)", "deny exec(rm *)")
+	q := execCall("go test ./...", "exec", "exec(go *)", "exec(go test*)", "ask exec(go test -exec*)", "deny exec(rm *)")
 	v := Decide(q)
 	if v.Action != Allow || v.Rule == nil || v.Rule.Pattern != "go test*" || v.Reason != "rule exec(go test*)" {
 		t.Errorf("%+v", v)
@@ -154,10 +154,10 @@ func TestVerdictNamesTheRuleThatDecided(t *testing.T) {
 	if q.Rules[2].Pattern != "go test*" {
 		t.Error("a verdict's rule is the question's own: changing one changes the other")
 	}
-	if v := Decide(exec("go test -exec x", "exec(go test*)", "ask exec(go test -exec*)")); v.Action != Ask {
+	if v := Decide(execCall("go test -exec x", "exec(go test*)", "ask exec(go test -exec*)")); v.Action != Ask {
 		t.Errorf("the more specific rule asks, and the verdict is %+v", v)
 	}
-	if v := Decide(exec("ls; rm x", "exec", "ask exec(rm *)")); v.Action != Ask {
+	if v := Decide(execCall("ls; rm x", "exec", "ask exec(rm *)")); v.Action != Ask {
 		t.Errorf("part of the script is asked about, and the verdict is %+v", v)
 	}
 }
