@@ -101,7 +101,7 @@ func (b *repair) finish(cause error) {
 		if !ok {
 			break
 		}
-		b.handle(ev, true)
+		b.handle(ev, false)
 	}
 	for b.err == nil && errors.Is(cause, io.EOF) {
 		ev, ok := b.fr.end()
@@ -140,7 +140,8 @@ func (b *repair) fail(class model.Class, message string) {
 	b.err = &model.Error{Class: class, Message: message}
 }
 
-// event takes one event. last says that the source has ended: what does not parse was cut off.
+// event takes one event. last says that the end of the source ended it: what does not parse was
+// cut off.
 func (b *repair) event(ev event, last bool) {
 	data := bytes.TrimSpace(ev.data)
 	switch {
