@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 
@@ -78,6 +79,9 @@ func prepareBatch(b *Batch) error {
 		if len(r.Body) == 0 && len(r.BodyBlob) != 0 && len(r.BodyBlob) != sha256.Size {
 			return fmt.Errorf("append to %s: blob hash of %d bytes: %w", b.Lease.Stream, len(r.BodyBlob), ErrInvalid)
 		}
+		if !utf8.ValidString(r.TurnId) || !utf8.ValidString(r.CausationId) {
+			return fmt.Errorf("append to %s: record %d has an id that is not UTF-8: %w", b.Lease.Stream, i, ErrInvalid)
+		}
 		r.Seq, r.Epoch = b.Expect+uint64(i), b.Lease.Epoch
 	}
 	for _, blob := range b.Blobs {
@@ -131,10 +135,10 @@ func checkSecondary(b []Batch) error {
 	return nil
 }
 
-// CheckName refuses names of streams and sessions that are empty, over MaxName or hold a NUL,
-// which stores use as a separator.
+// CheckName refuses names of streams and sessions that are empty, over MaxName, not UTF-8 or
+// hold a NUL, which stores use as a separator.
 func CheckName(name string) error {
-	if name == "" || len(name) > MaxName || strings.IndexByte(name, 0) >= 0 {
+	if name == "" || len(name) > MaxName || strings.IndexByte(name, 0) >= 0 || !utf8.ValidString(name) {
 		shown := name
 		if len(shown) > 64 {
 			shown = shown[:64]

@@ -1,0 +1,97 @@
+package badger
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+
+	engine "github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+)
+
+// memTable is the size of the table in memory and of the log behind it. A transaction is at most
+// 15 % of it, which bounds a group; opening maps as much and a crash replays at most five.
+const memTable = 32 << 20
+
+// engineOptions are the database's. Values never reach its value log (pieceSize), so that log is
+// kept as small as it may be.
+func engineOptions(dir string, o Options, logger *engineLog) engine.Options {
+	return engine.DefaultOptions(dir).
+		WithSyncWrites(true).
+		WithDetectConflicts(false).
+		WithNumVersionsToKeep(1).
+		WithCompactL0OnClose(false).
+		WithChecksumVerificationMode(options.OnTableRead).
+		WithMetricsEnabled(false).
+		WithNumCompactors(2).
+		WithMemTableSize(memTable).
+		WithValueThreshold(1 << 20).
+		WithValueLogFileSize(1 << 20).
+		WithBlockCacheSize(o.BlockCache).
+		WithLogger(logger)
+}
+
+// engineLog hands the database's messages to slog and listens to what it only logs: a failed
+// sync or flush, and a table that it leaves out.
+type engineLog struct {
+	log *slog.Logger
+
+	mu      sync.Mutex
+	serious error       // the first one, until there is a store to fail
+	fail    func(error) // the store's, once it is open
+}
+
+// Errorf logs an error and fails the store when it means that data is not kept.
+func (l *engineLog) Errorf(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	l.log.Error("badger", "message", strings.TrimSpace(text))
+	if !serious(format, text) {
+		return
+	}
+	l.mu.Lock()
+	err := fmt.Errorf("badger: %s", strings.TrimSpace(text))
+	if l.serious == nil {
+		l.serious = err
+	}
+	fail := l.fail
+	l.mu.Unlock()
+	if fail != nil {
+		fail(err)
+	}
+}
+
+// serious knows the messages behind which the database goes on without data: it retries a
+// failed flush for ever, goes on after a failed sync, and leaves out a damaged table.
+func serious(format, text string) bool {
+	for _, begin := range []string{"error flushing memtable", "Error while curlf sync", "writeRequests", "Ignoring table"} {
+		if strings.HasPrefix(format, begin) {
+			return true
+		}
+	}
+	return strings.Contains(text, "CHECKSUM_MISMATCH")
+}
+
+// listen sends serious messages to a store from now on and returns one that came before.
+func (l *engineLog) listen(fail func(error)) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fail = fail
+	return l.serious
+}
+
+// Warningf logs a warning.
+func (l *engineLog) Warningf(format string, args ...any) { l.write(slog.LevelWarn, format, args) }
+
+// Infof logs what is of no interest to users.
+func (l *engineLog) Infof(format string, args ...any) { l.write(slog.LevelDebug, format, args) }
+
+// Debugf drops what the database says of every write.
+func (l *engineLog) Debugf(string, ...any) {}
+
+func (l *engineLog) write(level slog.Level, format string, args []any) {
+	if l.log.Enabled(context.Background(), level) {
+		l.log.Log(context.Background(), level, "badger", "message", strings.TrimSpace(fmt.Sprintf(format, args...)))
+	}
+}

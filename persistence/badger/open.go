@@ -1,0 +1,185 @@
+package badger
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	engine "github.com/dgraph-io/badger/v4"
+
+	"github.com/troupe-dev/troupe/persistence"
+)
+
+// Open takes the directory, checks that the database holds every commit that was acknowledged,
+// and counts the opening durably. Errors: ErrLocked with pid and folder of the holder,
+// ErrAckedDataMissing, ErrCorrupt, ErrUnavailable. ctx bounds the wait for nothing but itself:
+// it is looked at between the steps.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	s, err := open(ctx, o.withDefaults())
+	if err != nil {
+		return nil, fmt.Errorf("open store in %s: %w", o.Dir, err)
+	}
+	return s, nil
+}
+
+func open(ctx context.Context, o Options) (_ *Store, err error) {
+	if o.Dir == "" {
+		return nil, fmt.Errorf("no directory given: %w", persistence.ErrUnavailable)
+	}
+	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	lock, err := takeLock(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{opts: o, log: o.Logger, lock: lock, guard: newGuard(o)}
+	s.commit = (*engine.Txn).Commit
+	s.appends.New = func() any { return &appendTask{} }
+	if err := s.openFiles(ctx); err != nil {
+		_ = lock.release() // the error in hand says more
+		return nil, err
+	}
+	s.commits = newCommitter(s, s.mark.start)
+	s.commits.start()
+	s.mark.run(s.fail)
+	return s, nil
+}
+
+// openFiles opens database and watermark and compares them.
+func (s *Store) openFiles(ctx context.Context) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ballast := filepath.Join(s.opts.Dir, "db.ballast")
+	if err := os.Remove(ballast); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("release ballast: %w", err)
+	}
+	logger := &engineLog{log: s.log}
+	if s.db, err = openEngine(engineOptions(filepath.Join(s.opts.Dir, "db"), s.opts, logger), s.opts.Dir); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = s.db.Close() // nothing was written that could be lost
+			if s.mark != nil {
+				_ = s.mark.file.Close()
+			}
+		}
+	}()
+	if err := logger.listen(s.fail); err != nil {
+		return fmt.Errorf("%w: %w", persistence.ErrCorrupt, err)
+	}
+	if err := s.checkMark(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if s.boot, err = countBoot(s.db, s.mark.start); err != nil {
+		return err
+	}
+	s.mark.note(s.mark.start + 1)
+	s.mark.start++
+	if s.opts.Ballast > 0 {
+		if err := makeBallast(ballast, s.opts.Ballast); err != nil {
+			s.log.Warn("no room for the ballast file", "file", ballast, "error", err)
+		}
+	}
+	return nil
+}
+
+// openEngine opens the database, a second time when a crash cut the creation of its log short:
+// the first attempt fails on the empty file and leaves it whole.
+func openEngine(o engine.Options, dir string) (*engine.DB, error) {
+	db, err := engine.Open(o)
+	if err != nil && strings.Contains(err.Error(), "Create a new file") {
+		db, err = engine.Open(o)
+	}
+	switch {
+	case err == nil:
+		return db, nil
+	case strings.Contains(err.Error(), "Cannot acquire directory lock"):
+		return nil, locked(dir, readPid(filepath.Join(o.Dir, "LOCK")))
+	case strings.Contains(strings.ToLower(err.Error()), "checksum"):
+		return nil, fmt.Errorf("open database: %w: %w", persistence.ErrCorrupt, err)
+	}
+	return nil, fmt.Errorf("open database: %w: %w", persistence.ErrUnavailable, err)
+}
+
+// checkMark refuses a database that knows of fewer commits than were acknowledged.
+func (s *Store) checkMark() error {
+	have, err := readCount(s.db, metaCommits)
+	if err != nil {
+		return fmt.Errorf("read the count of commits: %w", err)
+	}
+	mark, acked, err := openWatermark(filepath.Join(s.opts.Dir, "db.watermark"), s.opts.AcceptLoss)
+	if err != nil {
+		return err
+	}
+	s.mark = mark
+	if have < acked {
+		if !s.opts.AcceptLoss {
+			return fmt.Errorf("%d commits were acknowledged, the database holds %d: %w", acked, have, persistence.ErrAckedDataMissing)
+		}
+		s.log.Warn("acknowledged commits are missing and the loss is accepted", "dir", s.opts.Dir, "acknowledged", acked, "held", have)
+		if err := mark.reset(have); err != nil {
+			return err
+		}
+	}
+	mark.start = have
+	return nil
+}
+
+// countBoot makes the opening durable before anything is acknowledged under its number.
+func countBoot(db *engine.DB, commits uint64) (uint64, error) {
+	boot, err := readCount(db, metaBoot)
+	if err != nil {
+		return 0, fmt.Errorf("read the boot counter: %w", err)
+	}
+	boot++
+	if boot >= 1<<32 {
+		return 0, fmt.Errorf("boot counter is %d: %w", boot, persistence.ErrCorrupt)
+	}
+	err = db.Update(func(txn *engine.Txn) error {
+		number := func(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+		if err := txn.SetEntry(sealed([]byte(metaCommits), number(commits+1))); err != nil {
+			return err
+		}
+		return txn.SetEntry(sealed([]byte(metaBoot), number(boot)))
+	})
+	if err != nil {
+		return 0, fmt.Errorf("count the opening: %w: %w", persistence.ErrUnavailable, err)
+	}
+	return boot, nil
+}
+
+// readCount reads a number the store keeps of itself, 0 when there is none.
+func readCount(db *engine.DB, key string) (n uint64, err error) {
+	err = db.View(func(txn *engine.Txn) error {
+		n, err = countIn(txn, key)
+		return err
+	})
+	return n, err
+}
+
+func countIn(txn *engine.Txn, key string) (uint64, error) {
+	value, err := get(txn, []byte(key))
+	if errors.Is(err, persistence.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	if len(value) != 8 {
+		return 0, fmt.Errorf("%s has %d bytes: %w", key, len(value), persistence.ErrCorrupt)
+	}
+	return binary.BigEndian.Uint64(value), nil
+}

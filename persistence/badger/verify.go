@@ -1,0 +1,170 @@
+package badger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	engine "github.com/dgraph-io/badger/v4"
+
+	"github.com/troupe-dev/troupe/persistence"
+)
+
+// Verify reads every record of the streams (nil: of all) in one view of the database and reports
+// what is wrong: checksums, gaps, epochs that go back, records that their session's cursors do
+// not lead to, cursors with gaps or that lead elsewhere, and a database behind its watermark. A
+// finding without a stream is about the store or about a session.
+func (s *Store) Verify(ctx context.Context, names []string, report func(persistence.Finding)) (persistence.Summary, error) {
+	v := &verifier{ctx: ctx, report: report}
+	// Read before the view is opened: commits go on, and the view must not be behind a count
+	// that was right.
+	acked, markErr := s.acknowledged()
+	err := s.view(ctx, func(txn *engine.Txn) error {
+		v.txn = txn
+		if names != nil {
+			return v.streams(names)
+		}
+		if err := v.watermark(acked, markErr); err != nil {
+			return err
+		}
+		var all []string
+		err := streams(ctx, txn, "", func(name string) error { all = append(all, name); return nil })
+		if err != nil {
+			return err
+		}
+		if err := v.streams(all); err != nil {
+			return err
+		}
+		return v.cursors()
+	})
+	return v.sum, trail(err, "verify store in %s", s.opts.Dir)
+}
+
+type verifier struct {
+	ctx    context.Context
+	txn    *engine.Txn
+	report func(persistence.Finding)
+	sum    persistence.Summary
+}
+
+func (v *verifier) streams(names []string) error {
+	for _, name := range names {
+		if err := v.stream(name); err != nil {
+			return err
+		}
+		v.sum.Streams++
+	}
+	return nil
+}
+
+func (v *verifier) stream(name string) error {
+	next, epoch := uint64(1), uint64(0)
+	found := func(seq uint64, format string, args ...any) {
+		v.report(persistence.Finding{Stream: name, Seq: seq, Problem: fmt.Sprintf(format, args...)})
+	}
+	return forward(v.txn, namePrefix(nil, tagCommit, name), nil, func(item *engine.Item) error {
+		if err := v.ctx.Err(); err != nil {
+			return err
+		}
+		c, err := decodeCommit(v.txn, item)
+		if c.first > next {
+			found(next, "records %d to %d are missing", next, c.first-1)
+		}
+		if err != nil {
+			found(c.first, "%v", err)
+			next = max(next, c.first+uint64(len(c.value.GetRecords())))
+			return nil
+		}
+		next = c.end()
+		for i, r := range c.value.Records {
+			v.sum.Records++
+			if r.Epoch < epoch {
+				found(r.Seq, "epoch %d after %d", r.Epoch, epoch)
+			}
+			epoch = r.Epoch
+			if _, err := c.entry(v.txn, i); err != nil {
+				found(r.Seq, "%v", err)
+			}
+		}
+		if c.value.Session == "" {
+			return nil
+		}
+		item, err = v.txn.Get(nameKey(nil, tagCursor, c.value.Session, c.value.FirstCursor))
+		if errors.Is(err, engine.ErrKeyNotFound) {
+			found(c.first, "no entry for cursor %d of session %s", c.value.FirstCursor, c.value.Session)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		at, err := decodeCursor(v.txn, item)
+		switch {
+		case err != nil:
+			found(c.first, "%v", err)
+		case at.stream != name || at.first != c.first || at.n != uint64(len(c.value.Records)):
+			found(c.first, "cursor %d of session %s leads to stream %s seq %d", at.cursor, at.session, at.stream, at.first)
+		}
+		return nil
+	})
+}
+
+// cursors checks that every session's cursors are dense and that each leads to its records.
+func (v *verifier) cursors() error {
+	var session string
+	var next uint64
+	found := func(problem string) { v.report(persistence.Finding{Problem: problem}) }
+	return forward(v.txn, []byte{tagCursor}, nil, func(item *engine.Item) error {
+		if err := v.ctx.Err(); err != nil {
+			return err
+		}
+		at, err := decodeCursor(v.txn, item)
+		if err != nil {
+			found(err.Error())
+			if at.session == session {
+				next = 0 // unknown until the next entry
+			}
+			return nil
+		}
+		if at.session != session {
+			session, next = at.session, 1
+		}
+		if next != 0 && at.cursor != next {
+			found(fmt.Sprintf("session %s: cursor %d where %d was expected", session, at.cursor, next))
+		}
+		next = at.cursor + at.n
+		if _, err := at.follow(v.txn); err != nil {
+			found(err.Error())
+		}
+		return nil
+	})
+}
+
+// acknowledged reads the count of acknowledged commits.
+func (s *Store) acknowledged() (uint64, error) {
+	f, err := os.Open(filepath.Join(s.opts.Dir, "db.watermark"))
+	if err != nil {
+		return 0, fmt.Errorf("open watermark: %w", err)
+	}
+	count, err := readWatermark(f)
+	return count, errors.Join(err, f.Close())
+}
+
+// watermark compares the view with the count of acknowledged commits.
+func (v *verifier) watermark(acked uint64, err error) error {
+	if err != nil && !errors.Is(err, persistence.ErrCorrupt) {
+		return err
+	}
+	have, countErr := countIn(v.txn, metaCommits)
+	for _, err := range []error{err, countErr} {
+		if err != nil {
+			v.report(persistence.Finding{Problem: err.Error()})
+			return nil
+		}
+	}
+	if have < acked {
+		v.report(persistence.Finding{Problem: fmt.Sprintf("%d commits were acknowledged, the database holds %d", acked, have)})
+	}
+	return nil
+}
