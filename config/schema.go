@@ -95,7 +95,10 @@ func (s *shape) scalarSchema(out map[string]any) {
 
 // Documented is one setting for a reference: dotted path with NAME and [] for what the user
 // chooses, type, default and description.
-type Documented struct{ Path, Type, Default, Doc string }
+type Documented struct {
+	Path, Type, Default, Doc string
+	Settable                 bool // a value can be written there, rather than further keys
+}
 
 // Reference lists every setting in order.
 func Reference() []Documented {
@@ -107,7 +110,7 @@ func Reference() []Documented {
 func (s *shape) document(path string, out *[]Documented) {
 	for _, f := range s.fields {
 		p := child(path, f.name)
-		*out = append(*out, Documented{Path: p, Type: f.kind.String(), Default: f.def, Doc: f.doc})
+		*out = append(*out, Documented{Path: p, Type: f.kind.String(), Default: f.def, Doc: f.doc, Settable: f.kind.scalar() || f.kind == list})
 		switch f.kind {
 		case section:
 			f.document(p, out)

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/term"
+
+	"github.com/troupe-dev/troupe/config"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/workspace"
+)
+
+// app is what every command works with. Data goes to out, messages for people go to err.
+type app struct {
+	in  io.Reader
+	out io.Writer
+	err io.Writer
+	env config.Env
+	cwd string // absolute; "" if it no longer exists
+
+	inTerm, outTerm, errTerm bool // which streams are terminals
+
+	flags globalFlags
+	args  []string // as given, for errors
+}
+
+// globalFlags are the flags that every command has.
+type globalFlags struct {
+	data, config, server, format string
+	quiet, verbose               bool
+	noColor, noInput             bool
+}
+
+// processApp is the app of this process.
+func processApp() *app {
+	cwd, err := os.Getwd()
+	if err != nil {
+		cwd = "" // a removed folder: commands that need one say so
+	}
+	isTerm := func(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+	return &app{
+		in: os.Stdin, out: os.Stdout, err: os.Stderr, env: config.Environ(os.Environ()), cwd: cwd,
+		inTerm: isTerm(os.Stdin), outTerm: isTerm(os.Stdout), errTerm: isTerm(os.Stderr),
+	}
+}
+
+// note prints a message for people, unless -q.
+func (a *app) note(format string, args ...any) {
+	if !a.flags.quiet {
+		_, _ = fmt.Fprintf(a.err, format+"\n", args...) // nobody is left to be told
+	}
+}
+
+// mayAsk tells whether a question can be put to a person.
+func (a *app) mayAsk() bool { return a.inTerm && a.errTerm && !a.flags.noInput }
+
+// folder gives the folder that -C names, links resolved, and its address; "" is the working directory.
+func (a *app) folder(dir string) (*workspace.Address, string, error) {
+	if dir == "" {
+		dir = a.cwd
+	}
+	if dir == "" {
+		return nil, "", &exitError{code: exitMissing, what: "the working directory no longer exists", hint: "change to a folder that exists, or name one"}
+	}
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(a.cwd, dir)
+	}
+	addr, real, err := workspace.Local(dir)
+	if err != nil {
+		return nil, "", fmt.Errorf("use folder %s: %w", dir, err)
+	}
+	return addr, real, nil
+}
+
+// trustStore is where the folders are kept that this user trusts. It lies below the XDG data
+// directory whatever --data says: a data directory inside a stranger's folder must not bring its
+// own list along.
+func (a *app) trustStore() *workspace.TrustStore {
+	return workspace.NewTrustStore(filepath.Join(config.Dirs(a.env).Data, "trust.json"))
+}
+
+// trusted tells whether a person trusts the folder. A list that cannot be read trusts nobody.
+func (a *app) trusted(addr *workspace.Address) bool {
+	level, err := a.trustStore().Level(addr)
+	if err != nil {
+		a.note("troupe: %v; no folder is trusted", err)
+	}
+	return level == messages.Trust_FULL
+}
+
+// load reads the configuration for work in a folder ("": the working directory) and prints its
+// warnings. The folder's own file counts fully only if the folder is trusted.
+func (a *app) load(dir string) (*config.Loaded, error) {
+	o, addr, err := a.loadOptions(dir)
+	if err != nil {
+		return nil, err
+	}
+	loaded, err := config.Load(o)
+	if err != nil {
+		return nil, err
+	}
+	project := filepath.Join(o.Dir, filepath.FromSlash(config.ProjectFile))
+	if o.Dir != "" && slices.Contains(loaded.Files, project) && a.trusted(addr) {
+		o.Trusted = true
+		if loaded, err = config.Load(o); err != nil {
+			return nil, err
+		}
+	}
+	for _, w := range loaded.Warnings {
+		a.note("troupe: warning: %s", w)
+	}
+	return loaded, nil
+}
+
+// loadOptions gathers what config.Load needs. Without -C, a working directory that cannot be a
+// workspace only means that there is no folder's file.
+func (a *app) loadOptions(dir string) (config.Options, *workspace.Address, error) {
+	o := config.Options{Env: a.env, File: a.flags.config, Cwd: a.cwd}
+	addr, real, err := a.folder(dir)
+	if err != nil && dir != "" {
+		return o, nil, err
+	}
+	o.Dir = real
+	for _, f := range []config.Flag{
+		{Path: "data.dir", Value: a.flags.data, Name: "--data"},
+		{Path: "server.url", Value: a.flags.server, Name: "--server"},
+	} {
+		if f.Value != "" {
+			o.Flags = append(o.Flags, f)
+		}
+	}
+	return o, addr, nil
+}

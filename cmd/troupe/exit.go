@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+
+	"github.com/troupe-dev/troupe/config"
+	"github.com/troupe-dev/troupe/workspace"
+)
+
+// The exit codes. They are the same for all commands; `troupe help exit-codes` prints exitTable.
+const (
+	exitDone        = 0
+	exitFailed      = 1
+	exitPartial     = 2
+	exitBudget      = 3
+	exitUsage       = 64
+	exitInput       = 65
+	exitMissing     = 66
+	exitUnreachable = 69
+	exitIO          = 74
+	exitAgain       = 75
+	exitDenied      = 77
+	exitConfig      = 78
+	exitTimeout     = 124
+	exitInterrupted = 130
+)
+
+// exitMeaning is one line of the table of exit codes.
+type exitMeaning struct {
+	Code    int    `json:"code"`
+	Outcome string `json:"outcome"` // of a turn, where one ends so
+	Meaning string `json:"meaning"`
+}
+
+func exitTable() []exitMeaning {
+	return []exitMeaning{
+		{exitDone, "done", "done"},
+		{exitFailed, "error", "failed"},
+		{exitPartial, "limit, stuck", "gave up, or done in part"},
+		{exitBudget, "budget", "the budget is used up"},
+		{exitUsage, "", "the command line is wrong"},
+		{exitInput, "", "an input is malformed"},
+		{exitMissing, "", "no such file, folder or id"},
+		{exitUnreachable, "", "the server cannot be reached"},
+		{exitIO, "", "input or output failed, or a port is taken"},
+		{exitAgain, "waiting", "try again later"},
+		{exitDenied, "", "denied"},
+		{exitConfig, "", "the configuration is wrong, or something is not configured"},
+		{exitTimeout, "timeout", "it took too long"},
+		{exitInterrupted, "aborted", "interrupted"},
+	}
+}
+
+// exitError is an error that knows how the process ends.
+type exitError struct {
+	code int
+	what string // what failed, with the value and where it came from; "" prints nothing
+	hint string // what to do
+	data any    // for -o json and yaml: the problem as an object on stdout
+	err  error  // the cause; may be nil
+}
+
+func (e *exitError) Error() string { return e.what }
+func (e *exitError) Unwrap() error { return e.err }
+
+// usage is an error in the command line.
+func usage(format string, args ...any) *exitError {
+	return &exitError{code: exitUsage, what: fmt.Sprintf(format, args...)}
+}
+
+// silent ends the process with a code when everything was said already.
+func silent(code int) error {
+	if code == exitDone {
+		return nil
+	}
+	return &exitError{code: code}
+}
+
+// classify finds the exit code of an error that does not carry one.
+func classify(err error) *exitError {
+	var own *exitError
+	if errors.As(err, &own) {
+		return own
+	}
+	e := &exitError{code: exitFailed, what: err.Error(), err: err}
+	var problems config.Problems
+	var problem *config.Problem
+	var unknown *config.UnknownModelError
+	var address *workspace.AddressError
+	switch {
+	case errors.As(err, &problems), errors.As(err, &problem):
+		e.code, e.hint = exitConfig, "check it with: troupe config validate"
+	case errors.As(err, &unknown):
+		e.code, e.hint = exitConfig, "models are named PROVIDER/NAME or by an alias; see troupe config show"
+	case errors.Is(err, config.ErrNoModel):
+		e.code, e.hint = exitConfig, config.NoModelHelp
+	case errors.As(err, &address):
+		e.code = exitInput
+	case errors.Is(err, context.Canceled):
+		e.code = exitInterrupted
+	case errors.Is(err, context.DeadlineExceeded):
+		e.code = exitTimeout
+	case errors.Is(err, fs.ErrNotExist):
+		e.code = exitMissing
+	case errors.Is(err, fs.ErrPermission), errors.As(err, new(*fs.PathError)):
+		e.code = exitIO
+	}
+	return e
+}
+
+// render prints an error for people: what failed, then indented what to do.
+func (e *exitError) render(w io.Writer, s style) {
+	if e.what == "" {
+		return
+	}
+	text := s.bad("troupe:") + " " + visible(e.what) + "\n"
+	if e.hint != "" {
+		text += "  " + strings.ReplaceAll(visible(e.hint), "\n", "\n  ") + "\n"
+	}
+	_, _ = io.WriteString(w, text) // nobody is left to be told
+}
