@@ -119,7 +119,7 @@ func (s *State) applyCreated(f *messages.WorkerCreated) error {
 				ToolCalls: m.GetToolCalls(), ToolCallID: m.GetToolCallId(), ToolName: m.GetName(),
 			})
 		}
-		s.borders = append(s.borders, border{end: len(s.history), outcome: messages.TurnCompleted_DONE})
+		s.borders = append(s.borders, border{end: len(s.history), outcome: outcomeNamed(t.GetOutcome())})
 	}
 	if !paired(s.history) {
 		return fmt.Errorf("copied history has a tool call without its result: %w", ErrIllegal)
@@ -170,6 +170,9 @@ func (s *State) applyTurnStarted(f *messages.TurnStarted, r *messages.Record) er
 	for i, id := range f.GetInputIds() {
 		if s.inputs[i].GetInputId() != id {
 			return fmt.Errorf("turn begins with input %s, which is not the next: %w", id, ErrIllegal)
+		}
+		if n > 1 && s.inputs[i].GetCall() != nil {
+			return fmt.Errorf("a program's call %s shares its turn: %w", id, ErrIllegal)
 		}
 		s.known[id].turn = f.GetTurnId()
 	}

@@ -83,7 +83,11 @@ func project(fact proto.Message) *messages.Event {
 	case *messages.InputAccepted:
 		return &messages.Event{Type: messages.EventInputAccepted, InputId: f.GetInputId(), Text: InputText(f.GetParts())}
 	case *messages.TurnStarted:
-		return &messages.Event{Type: messages.EventTurnStarted, Turn: f.GetTurnId()}
+		e := &messages.Event{Type: messages.EventTurnStarted, Turn: f.GetTurnId()}
+		if len(f.GetInputIds()) > 0 {
+			e.InputId = f.GetInputIds()[0]
+		}
+		return e
 	case *messages.TurnCompleted:
 		return &messages.Event{Type: messages.EventTurnCompleted, Turn: f.GetTurnId(), Outcome: OutcomeName(f.GetOutcome()),
 			Reason: f.GetReason(), ErrorCode: f.GetErrorCode(), Usage: f.GetUsage()}

@@ -68,3 +68,11 @@ func StatusName(s messages.ToolFinished_Status) string { return strings.ToLower(
 
 // OutcomeName is a turn's outcome as every surface writes it.
 func OutcomeName(o messages.TurnCompleted_Outcome) string { return strings.ToLower(o.String()) }
+
+// outcomeNamed is OutcomeName read back; what it does not know was completed somehow.
+func outcomeNamed(name string) messages.TurnCompleted_Outcome {
+	if o := messages.TurnCompleted_Outcome_value[strings.ToUpper(name)]; o != 0 {
+		return messages.TurnCompleted_Outcome(o)
+	}
+	return messages.TurnCompleted_DONE
+}

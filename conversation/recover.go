@@ -7,7 +7,9 @@ const InterruptedText = "Interrupted: the outcome of this call is unknown; it ma
 
 // Recover decides, for all open calls at once, what a new activation does about them. A call
 // whose dispatch is not in the journal never started (I2: dispatched is durable before
-// the effect), so it may start now; one that was dispatched goes by its effect class.
+// the effect), so it may start now, once its approval is given: WAIT_APPROVAL is also the decision for a call
+// whose question was not journaled yet and for one that was refused, which ends without running.
+// One that was dispatched goes by its effect class.
 func (s *State) Recover() []*messages.RecoveryDecision {
 	if s.turn == nil {
 		return nil
@@ -21,7 +23,7 @@ func (s *State) Recover() []*messages.RecoveryDecision {
 
 func (c *Call) recover() messages.RecoveryDecision_Action {
 	switch {
-	case c.Dispatched == nil && c.Requested != nil && c.Resolved == nil:
+	case c.Dispatched == nil && !c.Cleared():
 		return messages.RecoveryDecision_WAIT_APPROVAL
 	case c.Dispatched == nil:
 		return messages.RecoveryDecision_DISPATCH

@@ -133,7 +133,7 @@ func link(chain [sha256.Size]byte, m *messages.Message) [sha256.Size]byte {
 // paired checks the message invariant: after an assistant message with N calls, N results.
 func paired(ms []*messages.Message) bool {
 	for i := 0; i < len(ms); i++ {
-		if ms[i].Role == messages.ToolRole {
+		if ms[i].Role != messages.Assistant && (ms[i].Role != messages.User || len(ms[i].ToolCalls) > 0) {
 			return false
 		}
 		for _, c := range ms[i].ToolCalls {

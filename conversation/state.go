@@ -10,6 +10,8 @@ package conversation
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -99,7 +101,7 @@ type Turn struct {
 type Call struct {
 	Plan       *messages.ToolPlanned
 	Name       string
-	Arguments  string
+	Arguments  string // as it runs: the model's, or what the approver made of them
 	Requested  *messages.ApprovalRequested
 	Resolved   *messages.ApprovalResolved
 	Dispatched *messages.ToolDispatched
@@ -109,6 +111,16 @@ type Call struct {
 
 // Open says whether the call has no result yet.
 func (c *Call) Open() bool { return c.Finished == nil }
+
+// Cleared says whether nobody's answer stands between the call and its running: it needs no
+// approval, or the one that was asked for was given.
+func (c *Call) Cleared() bool {
+	if !c.Plan.GetNeedsApproval() && c.Requested == nil {
+		return c.Resolved == nil || c.Resolved.GetDecision() == messages.Decision_APPROVED
+	}
+	return c.Requested != nil && c.Resolved.GetDecision() == messages.Decision_APPROVED &&
+		c.Resolved.GetApprovalId() == c.Requested.GetApprovalId()
+}
 
 // Program says whether program code made the call (row 90): it is no part of the history.
 func (t *Turn) Program() bool { return len(t.Inputs) > 0 && t.Inputs[0].GetCall() != nil }
@@ -208,13 +220,14 @@ func (s *State) TurnOf(inputID string) (turn string, done, known bool) {
 }
 
 // KnownFiles returns the files of a workspace that this conversation has read or written,
-// with the hash of what it saw.
+// with the hash of what it saw, by path.
 func (s *State) KnownFiles(workspace string) []*messages.FileHash {
 	m := s.files[workspace]
 	out := make([]*messages.FileHash, 0, len(m))
 	for p, h := range m {
 		out = append(out, &messages.FileHash{Path: p, Sha256: h})
 	}
+	slices.SortFunc(out, func(a, b *messages.FileHash) int { return strings.Compare(a.GetPath(), b.GetPath()) })
 	return out
 }
 

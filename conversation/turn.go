@@ -9,7 +9,7 @@ import (
 )
 
 func (t *Turn) generationStarted(f *messages.GenerationStarted) error {
-	if t.Program() || len(t.OpenCalls()) > 0 || t.finished() {
+	if t.Program() || t.assistant != nil || t.finished() {
 		return ErrIllegal
 	}
 	// A second start without an end between is a repeated attempt after a crash.
@@ -77,11 +77,17 @@ func (t *Turn) callFact(fact proto.Message) error {
 	}
 	switch f := fact.(type) {
 	case *messages.ApprovalRequested:
-		c.Requested = f
+		c.Requested, c.Resolved = f, nil // a new question wants an answer of its own
 	case *messages.ApprovalResolved:
+		if c.Resolved != nil {
+			return fmt.Errorf("approval of call %s answered twice: %w", n.GetExecId(), ErrIllegal)
+		}
 		c.Resolved = f
+		if c.Cleared() && f.GetModifiedArgs() != "" {
+			c.Arguments = f.GetModifiedArgs()
+		}
 	case *messages.ToolDispatched:
-		if c.Plan.GetNeedsApproval() && c.Resolved.GetDecision() != messages.Decision_APPROVED {
+		if !c.Cleared() {
 			return fmt.Errorf("call %s dispatched without an approval: %w", n.GetExecId(), ErrIllegal)
 		}
 		c.Dispatched = f
