@@ -240,6 +240,7 @@ type ToSession struct {
 	//	*ToSession_CountJobs
 	//	*ToSession_WaitIdle
 	//	*ToSession_Close
+	//	*ToSession_Unsubscribe
 	Command       isToSession_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -424,6 +425,15 @@ func (x *ToSession) GetClose() *CloseSession {
 	return nil
 }
 
+func (x *ToSession) GetUnsubscribe() *Unsubscribe {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_Unsubscribe); ok {
+			return x.Unsubscribe
+		}
+	}
+	return nil
+}
+
 type isToSession_Command interface {
 	isToSession_Command()
 }
@@ -488,6 +498,10 @@ type ToSession_Close struct {
 	Close *CloseSession `protobuf:"bytes,16,opt,name=close,proto3,oneof"`
 }
 
+type ToSession_Unsubscribe struct {
+	Unsubscribe *Unsubscribe `protobuf:"bytes,17,opt,name=unsubscribe,proto3,oneof"`
+}
+
 func (*ToSession_Submit) isToSession_Command() {}
 
 func (*ToSession_AwaitTurn) isToSession_Command() {}
@@ -517,6 +531,8 @@ func (*ToSession_CountJobs) isToSession_Command() {}
 func (*ToSession_WaitIdle) isToSession_Command() {}
 
 func (*ToSession_Close) isToSession_Command() {}
+
+func (*ToSession_Unsubscribe) isToSession_Command() {}
 
 // Describe of the live tree. Reply: Tree.
 type DescribeTree struct {
@@ -5025,7 +5041,7 @@ const file_command_proto_rawDesc = "" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12,\n" +
 	"\x05trust\x18\x03 \x01(\x0e2\x16.troupe.v1.Trust.LevelR\x05trust\x12\x18\n" +
-	"\aprimary\x18\x04 \x01(\bR\aprimary\"\xfc\x06\n" +
+	"\aprimary\x18\x04 \x01(\bR\aprimary\"\xb8\a\n" +
 	"\tToSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x120\n" +
@@ -5047,7 +5063,8 @@ const file_command_proto_rawDesc = "" +
 	"\n" +
 	"count_jobs\x18\x0e \x01(\v2\x14.troupe.v1.CountJobsH\x00R\tcountJobs\x122\n" +
 	"\twait_idle\x18\x0f \x01(\v2\x13.troupe.v1.WaitIdleH\x00R\bwaitIdle\x12/\n" +
-	"\x05close\x18\x10 \x01(\v2\x17.troupe.v1.CloseSessionH\x00R\x05closeB\t\n" +
+	"\x05close\x18\x10 \x01(\v2\x17.troupe.v1.CloseSessionH\x00R\x05close\x12:\n" +
+	"\vunsubscribe\x18\x11 \x01(\v2\x16.troupe.v1.UnsubscribeH\x00R\vunsubscribeB\t\n" +
 	"\acommand\"\x0e\n" +
 	"\fDescribeTree\"\xcc\x01\n" +
 	"\tActorView\x12\x12\n" +
@@ -5529,50 +5546,51 @@ var file_command_proto_depIdxs = []int32{
 	21, // 16: troupe.v1.ToSession.count_jobs:type_name -> troupe.v1.CountJobs
 	23, // 17: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
 	24, // 18: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
-	4,  // 19: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
-	4,  // 20: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	74, // 21: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	75, // 22: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	76, // 23: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	77, // 24: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	78, // 25: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
-	10, // 26: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
-	14, // 27: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	79, // 28: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	80, // 29: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	81, // 30: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	80, // 31: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	82, // 32: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
-	33, // 33: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	78, // 34: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
-	7,  // 35: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	78, // 36: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	83, // 37: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	82, // 38: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	82, // 39: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	84, // 40: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	72, // 41: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	85, // 42: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	85, // 43: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	82, // 44: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	86, // 45: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	85, // 46: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	32, // 47: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	33, // 48: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	34, // 49: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	32, // 50: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	65, // 51: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	78, // 52: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	10, // 53: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	66, // 54: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	87, // 55: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	78, // 56: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	69, // 57: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	58, // [58:58] is the sub-list for method output_type
-	58, // [58:58] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	27, // 19: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
+	4,  // 20: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
+	4,  // 21: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
+	74, // 22: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	75, // 23: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	76, // 24: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	77, // 25: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	78, // 26: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	10, // 27: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
+	14, // 28: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
+	79, // 29: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	80, // 30: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	81, // 31: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	80, // 32: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	82, // 33: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	33, // 34: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
+	78, // 35: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	7,  // 36: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
+	78, // 37: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	83, // 38: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	82, // 39: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	82, // 40: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	84, // 41: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	72, // 42: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	85, // 43: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	85, // 44: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	82, // 45: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	86, // 46: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	85, // 47: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	32, // 48: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	33, // 49: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	34, // 50: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	32, // 51: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	65, // 52: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	78, // 53: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	10, // 54: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	66, // 55: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	87, // 56: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	78, // 57: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	69, // 58: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	59, // [59:59] is the sub-list for method output_type
+	59, // [59:59] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }
@@ -5599,6 +5617,7 @@ func file_command_proto_init() {
 		(*ToSession_CountJobs)(nil),
 		(*ToSession_WaitIdle)(nil),
 		(*ToSession_Close)(nil),
+		(*ToSession_Unsubscribe)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -1,0 +1,128 @@
+// Package act is what every actor of the house needs around protoactor-go: asking with a
+// context, goroutines that cannot kill the process and pipe their result back, a first-in first-out
+// stash, timers that know their generation, back-off, and a guard against panics.
+package act
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// NewSystem starts an actor system that logs to the given logger. One per process: it costs
+// 23 ms and 2.8 MiB (house rule 1).
+func NewSystem(log *slog.Logger, opts ...actor.ConfigOption) *actor.ActorSystem {
+	opts = append([]actor.ConfigOption{
+		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return log }),
+		actor.WithDeadLetterRequestLogging(false),
+	}, opts...)
+	return actor.NewActorSystem(opts...)
+}
+
+// ErrGone says that the asked actor does not exist, or stopped without an answer.
+var ErrGone = errors.New("actor is gone")
+
+// Ask sends msg and waits for the one reply. A *messages.Failure comes back as an error, and so
+// does a reply of another type. It must not be called from an actor's mailbox.
+func Ask[T any](ctx context.Context, sys *actor.ActorSystem, to *actor.PID, msg any) (T, error) {
+	var zero T
+	reply, err := ask(ctx, sys, to, msg)
+	if err != nil {
+		return zero, fmt.Errorf("ask for %T: %w", zero, err)
+	}
+	switch r := reply.(type) {
+	case T:
+		return r, nil
+	case *messages.Failure:
+		return zero, r
+	}
+	return zero, fmt.Errorf("ask for %T: answered %T", zero, reply)
+}
+
+func ask(ctx context.Context, sys *actor.ActorSystem, to *actor.PID, msg any) (any, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	p := &promise{reply: make(chan any, 1)}
+	pid, ok := sys.ProcessRegistry.Add(p, "ask"+sys.ProcessRegistry.NextID())
+	if !ok {
+		return nil, errors.New("register reply address")
+	}
+	defer sys.ProcessRegistry.Remove(pid)
+	sys.Root.RequestWithCustomSender(to, msg, pid)
+	select {
+	case r := <-p.reply:
+		if _, dead := r.(*actor.DeadLetterResponse); dead {
+			return nil, ErrGone
+		}
+		return r, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// promise is the address of one awaited reply; later ones are dropped.
+type promise struct{ reply chan any }
+
+func (p *promise) SendUserMessage(_ *actor.PID, message any) {
+	select {
+	case p.reply <- actor.UnwrapEnvelopeMessage(message):
+	default:
+	}
+}
+func (p *promise) SendSystemMessage(*actor.PID, any) {}
+func (p *promise) Stop(*actor.PID)                   {}
+
+// Panic is what a goroutine of ours, or a guarded handler, died of.
+type Panic struct {
+	Reason any
+	Stack  string
+}
+
+func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Reason) }
+
+// Go runs fn off the mailbox and sends what it returns to the actor; a panic becomes
+// failed(*Panic). The pieces needed are copied before: fn must not touch a Context.
+func Go(sys *actor.ActorSystem, to *actor.PID, failed func(*Panic) any, fn func() any) {
+	go func() {
+		sys.Root.Send(to, run(failed, fn))
+	}()
+}
+
+func run(failed func(*Panic) any, fn func() any) (msg any) {
+	defer func() {
+		if r := recover(); r != nil {
+			msg = failed(&Panic{Reason: r, Stack: string(debug.Stack())})
+		}
+	}()
+	return fn()
+}
+
+// Guard calls handle and returns what it panicked with, nil when it did not.
+func Guard(handle func()) (p *Panic) {
+	defer func() {
+		if r := recover(); r != nil {
+			p = &Panic{Reason: r, Stack: string(debug.Stack())}
+		}
+	}()
+	handle()
+	return nil
+}
+
+// Unexpected logs a message that an actor does not know, and answers who asked.
+func Unexpected(c actor.Context, log *slog.Logger) {
+	switch c.Message().(type) {
+	case actor.SystemMessage, actor.AutoReceiveMessage, *actor.DeadLetterResponse, *actor.Stopped, *actor.Stopping, *actor.Restarting:
+		return
+	}
+	log.Warn("unexpected message", "actor", c.Self().GetId(), "type", fmt.Sprintf("%T", c.Message()))
+	if c.Sender() != nil {
+		c.Respond(messages.Fail(messages.CodeBadRequest, fmt.Sprintf("%T is not understood here", c.Message()), ""))
+	}
+}

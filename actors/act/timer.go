@@ -1,0 +1,48 @@
+package act
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// Timer sends an actor one message after a while. Set again or stopped, an older shot is
+// recognised by its generation and must be ignored.
+type Timer struct {
+	t   *time.Timer
+	gen uint64
+}
+
+// Set arms the timer; make gets the generation to stamp the message with.
+func (t *Timer) Set(c actor.Context, d time.Duration, make func(gen uint64) any) {
+	t.Stop()
+	gen, sys, self := t.gen, c.ActorSystem(), c.Self()
+	t.t = time.AfterFunc(d, func() { sys.Root.Send(self, make(gen)) })
+}
+
+// Stop disarms it; a message under way will be stale.
+func (t *Timer) Stop() {
+	t.gen++
+	if t.t != nil {
+		t.t.Stop()
+		t.t = nil
+	}
+}
+
+// Fresh says whether a message with this generation is the newest shot.
+func (t *Timer) Fresh(gen uint64) bool { return t.t != nil && gen == t.gen }
+
+// Backoff is exponential, capped and jittered: the n-th pause (from 1) lies between half and
+// the whole of First * 2^(n-1), at most Max.
+type Backoff struct{ First, Max time.Duration }
+
+// Pause returns the n-th pause.
+func (b Backoff) Pause(n int) time.Duration {
+	d := b.First
+	for i := 1; i < n && d < b.Max; i++ {
+		d *= 2
+	}
+	d = min(d, b.Max)
+	return d/2 + rand.N(d/2+1)
+}

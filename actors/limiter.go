@@ -1,0 +1,116 @@
+package actors
+
+import (
+	"log/slog"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// Limiter gives out the permits for model calls of one provider, first come first served. A
+// waiter is a queue entry and not a goroutine, and a permit is given before the goroutine of its call exists.
+//
+// Owns: the count of calls in flight and the queue. Accepts: AcquirePermit (answered by
+// PermitGranted when it is the asker's turn), ReleasePermit, Terminated of a holder or waiter.
+// Parent: Supervisor.
+type Limiter struct {
+	log   *slog.Logger
+	max   int
+	held  map[string]*holder // by PID and request
+	queue []*holder
+	watch map[string]int // permits and places per PID
+}
+
+type holder struct {
+	who     *actor.PID
+	request uint64
+	gone    bool
+}
+
+func newLimiter(log *slog.Logger, limit int) *Limiter {
+	return &Limiter{log: log, max: limit, held: make(map[string]*holder), watch: make(map[string]int)}
+}
+
+func permitKey(pid *actor.PID, request uint64) string {
+	return pid.GetId() + "#" + itoa(request)
+}
+
+// Receive is the dispatch table.
+func (l *Limiter) Receive(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *messages.AcquirePermit:
+		l.acquire(c, m)
+	case *messages.ReleasePermit:
+		l.release(c, permitKey(c.Sender(), m.GetRequest()))
+	case *actor.Terminated:
+		l.gone(c, m.GetWho())
+	default:
+		act.Unexpected(c, l.log)
+	}
+}
+
+func (l *Limiter) acquire(c actor.Context, m *messages.AcquirePermit) {
+	h := &holder{who: c.Sender(), request: m.GetRequest()}
+	if l.watch[h.who.GetId()]++; l.watch[h.who.GetId()] == 1 {
+		c.Watch(h.who)
+	}
+	l.queue = append(l.queue, h)
+	l.grant(c)
+}
+
+// grant serves waiters while permits are free. It loops here: a release never calls the next waiter.
+func (l *Limiter) grant(c actor.Context) {
+	for len(l.queue) > 0 && len(l.held) < l.max {
+		h := l.queue[0]
+		l.queue = l.queue[1:]
+		if h.gone {
+			continue
+		}
+		l.held[permitKey(h.who, h.request)] = h
+		c.Send(h.who, &messages.PermitGranted{Request: h.request})
+	}
+	if len(l.queue) == 0 {
+		l.queue = nil
+	}
+}
+
+// release takes a permit back, or a place in the queue.
+func (l *Limiter) release(c actor.Context, key string) {
+	if h := l.held[key]; h != nil {
+		delete(l.held, key)
+		l.forget(c, h.who)
+		l.grant(c)
+		return
+	}
+	for _, h := range l.queue {
+		if !h.gone && permitKey(h.who, h.request) == key {
+			h.gone = true
+			l.forget(c, h.who)
+		}
+	}
+}
+
+func (l *Limiter) forget(c actor.Context, who *actor.PID) {
+	if l.watch[who.GetId()]--; l.watch[who.GetId()] == 0 {
+		delete(l.watch, who.GetId())
+		c.Unwatch(who)
+	}
+}
+
+// gone frees what a dead worker held.
+func (l *Limiter) gone(c actor.Context, who *actor.PID) {
+	delete(l.watch, who.GetId())
+	for k, h := range l.held {
+		if h.who.GetId() == who.GetId() {
+			delete(l.held, k)
+		}
+	}
+	for _, h := range l.queue {
+		if h.who.GetId() == who.GetId() {
+			h.gone = true
+		}
+	}
+	l.grant(c)
+}

@@ -1,0 +1,133 @@
+// Package actors holds the actors of the house, one file each: Supervisor, Session, Worker,
+// ToolExecutor, Workspace and Limiter. They meet the stores, models and tools through
+// Services, and each other through messages.
+package actors
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/conversation"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/model"
+	"github.com/troupe-dev/troupe/persistence"
+	"github.com/troupe-dev/troupe/tools"
+)
+
+// Models finds the model behind a name. It is asked at every generation, so that clients are
+// rebuilt at load and a missing one blocks only what needs it.
+type Models interface {
+	Resolve(name string) (*Resolved, error)
+	Providers() []string // every name that Resolve may return as a provider
+}
+
+// Resolved is a model that can be asked.
+type Resolved struct {
+	Model    model.Model
+	Provider string // whose permits a call needs
+	Name     string // the provider's own name of the model
+	Price    Price
+}
+
+// Price is in US dollars per million tokens; zero when it is not known.
+type Price struct{ Input, Output, Cached float64 }
+
+// Agent is a profile: what a worker is told and what it may use.
+type Agent struct {
+	Name   string
+	System string
+	Model  string
+	Tools  []string // nil: every built-in tool; a name here also adds it to the Restricted toolset
+}
+
+// Limits bound turns and calls. Zero values mean the defaults.
+type Limits struct {
+	Steps          int           // generations of one turn; default 100
+	Wall           time.Duration // of one turn; default 1 h
+	ModelCalls     int           // in flight per provider; default 64
+	ModelAttempts  int           // of one step, each with the client's own retries; default 3
+	SubscriberWait int           // events kept for a slow watcher; default 4096
+}
+
+func (l Limits) withDefaults() Limits {
+	set := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	set(&l.Steps, 100)
+	set(&l.ModelCalls, 64)
+	set(&l.ModelAttempts, 3)
+	set(&l.SubscriberWait, 4096)
+	if l.Wall == 0 {
+		l.Wall = time.Hour
+	}
+	return l
+}
+
+// Services is what the actors share. It is built once per process and never changed; nothing
+// in it holds a conversation.
+type Services struct {
+	Store   persistence.Store
+	Models  Models
+	Tools   *tools.Registry
+	Agents  map[string]Agent // by name; "default" always exists
+	Sandbox tools.Sandbox    // nil: commands are refused
+	Log     *slog.Logger
+	Limits  Limits
+	Now     func() time.Time
+	Node    string // name of this process
+
+	ServerName string // host of server workspaces
+	DataDir    string // homes of sessions
+	TempDir    string // temporary folders of calls
+	Env        func(workspaceID string, grant []*messages.EnvVar, trust messages.Trust_Level) ([]string, error)
+	Values     func(ctx context.Context, c Call) (map[any]any, error) // of the host program (row 94); may be nil
+	Fatal      func(error)                                            // the store failed: nothing is answered any more
+
+	props   struct{ worker, executor *actor.Props }
+	folders *Folders
+	running *sync.WaitGroup // goroutines of ours
+}
+
+// spawn runs fn off the mailbox and pipes what it returns to an actor; see act.Go. Close waits for it.
+func (s *Services) spawn(sys *actor.ActorSystem, to *actor.PID, failed func(*act.Panic) any, fn func() any) {
+	s.running.Add(1)
+	act.Go(sys, to, failed, func() any {
+		defer s.running.Done()
+		return fn()
+	})
+}
+
+// Call names one tool call to the host program.
+type Call struct{ Session, Worker, Agent, Tool, ExecID string }
+
+func (s *Services) limits() conversation.Limits { return conversation.Limits{Steps: s.Limits.Steps} }
+
+// agent returns a profile by name, the default one for "".
+func (s *Services) agent(name string) (Agent, bool) {
+	if name == "" {
+		name = DefaultAgent
+	}
+	a, ok := s.Agents[name]
+	return a, ok
+}
+
+// DefaultAgent is the profile of a worker that names none.
+const DefaultAgent = "default"
+
+// Names of the actors below the Supervisor, so that ids rather than PIDs are kept.
+const root = "troupe"
+
+func limiterPID(sys *actor.ActorSystem, provider string) *actor.PID {
+	return sys.NewLocalPID(root + "/limiter-" + provider)
+}
+
+func workspacePID(sys *actor.ActorSystem, id string) *actor.PID {
+	return sys.NewLocalPID(root + "/workspace-" + id)
+}

@@ -1,0 +1,384 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
+)
+
+// Session is one conversation space: it owns the set of workspaces and hands each of its Workers
+// an immutable grant of them; it routes, and keeps nothing of a conversation.
+//
+// Accepts: CreateSession or OpenSession (first), and ToSession with a command for itself or one of
+// its workers; from its workers WorkerFailed, Published and the commands that a failed one
+// hands back. A worker that fails is poisoned and replaced after a pause; what arrives meanwhile waits
+// here, in order. Parent: Supervisor. Children: Workers.
+type Session struct {
+	svc     *Services
+	log     *slog.Logger
+	receive func(actor.Context)
+
+	id       string
+	journal  *persistence.Journal
+	facts    sessionFacts
+	grant    *messages.Grant
+	workers  map[string]*member
+	order    []string // of workers, the first is the one that prompts go to
+	watchers []*actor.PID
+	stash    act.Stash
+}
+
+// member is a worker as its Session sees it.
+type member struct {
+	id          string
+	pid         *actor.PID // nil while it is down
+	failures    int        // since it last ran well
+	restarts    int32
+	quarantined string // why it is not started again
+	since       time.Time
+	queue       act.Stash
+	timer       act.Timer
+}
+
+// respawn starts a worker anew after its pause.
+type respawn struct {
+	worker string
+	gen    uint64
+}
+
+func newSession(svc *Services) *Session {
+	s := &Session{svc: svc, log: svc.Log, workers: make(map[string]*member)}
+	s.receive = s.unborn
+	return s
+}
+
+// Receive sees to the actor's life, and leaves the rest to the state it is in.
+func (s *Session) Receive(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *actor.Started:
+	case *actor.Terminated:
+		s.terminated(c, m.GetWho())
+	case *actor.Stopping:
+		s.stopping(c)
+	case *actor.Stopped:
+		if s.journal != nil {
+			s.journal.Release()
+		}
+		s.workers, s.grant, s.watchers = nil, nil, nil
+		s.receive = func(actor.Context) {}
+	default:
+		s.receive(c)
+	}
+}
+
+// unborn waits to be told which session it is.
+func (s *Session) unborn(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *messages.CreateSession:
+		s.create(c, m)
+	case *messages.OpenSession:
+		s.id = m.GetSessionId()
+		s.log = s.svc.Log.With("session", s.id)
+		s.open(c)
+	default:
+		act.Unexpected(c, s.log)
+	}
+}
+
+// ready is the state of a session that knows its facts.
+func (s *Session) ready(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *messages.ToSession:
+		s.command(c, m)
+	case *messages.Published:
+		s.publish(c, m)
+	case *messages.WorkerFailed:
+		s.workerFailed(c, m)
+	case *respawn:
+		s.respawn(c, m)
+	case *messages.SubmitInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
+		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.WaitIdle:
+		s.route(c, m) // handed back by a worker that failed
+	default:
+		act.Unexpected(c, s.log)
+	}
+}
+
+// command unwraps what the Supervisor routed here.
+func (s *Session) command(c actor.Context, m *messages.ToSession) {
+	switch cmd := m.GetCommand().(type) {
+	case *messages.ToSession_Submit:
+		s.route(c, cmd.Submit)
+	case *messages.ToSession_AwaitTurn:
+		s.route(c, cmd.AwaitTurn)
+	case *messages.ToSession_Cancel:
+		s.route(c, cmd.Cancel)
+	case *messages.ToSession_ListInputs:
+		s.route(c, cmd.ListInputs)
+	case *messages.ToSession_WithdrawInput:
+		s.route(c, cmd.WithdrawInput)
+	case *messages.ToSession_CallTool:
+		s.route(c, cmd.CallTool)
+	case *messages.ToSession_History:
+		s.route(c, cmd.History)
+	case *messages.ToSession_Configure:
+		s.route(c, cmd.Configure)
+	case *messages.ToSession_WaitIdle:
+		s.route(c, cmd.WaitIdle)
+	case *messages.ToSession_SpawnWorker:
+		s.spawnWorker(c, cmd.SpawnWorker)
+	case *messages.ToSession_Describe:
+		s.describe(c)
+	case *messages.ToSession_Subscribe:
+		s.subscribe(c)
+	case *messages.ToSession_Unsubscribe:
+		s.unsubscribe(c, c.Sender())
+	default:
+		act.Unexpected(c, s.log)
+	}
+}
+
+// addressed is a command for one worker; "" means the first.
+type addressed interface{ GetWorkerId() string }
+
+// route passes a command to its worker, sender preserved, or keeps it while the worker is down.
+func (s *Session) route(c actor.Context, cmd any) {
+	id := ""
+	if a, ok := cmd.(addressed); ok {
+		id = a.GetWorkerId()
+	}
+	if id == "" && len(s.order) > 0 {
+		id = s.order[0]
+	}
+	w := s.workers[id]
+	switch {
+	case w == nil:
+		s.answer(c, messages.Fail(messages.CodeNotFound, fmt.Sprintf("session %s has no worker %q", s.id, id), "see `troupe ls workers`"))
+	case w.quarantined != "":
+		s.answer(c, messages.Fail(messages.CodeQuarantined, fmt.Sprintf("worker %s is quarantined: %s", id, w.quarantined), "see `troupe verify`"))
+	case w.pid == nil:
+		before := c.Capture()
+		c.Apply(&actor.CapturedContext{MessageEnvelope: &actor.MessageEnvelope{Message: cmd, Sender: c.Sender()}, Context: c})
+		w.queue.Put(c)
+		c.Apply(before)
+	default:
+		c.RequestWithCustomSender(w.pid, cmd, c.Sender())
+	}
+}
+
+func (s *Session) answer(c actor.Context, msg any) {
+	if c.Sender() != nil {
+		c.Respond(msg)
+	}
+}
+
+// start spawns a worker and tells it who it is and what it may use.
+func (s *Session) start(c actor.Context, w *member) {
+	pid, err := c.SpawnNamed(s.svc.workerProps(), w.id)
+	if err != nil {
+		s.log.Error("worker cannot be spawned", "worker", w.id, "err", err)
+		w.quarantined = err.Error()
+		return
+	}
+	w.pid, w.since = pid, s.svc.Now()
+	c.Send(pid, &messages.Configure{
+		Grant: s.grant, NoInput: s.facts.created.GetNoInput(), WorkerId: w.id, SessionId: s.id, Watched: len(s.watchers) > 0, Restarts: w.restarts,
+	})
+	w.queue.Forward(c, pid)
+}
+
+// workerFailed stops routing to a worker and poisons it: everything that was sent to it before is
+// handed back first.
+func (s *Session) workerFailed(c actor.Context, m *messages.WorkerFailed) {
+	w := s.workers[m.GetWorkerId()]
+	if w == nil || w.pid == nil {
+		return
+	}
+	if m.GetQuarantine() {
+		w.quarantined = m.GetReason()
+	}
+	s.lost(w, m.GetReason())
+	c.Poison(w.pid)
+	w.pid = nil
+}
+
+// lost counts a failure; a worker that ran for a while starts at the short pause again.
+func (s *Session) lost(w *member, reason string) {
+	if s.svc.Now().Sub(w.since) > time.Minute {
+		w.failures = 0
+	}
+	w.failures++
+	w.restarts++
+	s.log.Warn("worker failed", "worker", w.id, "failures", w.failures, "err", reason)
+}
+
+// HandleFailure is the strategy for workers whose handlers panicked past their own rescue: stop, and
+// start anew after a pause. Siblings and the session go on.
+func (s *Session) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, _ any) {
+	for _, w := range s.workers {
+		if w.pid != nil && w.pid.GetId() == child.GetId() {
+			s.lost(w, fmt.Sprint(reason))
+			w.pid = nil
+		}
+	}
+	sup.StopChildren(child)
+}
+
+// terminated starts the successor of a worker after a pause that grows with its failures, or
+// answers for one that is quarantined.
+func (s *Session) terminated(c actor.Context, who *actor.PID) {
+	s.unsubscribe(c, who)
+	w := s.workers[filepath.Base(who.GetId())]
+	if w == nil || who.GetAddress() != c.Self().GetAddress() {
+		return
+	}
+	if w.pid != nil { // ended by itself, or killed from outside
+		s.lost(w, "stopped unexpectedly")
+		w.pid = nil
+	}
+	if w.quarantined != "" {
+		fail := messages.Fail(messages.CodeQuarantined, fmt.Sprintf("worker %s is quarantined: %s", w.id, w.quarantined), "see `troupe verify`")
+		w.queue.Each(func(_ any, sender *actor.PID) {
+			if sender != nil {
+				c.Send(sender, fail)
+			}
+		})
+		return
+	}
+	pause := act.Backoff{First: 10 * time.Millisecond, Max: 30 * time.Second}.Pause(w.failures)
+	w.timer.Set(c, pause, func(gen uint64) any { return &respawn{w.id, gen} })
+}
+
+func (s *Session) respawn(c actor.Context, m *respawn) {
+	if w := s.workers[m.worker]; w != nil && w.timer.Fresh(m.gen) && w.pid == nil {
+		w.timer.Stop()
+		s.start(c, w)
+	}
+}
+
+// subscribe adds a watcher. Events up to the answered cursor are in the store: it is read after
+// every worker knows that somebody watches, so that no event falls between.
+func (s *Session) subscribe(c actor.Context) {
+	s.watchers = append(s.watchers, c.Sender())
+	c.Watch(c.Sender())
+	var pids []*actor.PID
+	for _, w := range s.workers {
+		if w.pid != nil {
+			pids = append(pids, w.pid)
+		}
+	}
+	svc, sys, asker, id := s.svc, c.ActorSystem(), c.Sender(), s.id
+	svc.spawn(sys, asker, func(p *act.Panic) any { return messages.Fail(messages.CodeInternal, p.Error(), "") }, func() any {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		for _, pid := range pids {
+			_, err := act.Ask[*messages.Ack](ctx, sys, pid, &messages.Watched{On: true})
+			if err != nil && !errors.Is(err, act.ErrGone) { // one that is gone is started anew, watched
+				return messages.Fail(messages.CodeUnavailable, "subscribe: "+err.Error(), "try again")
+			}
+		}
+		cursor, err := svc.Store.Cursor(ctx, id)
+		if err != nil {
+			return messages.Fail(messages.CodeUnavailable, "subscribe: "+err.Error(), "")
+		}
+		return &messages.Subscribed{Cursor: cursor}
+	})
+}
+
+func (s *Session) unsubscribe(c actor.Context, who *actor.PID) {
+	if who == nil {
+		return
+	}
+	for i, pid := range s.watchers {
+		if pid.GetId() == who.GetId() {
+			s.watchers = append(s.watchers[:i:i], s.watchers[i+1:]...)
+			s.tellWatched(c)
+			return
+		}
+	}
+}
+
+func (s *Session) tellWatched(c actor.Context) {
+	for _, w := range s.workers {
+		if w.pid != nil {
+			c.Send(w.pid, &messages.Watched{On: len(s.watchers) > 0})
+		}
+	}
+}
+
+func (s *Session) publish(c actor.Context, m *messages.Published) {
+	for _, pid := range s.watchers {
+		c.Send(pid, m)
+	}
+}
+
+// describe gathers the live views of the workers, off the mailbox.
+func (s *Session) describe(c actor.Context) {
+	view := s.facts.view(s.grant)
+	pids := make([]*actor.PID, 0, len(s.order))
+	for _, id := range s.order {
+		w := s.workers[id]
+		if w.pid == nil {
+			view.Workers = append(view.Workers, &messages.WorkerView{Id: id, SessionId: s.id, State: stateFailed, Restarts: w.restarts, LastError: w.quarantined})
+			continue
+		}
+		pids = append(pids, w.pid)
+	}
+	sys, asker := c.ActorSystem(), c.Sender()
+	s.svc.spawn(sys, asker, func(p *act.Panic) any { return messages.Fail(messages.CodeInternal, p.Error(), "") }, func() any {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		for _, pid := range pids {
+			if v, err := act.Ask[*messages.WorkerView](ctx, sys, pid, &messages.DescribeWorker{}); err == nil {
+				view.Workers = append(view.Workers, v)
+			}
+		}
+		SumUp(view)
+		return view
+	})
+}
+
+// SumUp fills in what a session's view takes from its workers'.
+func SumUp(v *messages.SessionView) {
+	rank := []string{stateInactive, stateFailed, stateWaiting, stateWorking, stateRequesting, stateReceiving, stateUsingTool}
+	best := 0
+	v.Turns, v.Usage = 0, &messages.Usage{}
+	for _, w := range v.GetWorkers() {
+		v.Turns += w.GetTurns()
+		v.Usage = sumUsage(v.GetUsage(), w.GetUsage())
+		v.UpdatedAtUnixMs = max(v.GetUpdatedAtUnixMs(), w.GetUpdatedAtUnixMs())
+		for i, name := range rank {
+			if w.GetState() == name {
+				best = max(best, i)
+			}
+		}
+	}
+	v.State = rank[best]
+}
+
+// stopping answers those who wait for a worker that is down.
+func (s *Session) stopping(c actor.Context) {
+	gone := messages.Fail(messages.CodeUnavailable, "the session is stopping", "try again")
+	drop := func(_ any, sender *actor.PID) {
+		if sender != nil {
+			c.Send(sender, gone)
+		}
+	}
+	s.stash.Each(drop)
+	for _, pid := range s.watchers {
+		c.Send(pid, &messages.Unsubscribe{}) // they subscribe again, to the next incarnation
+	}
+	for _, w := range s.workers {
+		w.queue.Each(drop)
+		w.timer.Stop()
+	}
+}

@@ -1,0 +1,408 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/conversation"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
+	"github.com/troupe-dev/troupe/policy"
+	"github.com/troupe-dev/troupe/workspace"
+)
+
+// sessionFacts is the fold of a session's journal.
+type sessionFacts struct {
+	seq      uint64
+	created  *messages.SessionCreated
+	atMs     int64
+	attached []*messages.WorkspaceAttached
+	workers  []*messages.WorkerSpawned
+	closed   bool
+}
+
+func (f *sessionFacts) apply(fact proto.Message, r *messages.Record) error {
+	if r.GetSeq() != f.seq+1 {
+		return fmt.Errorf("session record %d after %d: %w", r.GetSeq(), f.seq, conversation.ErrIllegal)
+	}
+	f.seq = r.GetSeq()
+	switch x := fact.(type) {
+	case *messages.SessionCreated:
+		f.created, f.atMs = x, r.GetAtUnixMs()
+	case *messages.WorkspaceAttached:
+		f.attached = append(f.attached, x)
+	case *messages.WorkerSpawned:
+		f.workers = append(f.workers, x)
+	case *messages.WorkerEnded:
+		for i, w := range f.workers {
+			if w.GetWorkerId() == x.GetWorkerId() {
+				f.workers = append(f.workers[:i:i], f.workers[i+1:]...)
+				break
+			}
+		}
+	case *messages.SessionClosed:
+		f.closed = true
+	}
+	return nil
+}
+
+// grantOf makes what the workers get. Its revision is the record that changed it last.
+func (f *sessionFacts) grantOf(env []*messages.EnvVar) (*messages.Grant, error) {
+	g := &messages.Grant{Revision: f.seq, ProjectId: f.created.GetProjectId(), Rules: f.created.GetRules(), Env: env}
+	for _, a := range f.attached {
+		addr, err := workspace.Parse(a.GetUri(), a.GetOwner())
+		if err != nil {
+			return nil, fmt.Errorf("workspace %s: %w", a.GetUri(), err)
+		}
+		g.Workspaces = append(g.Workspaces, &messages.WorkspaceGrant{
+			Id: addr.ID(), Name: a.GetName(), Uri: addr.Canonical, Kind: a.GetKind(), Mode: a.GetMode(), Trust: a.GetTrust(),
+			Path: a.GetPath(), Order: a.GetOrder(), Primary: a.GetPrimary(),
+		})
+	}
+	return g, nil
+}
+
+func (f *sessionFacts) view(g *messages.Grant) *messages.SessionView {
+	return &messages.SessionView{
+		Id: f.created.GetSessionId(), CreatedAtUnixMs: f.atMs, UpdatedAtUnixMs: f.atMs, Folder: f.created.GetFolder(),
+		Agent: f.created.GetAgent(), Model: f.created.GetModel(), ProjectId: f.created.GetProjectId(), Workspaces: g.GetWorkspaces(),
+		State: stateInactive,
+	}
+}
+
+// sessionOpened is what the goroutine that made or read the session found.
+type sessionOpened struct {
+	journal *persistence.Journal
+	facts   sessionFacts
+	grant   *messages.Grant
+	fail    *messages.Failure
+	reply   *messages.SessionView // to the creator
+	creator *actor.PID
+}
+
+// create makes the session, its first worker and, when given, the first input in one append: a
+// listed session always has its input.
+func (s *Session) create(c actor.Context, m *messages.CreateSession) {
+	s.id = m.GetSessionId()
+	s.log = s.svc.Log.With("session", s.id)
+	s.receive = s.opening
+	svc, sys, self, creator := s.svc, c.ActorSystem(), c.Self(), c.Sender()
+	svc.spawn(sys, self, func(p *act.Panic) any {
+		return &sessionOpened{creator: creator, fail: messages.Fail(messages.CodeInternal, p.Error(), "")}
+	}, func() any {
+		b := &sessionBuilder{svc: svc, m: m}
+		o := b.build()
+		if o.fail == nil {
+			o.fail = openWorkspaces(svc, sys, o.grant)
+		}
+		o.creator = creator
+		return o
+	})
+}
+
+// open reads an existing session.
+func (s *Session) open(c actor.Context) {
+	s.receive = s.opening
+	svc, sys, self, id := s.svc, c.ActorSystem(), c.Self(), s.id
+	svc.spawn(sys, self, func(p *act.Panic) any {
+		return &sessionOpened{fail: messages.Fail(messages.CodeInternal, p.Error(), "")}
+	}, func() any {
+		o := readSession(svc, id)
+		if o.fail == nil {
+			o.fail = openWorkspaces(svc, sys, o.grant)
+		}
+		return o
+	})
+}
+
+// opening keeps what arrives until the facts are there.
+func (s *Session) opening(c actor.Context) {
+	m, ok := c.Message().(*sessionOpened)
+	if !ok {
+		s.stash.Put(c)
+		return
+	}
+	if m.fail != nil {
+		if m.creator != nil {
+			c.Send(m.creator, m.fail)
+		}
+		s.stash.Each(func(_ any, sender *actor.PID) {
+			if sender != nil {
+				c.Send(sender, m.fail)
+			}
+		})
+		s.receive = func(c actor.Context) { s.answer(c, m.fail) }
+		c.Poison(c.Self())
+		return
+	}
+	s.journal, s.facts, s.grant = m.journal, m.facts, m.grant
+	s.receive = s.ready
+	for _, w := range s.facts.workers {
+		s.add(c, w.GetWorkerId())
+	}
+	if m.creator != nil {
+		c.Send(m.creator, m.reply)
+	}
+	s.stash.Replay(c, s.ready, func() bool { return true })
+}
+
+func (s *Session) add(c actor.Context, worker string) {
+	w := &member{id: worker}
+	s.workers[worker] = w
+	s.order = append(s.order, worker)
+	s.start(c, w)
+}
+
+func readSession(svc *Services, id string) *sessionOpened {
+	ctx := context.Background()
+	j, err := persistence.OpenJournal(ctx, svc.Store, messages.SessionStream(id), id, svc.Node)
+	o := &sessionOpened{journal: j}
+	if err == nil {
+		err = j.Replay(ctx, 1, func(e persistence.Entry) error {
+			f, err := messages.SessionFactIn(e.Record)
+			if err != nil {
+				return err
+			}
+			return o.facts.apply(f, e.Record)
+		})
+	}
+	switch {
+	case err != nil:
+		o.fail = messages.Fail(messages.CodeCorrupt, err.Error(), "run `troupe verify`")
+	case o.facts.created == nil:
+		o.fail = NoSession(id)
+	default:
+		o.grant, err = o.facts.grantOf(nil)
+		if err != nil {
+			o.fail = messages.Fail(messages.CodeCorrupt, err.Error(), "")
+		}
+	}
+	return o
+}
+
+// NoSession is the refusal of an unknown id.
+func NoSession(id string) *messages.Failure {
+	return messages.Fail(messages.CodeNotFound, fmt.Sprintf("no session %s", id), "`troupe ls sessions` lists them")
+}
+
+func openWorkspaces(svc *Services, sys *actor.ActorSystem, g *messages.Grant) *messages.Failure {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for _, w := range g.GetWorkspaces() {
+		if _, err := act.Ask[*messages.Ack](ctx, sys, sys.NewLocalPID(root), &messages.OpenWorkspace{Grant: w}); err != nil {
+			return messages.Fail(messages.CodeUnavailable, fmt.Sprintf("open workspace %s: %v", w.GetUri(), err), "")
+		}
+	}
+	return nil
+}
+
+// sessionBuilder makes a session's first records.
+type sessionBuilder struct {
+	svc *Services
+	m   *messages.CreateSession
+}
+
+func (b *sessionBuilder) build() *sessionOpened {
+	worker, session, fail := b.facts()
+	if fail != nil {
+		return &sessionOpened{fail: fail}
+	}
+	ctx := context.Background()
+	id, workerID := b.m.GetSessionId(), worker[0].(*messages.WorkerCreated).GetWorkerId()
+	sj, err := persistence.OpenJournal(ctx, b.svc.Store, messages.SessionStream(id), id, b.svc.Node)
+	if err != nil {
+		return &sessionOpened{fail: messages.Fail(messages.CodeUnavailable, err.Error(), "")}
+	}
+	if sj.Next() != 1 {
+		return &sessionOpened{fail: messages.Fail(messages.CodeAlreadyExists, fmt.Sprintf("session %s exists", id), "")}
+	}
+	wj, err := persistence.OpenJournal(ctx, b.svc.Store, messages.WorkerStream(workerID), id, b.svc.Node)
+	if err != nil {
+		return &sessionOpened{fail: messages.Fail(messages.CodeUnavailable, err.Error(), "")}
+	}
+	sj.Now, wj.Now = b.svc.Now, b.svc.Now
+	o := &sessionOpened{journal: sj}
+	srecs, err := records(session)
+	if err == nil {
+		var wrecs []*messages.Record
+		if wrecs, err = records(worker); err == nil {
+			err = b.append(sj, wj, srecs, wrecs, o, session)
+		}
+	}
+	wj.Release() // the Worker claims its own
+	if err != nil {
+		code := messages.CodeUnavailable
+		if errors.Is(err, persistence.ErrTooLarge) {
+			code = messages.CodeBadRequest
+		}
+		return &sessionOpened{fail: messages.Fail(code, err.Error(), "")}
+	}
+	return o
+}
+
+func (b *sessionBuilder) append(sj, wj *persistence.Journal, srecs, wrecs []*messages.Record, o *sessionOpened, session []proto.Message) error {
+	at := b.svc.Now().UnixMilli()
+	for i, r := range srecs {
+		r.Seq, r.AtUnixMs = uint64(i+1), at
+		if err := o.facts.apply(session[i], r); err != nil {
+			return err
+		}
+	}
+	grant, err := o.facts.grantOf(b.m.GetEnv())
+	if err != nil {
+		return err
+	}
+	o.grant = grant
+	o.reply = o.facts.view(grant)
+	o.reply.Title = b.title()
+	index, err := b.index(o.reply, wj.Stream())
+	if err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	var receipt persistence.Receipt
+	persistence.AppendTogether(func(r persistence.Receipt, err error) {
+		receipt = r
+		done <- err
+	}, persistence.Part{Journal: sj, Draft: persistence.Draft{Records: srecs, Index: index}},
+		persistence.Part{Journal: wj, Draft: persistence.Draft{Records: wrecs}})
+	if err := <-done; err != nil {
+		return err
+	}
+	if b.m.GetFirst() != nil {
+		o.reply.First = &messages.InputReply{InputId: b.m.GetFirst().GetInputId(), Seq: receipt.Last, SessionId: b.m.GetSessionId(), WorkerId: o.facts.workers[0].GetWorkerId()}
+	}
+	return nil
+}
+
+func (b *sessionBuilder) title() string {
+	t := strings.Join(strings.Fields(conversation.InputText(b.m.GetFirst().GetParts())), " ")
+	if r := []rune(t); len(r) > 80 {
+		t = string(r[:79]) + "…"
+	}
+	return t
+}
+
+func (b *sessionBuilder) index(v *messages.SessionView, workerStream string) ([]persistence.IndexOp, error) {
+	sv, err := proto.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("encode listing entry: %w", err)
+	}
+	id := strings.TrimPrefix(workerStream, "wrk/")
+	wv, err := proto.Marshal(&messages.WorkerView{Id: id, SessionId: v.GetId(), State: stateInactive, Agent: v.GetAgent(), Model: v.GetModel(), UpdatedAtUnixMs: v.GetCreatedAtUnixMs()})
+	if err != nil {
+		return nil, fmt.Errorf("encode listing entry: %w", err)
+	}
+	return []persistence.IndexOp{{Key: SessionKey(v.GetId()), Value: sv}, {Key: WorkerKey(v.GetId(), id), Value: wv}}, nil
+}
+
+func records(facts []proto.Message) ([]*messages.Record, error) {
+	out := make([]*messages.Record, 0, len(facts))
+	for _, f := range facts {
+		r, err := messages.NewRecord(f, "")
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// facts checks the command and says what is to be written: the worker's facts and the session's.
+func (b *sessionBuilder) facts() (worker, session []proto.Message, fail *messages.Failure) {
+	m := b.m
+	profile, ok := b.svc.agent(m.GetAgent())
+	if !ok {
+		return nil, nil, messages.Fail(messages.CodeAgent, fmt.Sprintf("agent %q is not configured", m.GetAgent()), "see `agents:` in the configuration")
+	}
+	for _, r := range m.GetRules() {
+		if _, err := policy.ParseRule(r); err != nil {
+			return nil, nil, messages.Fail(messages.CodeBadRequest, err.Error(), "")
+		}
+	}
+	attached, fail := b.attached()
+	if fail != nil {
+		return nil, nil, fail
+	}
+	modelName := m.GetModel()
+	if modelName == "" {
+		modelName = profile.Model
+	}
+	system := m.GetSystem()
+	if system == "" {
+		system = profile.System
+	}
+	workerID := messages.NewID(messages.WorkerPrefix)
+	created := &messages.SessionCreated{
+		SessionId: m.GetSessionId(), Agent: profile.Name, Model: modelName, ProjectId: m.GetProjectId(), Tenant: m.GetTenant(),
+		Rules: m.GetRules(), NoInput: m.GetNoInput(),
+	}
+	if attached[0].GetKind() != "server" {
+		created.Folder = attached[0].GetUri()
+	}
+	session = []proto.Message{created}
+	for _, a := range attached {
+		session = append(session, a)
+	}
+	session = append(session, &messages.WorkerSpawned{WorkerId: workerID, Agent: profile.Name, Model: modelName})
+	worker = []proto.Message{&messages.WorkerCreated{WorkerId: workerID, SessionId: m.GetSessionId(), Agent: profile.Name, Model: modelName, System: system}}
+	if f := m.GetFirst(); f != nil {
+		if f.GetInputId() == "" {
+			f.InputId = messages.NewID(messages.InputPrefix)
+		}
+		if strings.TrimSpace(conversation.InputText(f.GetParts())) == "" {
+			return nil, nil, messages.Fail(messages.CodeBadRequest, "the input is empty", "say what the agent should do")
+		}
+		worker = append(worker, &messages.InputAccepted{
+			InputId: f.GetInputId(), Mode: f.GetMode(), Origin: f.GetOrigin(), From: f.GetFrom(), Parts: f.GetParts(),
+			ContentHash: conversation.ContentHash(f.GetParts(), nil),
+		})
+	}
+	return worker, session, nil
+}
+
+// attached lists the workspaces: those that were asked for, the primary first, and home.
+func (b *sessionBuilder) attached() ([]*messages.WorkspaceAttached, *messages.Failure) {
+	var out []*messages.WorkspaceAttached
+	for i, spec := range b.m.GetWorkspaces() {
+		addr, err := workspace.Parse(spec.GetUri(), b.svc.ServerName)
+		if err != nil {
+			return nil, messages.Fail(messages.CodeInvalidURI, err.Error(), "")
+		}
+		if addr.Host != "local" || addr.Kind != workspace.KindClient {
+			return nil, messages.Fail(messages.CodeBadRequest, fmt.Sprintf("workspace %s cannot be attached yet: only folders of this machine can", addr.Canonical), "use local:/absolute/path")
+		}
+		name := spec.GetName()
+		if name == "" {
+			name = filepath.Base(addr.Path)
+		}
+		trust := spec.GetTrust()
+		if trust == messages.Trust_UNSPECIFIED {
+			trust = messages.Trust_RESTRICTED
+		}
+		out = append(out, &messages.WorkspaceAttached{
+			Uri: addr.Canonical, Kind: string(addr.Kind), Owner: b.svc.ServerName, Trust: trust, Order: int32(i + 1),
+			Primary: i == 0, Name: name, Mode: "local", Path: addr.Path,
+		})
+	}
+	home := b.svc.ServerName + ":/sessions/" + b.m.GetSessionId()
+	out = append(out, &messages.WorkspaceAttached{
+		Uri: home, Kind: string(workspace.KindServer), Owner: b.svc.ServerName, Trust: messages.Trust_FULL, Order: 0, Primary: len(out) == 0,
+		Name: HomeName, Mode: "local", Path: filepath.Join(b.svc.DataDir, "homes", b.m.GetSessionId()),
+	})
+	return out, nil
+}
+
+// spawnWorker adds a worker to the session (row 32). It is written down before it exists.
+func (s *Session) spawnWorker(c actor.Context, m *messages.SpawnWorker) {
+	c.Respond(messages.Fail(messages.CodeBadRequest, "further workers come with delegation", ""))
+	_ = m
+}

@@ -1,0 +1,274 @@
+package actors
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// Supervisor is the root of the tree. It finds or starts the Session that a command is for, and
+// replaces what fails below it after a growing pause; a child that keeps failing is given up.
+//
+// Accepts: CreateSession, ToSession, OpenWorkspace, DescribeTree. Children: Limiters,
+// Workspaces, Sessions. Parent: none; it is stopped last.
+type Supervisor struct {
+	svc   *Services
+	log   *slog.Logger
+	props struct{ session, workspace *actor.Props }
+	kids  map[string]*kid // by name
+}
+
+// kid is a child as the Supervisor sees it.
+type kid struct {
+	name     string
+	pid      *actor.PID
+	spawn    func(actor.Context) *actor.PID // nil: not started again, the next message does
+	failures int
+	restarts uint64
+	gaveUp   string
+	timer    act.Timer
+	queue    act.Stash
+}
+
+type kidDue struct {
+	name string
+	gen  uint64
+}
+
+// giveUpAfter is how often in a row a child may fail.
+const giveUpAfter = 10
+
+// NewSupervisor readies the services and returns the props of the root.
+func NewSupervisor(svc *Services) *actor.Props {
+	svc.Limits = svc.Limits.withDefaults()
+	svc.folders = newFolders()
+	svc.running = &sync.WaitGroup{}
+	svc.props.worker = actor.PropsFromProducer(func() actor.Actor { return newWorker(svc) })
+	svc.props.executor = actor.PropsFromProducer(func() actor.Actor { return newToolExecutor(svc) })
+	return actor.PropsFromProducer(func() actor.Actor {
+		s := &Supervisor{svc: svc, log: svc.Log, kids: make(map[string]*kid)}
+		s.props.session = actor.PropsFromProducer(func() actor.Actor { return newSession(svc) })
+		s.props.workspace = actor.PropsFromProducer(func() actor.Actor { return newWorkspace(svc) })
+		return s
+	})
+}
+
+// Start spawns the tree and returns its root.
+func Start(sys *actor.ActorSystem, svc *Services) (*actor.PID, error) {
+	if err := os.RemoveAll(svc.TempDir); err != nil { // leftovers of calls that a crash cut off
+		return nil, fmt.Errorf("clear temporary folders: %w", err)
+	}
+	if err := os.MkdirAll(svc.TempDir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder for temporary folders: %w", err)
+	}
+	return sys.Root.SpawnNamed(NewSupervisor(svc), root)
+}
+
+// Drain waits for the goroutines of calls, once the tree is stopped.
+func (s *Services) Drain(done func()) {
+	go func() {
+		s.running.Wait()
+		done()
+	}()
+}
+
+func (s *Services) workerProps() *actor.Props   { return s.props.worker }
+func (s *Services) executorProps() *actor.Props { return s.props.executor }
+
+// Receive is the dispatch table.
+func (s *Supervisor) Receive(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *actor.Started:
+		s.started(c)
+	case *messages.CreateSession:
+		s.create(c, m)
+	case *messages.ToSession:
+		s.toSession(c, m)
+	case *messages.OpenWorkspace:
+		s.openWorkspace(c, m)
+	case *messages.DescribeTree:
+		c.Respond(&messages.Tree{Root: s.tree()})
+	case *actor.Terminated:
+		s.terminated(c, m.GetWho())
+	case *kidDue:
+		s.due(c, m)
+	case *actor.Stopping:
+		s.stopping(c)
+	case *actor.Stopped:
+		s.kids = nil
+	default:
+		act.Unexpected(c, s.log)
+	}
+}
+
+// started spawns a Limiter for every provider.
+func (s *Supervisor) started(c actor.Context) {
+	for _, p := range s.svc.Models.Providers() {
+		props := actor.PropsFromProducer(func() actor.Actor { return newLimiter(s.svc.Log, s.svc.Limits.ModelCalls) })
+		s.keep(c, "limiter-"+p, func(c actor.Context) *actor.PID { return s.spawn(c, props, "limiter-"+p) })
+	}
+}
+
+func (s *Supervisor) spawn(c actor.Context, props *actor.Props, name string) *actor.PID {
+	pid, err := c.SpawnNamed(props, name)
+	if err != nil {
+		s.log.Error("actor cannot be spawned", "actor", name, "err", err)
+		return nil
+	}
+	return pid
+}
+
+func (s *Supervisor) keep(c actor.Context, name string, spawn func(actor.Context) *actor.PID) *kid {
+	k := &kid{name: name, spawn: spawn, pid: spawn(c)}
+	s.kids[name] = k
+	return k
+}
+
+func (s *Supervisor) create(c actor.Context, m *messages.CreateSession) {
+	if m.GetSessionId() == "" {
+		m.SessionId = messages.NewID(messages.SessionPrefix)
+	}
+	if !messages.ValidID(messages.SessionPrefix, m.GetSessionId()) {
+		c.Respond(messages.Fail(messages.CodeBadRequest, fmt.Sprintf("%q is no session id", m.GetSessionId()), "leave it out"))
+		return
+	}
+	if s.kids[m.GetSessionId()] != nil {
+		c.Respond(messages.Fail(messages.CodeAlreadyExists, fmt.Sprintf("session %s exists", m.GetSessionId()), ""))
+		return
+	}
+	k := &kid{name: m.GetSessionId(), pid: s.spawn(c, s.props.session, m.GetSessionId())}
+	s.kids[k.name] = k
+	c.RequestWithCustomSender(k.pid, m, c.Sender())
+}
+
+// toSession forwards a command, starting the session from its journal when it is not in memory.
+func (s *Supervisor) toSession(c actor.Context, m *messages.ToSession) {
+	if !messages.ValidID(messages.SessionPrefix, m.GetSessionId()) {
+		c.Respond(NoSession(m.GetSessionId()))
+		return
+	}
+	k := s.kids[m.GetSessionId()]
+	switch {
+	case k == nil:
+		k = &kid{name: m.GetSessionId()}
+		s.kids[k.name] = k
+		s.reopen(c, k)
+	case k.gaveUp != "":
+		c.Respond(messages.Fail(messages.CodeQuarantined, fmt.Sprintf("session %s keeps failing: %s", k.name, k.gaveUp), "run `troupe verify`"))
+		return
+	case k.pid == nil:
+		k.queue.Put(c)
+		return
+	}
+	c.Forward(k.pid)
+}
+
+func (s *Supervisor) reopen(c actor.Context, k *kid) {
+	k.pid = s.spawn(c, s.props.session, k.name)
+	c.Send(k.pid, &messages.OpenSession{SessionId: k.name})
+}
+
+func (s *Supervisor) openWorkspace(c actor.Context, m *messages.OpenWorkspace) {
+	name := "workspace-" + m.GetGrant().GetId()
+	k := s.kids[name]
+	if k == nil {
+		grant := m.GetGrant()
+		k = &kid{name: name}
+		k.spawn = func(c actor.Context) *actor.PID {
+			pid := s.spawn(c, s.props.workspace, name)
+			// The epoch grows with every incarnation of every boot, and so do the tokens.
+			c.Send(pid, &messages.OpenWorkspace{Grant: grant, Epoch: s.svc.Store.Boot()<<12 | k.restarts&0xfff})
+			return pid
+		}
+		k.pid = k.spawn(c)
+		s.kids[name] = k
+	}
+	c.Respond(&messages.Ack{})
+}
+
+// HandleFailure is the strategy for children that panicked: stop, and start anew after a pause.
+func (s *Supervisor) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, _ any) {
+	s.log.Error("actor panicked", "actor", child.GetId(), "err", reason)
+	if k := s.kids[nameOf(child)]; k != nil {
+		k.failures++
+		if k.failures >= giveUpAfter {
+			k.gaveUp = fmt.Sprint(reason)
+		}
+	}
+	sup.StopChildren(child)
+}
+
+func nameOf(pid *actor.PID) string { return pid.GetId()[strings.LastIndex(pid.GetId(), "/")+1:] }
+
+// terminated replaces a child, or forgets a session that ended: the next message starts it again.
+func (s *Supervisor) terminated(c actor.Context, who *actor.PID) {
+	k := s.kids[nameOf(who)]
+	if k == nil || k.pid == nil || k.pid.GetId() != who.GetId() {
+		return
+	}
+	k.pid = nil
+	k.restarts++
+	switch {
+	case k.gaveUp != "":
+	case k.spawn == nil && k.failures == 0 && k.queue.Len() == 0:
+		delete(s.kids, k.name)
+	default:
+		pause := act.Backoff{First: 10 * time.Millisecond, Max: 30 * time.Second}.Pause(max(k.failures, 1))
+		k.timer.Set(c, pause, func(gen uint64) any { return &kidDue{k.name, gen} })
+	}
+}
+
+func (s *Supervisor) due(c actor.Context, m *kidDue) {
+	k := s.kids[m.name]
+	if k == nil || !k.timer.Fresh(m.gen) || k.pid != nil {
+		return
+	}
+	k.timer.Stop()
+	if k.spawn != nil {
+		k.pid = k.spawn(c)
+	} else {
+		s.reopen(c, k)
+	}
+	if k.pid != nil {
+		k.queue.Forward(c, k.pid)
+	}
+}
+
+func (s *Supervisor) stopping(c actor.Context) {
+	for _, k := range s.kids {
+		k.timer.Stop()
+		k.queue.Each(func(_ any, sender *actor.PID) {
+			if sender != nil {
+				c.Send(sender, messages.Fail(messages.CodeUnavailable, "the runtime is stopping", "try again"))
+			}
+		})
+	}
+}
+
+// tree is the live tree as far as the root sees it: its children, with their restarts.
+func (s *Supervisor) tree() *messages.ActorView {
+	v := &messages.ActorView{Kind: "supervisor", Id: root, State: "running"}
+	for _, k := range s.kids {
+		kind, _, _ := strings.Cut(k.name, "-")
+		if strings.HasPrefix(k.name, messages.SessionPrefix) {
+			kind = "session"
+		}
+		state := "running"
+		switch {
+		case k.gaveUp != "":
+			state = "given up"
+		case k.pid == nil:
+			state = "restarting"
+		}
+		v.Children = append(v.Children, &messages.ActorView{Kind: kind, Id: k.name, State: state, Restarts: int32(k.restarts), LastError: k.gaveUp})
+	}
+	return v
+}

@@ -1,0 +1,462 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync/atomic"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/conversation"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/model"
+	"github.com/troupe-dev/troupe/persistence"
+)
+
+// Worker is one agent: it owns its conversation and is the only one that writes its journal.
+//
+// It decides, appends, waits until the append is durable, applies, and only then acts or
+// answers (I1, I2). One append is under way at a time; meanwhile messages wait in a first-in
+// first-out stash, except a cancel, which is heard at once.
+//
+// Accepts, always from its Session: Configure (first), SubmitInput, CallTool, AwaitTurn, CancelSession,
+// ListInputs, WithdrawInput, ReadHistory, ConfigureWorker, DescribeWorker, WaitIdle, Watched; and
+// from those it asked: leases, permits, tool replies. Each ask has one reply.
+// Parent: Session, which replaces a failed worker. Children: one ToolExecutor, on first use.
+type Worker struct {
+	svc     *Services
+	log     *slog.Logger
+	receive func(actor.Context) // the state: opening, idle, leasing, generating, usingTools, failed
+
+	id, session string
+	grant       *messages.Grant
+	restarts    int32
+	watched     atomic.Bool // read by the goroutine of a model call
+	lastError   string
+
+	journal   *persistence.Journal
+	state     *conversation.State
+	projector conversation.Projector
+	activated bool // this activation's record is in the journal
+	inflight  *appending
+	stash     act.Stash
+
+	phase       string                                      // row 31
+	leases      leases                                      // of the turn under way
+	gen         *generation                                 // the model call under way
+	generations uint64                                      // begun in this activation
+	prompt      *messages.Prompt                            // of the turn that is about to begin
+	tools       []model.ToolDef                             // offered with the present grant
+	system      string                                      // rendered with the present grant
+	retry       act.Timer                                   // of a failed generation
+	wall        act.Timer                                   // of the turn
+	executor    *actor.PID                                  // nil until the first call
+	running     map[string]bool                             // exec ids with the executor
+	decided     map[string]messages.RecoveryDecision_Action // for calls that were open at recovery
+	waiting     map[string][]*actor.PID                     // input id -> who awaits its turn
+	idlers      []*actor.PID                                // who awaits rest
+	cancels     []*actor.PID                                // who awaits the end of a cancelled turn
+}
+
+// The states of a worker as every surface names them (acceptance row 31).
+const (
+	stateInactive   = "inactive"
+	stateWorking    = "working"
+	stateRequesting = "requesting"
+	stateReceiving  = "receiving"
+	stateWaiting    = "waiting"
+	stateUsingTool  = "using_tool"
+	stateFailed     = "inactive_failed"
+)
+
+func newWorker(svc *Services) *Worker {
+	w := &Worker{
+		svc: svc, log: svc.Log, phase: stateInactive,
+		running: make(map[string]bool), waiting: make(map[string][]*actor.PID),
+	}
+	w.receive = w.unborn
+	return w
+}
+
+// Receive sees to the actor's life, and leaves the rest to the state it is in.
+func (w *Worker) Receive(c actor.Context) {
+	defer w.rescue(c)
+	switch c.Message().(type) {
+	case *actor.Started, *actor.Terminated:
+	case *actor.Stopping:
+		w.stopping(c)
+	case *actor.Stopped:
+		w.release()
+	default:
+		w.admit(c)
+	}
+}
+
+// admit holds messages back while an append is under way (I1: nothing is decided on facts that
+// are not durable yet), and while it is being found out whether an input can start at once.
+func (w *Worker) admit(c actor.Context) {
+	if !w.held() || w.urgent(c.Message()) {
+		w.receive(c)
+		return
+	}
+	if _, ok := c.Message().(*messages.CancelSession); ok {
+		w.interrupt(c)
+	}
+	w.stash.Put(c)
+}
+
+func (w *Worker) held() bool { return w.inflight != nil || w.leases.staging != nil }
+
+// urgent names what is handled also while others wait.
+func (w *Worker) urgent(msg any) bool {
+	switch msg.(type) {
+	case *appended, *opened, *receiving, *messages.Watched, *messages.DescribeWorker, *messages.Progress:
+		return true
+	case *messages.LeaseGranted, *messages.LeaseQueued, *messages.Failure, *actor.DeadLetterResponse, *leaseRetry:
+		return w.inflight == nil
+	}
+	return false
+}
+
+// replay handles what was held back, as far as it can be.
+func (w *Worker) replay(c actor.Context) {
+	w.stash.Replay(c, w.admit, func() bool { return !w.held() })
+}
+
+// become changes the state and its public name.
+func (w *Worker) become(state func(actor.Context), phase string) {
+	w.receive, w.phase = state, phase
+}
+
+// unborn waits for the grant that says who this is.
+func (w *Worker) unborn(c actor.Context) {
+	if m, ok := c.Message().(*messages.Configure); ok {
+		w.id, w.session, w.restarts = m.GetWorkerId(), m.GetSessionId(), m.GetRestarts()
+		w.log = w.svc.Log.With("session", w.session, "worker", w.id)
+		w.configure(m)
+		w.open(c)
+		return
+	}
+	act.Unexpected(c, w.log)
+}
+
+// watch turns live events on or off, and says so: who subscribes reads the store after that.
+func (w *Worker) watch(c actor.Context, m *messages.Watched) {
+	w.watched.Store(m.GetOn())
+	if c.Sender() != nil {
+		c.Respond(&messages.Ack{})
+	}
+}
+
+func (w *Worker) configure(m *messages.Configure) {
+	w.grant = m.GetGrant()
+	w.watched.Store(m.GetWatched())
+	w.system, w.tools = "", nil
+}
+
+// idle waits for an input.
+func (w *Worker) idle(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *messages.SubmitInput:
+		w.submit(c, m)
+	case *messages.CallTool:
+		w.submitCall(c, m)
+	default:
+		w.common(c)
+	}
+}
+
+// leasing waits for the workspaces of the next turn.
+func (w *Worker) leasing(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *messages.LeaseGranted:
+		w.leaseGranted(c, m)
+	case *messages.LeaseQueued:
+		w.leaseQueued(c, m)
+	case *leaseRetry:
+		w.leaseRetry(c, m)
+	case *messages.Failure:
+		w.leaseRefused(c)
+	case *actor.DeadLetterResponse:
+		w.leaseRefused(c)
+	default:
+		w.common(c)
+	}
+}
+
+// generating waits for a model's answer, or for the permit or the pause before the call.
+func (w *Worker) generating(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *messages.PermitGranted:
+		w.permitGranted(c, m)
+	case *receiving:
+		if w.gen != nil && w.gen.number == m.number {
+			w.phase = stateReceiving
+		}
+	case *generated:
+		w.generated(c, m)
+	case *retryDue:
+		if w.retry.Fresh(m.gen) {
+			w.retry.Stop()
+			w.advance(c)
+		}
+	default:
+		w.common(c)
+	}
+}
+
+// usingTools waits for the results of tool calls.
+func (w *Worker) usingTools(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *messages.ToolReply:
+		w.toolReply(c, m)
+	case *messages.Progress:
+		w.progress(c, m)
+	default:
+		w.common(c)
+	}
+}
+
+// common is what every state but opening and failed accepts.
+func (w *Worker) common(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *appended:
+		w.appended(c, m)
+	case *messages.SubmitInput:
+		w.submit(c, m)
+	case *messages.CallTool:
+		w.submitCall(c, m)
+	case *messages.AwaitTurn:
+		w.await(c, m)
+	case *messages.CancelSession:
+		w.cancel(c, m)
+	case *messages.ListInputs:
+		c.Respond(w.inputs())
+	case *messages.WithdrawInput:
+		w.withdraw(c, m)
+	case *messages.ReadHistory:
+		c.Respond(w.state.History())
+	case *messages.ConfigureWorker:
+		w.reconfigure(c, m)
+	case *messages.DescribeWorker:
+		c.Respond(w.view())
+	case *messages.WaitIdle:
+		w.waitIdle(c)
+	case *messages.Configure:
+		w.configure(m)
+	case *messages.Watched:
+		w.watch(c, m)
+	case *wallTimeUp:
+		w.wallTimeUp(c, m)
+	default:
+		w.stale(c)
+	}
+}
+
+// stale drops the late results of what was cancelled or has been answered; anything else is unexpected.
+func (w *Worker) stale(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *messages.LeaseGranted:
+		w.giveBack(c, m)
+	case *messages.PermitGranted, *generated, *receiving, *retryDue, *leaseRetry, *messages.LeaseQueued, *messages.ToolReply, *messages.Progress:
+	default:
+		act.Unexpected(c, w.log)
+	}
+}
+
+// failed hands everything back to the Session, which keeps it for the next incarnation.
+func (w *Worker) failed(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *appended, *opened, *generated, *receiving, *retryDue, *leaseRetry, *wallTimeUp, *messages.ToolReply,
+		*messages.LeaseGranted, *messages.LeaseQueued, *messages.PermitGranted, *messages.Configure:
+	case *messages.Watched:
+		w.watch(c, m)
+	case *messages.DescribeWorker:
+		c.Respond(w.view())
+	case *messages.Progress, *messages.Failure, *actor.DeadLetterResponse:
+	default:
+		_ = m
+		if c.Sender() != nil {
+			c.Forward(c.Parent())
+		}
+	}
+}
+
+// rescue turns a panic of a handler into a fact and an orderly end: the parent stops routing
+// here, poisons this incarnation and starts the next from the journal.
+func (w *Worker) rescue(c actor.Context) {
+	r := recover()
+	if r == nil {
+		return
+	}
+	w.log.Error("worker panicked", "err", fmt.Sprint(r), "message", fmt.Sprintf("%T", c.Message()), "stack", string(debug.Stack()))
+	if c.Sender() != nil && asks(c.Message()) {
+		c.Respond(messages.Fail(messages.CodeInternal, fmt.Sprintf("the worker failed while handling %T", c.Message()), "it restarts; try again"))
+	}
+	w.fail(c, fmt.Sprint(r), &messages.Panicked{Reason: fmt.Sprint(r), Stack: string(debug.Stack())})
+}
+
+// asks says whether a message is one that a sender waits for.
+func asks(msg any) bool {
+	switch msg.(type) {
+	case *messages.SubmitInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
+		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.DescribeWorker, *messages.WaitIdle:
+		return true
+	}
+	return false
+}
+
+// poisonAfter is how many of its own panics without progress quarantine a worker.
+const poisonAfter = 3
+
+// fail ends this incarnation. fact, when given, is journaled on a best effort.
+func (w *Worker) fail(c actor.Context, reason string, fact *messages.Panicked) {
+	w.lastError = reason
+	quarantine := false
+	if fact != nil && w.state != nil && w.journal != nil {
+		quarantine = w.state.Panics()+1 >= poisonAfter
+		if rec, err := messages.NewRecord(fact, ""); err == nil {
+			w.journal.Append(func(persistence.Receipt, error) {}, persistence.Draft{Records: []*messages.Record{rec}})
+		}
+	}
+	w.down(c, reason, quarantine)
+}
+
+// down goes over to the failed state and tells the Session.
+func (w *Worker) down(c actor.Context, reason string, quarantine bool) {
+	w.lastError = reason
+	w.interrupt(c)
+	w.become(w.failed, stateFailed)
+	asker := w.inflight.askerOrNil()
+	w.inflight = nil
+	if asker != nil {
+		c.Send(asker, messages.Fail(messages.CodeUnavailable, "the worker failed: "+reason, "send the same input id again"))
+	}
+	c.Send(c.Parent(), &messages.WorkerFailed{WorkerId: w.id, Reason: reason, Quarantine: quarantine})
+	w.stash.Forward(c, c.Parent())
+	w.handBack(c)
+}
+
+// handBack returns those who wait for a turn to the Session: the next incarnation answers them.
+func (w *Worker) handBack(c actor.Context) {
+	for input, who := range w.waiting {
+		for _, pid := range who {
+			c.RequestWithCustomSender(c.Parent(), &messages.AwaitTurn{WorkerId: w.id, InputId: input}, pid)
+		}
+	}
+	clear(w.waiting)
+	for _, pid := range w.idlers {
+		c.RequestWithCustomSender(c.Parent(), &messages.WaitIdle{WorkerId: w.id}, pid)
+	}
+	for _, pid := range w.cancels {
+		c.RequestWithCustomSender(c.Parent(), &messages.CancelSession{WorkerId: w.id}, pid)
+	}
+	w.idlers, w.cancels = nil, nil
+}
+
+// stopping answers whatever is still open: a stopped mailbox says nothing (house rule 4).
+func (w *Worker) stopping(c actor.Context) {
+	w.interrupt(c)
+	gone := messages.Fail(messages.CodeUnavailable, "the worker is stopping", "try again")
+	w.stash.Each(func(msg any, sender *actor.PID) {
+		if sender != nil && asks(msg) {
+			c.Send(sender, gone)
+		}
+	})
+	for _, who := range w.waiting {
+		for _, pid := range who {
+			c.Send(pid, gone)
+		}
+	}
+	for _, pid := range append(append([]*actor.PID(nil), w.idlers...), w.cancels...) {
+		c.Send(pid, gone)
+	}
+	if a := w.inflight.askerOrNil(); a != nil {
+		c.Send(a, gone)
+	}
+	w.giveBackAll(c)
+}
+
+// release lets go of the state: a kept PID would keep all of it alive (house rule 10).
+func (w *Worker) release() {
+	if w.journal != nil {
+		w.journal.Release()
+	}
+	w.wall.Stop()
+	w.retry.Stop()
+	svc, log := w.svc, w.log
+	w.journal, w.state, w.prompt, w.stash, w.tools = nil, nil, nil, act.Stash{}, nil
+	w.grant, w.waiting, w.running, w.decided, w.inflight, w.gen = nil, nil, nil, nil, nil, nil
+	w.svc, w.log = svc, log
+	w.receive = func(actor.Context) {}
+}
+
+// interrupt ends what runs for the turn, without deciding anything.
+func (w *Worker) interrupt(c actor.Context) {
+	if w.gen != nil && w.gen.cancel != nil {
+		w.gen.cancel(context.Canceled)
+	}
+	if w.executor != nil && len(w.running) > 0 {
+		c.Send(w.executor, &messages.CancelCalls{})
+	}
+}
+
+func (w *Worker) inputs() *messages.Inputs {
+	out := &messages.Inputs{}
+	if t := w.state.Turn(); t != nil {
+		state := "running"
+		if t.Steps > 0 {
+			state = "committed"
+		}
+		for _, in := range t.Inputs {
+			out.Inputs = append(out.Inputs, &messages.InputView{InputId: in.GetInputId(), Text: conversation.InputText(in.GetParts()), State: state, AtUnixMs: in.AtMs})
+		}
+	}
+	for _, in := range w.state.Staged() {
+		out.Inputs = append(out.Inputs, &messages.InputView{InputId: in.GetInputId(), Text: conversation.InputText(in.GetParts()), State: "staged", AtUnixMs: in.AtMs})
+	}
+	return out
+}
+
+func (w *Worker) view() *messages.WorkerView {
+	v := &messages.WorkerView{Id: w.id, SessionId: w.session, State: w.phase, Restarts: w.restarts, LastError: w.lastError}
+	if w.state != nil {
+		v.Agent, v.Model, v.Turns = w.state.Agent(), w.state.Model(), int32(w.state.Turns())
+		v.Staged, v.Usage, v.UpdatedAtUnixMs = int32(len(w.state.Staged())), w.state.Usage(), w.svc.Now().UnixMilli()
+		if last := w.state.Last(); last != nil {
+			v.LastOutcome = conversation.OutcomeName(last.Completed.GetOutcome())
+		}
+	}
+	return v
+}
+
+func (w *Worker) waitIdle(c actor.Context) {
+	if w.state.Turn() == nil && len(w.state.Staged()) == 0 && !w.leases.busy() {
+		c.Respond(&messages.Ack{})
+		return
+	}
+	w.idlers = append(w.idlers, c.Sender())
+}
+
+func (w *Worker) reconfigure(c actor.Context, m *messages.ConfigureWorker) {
+	if m.GetAgent() != "" {
+		if _, ok := w.svc.agent(m.GetAgent()); !ok {
+			c.Respond(messages.Fail(messages.CodeAgent, fmt.Sprintf("agent %q is not configured", m.GetAgent()), "see `agents:` in the configuration"))
+			return
+		}
+	}
+	if m.GetModel() != "" {
+		if _, err := w.svc.Models.Resolve(m.GetModel()); err != nil {
+			c.Respond(messages.Fail(messages.CodeModel, err.Error(), ""))
+			return
+		}
+	}
+	asker := c.Sender()
+	w.append(c, asker, func(c actor.Context) {
+		w.system, w.tools = "", nil
+		c.Send(asker, w.view())
+	}, &messages.ConfigChanged{Agent: m.GetAgent(), Model: m.GetModel(), Tools: m.GetTools(), System: m.GetSystem()})
+}

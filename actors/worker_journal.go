@@ -1,0 +1,175 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/conversation"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
+)
+
+// appending is the append under way and what follows once it is durable.
+type appending struct {
+	facts   []proto.Message
+	records []*messages.Record
+	then    func(actor.Context)
+	asker   *actor.PID // who is told when it fails
+}
+
+// appended is the committer's answer, piped to the mailbox.
+type appended struct {
+	of      *appending
+	receipt persistence.Receipt
+	err     error
+}
+
+func (a *appending) askerOrNil() *actor.PID {
+	if a == nil {
+		return nil
+	}
+	return a.asker
+}
+
+// append hands facts to the store. then runs in the mailbox once they are durable and applied;
+// until then every message but a cancel waits.
+func (w *Worker) append(c actor.Context, asker *actor.PID, then func(actor.Context), facts ...proto.Message) {
+	w.appendActivated(c, asker, then, nil, facts...)
+}
+
+// appendActivated is append with what a recovery decided. The first append of an activation
+// carries its Activated record, so that waking up costs no append of its own.
+func (w *Worker) appendActivated(c actor.Context, asker *actor.PID, then func(actor.Context), a *messages.Activated, facts ...proto.Message) {
+	if !w.activated {
+		if a == nil {
+			a = &messages.Activated{}
+		}
+		a.Epoch, a.Node, a.Boot, a.RecoveredSeq = w.journal.Lease().Epoch, w.svc.Node, w.svc.Store.Boot(), w.state.Seq()
+		facts = append([]proto.Message{a}, facts...)
+		w.activated = true
+	}
+	in := &appending{facts: facts, then: then, asker: asker, records: make([]*messages.Record, 0, len(facts))}
+	turn := w.turnOf(facts)
+	for _, f := range facts {
+		r, err := messages.NewRecord(f, turn)
+		if err != nil {
+			w.fail(c, fmt.Sprintf("append %T: %v", f, err), &messages.Panicked{Reason: err.Error()})
+			return
+		}
+		in.records = append(in.records, r)
+	}
+	w.inflight = in
+	sys, self := c.ActorSystem(), c.Self()
+	w.journal.Append(func(r persistence.Receipt, err error) {
+		sys.Root.Send(self, &appended{in, r, err})
+	}, persistence.Draft{Records: in.records, Index: w.index(facts)})
+}
+
+// turnOf is the turn that facts belong to: the one they open, or the open one.
+func (w *Worker) turnOf(facts []proto.Message) string {
+	for _, f := range facts {
+		if t, ok := f.(*messages.TurnStarted); ok {
+			return t.GetTurnId()
+		}
+	}
+	if t := w.state.Turn(); t != nil {
+		return t.ID
+	}
+	return ""
+}
+
+// appended applies what is durable now, tells the watchers, and acts.
+func (w *Worker) appended(c actor.Context, m *appended) {
+	in := w.inflight
+	if m.of != in {
+		return // of before a failure
+	}
+	if m.err != nil {
+		w.storeFailed(c, m.err)
+		return
+	}
+	w.inflight = nil
+	for i, f := range in.facts {
+		if err := w.state.ApplyFact(f, in.records[i]); err != nil {
+			w.fail(c, fmt.Sprintf("apply %T that was just written: %v", f, err), &messages.Panicked{Reason: err.Error()})
+			return
+		}
+		if a, ok := f.(*messages.InputAccepted); ok {
+			w.state.SetCursor(a.GetInputId(), m.receipt.First+uint64(i))
+		}
+	}
+	w.publish(c, in, m.receipt)
+	in.then(c)
+	w.replay(c)
+}
+
+// publish sends the events of an append to the Session, when somebody watches.
+func (w *Worker) publish(c actor.Context, in *appending, r persistence.Receipt) {
+	p := &messages.Published{FirstCursor: r.First, LastCursor: r.Last}
+	watched := w.watched.Load()
+	for i, f := range in.facts {
+		if e := w.projector.Project(w.session, w.id, f, in.records[i], r.First+uint64(i)); e != nil && watched {
+			p.Events = append(p.Events, e)
+		}
+	}
+	if watched {
+		c.Send(c.Parent(), p)
+	}
+}
+
+// storeFailed ends this incarnation: what it decided never came to be. A store that has failed
+// for good answers nobody any more; a full disk can be cured, and a fenced writer has a successor.
+func (w *Worker) storeFailed(c actor.Context, err error) {
+	w.log.Error("append failed", "err", err)
+	if !errors.Is(err, persistence.ErrFull) && !errors.Is(err, persistence.ErrFenced) && w.svc.Store.Health() != nil {
+		w.svc.Fatal(fmt.Errorf("append to %s: %w", w.journal.Stream(), err))
+	}
+	w.down(c, err.Error(), false)
+}
+
+// index keeps the listing entry of the worker up to date at the borders of a turn, so that `ls`
+// answers for a worker that is not in memory.
+func (w *Worker) index(facts []proto.Message) []persistence.IndexOp {
+	v := w.view()
+	changed := false
+	for _, f := range facts {
+		switch f := f.(type) {
+		case *messages.TurnStarted:
+			v.State, changed = stateWorking, true
+		case *messages.TurnCompleted:
+			v.State, changed = stateInactive, true
+			v.Turns++
+			v.LastOutcome = conversation.OutcomeName(f.GetOutcome())
+		case *messages.GenerationCompleted:
+			v.Usage = sumUsage(v.GetUsage(), f.GetUsage())
+		}
+	}
+	if !changed {
+		return nil
+	}
+	b, err := proto.Marshal(v)
+	if err != nil {
+		w.log.Error("encode listing entry", "err", err)
+		return nil
+	}
+	return []persistence.IndexOp{{Key: WorkerKey(w.session, w.id), Value: b}}
+}
+
+func sumUsage(a, b *messages.Usage) *messages.Usage {
+	return &messages.Usage{
+		InputTokens: a.GetInputTokens() + b.GetInputTokens(), OutputTokens: a.GetOutputTokens() + b.GetOutputTokens(),
+		CachedTokens: a.GetCachedTokens() + b.GetCachedTokens(), ReasoningTokens: a.GetReasoningTokens() + b.GetReasoningTokens(),
+		CostMicroUsd: a.GetCostMicroUsd() + b.GetCostMicroUsd(),
+	}
+}
+
+// Keys of the secondary index. Values are a SessionView and a WorkerView.
+
+// SessionKey is the listing entry of a session.
+func SessionKey(id string) string { return "ses/" + id }
+
+// WorkerKey is the listing entry of a worker, below its session's.
+func WorkerKey(session, worker string) string { return "wrk/" + session + "/" + worker }

@@ -1,0 +1,262 @@
+package actors
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/conversation"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/model"
+)
+
+// generation is the model call under way. Its number stamps everything it sends back.
+type generation struct {
+	number   uint64
+	id       string
+	model    *Resolved
+	prompt   *messages.Prompt
+	permit   bool                    // held
+	cancel   context.CancelCauseFunc // nil until the call runs
+	started  time.Time
+	provider string
+}
+
+// Results of the goroutine of a model call.
+type (
+	receiving struct{ number uint64 }
+	generated struct {
+		number     uint64
+		completion *model.Completion
+		err        error
+		first      time.Duration
+		took       time.Duration
+	}
+	retryDue struct{ gen uint64 }
+)
+
+// generate starts the next attempt of a step, after the pause that a failed one asked for.
+func (w *Worker) generate(c actor.Context, next conversation.Generate) {
+	if f := w.state.Turn().Failed; f != nil {
+		if left := time.UnixMilli(f.GetRetryAtUnixMs()).Sub(w.svc.Now()); left > 0 {
+			w.become(w.generating, stateWaiting)
+			w.retry.Set(c, left, func(gen uint64) any { return &retryDue{gen} })
+			return
+		}
+	}
+	prompt := next.Ready.Render(w.systemPrompt())
+	w.append(c, nil, w.ask, w.generationStarted(next.Number, next.Attempt, prompt.Hash))
+}
+
+// ask asks the model, once the start of the generation is durable and a permit is there.
+func (w *Worker) ask(c actor.Context) {
+	started := w.state.Turn().Gen
+	w.gen = &generation{number: w.generations, id: started.GetGenId(), prompt: w.prompt}
+	w.prompt = nil
+	if w.gen.prompt == nil {
+		ready, ok := w.state.Ready()
+		if !ok {
+			w.generationFailed(c, &model.Error{Class: model.Protocol, Message: "the conversation is not ready for a model call"}, "")
+			return
+		}
+		w.gen.prompt = ready.Render(w.systemPrompt())
+	}
+	resolved, err := w.svc.Models.Resolve(started.GetModel())
+	if err != nil {
+		w.generationFailed(c, &model.Error{Class: model.NotFound, Message: err.Error()}, "")
+		return
+	}
+	w.gen.model, w.gen.provider = resolved, resolved.Provider
+	w.become(w.generating, stateWaiting)
+	c.Request(limiterPID(c.ActorSystem(), resolved.Provider), &messages.AcquirePermit{Request: w.gen.number})
+}
+
+func (w *Worker) permitGranted(c actor.Context, m *messages.PermitGranted) {
+	g := w.gen
+	if g == nil || g.number != m.GetRequest() {
+		return // it was released when its call was dropped
+	}
+	g.permit, g.started = true, w.svc.Now()
+	w.phase = stateRequesting
+	ctx, cancel := context.WithCancelCause(context.Background())
+	g.cancel = cancel
+	call := &modelCall{
+		sys: c.ActorSystem(), worker: c.Self(), session: c.Parent(), watched: w.watched.Load, number: g.number,
+		model: g.model.Model, request: &model.Request{
+			Model: g.model.Name, Prompt: g.prompt, Tools: w.toolDefs(), Agent: w.state.Agent(), Session: w.session,
+		},
+		event: messages.Event{Session: w.session, Worker: w.id, Turn: w.state.Turn().ID, GenId: g.id},
+	}
+	w.svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
+		w.svc.Log.Error("model adapter panicked", "err", p.Error(), "stack", p.Stack)
+		return &generated{number: call.number, completion: &model.Completion{}, err: &model.Error{Class: model.Protocol, Message: "the model adapter crashed"}}
+	}, func() any {
+		defer cancel(nil)
+		return call.run(ctx)
+	})
+}
+
+// modelCall is one call in its own goroutine: nothing of the worker is touched there.
+type modelCall struct {
+	sys             *actor.ActorSystem
+	worker, session *actor.PID
+	watched         func() bool
+	number          uint64
+	model           model.Model
+	request         *model.Request
+	event           messages.Event // what the deltas have in common
+
+	start time.Time
+	first time.Duration
+}
+
+func (m *modelCall) run(ctx context.Context) *generated {
+	m.start = time.Now()
+	done, err := model.Collect(m.model.Stream(ctx, m.request), m.see)
+	return &generated{number: m.number, completion: done, err: err, first: m.first, took: time.Since(m.start)}
+}
+
+// see forwards deltas to the Session while somebody watches. They carry the generation's id and are
+// void until its fact arrives.
+func (m *modelCall) see(e model.Event) {
+	if m.first == 0 {
+		m.first = time.Since(m.start)
+		m.sys.Root.Send(m.worker, &receiving{m.number})
+	}
+	typ := ""
+	switch e.Kind {
+	case model.Text:
+		typ = messages.EventTextDelta
+	case model.Reasoning:
+		typ = messages.EventReasoningDelta
+	}
+	if typ == "" || !m.watched() {
+		return
+	}
+	m.sys.Root.Send(m.session, &messages.Published{Events: []*messages.Event{{
+		Type: typ, AtUnixMs: time.Now().UnixMilli(), Session: m.event.Session, Worker: m.event.Worker,
+		Turn: m.event.Turn, GenId: m.event.GenId, Text: e.Text,
+	}}})
+}
+
+// dropGeneration gives the permit, or the place in its queue, back.
+func (w *Worker) dropGeneration(c actor.Context) {
+	if g := w.gen; g != nil && g.provider != "" {
+		c.Request(limiterPID(c.ActorSystem(), g.provider), &messages.ReleasePermit{Request: g.number})
+	}
+	w.gen = nil
+}
+
+// generated takes the answer, or the reason why there is none.
+func (w *Worker) generated(c actor.Context, m *generated) {
+	g := w.gen
+	if g == nil || g.number != m.number {
+		return
+	}
+	w.dropGeneration(c)
+	if m.err != nil {
+		w.generationFailed(c, m.err, m.completion.Text)
+		return
+	}
+	done := &messages.GenerationCompleted{
+		GenId: g.id, Content: m.completion.Text, Reasoning: m.completion.Reasoning, ToolCalls: m.completion.ToolCalls,
+		FinishReason: m.completion.Reason, Usage: priced(m.completion.Usage, g.model.Price),
+		ProviderRequestId: m.completion.Meta.RequestID, Model: m.completion.Meta.Model, Scripted: m.completion.Meta.Scripted != "",
+		Timing: &messages.Timing{
+			StartedAtUnixMs: g.started.UnixMilli(), FirstTokenUs: m.first.Microseconds(), DurationUs: m.took.Microseconds(),
+			ProviderAttempts: int32(m.completion.Meta.Attempts),
+		},
+	}
+	if done.GetModel() == "" {
+		done.Model = g.model.Name
+	}
+	w.answered(c, done)
+}
+
+// answered writes the answer down: with the plans of its calls, or with the end of the turn.
+func (w *Worker) answered(c actor.Context, done *messages.GenerationCompleted) {
+	t := w.state.Turn()
+	facts := []proto.Message{done}
+	if len(done.GetToolCalls()) > 0 {
+		facts = append(facts, w.planFacts(done.GetToolCalls(), 0)...)
+		w.append(c, nil, w.advance, facts...)
+		return
+	}
+	if t.Cancelled == nil && done.GetFinishReason() == "stop" {
+		facts = append(facts, &messages.TurnCompleted{
+			TurnId: t.ID, Outcome: messages.TurnCompleted_DONE, Usage: sumUsage(t.Usage, done.GetUsage()),
+			FinalSeq: w.journal.Next() + w.activationRecord(),
+		})
+		w.append(c, nil, w.turnDone, facts...)
+		return
+	}
+	w.append(c, nil, w.advance, facts...)
+}
+
+// activationRecord is how many records the next append puts ahead of its facts.
+func (w *Worker) activationRecord() uint64 {
+	if w.activated {
+		return 0
+	}
+	return 1
+}
+
+// generationFailed writes the failure down and either tries again after a pause or ends the turn.
+func (w *Worker) generationFailed(c actor.Context, err error, partial string) {
+	t := w.state.Turn()
+	f := &messages.GenerationFailed{GenId: t.Gen.GetGenId(), Class: "internal_error", Message: err.Error(), Partial: partial}
+	w.gen = nil
+	var me *model.Error
+	switch {
+	case t.Cancelled != nil || errors.Is(err, context.Canceled):
+		f.Class, f.Message = "cancelled", "cancelled"
+	case errors.As(err, &me):
+		f.Class, f.Message = string(me.Class), modelErrorText(me)
+		if retryable(me.Class) && t.Failures+1 < w.svc.Limits.ModelAttempts {
+			pause := max(me.RetryAfter, act.Backoff{First: 500 * time.Millisecond, Max: 30 * time.Second}.Pause(t.Failures+1))
+			f.RetryAtUnixMs = w.svc.Now().Add(pause).UnixMilli()
+		}
+	}
+	w.append(c, nil, w.advance, f)
+}
+
+func modelErrorText(e *model.Error) string {
+	if e.Hint == "" {
+		return e.Error()
+	}
+	return fmt.Sprintf("%s\n%s", e.Error(), e.Hint)
+}
+
+// retryable says whether the same request may succeed later. What was shown of it is void.
+func retryable(class model.Class) bool {
+	switch class {
+	case model.RateLimited, model.Overloaded, model.Truncated, model.Timeout, model.Protocol:
+		return true
+	}
+	return false
+}
+
+func priced(u *messages.Usage, p Price) *messages.Usage {
+	if u == nil {
+		return &messages.Usage{}
+	}
+	if p != (Price{}) {
+		fresh := float64(u.GetInputTokens() - u.GetCachedTokens())
+		u.CostMicroUsd = int64(fresh*p.Input + float64(u.GetCachedTokens())*p.Cached + float64(u.GetOutputTokens())*p.Output + 0.5)
+	}
+	return u
+}
+
+func (w *Worker) generationStarted(step, attempt int, hash [sha256.Size]byte) *messages.GenerationStarted {
+	w.generations++
+	return &messages.GenerationStarted{
+		GenId: fmt.Sprintf("gen_%x_%d", w.journal.Lease().Epoch, w.generations), Step: uint32(step), Attempt: uint32(attempt),
+		Model: w.state.Model(), RequestHash: hash[:],
+	}
+}

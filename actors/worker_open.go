@@ -1,0 +1,182 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/conversation"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
+)
+
+// opened is the recovered state, read off the mailbox.
+type opened struct {
+	journal *persistence.Journal
+	state   *conversation.State
+	err     error
+}
+
+// open claims the stream and folds it, in a goroutine: a long history must not hold the mailbox.
+func (w *Worker) open(c actor.Context) {
+	w.become(w.opening, stateInactive)
+	svc, id, session := w.svc, w.id, w.session
+	svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any { return &opened{err: p} }, func() any {
+		return recoverWorker(svc, id, session)
+	})
+}
+
+func recoverWorker(svc *Services, id, session string) *opened {
+	ctx := context.Background()
+	j, err := persistence.OpenJournal(ctx, svc.Store, messages.WorkerStream(id), session, svc.Node)
+	if err != nil {
+		return &opened{err: err}
+	}
+	j.Now = svc.Now
+	s := &conversation.State{}
+	err = j.Replay(ctx, 1, func(e persistence.Entry) error {
+		if err := s.Apply(e.Record); err != nil {
+			return err
+		}
+		if f, err := messages.WorkerFactIn(e.Record); err == nil {
+			if a, ok := f.(*messages.InputAccepted); ok {
+				s.SetCursor(a.GetInputId(), e.Cursor)
+			}
+		}
+		return nil
+	})
+	if err == nil && !s.Exists() {
+		err = fmt.Errorf("worker %s: %w", id, persistence.ErrNotFound)
+	}
+	return &opened{journal: j, state: s, err: err}
+}
+
+// opening waits for the recovered state; everything else waits with it.
+func (w *Worker) opening(c actor.Context) {
+	m, ok := c.Message().(*opened)
+	if !ok {
+		w.wait(c)
+		return
+	}
+	if m.err != nil {
+		damaged := errors.Is(m.err, conversation.ErrIllegal) || errors.Is(m.err, messages.ErrUnknownFact) || errors.Is(m.err, persistence.ErrCorrupt)
+		w.log.Error("worker cannot be recovered", "err", m.err)
+		w.down(c, m.err.Error(), damaged)
+		return
+	}
+	w.journal, w.state = m.journal, m.state
+	if w.state.Turn() == nil {
+		w.advance(c)
+		w.replay(c)
+		return
+	}
+	w.log.Info("turn goes on after a restart", "turn", w.state.Turn().ID)
+	w.lease(c, w.resume)
+	w.replay(c)
+}
+
+// wait keeps a message for later, answering what can be answered before.
+func (w *Worker) wait(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *messages.DescribeWorker:
+		c.Respond(w.view())
+	case *messages.Watched:
+		w.watch(c, m)
+	case *messages.Configure:
+		w.configure(m)
+	default:
+		w.stash.Put(c)
+	}
+}
+
+// resume decides about all open calls at once, writes the decisions down in one append, and only
+// then acts on them.
+func (w *Worker) resume(c actor.Context) {
+	t := w.state.Turn()
+	if t == nil { // cancelled while the lease was awaited
+		w.giveBackAll(c)
+		w.advance(c)
+		return
+	}
+	w.armWall(c)
+	decisions := w.state.Recover()
+	w.decided = make(map[string]messages.RecoveryDecision_Action, len(decisions))
+	facts := []proto.Message{}
+	fail := false
+	for _, d := range decisions {
+		call := t.Call(d.GetExecId())
+		switch d.GetAction() {
+		case messages.RecoveryDecision_REPORT_UNKNOWN, messages.RecoveryDecision_ASK_PERSON:
+			facts = append(facts, interrupted(call))
+		case messages.RecoveryDecision_FAIL_TURN:
+			facts = append(facts, interrupted(call))
+			fail = true
+		default:
+			w.decided[d.GetExecId()] = d.GetAction()
+		}
+	}
+	if t.Cancelled != nil {
+		facts = append(facts, w.closeCancelled(decisions)...)
+	}
+	a := &messages.Activated{Decisions: decisions, Leases: w.leases.held}
+	w.activated = false
+	w.appendActivated(c, nil, func(c actor.Context) {
+		if fail {
+			w.failTurn(c)
+			return
+		}
+		w.advance(c)
+	}, a, facts...)
+}
+
+// closeCancelled ends what was open when the process died during a cancel.
+func (w *Worker) closeCancelled(decisions []*messages.RecoveryDecision) []proto.Message {
+	var facts []proto.Message
+	for _, d := range decisions {
+		if _, open := w.decided[d.GetExecId()]; open {
+			facts = append(facts, cancelledCall(w.state.Turn().Call(d.GetExecId())))
+			delete(w.decided, d.GetExecId())
+		}
+	}
+	return facts
+}
+
+// readTurn answers for a turn that is not the newest: it is read from the journal.
+func (w *Worker) readTurn(c actor.Context, turn string) {
+	svc, id, session, sys, asker := w.svc, w.id, w.session, c.ActorSystem(), c.Sender()
+	svc.spawn(sys, asker, func(p *act.Panic) any { return messages.Fail(messages.CodeInternal, p.Error(), "") }, func() any {
+		turns, err := ReadTurns(context.Background(), svc.Store, id)
+		if err != nil {
+			return messages.Fail(messages.CodeCorrupt, err.Error(), "")
+		}
+		for _, t := range turns {
+			if t.ID == turn {
+				return t.Result(session, id)
+			}
+		}
+		return messages.Fail(messages.CodeNotFound, fmt.Sprintf("turn %s is not in the journal", turn), "")
+	})
+}
+
+// ReadTurns folds a worker's journal and returns every turn, the open one last. It wakes nobody.
+func ReadTurns(ctx context.Context, store persistence.Store, worker string) ([]*conversation.Turn, error) {
+	s := &conversation.State{}
+	var turns []*conversation.Turn
+	err := store.Read(ctx, messages.WorkerStream(worker), 1, func(e persistence.Entry) error {
+		if err := s.Apply(e.Record); err != nil {
+			return err
+		}
+		if t := s.Turn(); t != nil && (len(turns) == 0 || turns[len(turns)-1] != t) {
+			turns = append(turns, t)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read turns of %s: %w", worker, err)
+	}
+	return turns, nil
+}

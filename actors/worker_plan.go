@@ -1,0 +1,317 @@
+package actors
+
+import (
+	"encoding/json"
+	"path"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/model"
+	"github.com/troupe-dev/troupe/policy"
+	"github.com/troupe-dev/troupe/tools"
+)
+
+// HomeName is the name of a session's own server workspace.
+const HomeName = "home"
+
+// planFacts decides about the calls of one answer: what each is, where it goes and whether it
+// may run. Refused ones are finished in the same append. Of those with effects, the first of
+// each workspace that needs no preparation is dispatched along (S2).
+func (w *Worker) planFacts(calls []*messages.ToolCall, from int) []proto.Message {
+	var plans, refused, starts []proto.Message
+	busy := make(map[string]bool)
+	for i, call := range calls {
+		p, refusal := w.planCall(call)
+		p.Ordinal = uint32(from + i)
+		plans = append(plans, p)
+		switch {
+		case refusal != nil:
+			refused = append(refused, refusal)
+		case p.GetEffect() == messages.Effect_PURE || busy[p.GetWorkspace()] || from > 0:
+		default:
+			busy[p.GetWorkspace()] = true
+			if t, err := w.svc.Tools.Lookup(p.GetTool()); err == nil {
+				if _, prepares := t.(tools.Preparer); !prepares {
+					starts = append(starts, w.dispatched(p, 1, nil))
+				}
+			}
+		}
+	}
+	return append(append(plans, refused...), starts...)
+}
+
+// planCall makes the plan of one call, and its result when it is refused.
+func (w *Worker) planCall(call *messages.ToolCall) (*messages.ToolPlanned, *messages.ToolFinished) {
+	p := &messages.ToolPlanned{
+		CallId: call.GetId(), ExecId: messages.NewID(messages.ExecPrefix), Tool: call.GetName(),
+		Effect: messages.Effect_AT_MOST_ONCE, GrantRevision: w.grant.GetRevision(),
+	}
+	tool, err := w.svc.Tools.Lookup(call.GetName())
+	if err != nil {
+		return p, refusal(p, messages.ToolFinished_ERROR, asToolError(err))
+	}
+	spec := tool.Spec()
+	p.Unknown = spec.Unknown
+	if spec.Effect != messages.Effect_UNSPECIFIED {
+		p.Effect = spec.Effect
+	}
+	p.TimeoutMs = tools.DefaultTimeout.Milliseconds()
+	if spec.Timeout > 0 {
+		p.TimeoutMs = spec.Timeout.Milliseconds()
+	}
+	raw := json.RawMessage(call.GetArguments())
+	var args map[string]any
+	if err := tools.Decode(spec, raw, &args); err != nil {
+		return p, refusal(p, messages.ToolFinished_BAD_ARGS, asToolError(err))
+	}
+	if _, hash, err := tools.Canonical(raw); err == nil {
+		p.ArgsHash = hash[:]
+	}
+	g, unrouted := route(w.grant.GetWorkspaces(), spec, text(args, "workspace_id"))
+	if unrouted != nil {
+		return p, refusal(p, messages.ToolFinished_ERROR, unrouted)
+	}
+	p.Workspace = g.GetUri()
+	if err := w.permitted(spec, g, args); err != nil {
+		return p, refusal(p, messages.ToolFinished_DENIED, err)
+	}
+	return p, nil
+}
+
+func refusal(p *messages.ToolPlanned, status messages.ToolFinished_Status, e *tools.Error) *messages.ToolFinished {
+	return &messages.ToolFinished{
+		ExecId: p.GetExecId(), CallId: p.GetCallId(), Tool: p.GetTool(), Status: status, Content: e.Message,
+		ErrorCode: e.Code, DetailsJson: asJSON(e.Details),
+	}
+}
+
+func asToolError(err error) *tools.Error {
+	if te, ok := err.(*tools.Error); ok { //nolint:errorlint // Decode returns it bare, or a defect
+		return te
+	}
+	return tools.Errorf(tools.CodeInternalError, "Unexpected error: %v", err)
+}
+
+// route picks the workspace of a call: the one that is named; else the primary, if it offers the
+// tool; else the first attached that does (acceptance row 18). A plain tool needs none.
+func route(all []*messages.WorkspaceGrant, spec *tools.Spec, named string) (*messages.WorkspaceGrant, *tools.Error) {
+	if named != "" {
+		for _, g := range all {
+			if named != g.GetId() && named != g.GetName() && named != g.GetUri() {
+				continue
+			}
+			if !offers(g, spec.Name) {
+				return nil, tools.ErrorNotFound(spec.Name).With("workspace", g.GetName()).With("diagnostic", "Error: Tool Not Found")
+			}
+			return g, nil
+		}
+		return nil, tools.Errorf(tools.CodeWorkspaceNotFound, "Workspace '%s' not found; there are: %s", named, names(all))
+	}
+	if spec.NoWorkspace {
+		return nil, nil
+	}
+	if len(all) == 0 {
+		return nil, tools.Errorf(tools.CodeWorkspaceNotAvailable, "No active project")
+	}
+	for _, primary := range []bool{true, false} {
+		for _, g := range all {
+			if g.GetPrimary() == primary && offers(g, spec.Name) {
+				return g, nil
+			}
+		}
+	}
+	return nil, tools.ErrorNotFound(spec.Name).With("diagnostic", "Error: Tool Not Found")
+}
+
+func offers(g *messages.WorkspaceGrant, tool string) bool {
+	return len(g.GetTools()) == 0 || slices.Contains(g.GetTools(), tool)
+}
+
+func names(all []*messages.WorkspaceGrant) string {
+	var out []string
+	for _, g := range all {
+		out = append(out, g.GetName())
+	}
+	return strings.Join(out, ", ")
+}
+
+func text(args map[string]any, name string) string {
+	s, _ := args[name].(string)
+	return s
+}
+
+// permitted asks the policy. Until approvals can be answered, what would ask is denied.
+func (w *Worker) permitted(spec *tools.Spec, g *messages.WorkspaceGrant, args map[string]any) *tools.Error {
+	q := question(spec, args)
+	q.Trust, q.InToolset = g.GetTrust(), w.inToolset(spec.Name, g.GetTrust())
+	if g == nil { // a plain tool goes by the primary's trust
+		q.Trust = w.primary().GetTrust()
+		q.InToolset = w.inToolset(spec.Name, q.Trust)
+	}
+	q.Rules = w.rules()
+	if g != nil && (q.Trust != messages.Trust_FULL || len(q.Rules) > 0) {
+		w.resolve(g, q.Paths)
+	}
+	v := policy.Decide(q)
+	if v.Action == policy.Allow {
+		return nil
+	}
+	e := tools.Errorf(tools.CodePermissionDenied, "Access denied: %s", v.Reason)
+	if v.Decision != "" {
+		e = e.With("decision", v.Decision)
+	}
+	return e
+}
+
+// question describes a call to the policy by its decoded arguments.
+func question(spec *tools.Spec, args map[string]any) policy.Question {
+	q := policy.Question{Tool: spec.Name, Effect: spec.Effect, Kind: policy.Plain}
+	for _, name := range []string{"path", "source", "destination", "cwd"} {
+		if p, ok := args[name].(string); ok {
+			q.Paths = append(q.Paths, path.Clean(p))
+		}
+	}
+	recursive, _ := args["recursive"].(bool)
+	switch spec.Name {
+	case "exec":
+		q.Kind, q.Command = policy.Command, text(args, "command")
+	case "fetch":
+		q.Kind, q.Host = policy.Network, text(args, "host")
+	case "todo", "update_workspace":
+		q.NeverAsks = true
+	case "grep", "glob", "list_files":
+		q.Kind, q.Deep = policy.Read, true
+		if len(q.Paths) == 0 {
+			q.Paths = []string{"."}
+		}
+	case "move_file":
+		q.Kind, q.Deep = policy.Edit, true
+	default:
+		q.Deep = recursive
+		switch {
+		case spec.Effect == messages.Effect_PURE:
+			q.Kind = policy.Read
+		case len(q.Paths) > 0:
+			q.Kind = policy.Edit
+		}
+	}
+	return q
+}
+
+// resolve replaces paths by what they lead to, links followed: a rule about docs/** must not let
+// a link there lead elsewhere. What cannot be resolved stays, for the tool to refuse.
+func (w *Worker) resolve(g *messages.WorkspaceGrant, paths []string) {
+	ws, err := w.svc.folders.handle(g)
+	if err != nil {
+		return
+	}
+	for i, p := range paths {
+		rest := ""
+		for at := p; ; at = path.Dir(at) {
+			if info, err := ws.Stat(at); err == nil {
+				paths[i] = path.Join(info.Path, rest)
+				break
+			}
+			if at == "." || at == "/" {
+				break
+			}
+			rest = path.Join(path.Base(at), rest)
+		}
+	}
+}
+
+func (w *Worker) rules() []policy.Rule {
+	var out []policy.Rule
+	for _, text := range w.grant.GetRules() {
+		if r, err := policy.ParseRule(text); err == nil { // refused where the session was made
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func (w *Worker) primary() *messages.WorkspaceGrant {
+	for _, g := range w.grant.GetWorkspaces() {
+		if g.GetPrimary() {
+			return g
+		}
+	}
+	if all := w.grant.GetWorkspaces(); len(all) > 0 {
+		return all[0]
+	}
+	return nil
+}
+
+// inToolset says whether an agent has a tool in a workspace of that trust.
+func (w *Worker) inToolset(name string, trust messages.Trust_Level) bool {
+	own := w.state.Tools()
+	if own == nil {
+		if a, ok := w.svc.agent(w.state.Agent()); ok {
+			own = a.Tools
+		}
+	}
+	if own != nil {
+		return slices.Contains(own, name)
+	}
+	return trust == messages.Trust_FULL || slices.Contains(tools.Restricted(), name)
+}
+
+// toolDefs are the tools offered to the model: those of the primary's trust, and those that a
+// rule adds. The list is sorted, so that a provider's prompt cache holds.
+func (w *Worker) toolDefs() []model.ToolDef {
+	if w.tools != nil {
+		return w.tools
+	}
+	trust := w.primary().GetTrust()
+	w.tools = []model.ToolDef{}
+	for _, name := range w.svc.Tools.Names() {
+		if !w.inToolset(name, trust) && !slices.ContainsFunc(w.rules(), func(r policy.Rule) bool { return r.Tool == name && r.Action == policy.Allow }) {
+			continue
+		}
+		t, err := w.svc.Tools.Lookup(name)
+		if err != nil {
+			continue
+		}
+		s := t.Spec()
+		w.tools = append(w.tools, model.ToolDef{Name: s.Name, Description: s.Description, Schema: s.Schema})
+	}
+	return w.tools
+}
+
+// readsOnly says whether the whole toolset is PURE: such a worker shares its lease.
+func (w *Worker) readsOnly() bool {
+	for _, d := range w.toolDefs() {
+		if t, err := w.svc.Tools.Lookup(d.Name); err == nil && t.Spec().Effect != messages.Effect_PURE {
+			return false
+		}
+	}
+	return true
+}
+
+// systemPrompt is the agent's own prompt and the list of workspaces (row 72). It is rendered
+// again with every grant.
+func (w *Worker) systemPrompt() string {
+	if w.system != "" {
+		return w.system
+	}
+	var b strings.Builder
+	b.WriteString(w.state.System())
+	b.WriteString("\n\n# Workspaces\n")
+	for _, g := range w.grant.GetWorkspaces() {
+		b.WriteString("- " + g.GetName() + ": " + g.GetUri() + " (" + g.GetKind() + ", " + strings.ToLower(g.GetTrust().String()))
+		if g.GetPrimary() {
+			b.WriteString(", primary")
+		}
+		b.WriteString(")")
+		if len(g.GetTools()) > 0 {
+			b.WriteString(", tools: " + strings.Join(g.GetTools(), ", "))
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("Calls go to the primary workspace unless `workspace_id` names another. Paths are relative to its root.\n")
+	w.system = b.String()
+	return w.system
+}

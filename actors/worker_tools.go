@@ -1,0 +1,250 @@
+package actors
+
+import (
+	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/conversation"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/tools"
+)
+
+// plan writes down what is to become of calls that have no plan yet.
+func (w *Worker) plan(c actor.Context, next conversation.Plan) {
+	w.append(c, nil, w.advance, w.planFacts(next.Calls, next.From)...)
+}
+
+// settle starts every open call that may start: those that only read at once and side by side; those
+// with effects one at a time in each workspace, in call order.
+func (w *Worker) settle(c actor.Context) {
+	w.become(w.usingTools, stateUsingTool)
+	busy := make(map[string]bool)
+	open := w.state.Turn().OpenCalls()
+	for _, call := range open {
+		if w.running[call.Plan.GetExecId()] && !pure(call) {
+			busy[call.Plan.GetWorkspace()] = true
+		}
+	}
+	var ready []*conversation.Call
+	for _, call := range open {
+		switch {
+		case w.running[call.Plan.GetExecId()]:
+		case pure(call):
+			w.execute(c, call, &messages.Execute{})
+		case !busy[call.Plan.GetWorkspace()]:
+			busy[call.Plan.GetWorkspace()] = true
+			if w.start(c, call) {
+				ready = append(ready, call)
+			}
+		}
+	}
+	if len(ready) > 0 {
+		w.dispatch(c, ready, nil)
+	}
+}
+
+// start takes the next step of one call with effects. It returns true when that is its dispatch.
+func (w *Worker) start(c actor.Context, call *conversation.Call) bool {
+	decision := w.decided[call.Plan.GetExecId()]
+	switch {
+	case decision == messages.RecoveryDecision_RECONCILE:
+		w.execute(c, call, &messages.Execute{Reconcile: true})
+	case call.Dispatched != nil && decision == messages.RecoveryDecision_RERUN:
+		return true
+	case call.Dispatched != nil:
+		w.execute(c, call, &messages.Execute{})
+	case w.prepares(call):
+		w.execute(c, call, &messages.Execute{Prepare: true})
+	default:
+		return true
+	}
+	return false
+}
+
+func pure(call *conversation.Call) bool { return call.Plan.GetEffect() == messages.Effect_PURE }
+
+// prepares says whether the tool hashes what it is about to change.
+func (w *Worker) prepares(call *conversation.Call) bool {
+	t, err := w.svc.Tools.Lookup(call.Name)
+	if err != nil {
+		return false
+	}
+	_, ok := t.(tools.Preparer)
+	return ok
+}
+
+// dispatch writes down that calls start, and starts them only then (I2).
+func (w *Worker) dispatch(c actor.Context, calls []*conversation.Call, pre []*messages.FileHash) {
+	facts := make([]proto.Message, 0, len(calls))
+	for _, call := range calls {
+		delete(w.decided, call.Plan.GetExecId())
+		facts = append(facts, w.dispatched(call.Plan, call.Dispatched.GetAttempt()+1, pre))
+	}
+	w.append(c, nil, func(c actor.Context) {
+		if w.state.Turn().Cancelled != nil { // heard while the append was under way
+			w.finishAll(c, calls)
+			return
+		}
+		for _, call := range calls {
+			w.execute(c, call, &messages.Execute{})
+		}
+	}, facts...)
+}
+
+func (w *Worker) dispatched(p *messages.ToolPlanned, attempt uint32, pre []*messages.FileHash) *messages.ToolDispatched {
+	return &messages.ToolDispatched{
+		ExecId: p.GetExecId(), Attempt: attempt, Executor: w.svc.Node, Lease: w.token(p.GetWorkspace()),
+		PreconditionHashes: pre, Tool: p.GetTool(),
+	}
+}
+
+// finishAll closes calls that were never handed out.
+func (w *Worker) finishAll(c actor.Context, calls []*conversation.Call) {
+	facts := make([]proto.Message, 0, len(calls))
+	for _, call := range calls {
+		f := cancelledCall(call)
+		f.Status, f.Content, f.ErrorCode = messages.ToolFinished_CANCELLED, "Cancelled before it started.", "cancelled"
+		facts = append(facts, f)
+	}
+	w.append(c, nil, w.advance, facts...)
+}
+
+func (w *Worker) token(workspace string) *messages.LeaseToken {
+	for _, l := range w.leases.held {
+		if l.GetWorkspace() == workspace {
+			return l
+		}
+	}
+	return nil
+}
+
+// execute hands a call to the executor; m says in which way.
+func (w *Worker) execute(c actor.Context, call *conversation.Call, m *messages.Execute) {
+	if w.executor == nil {
+		w.executor = c.Spawn(w.svc.executorProps())
+	}
+	p := call.Plan
+	w.running[p.GetExecId()] = true
+	m.ExecId, m.CallId, m.Tool, m.Arguments = p.GetExecId(), p.GetCallId(), call.Name, call.Arguments
+	m.TimeoutMs, m.Agent, m.SessionId, m.WorkerId = p.GetTimeoutMs(), w.state.Agent(), w.session, w.id
+	m.Lease, m.Env, m.Pure = w.token(p.GetWorkspace()), w.grant.GetEnv(), pure(call)
+	m.Attempt = call.Dispatched.GetAttempt()
+	m.PreconditionHashes = call.Dispatched.GetPreconditionHashes()
+	for _, g := range w.grant.GetWorkspaces() {
+		if g.GetUri() == p.GetWorkspace() {
+			m.Workspace = g
+		}
+		if g.GetName() == HomeName {
+			m.Home = g
+		}
+	}
+	m.KnownFiles = w.state.KnownFiles(p.GetWorkspace())
+	c.Request(w.executor, m)
+}
+
+// toolReply takes what became of a call, or of a step on the way there.
+func (w *Worker) toolReply(c actor.Context, m *messages.ToolReply) {
+	t := w.state.Turn()
+	if !w.running[m.GetExecId()] || t == nil {
+		return
+	}
+	delete(w.running, m.GetExecId())
+	call := t.Call(m.GetExecId())
+	switch {
+	case (m.GetPrepared() || m.GetNotDone()) && t.Cancelled != nil:
+		w.finishAll(c, []*conversation.Call{call})
+	case m.GetPrepared():
+		w.dispatch(c, []*conversation.Call{call}, m.GetFiles())
+	case m.GetNotDone():
+		delete(w.decided, m.GetExecId())
+		w.execute(c, call, &messages.Execute{Prepare: true})
+	case m.GetUnknown():
+		w.unknown(c, call)
+	default:
+		w.finish(c, finished(m))
+	}
+}
+
+func finished(m *messages.ToolReply) *messages.ToolFinished {
+	return &messages.ToolFinished{
+		ExecId: m.GetExecId(), CallId: m.GetCallId(), Tool: m.GetTool(), Status: m.GetStatus(), Content: m.GetContent(),
+		Truncated: m.GetTruncated(), PostconditionHashes: m.GetFiles(), ErrorCode: m.GetErrorCode(),
+		DetailsJson: m.GetDetailsJson(), MetaJson: m.GetMetaJson(), DurationUs: m.GetDurationUs(), Diff: m.GetDiff(),
+	}
+}
+
+// unknown handles a call of which nobody can say whether it happened, by its declared policy.
+func (w *Worker) unknown(c actor.Context, call *conversation.Call) {
+	delete(w.decided, call.Plan.GetExecId())
+	switch conversation.Unknown(call) {
+	case messages.RecoveryDecision_RERUN:
+		w.dispatch(c, []*conversation.Call{call}, nil)
+	case messages.RecoveryDecision_FAIL_TURN:
+		w.append(c, nil, func(c actor.Context) { w.failTurn(c) }, interrupted(call))
+	default:
+		w.finish(c, interrupted(call))
+	}
+}
+
+// failTurn closes what is open and ends the turn with an error.
+func (w *Worker) failTurn(c actor.Context) {
+	t := w.state.Turn()
+	var facts []proto.Message
+	for _, call := range t.OpenCalls() {
+		if w.running[call.Plan.GetExecId()] {
+			w.interrupt(c)
+			return // its reply comes back here through advance
+		}
+		facts = append(facts, cancelledCall(call))
+	}
+	facts = append(facts, &messages.TurnCompleted{
+		TurnId: t.ID, Outcome: messages.TurnCompleted_ERROR, Usage: t.Usage, FinalSeq: t.FinalSeq, ErrorCode: tools.CodeInterrupted,
+		Reason: "the outcome of a call is unknown, and its policy is to fail",
+	})
+	w.append(c, nil, w.turnDone, facts...)
+}
+
+func interrupted(call *conversation.Call) *messages.ToolFinished {
+	return &messages.ToolFinished{
+		ExecId: call.Plan.GetExecId(), CallId: call.Plan.GetCallId(), Tool: call.Name,
+		Status: messages.ToolFinished_INTERRUPTED_UNKNOWN, Content: conversation.InterruptedText, ErrorCode: tools.CodeInterrupted,
+	}
+}
+
+// finish writes a result down; with the last one goes the start of the next generation, so that a
+// step costs one append (S3), or the end of a program's turn.
+func (w *Worker) finish(c actor.Context, f *messages.ToolFinished) {
+	t := w.state.Turn()
+	last := len(t.OpenCalls()) == 1
+	limit := w.svc.Limits.Steps
+	switch {
+	case !last || t.Cancelled != nil:
+		w.append(c, nil, w.advance, f)
+	case t.Program():
+		w.append(c, nil, w.turnDone, f, &messages.TurnCompleted{TurnId: t.ID, Outcome: messages.TurnCompleted_DONE, Usage: t.Usage})
+	case limit > 0 && t.Steps >= limit:
+		w.append(c, nil, w.advance, f)
+	default:
+		w.append(c, nil, w.ask, f, w.generationStarted(t.Steps+1, 1, w.state.NextHash(f)))
+	}
+}
+
+// progress passes a sign of life of a long call on to watchers. It is never stored.
+func (w *Worker) progress(c actor.Context, m *messages.Progress) {
+	t := w.state.Turn()
+	if t == nil || !w.watched.Load() {
+		return
+	}
+	c.Send(c.Parent(), &messages.Published{Events: []*messages.Event{{
+		Type: messages.EventToolProgress, AtUnixMs: w.svc.Now().UnixMilli(), Session: w.session, Worker: w.id, Turn: t.ID,
+		ExecId: m.GetExecId(), CallId: m.GetCallId(), Done: m.GetDone(), Total: m.GetTotal(), Unit: m.GetUnit(), Text: m.GetText(),
+	}}})
+}
+
+// HandleFailure stops a ToolExecutor that panicked: it answers its calls and is spawned anew with
+// the next one.
+func (w *Worker) HandleFailure(_ *actor.ActorSystem, s actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, _ any) {
+	w.log.Error("tool executor panicked", "err", reason)
+	w.executor = nil
+	s.StopChildren(child)
+}

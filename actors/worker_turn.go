@@ -1,0 +1,505 @@
+package actors
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/conversation"
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// leases is the state of taking a turn's workspaces: one after the other in canonical order,
+// which all workers share, so that two can never wait for each other in a circle.
+type leases struct {
+	request uint64                     // stamps asks, so that a late grant is recognised
+	want    []*messages.WorkspaceGrant // still to take, the next one first
+	held    []*messages.LeaseToken
+	staging *staging            // an input that is accepted with its turn, if that can start at once
+	then    func(actor.Context) // once all are held
+	again   act.Timer
+}
+
+// staging is an accepted input whose record is not written yet.
+type staging struct {
+	fact  *messages.InputAccepted
+	asker *actor.PID
+}
+
+// leaseRetry asks again for a workspace whose actor is being replaced.
+type leaseRetry struct{ gen uint64 }
+
+// wallTimeUp ends a turn that takes too long.
+type wallTimeUp struct {
+	gen  uint64
+	turn string
+}
+
+// busy says whether leases are wanted or held.
+func (l *leases) busy() bool { return len(l.want) > 0 || len(l.held) > 0 || l.then != nil }
+
+// submit accepts an input: durably, then with an answer (I1).
+func (w *Worker) submit(c actor.Context, m *messages.SubmitInput) {
+	w.accept(c, m.GetMode(), &messages.InputAccepted{
+		InputId: m.GetInputId(), Mode: m.GetMode(), Origin: m.GetOrigin(), From: m.GetFrom(), Parts: m.GetParts(),
+	})
+}
+
+// submitCall accepts a program's tool call (row 90): a turn of its own, without a model. Its
+// asker gets the result when the turn is done.
+func (w *Worker) submitCall(c actor.Context, m *messages.CallTool) {
+	w.accept(c, messages.InputAccepted_QUEUE, &messages.InputAccepted{
+		InputId: m.GetCallId(), Origin: messages.InputAccepted_SYSTEM,
+		Call: &messages.ToolCall{Id: m.GetCallId(), Name: m.GetTool(), Arguments: m.GetArguments()},
+	})
+}
+
+func (w *Worker) accept(c actor.Context, mode messages.InputAccepted_Mode, f *messages.InputAccepted) {
+	if fail := w.refuse(mode, f); fail != nil {
+		c.Respond(fail)
+		return
+	}
+	f.ContentHash = conversation.ContentHash(f.GetParts(), f.GetCall())
+	if f.GetInputId() == "" {
+		f.InputId = messages.NewID(messages.InputPrefix)
+	}
+	if cursor, same, known := w.state.Answer(f.GetInputId(), f.GetContentHash()); known {
+		if !same {
+			c.Respond(messages.Fail(messages.CodeConflict, fmt.Sprintf("input %s was accepted with other content", f.GetInputId()), "use a new input id"))
+			return
+		}
+		if f.GetCall() != nil {
+			w.await(c, &messages.AwaitTurn{InputId: f.GetInputId()})
+			return
+		}
+		c.Respond(&messages.InputReply{InputId: f.GetInputId(), Seq: cursor, SessionId: w.session, WorkerId: w.id, Duplicate: true})
+		return
+	}
+	if mode == messages.InputAccepted_INTERRUPT && w.state.Turn() != nil {
+		w.interruptFor(c, f)
+		return
+	}
+	if w.state.Turn() == nil && len(w.state.Staged()) == 0 && !w.leases.busy() {
+		w.leases.staging = &staging{f, c.Sender()}
+		w.lease(c, func(c actor.Context) { w.begin(c, f) })
+		return
+	}
+	w.stage(c, f, c.Sender())
+}
+
+// refuse says why an input cannot be taken, nil when it can.
+func (w *Worker) refuse(mode messages.InputAccepted_Mode, f *messages.InputAccepted) *messages.Failure {
+	busy := w.state.Turn() != nil || len(w.state.Staged()) > 0 || w.leases.busy()
+	switch {
+	case w.state.Closed():
+		return messages.Fail(messages.CodeClosed, "the worker was deleted", "")
+	case f.GetCall() == nil && strings.TrimSpace(conversation.InputText(f.GetParts())) == "":
+		return messages.Fail(messages.CodeBadRequest, "the input is empty", "say what the agent should do")
+	case f.GetInputId() != "" && len(f.GetInputId()) > 128:
+		return messages.Fail(messages.CodeBadRequest, "the input id is longer than 128 bytes", "")
+	case mode == messages.InputAccepted_STEER:
+		return messages.Fail(messages.CodeBadRequest, "mode steer is not served yet", "use queue or interrupt")
+	case mode == messages.InputAccepted_REJECT && busy:
+		return messages.Fail(messages.CodeBusy, "a turn is open", "wait for it, or use mode queue")
+	}
+	return nil
+}
+
+// stage writes an accepted input down and answers; its turn comes later.
+func (w *Worker) stage(c actor.Context, f *messages.InputAccepted, asker *actor.PID) {
+	w.append(c, asker, func(c actor.Context) { w.answerInput(c, f, asker) }, f)
+}
+
+func (w *Worker) answerInput(c actor.Context, f *messages.InputAccepted, asker *actor.PID) {
+	if asker == nil {
+		return
+	}
+	if f.GetCall() != nil { // a program's call is answered by its result
+		w.waiting[f.GetInputId()] = append(w.waiting[f.GetInputId()], asker)
+		return
+	}
+	cursor, _, _ := w.state.Answer(f.GetInputId(), nil)
+	c.Send(asker, &messages.InputReply{InputId: f.GetInputId(), Seq: cursor, SessionId: w.session, WorkerId: w.id})
+}
+
+// interruptFor cancels the open turn and queues the input that wants its place.
+func (w *Worker) interruptFor(c actor.Context, f *messages.InputAccepted) {
+	w.interrupt(c)
+	asker := c.Sender()
+	facts := append([]proto.Message{f}, w.cancelFacts("user", "another input interrupts")...)
+	w.append(c, asker, func(c actor.Context) {
+		w.answerInput(c, f, asker)
+		w.settled(c)
+	}, facts...)
+}
+
+// lease takes every workspace of the grant, then calls then.
+func (w *Worker) lease(c actor.Context, then func(actor.Context)) {
+	w.leases.want = slices.Clone(w.grant.GetWorkspaces())
+	slices.SortFunc(w.leases.want, func(a, b *messages.WorkspaceGrant) int { return strings.Compare(a.GetUri(), b.GetUri()) })
+	w.leases.held, w.leases.then = nil, then
+	w.become(w.leasing, stateWaiting)
+	w.nextLease(c)
+}
+
+func (w *Worker) nextLease(c actor.Context) {
+	if len(w.leases.want) == 0 {
+		then := w.leases.then
+		w.leases.then = nil
+		then(c)
+		return
+	}
+	w.leases.request++
+	g := w.leases.want[0]
+	c.Request(workspacePID(c.ActorSystem(), g.GetId()), &messages.AcquireLease{
+		Workspace: g.GetUri(), Holder: w.id, Request: w.leases.request, Shared: w.readsOnly(),
+	})
+}
+
+func (w *Worker) leaseGranted(c actor.Context, m *messages.LeaseGranted) {
+	if m.GetRequest() != w.leases.request || len(w.leases.want) == 0 {
+		w.giveBack(c, m)
+		return
+	}
+	w.leases.held = append(w.leases.held, &messages.LeaseToken{Workspace: m.GetWorkspace(), Token: m.GetToken()})
+	w.leases.want = w.leases.want[1:]
+	w.nextLease(c)
+}
+
+// leaseQueued: somebody else works here. The input is accepted by itself meanwhile.
+func (w *Worker) leaseQueued(c actor.Context, m *messages.LeaseQueued) {
+	if st := w.leases.staging; st != nil && m.GetRequest() == w.leases.request {
+		w.leases.staging = nil
+		w.leases.then = w.beginStaged
+		w.stage(c, st.fact, st.asker)
+	}
+}
+
+// leaseRefused: the Workspace is being replaced; ask its successor.
+func (w *Worker) leaseRefused(c actor.Context) {
+	if len(w.leases.want) == 0 {
+		return
+	}
+	w.leaseQueued(c, &messages.LeaseQueued{Request: w.leases.request})
+	w.leases.again.Set(c, 50*time.Millisecond, func(gen uint64) any { return &leaseRetry{gen} })
+}
+
+func (w *Worker) leaseRetry(c actor.Context, m *leaseRetry) {
+	if w.leases.again.Fresh(m.gen) {
+		w.leases.again.Stop()
+		w.nextLease(c)
+	}
+}
+
+// giveBack returns a lease that came too late.
+func (w *Worker) giveBack(c actor.Context, m *messages.LeaseGranted) {
+	w.sendRelease(c, &messages.LeaseToken{Workspace: m.GetWorkspace(), Token: m.GetToken()}, m.GetRequest())
+}
+
+// giveBackAll returns what is held and leaves the queue it stands in.
+func (w *Worker) giveBackAll(c actor.Context) {
+	for _, l := range w.leases.held {
+		w.sendRelease(c, l, 0)
+	}
+	if len(w.leases.want) > 0 {
+		w.sendRelease(c, &messages.LeaseToken{Workspace: w.leases.want[0].GetUri()}, w.leases.request)
+	}
+	w.leases.held, w.leases.want, w.leases.then, w.leases.staging = nil, nil, nil, nil
+	w.leases.again.Stop()
+}
+
+func (w *Worker) sendRelease(c actor.Context, l *messages.LeaseToken, request uint64) {
+	for _, g := range w.grant.GetWorkspaces() {
+		if g.GetUri() == l.GetWorkspace() {
+			c.Send(workspacePID(c.ActorSystem(), g.GetId()), &messages.ReleaseLease{Workspace: l.GetWorkspace(), Token: l.GetToken(), Request: request, Holder: w.id})
+			return
+		}
+	}
+}
+
+// begin opens the turn of an input: with the input's own record when it was not written yet.
+func (w *Worker) begin(c actor.Context, f *messages.InputAccepted) {
+	facts := []proto.Message{}
+	var asker *actor.PID
+	if st := w.leases.staging; st != nil {
+		facts, asker = append(facts, st.fact), st.asker
+		w.leases.staging = nil
+	}
+	turn := messages.NewID(messages.TurnPrefix)
+	facts = append(facts, &messages.TurnStarted{TurnId: turn, InputIds: []string{f.GetInputId()}, Leases: w.leases.held})
+	if f.GetCall() == nil {
+		w.prompt = w.state.Preview(f, w.systemPrompt())
+		facts = append(facts, w.generationStarted(1, 1, w.prompt.Hash))
+	}
+	w.append(c, asker, func(c actor.Context) {
+		w.answerInput(c, f, asker)
+		w.armWall(c)
+		if f.GetCall() == nil {
+			w.ask(c)
+			return
+		}
+		w.advance(c)
+	}, facts...)
+}
+
+// beginStaged opens the turn of the oldest staged input, when there is one still.
+func (w *Worker) beginStaged(c actor.Context) {
+	if b, ok := w.state.Next(w.svc.limits()).(conversation.Begin); ok {
+		w.begin(c, b.Input.InputAccepted)
+		return
+	}
+	w.giveBackAll(c)
+	w.advance(c)
+}
+
+// armWall sets the turn's wall time, counted from its first record, also across restarts.
+func (w *Worker) armWall(c actor.Context) {
+	t := w.state.Turn()
+	left := time.UnixMilli(t.StartedMs).Add(w.svc.Limits.Wall).Sub(w.svc.Now())
+	turn := t.ID
+	w.wall.Set(c, max(left, 0), func(gen uint64) any { return &wallTimeUp{gen, turn} })
+}
+
+func (w *Worker) wallTimeUp(c actor.Context, m *wallTimeUp) {
+	t := w.state.Turn()
+	if !w.wall.Fresh(m.gen) || t == nil || t.ID != m.turn || t.Cancelled != nil {
+		return
+	}
+	w.wall.Stop()
+	w.interrupt(c)
+	reason := fmt.Sprintf("the turn took longer than %s", w.svc.Limits.Wall)
+	w.append(c, nil, w.settled, w.cancelFacts(conversation.ByLimit, reason)...)
+}
+
+// advance does whatever the facts say comes next.
+func (w *Worker) advance(c actor.Context) {
+	switch next := w.state.Next(w.svc.limits()).(type) {
+	case conversation.Rest:
+		w.rest(c)
+	case conversation.Begin:
+		w.lease(c, w.beginStaged)
+	case conversation.Generate:
+		w.generate(c, next)
+	case conversation.Plan:
+		w.plan(c, next)
+	case conversation.Settle:
+		w.settle(c)
+	case conversation.Complete:
+		w.append(c, nil, w.turnDone, w.completed(next))
+	}
+}
+
+// rest goes idle and tells those who waited for it.
+func (w *Worker) rest(c actor.Context) {
+	w.become(w.idle, stateInactive)
+	for _, pid := range w.idlers {
+		c.Send(pid, &messages.Ack{})
+	}
+	w.idlers = nil
+}
+
+func (w *Worker) completed(next conversation.Complete) *messages.TurnCompleted {
+	t := w.state.Turn()
+	return &messages.TurnCompleted{
+		TurnId: t.ID, Outcome: next.Outcome, Usage: t.Usage, Reason: next.Reason, FinalSeq: t.FinalSeq, ErrorCode: next.Code,
+	}
+}
+
+// turnDone gives the workspaces back and answers, now that the end is durable.
+func (w *Worker) turnDone(c actor.Context) {
+	w.wall.Stop()
+	w.retry.Stop()
+	w.prompt, w.decided = nil, nil
+	w.giveBackAll(c)
+	last := w.state.Last()
+	result := last.Result(w.session, w.id)
+	for _, in := range last.Inputs {
+		who := w.waiting[in.GetInputId()]
+		delete(w.waiting, in.GetInputId())
+		for _, pid := range who {
+			w.answerTurn(c, pid, last, result)
+		}
+	}
+	for _, pid := range w.cancels {
+		c.Send(pid, &messages.Cancelled{Turns: 1})
+	}
+	w.cancels = nil
+	w.advance(c)
+}
+
+// answerTurn gives a program its call's result, and everybody else the turn's.
+func (w *Worker) answerTurn(c actor.Context, pid *actor.PID, t *conversation.Turn, result *messages.TurnResult) {
+	if t.Program() && len(t.AllCalls) == 1 {
+		f := t.AllCalls[0].Finished
+		c.Send(pid, &messages.ToolReply{
+			ExecId: f.GetExecId(), CallId: f.GetCallId(), Tool: t.AllCalls[0].Name, Status: f.GetStatus(), Content: f.GetContent(),
+			ErrorCode: f.GetErrorCode(), DetailsJson: f.GetDetailsJson(), MetaJson: f.GetMetaJson(), Truncated: f.GetTruncated(),
+			DurationUs: f.GetDurationUs(), Diff: f.GetDiff(),
+		})
+		return
+	}
+	c.Send(pid, result)
+}
+
+// await answers when the turn of an input is done; without an input id, for the open or the last turn.
+func (w *Worker) await(c actor.Context, m *messages.AwaitTurn) {
+	id := m.GetInputId()
+	if id == "" {
+		id = w.currentInput()
+	}
+	if id == "" {
+		if last := w.state.Last(); last != nil {
+			c.Respond(last.Result(w.session, w.id))
+			return
+		}
+		c.Respond(messages.Fail(messages.CodeNoTurn, "the session has no turn yet", "send a prompt"))
+		return
+	}
+	turn, done, known := w.state.TurnOf(id)
+	switch {
+	case !known:
+		c.Respond(messages.Fail(messages.CodeNotFound, fmt.Sprintf("input %s is not known here", id), ""))
+	case done && turn == "":
+		c.Respond(messages.Fail(messages.CodeWithdrawn, fmt.Sprintf("input %s was withdrawn", id), ""))
+	case done && w.state.Last() != nil && w.state.Last().ID == turn:
+		w.answerTurn(c, c.Sender(), w.state.Last(), w.state.Last().Result(w.session, w.id))
+	case done:
+		w.readTurn(c, turn)
+	default:
+		w.waiting[id] = append(w.waiting[id], c.Sender())
+	}
+}
+
+// currentInput is the newest input of the open turn, or else the newest staged one.
+func (w *Worker) currentInput() string {
+	if t := w.state.Turn(); t != nil {
+		return t.Inputs[len(t.Inputs)-1].GetInputId()
+	}
+	if st := w.state.Staged(); len(st) > 0 {
+		return st[len(st)-1].GetInputId()
+	}
+	return ""
+}
+
+// cancel ends the open turn. Its asker hears when the end is durable and nothing runs any more.
+func (w *Worker) cancel(c actor.Context, m *messages.CancelSession) {
+	t := w.state.Turn()
+	if t == nil {
+		w.cancelStaged(c, m)
+		return
+	}
+	w.cancels = append(w.cancels, c.Sender())
+	w.interrupt(c)
+	if t.Cancelled != nil {
+		return
+	}
+	by, reason := m.GetBy(), m.GetReason()
+	if by == "" || by == conversation.ByLimit {
+		by = "user"
+	}
+	if reason == "" {
+		reason = "cancelled"
+	}
+	w.append(c, nil, w.settled, w.cancelFacts(by, reason)...)
+}
+
+// cancelFacts closes every call that has not started: after the cancel is durable it never will.
+func (w *Worker) cancelFacts(by, reason string) []proto.Message {
+	facts := []proto.Message{&messages.CancelRequested{By: by, Reason: reason}}
+	for _, call := range w.state.Turn().OpenCalls() {
+		if !w.running[call.Plan.GetExecId()] {
+			facts = append(facts, cancelledCall(call))
+		}
+	}
+	return facts
+}
+
+func cancelledCall(call *conversation.Call) *messages.ToolFinished {
+	f := &messages.ToolFinished{
+		ExecId: call.Plan.GetExecId(), CallId: call.Plan.GetCallId(), Tool: call.Name,
+		Status: messages.ToolFinished_CANCELLED, Content: "Cancelled before it started.", ErrorCode: "cancelled",
+	}
+	if call.Dispatched != nil {
+		f.Status, f.Content, f.ErrorCode = messages.ToolFinished_INTERRUPTED_UNKNOWN, conversation.InterruptedText, "interrupted"
+	}
+	return f
+}
+
+// settled goes on after a cancel was written: at once when nothing runs, else when that has ended.
+func (w *Worker) settled(c actor.Context) {
+	if w.gen != nil && w.gen.cancel != nil || len(w.running) > 0 {
+		return
+	}
+	w.dropGeneration(c)
+	w.retry.Stop()
+	w.advance(c)
+}
+
+// cancelStaged withdraws the inputs that wait for their workspace.
+func (w *Worker) cancelStaged(c actor.Context, m *messages.CancelSession) {
+	asker := c.Sender()
+	var facts []proto.Message
+	for _, in := range w.state.Staged() {
+		facts = append(facts, &messages.InputWithdrawn{InputId: in.GetInputId(), By: m.GetBy()})
+	}
+	if len(facts) == 0 {
+		c.Respond(&messages.Cancelled{})
+		return
+	}
+	w.append(c, asker, func(c actor.Context) {
+		for _, f := range facts {
+			w.withdrawn(c, f.(*messages.InputWithdrawn).GetInputId())
+		}
+		c.Send(asker, &messages.Cancelled{Turns: int32(len(facts))})
+		w.giveBackAll(c)
+		w.advance(c)
+	}, facts...)
+}
+
+// withdraw takes one staged input back.
+func (w *Worker) withdraw(c actor.Context, m *messages.WithdrawInput) {
+	turn, done, known := w.state.TurnOf(m.GetInputId())
+	switch {
+	case !known:
+		c.Respond(messages.Fail(messages.CodeNotFound, fmt.Sprintf("input %s is not known here", m.GetInputId()), ""))
+		return
+	case turn != "" && !done && w.state.Turn().Steps == 0 && !w.state.Turn().Program():
+		w.withdrawRunning(c, m)
+		return
+	case turn != "" || done:
+		c.Respond(messages.Fail(messages.CodeCommitted, fmt.Sprintf("input %s is committed: the model has answered it", m.GetInputId()), "cancel the turn instead"))
+		return
+	}
+	asker := c.Sender()
+	w.append(c, asker, func(c actor.Context) {
+		w.withdrawn(c, m.GetInputId())
+		c.Send(asker, &messages.Ack{})
+		if w.state.Turn() == nil && len(w.state.Staged()) == 0 {
+			w.giveBackAll(c)
+			w.advance(c)
+		}
+	}, &messages.InputWithdrawn{InputId: m.GetInputId(), By: m.GetBy()})
+}
+
+// withdrawRunning takes back an input that the model has not answered yet: it was never committed
+// (row 24), so its turn is aborted and the conversation does not know it.
+func (w *Worker) withdrawRunning(c actor.Context, m *messages.WithdrawInput) {
+	asker := c.Sender()
+	w.interrupt(c)
+	w.append(c, asker, func(c actor.Context) {
+		c.Send(asker, &messages.Ack{})
+		w.settled(c)
+	}, w.cancelFacts("user", "the input was withdrawn")...)
+}
+
+func (w *Worker) withdrawn(c actor.Context, input string) {
+	for _, pid := range w.waiting[input] {
+		c.Send(pid, messages.Fail(messages.CodeWithdrawn, fmt.Sprintf("input %s was withdrawn", input), ""))
+	}
+	delete(w.waiting, input)
+}

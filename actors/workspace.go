@@ -1,0 +1,216 @@
+package actors
+
+import (
+	"log/slog"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// Workspace guards one canonical address. Its mailbox is the lock: a turn takes its lease
+// here first, in order of arrival; readers share, a writer is alone; nobody overtakes.
+// Tools run elsewhere, so it always answers.
+//
+// Owns: the lease queue, the fencing token (epoch << 32 | n: it only grows), the count of
+// effects per token. Accepts: AcquireLease (LeaseGranted or LeaseQueued at once, LeaseGranted when
+// the turn comes), ReleaseLease, EffectBegun, EffectEnded, DescribeWorkspace, Terminated of a holder.
+// A lease passes on only when its effects have ended: a dead worker's command may still run.
+// Parent: Supervisor, which replaces it; the epoch of the new one is higher.
+type Workspace struct {
+	log    *slog.Logger
+	svc    *Services
+	uri    string
+	epoch  uint64
+	issued uint64
+	held   []*lease // granted and not passed on
+	queue  []*lease
+}
+
+type lease struct {
+	who      *actor.PID
+	worker   string
+	request  uint64
+	shared   bool
+	token    uint64
+	released bool
+	effects  map[string]bool
+}
+
+func newWorkspace(svc *Services) *Workspace { return &Workspace{log: svc.Log, svc: svc} }
+
+// Receive is the dispatch table.
+func (w *Workspace) Receive(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *messages.OpenWorkspace:
+		w.open(c, m)
+	case *messages.AcquireLease:
+		w.acquire(c, m)
+	case *messages.ReleaseLease:
+		w.release(c, m)
+	case *messages.EffectBegun:
+		w.begun(c, m)
+	case *messages.EffectEnded:
+		w.ended(c, m)
+	case *messages.DescribeWorkspace:
+		c.Respond(w.view())
+	case *actor.Terminated:
+		w.gone(c, m.GetWho())
+	case *actor.Stopping:
+		w.refuse(c)
+	case *actor.Stopped:
+		w.svc.folders.close(w.uri)
+		w.held, w.queue = nil, nil
+	default:
+		act.Unexpected(c, w.log)
+	}
+}
+
+// open learns which address this is; the folder itself is opened at first use, because
+// 50,000 sessions must not cost 50,000 folders.
+func (w *Workspace) open(c actor.Context, m *messages.OpenWorkspace) {
+	if w.uri == "" {
+		w.uri, w.epoch = m.GetGrant().GetUri(), m.GetEpoch()
+		w.svc.folders.admit(m.GetGrant())
+	}
+	if c.Sender() != nil {
+		c.Respond(&messages.Ack{})
+	}
+}
+
+func (w *Workspace) acquire(c actor.Context, m *messages.AcquireLease) {
+	l := &lease{who: c.Sender(), worker: m.GetHolder(), request: m.GetRequest(), shared: m.GetShared()}
+	c.Watch(l.who)
+	w.queue = append(w.queue, l)
+	w.grant(c)
+	if l.token == 0 {
+		c.Respond(&messages.LeaseQueued{Workspace: w.uri, Ahead: int32(len(w.held) + len(w.queue) - 1), Request: l.request})
+	}
+}
+
+// grant serves the queue's head while it is compatible with what is held.
+func (w *Workspace) grant(c actor.Context) {
+	for len(w.queue) > 0 {
+		l := w.queue[0]
+		if !w.compatible(l) {
+			return
+		}
+		w.queue = w.queue[1:]
+		w.issued++
+		l.token = w.epoch<<32 | w.issued
+		w.held = append(w.held, l)
+		c.Send(l.who, &messages.LeaseGranted{Workspace: w.uri, Token: l.token, Request: l.request})
+	}
+	w.queue = nil
+}
+
+func (w *Workspace) compatible(l *lease) bool {
+	for _, h := range w.held {
+		if !h.shared || !l.shared {
+			return false
+		}
+	}
+	return true
+}
+
+// release gives a lease back, or a place in the queue.
+func (w *Workspace) release(c actor.Context, m *messages.ReleaseLease) {
+	for i, l := range w.queue {
+		if l.worker == m.GetHolder() && l.request == m.GetRequest() {
+			w.queue = append(w.queue[:i:i], w.queue[i+1:]...)
+			w.unwatch(c, l.who)
+			w.grant(c)
+			return
+		}
+	}
+	for _, l := range w.held {
+		if l.worker == m.GetHolder() && (l.token == m.GetToken() || m.GetToken() == 0 && l.request == m.GetRequest()) {
+			l.released = true
+			w.pass(c, l)
+			return
+		}
+	}
+}
+
+// pass drops a lease that was released and whose effects have ended, and serves the next.
+func (w *Workspace) pass(c actor.Context, l *lease) {
+	if !l.released || len(l.effects) > 0 {
+		return
+	}
+	for i, h := range w.held {
+		if h == l {
+			w.held = append(w.held[:i:i], w.held[i+1:]...)
+			break
+		}
+	}
+	w.unwatch(c, l.who)
+	w.grant(c)
+}
+
+func (w *Workspace) unwatch(c actor.Context, who *actor.PID) {
+	for _, l := range append(w.queue[:len(w.queue):len(w.queue)], w.held...) {
+		if l.who.GetId() == who.GetId() {
+			return
+		}
+	}
+	c.Unwatch(who)
+}
+
+func (w *Workspace) begun(c actor.Context, m *messages.EffectBegun) {
+	for _, l := range w.held {
+		if l.token == m.GetToken() && !l.released {
+			if l.effects == nil {
+				l.effects = make(map[string]bool, 1)
+			}
+			l.effects[m.GetExecId()] = true
+			c.Respond(&messages.EffectAllowed{ExecId: m.GetExecId()})
+			return
+		}
+	}
+	c.Respond(messages.Fail(messages.CodeStaleLease, "the lease on "+w.uri+" has passed on", "take it again"))
+}
+
+func (w *Workspace) ended(c actor.Context, m *messages.EffectEnded) {
+	for _, l := range w.held {
+		if l.token == m.GetToken() {
+			delete(l.effects, m.GetExecId())
+			w.pass(c, l)
+			return
+		}
+	}
+}
+
+// gone passes on what a dead worker held, once its effects have ended.
+func (w *Workspace) gone(c actor.Context, who *actor.PID) {
+	kept := w.queue[:0:0]
+	for _, l := range w.queue {
+		if l.who.GetId() != who.GetId() {
+			kept = append(kept, l)
+		}
+	}
+	w.queue = kept
+	for _, l := range append([]*lease(nil), w.held...) {
+		if l.who.GetId() == who.GetId() {
+			l.released = true
+			w.pass(c, l)
+		}
+	}
+	w.grant(c)
+}
+
+// refuse answers those who wait: a stopped mailbox says nothing.
+func (w *Workspace) refuse(c actor.Context) {
+	for _, l := range w.queue {
+		c.Send(l.who, messages.Fail(messages.CodeUnavailable, "the workspace "+w.uri+" is stopping", "try again"))
+	}
+}
+
+func (w *Workspace) view() *messages.WorkspaceView {
+	v := &messages.WorkspaceView{Uri: w.uri, Waiting: int32(len(w.queue)), LastToken: w.epoch<<32 | w.issued}
+	for _, l := range w.held {
+		v.Holders = append(v.Holders, l.token)
+		v.Effects += int32(len(l.effects))
+	}
+	return v
+}

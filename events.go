@@ -1,0 +1,241 @@
+package troupe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/conversation"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
+)
+
+// feed is a live view of one session's events: replayed from the store up to where the live ones
+// begin, then live, without gap or duplicate. Cursors are dense, so that a hole shows; it
+// is filled from the store.
+type feed struct {
+	rt      *Runtime
+	session string
+	inbox   *act.Inbox
+	next    uint64 // cursor of the next durable event
+	replay  conversation.Projector
+}
+
+// subscribe begins with what happens from now on.
+func (rt *Runtime) subscribe(ctx context.Context, session string) (*feed, error) {
+	f := &feed{rt: rt, session: session, inbox: act.NewInbox(rt.sys, rt.svc.Limits.SubscriberWait)}
+	f.replay.Lookup = rt.generation
+	cursor, err := f.attach(ctx)
+	if err != nil {
+		f.close()
+		return nil, err
+	}
+	f.next = cursor + 1
+	return f, nil
+}
+
+// attach makes the inbox a watcher of the session and returns up to where the store has everything.
+func (f *feed) attach(ctx context.Context) (uint64, error) {
+	m, err := toSession(f.session, &messages.Subscribe{})
+	if err != nil {
+		return 0, err
+	}
+	f.rt.sys.Root.RequestWithCustomSender(f.rt.root, m, f.inbox.PID())
+	for {
+		msgs, _, err := f.inbox.Take(ctx)
+		if err != nil {
+			return 0, err
+		}
+		for _, msg := range msgs {
+			switch x := msg.(type) {
+			case *messages.Subscribed:
+				f.inbox.Return(after(msgs, msg))
+				return x.GetCursor(), nil
+			case *messages.Failure:
+				return 0, x
+			}
+		}
+	}
+}
+
+func after(msgs []any, m any) []any {
+	for i, x := range msgs {
+		if x == m {
+			return msgs[i+1:]
+		}
+	}
+	return nil
+}
+
+func (f *feed) close() {
+	f.rt.sys.Root.RequestWithCustomSender(f.rt.root, &messages.ToSession{SessionId: f.session, Command: &messages.ToSession_Unsubscribe{Unsubscribe: &messages.Unsubscribe{}}}, f.inbox.PID())
+	f.inbox.Close()
+}
+
+// Events yields the events of a session with a seq above after, then live ones, until ctx ends
+// or the loop is left.
+func (rt *Runtime) Events(ctx context.Context, session string, after uint64) iter.Seq2[*Event, error] {
+	return func(yield func(*Event, error) bool) {
+		f, err := rt.subscribe(ctx, session)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer f.close()
+		upto := f.next - 1
+		f.next = after + 1
+		if !f.fill(ctx, upto, yield) {
+			return
+		}
+		for ev, err := range f.events(ctx) {
+			if !yield(ev, err) {
+				return
+			}
+		}
+	}
+}
+
+// events yields live events, filling holes.
+func (f *feed) events(ctx context.Context) iter.Seq2[*Event, error] {
+	return func(yield func(*Event, error) bool) {
+		for {
+			msgs, lost, err := f.inbox.Take(ctx)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if lost && !f.catchUp(ctx, yield) {
+				return
+			}
+			for _, m := range msgs {
+				if !f.take(ctx, m, yield) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (f *feed) take(ctx context.Context, m any, yield func(*Event, error) bool) bool {
+	switch x := m.(type) {
+	case *messages.Published:
+		return f.published(ctx, x, yield)
+	case *messages.Unsubscribe: // the session was replaced: watch its successor
+		if _, err := f.attach(ctx); err != nil {
+			yield(nil, err)
+			return false
+		}
+		return f.catchUp(ctx, yield)
+	case *messages.Failure:
+		yield(nil, x)
+		return false
+	}
+	return true
+}
+
+func (f *feed) published(ctx context.Context, p *messages.Published, yield func(*Event, error) bool) bool {
+	if p.GetFirstCursor() == 0 {
+		for _, e := range p.GetEvents() {
+			if !yield(e, nil) {
+				return false
+			}
+		}
+		return true
+	}
+	if p.GetLastCursor() < f.next {
+		return true
+	}
+	if p.GetFirstCursor() > f.next && !f.fill(ctx, p.GetFirstCursor()-1, yield) {
+		return false
+	}
+	from := f.next
+	f.next = p.GetLastCursor() + 1
+	for _, e := range p.GetEvents() {
+		if e.GetSeq() != 0 && e.GetSeq() < from {
+			continue
+		}
+		if !yield(e, nil) {
+			return false
+		}
+	}
+	return true
+}
+
+// catchUp yields everything that the store has by now.
+func (f *feed) catchUp(ctx context.Context, yield func(*Event, error) bool) bool {
+	cursor, err := f.rt.svc.Store.Cursor(ctx, f.session)
+	if err != nil {
+		yield(nil, fmt.Errorf("read events of %s: %w", f.session, err))
+		return false
+	}
+	return f.fill(ctx, cursor, yield)
+}
+
+var errEnough = errors.New("enough")
+
+// fill yields the stored events up to a cursor.
+func (f *feed) fill(ctx context.Context, upto uint64, yield func(*Event, error) bool) bool {
+	if upto < f.next {
+		return true
+	}
+	left := false
+	err := f.rt.svc.Store.ReadSession(ctx, f.session, f.next-1, func(e persistence.Entry) error {
+		if e.Cursor > upto {
+			return errEnough
+		}
+		f.next = e.Cursor + 1
+		ev, err := f.project(e)
+		if err != nil {
+			return err
+		}
+		if ev != nil && ev.GetSeq() != 0 && !yield(ev, nil) {
+			left = true
+			return errEnough
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errEnough) {
+		yield(nil, fmt.Errorf("read events of %s: %w", f.session, err))
+		return false
+	}
+	return !left
+}
+
+func (f *feed) project(e persistence.Entry) (*Event, error) {
+	kind, id, _ := strings.Cut(e.Stream, "/")
+	var fact proto.Message
+	var err error
+	switch kind {
+	case "wrk":
+		fact, err = messages.WorkerFactIn(e.Record)
+	case "ses":
+		id = ""
+		fact, err = messages.SessionFactIn(e.Record)
+	default:
+		return nil, nil
+	}
+	if err != nil || fact == nil {
+		return nil, err
+	}
+	return f.replay.Project(f.session, id, fact, e.Record, e.Cursor), nil
+}
+
+// generation reads one answer back, for an event whose text stands in an earlier record.
+func (rt *Runtime) generation(worker string, seq uint64) *messages.GenerationCompleted {
+	var found *messages.GenerationCompleted
+	err := rt.svc.Store.Read(context.Background(), messages.WorkerStream(worker), seq, func(e persistence.Entry) error {
+		if f, err := messages.WorkerFactIn(e.Record); err == nil {
+			found, _ = f.(*messages.GenerationCompleted)
+		}
+		return errEnough
+	})
+	if err != nil && !errors.Is(err, errEnough) {
+		return nil
+	}
+	return found
+}

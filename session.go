@@ -1,0 +1,198 @@
+package troupe
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/conversation"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/workspace"
+)
+
+// SessionOptions describe a new session. The zero value works in its own server workspace.
+type SessionOptions struct {
+	Dir   string // folder to work in; "" for the session's own
+	Trust Trust  // of Dir; unspecified is Restricted
+	Agent string // profile; "" is "default"
+	Model string // "" is the agent's or the default one
+	Rules []string
+}
+
+// Session is one conversation space. It is safe for concurrent use: prompts queue.
+type Session struct {
+	rt     *Runtime
+	id     string
+	worker string
+}
+
+// Result is what a turn came to.
+type Result struct {
+	Session   string
+	Turn      string
+	Text      string
+	Outcome   string // done, error, limit, stuck, budget, timeout, aborted
+	Reason    string // when the outcome is not done
+	Usage     *Usage
+	ToolCalls []*messages.ToolCallView
+	Scripted  bool // no language model was running
+	// Conversation and Seq refer to the conversation as it was after this turn.
+	Conversation string
+	Seq          uint64
+}
+
+// Session makes a session. It is durable when Session returns.
+func (rt *Runtime) Session(ctx context.Context, o SessionOptions) (*Session, error) {
+	m := &messages.CreateSession{Agent: o.Agent, Model: o.Model, Rules: o.Rules}
+	if o.Dir != "" {
+		addr, _, err := workspace.Local(o.Dir)
+		if err != nil {
+			return nil, fmt.Errorf("open folder %s: %w", o.Dir, err)
+		}
+		m.Workspaces = []*messages.WorkspaceSpec{{Uri: addr.Canonical, Trust: o.Trust, Primary: true}}
+	}
+	v, err := act.Ask[*messages.SessionView](ctx, rt.sys, rt.root, m)
+	if err != nil {
+		return nil, err
+	}
+	return &Session{rt: rt, id: v.GetId()}, nil
+}
+
+// Open returns an existing session. A turn that a crash cut off goes on.
+func (rt *Runtime) Open(ctx context.Context, id string) (*Session, error) {
+	if _, err := ask[*messages.SessionView](ctx, rt, id, &messages.DescribeSession{}); err != nil {
+		return nil, err
+	}
+	return &Session{rt: rt, id: id}, nil
+}
+
+// ID is the session's id: Open finds it again.
+func (s *Session) ID() string { return s.id }
+
+// Run sends a prompt and returns when its turn is done. An outcome other than done is no error:
+// look at Result.Outcome. When ctx ends first, the turn goes on; Cancel ends it.
+func (s *Session) Run(ctx context.Context, prompt string) (*Result, error) {
+	in, err := s.submit(ctx, prompt)
+	if err != nil {
+		return nil, err
+	}
+	return s.await(ctx, in.GetInputId())
+}
+
+// Wait returns the result of the open turn, or of the last one.
+func (s *Session) Wait(ctx context.Context) (*Result, error) { return s.await(ctx, "") }
+
+func (s *Session) submit(ctx context.Context, prompt string) (*messages.InputReply, error) {
+	return ask[*messages.InputReply](ctx, s.rt, s.id, &messages.SubmitInput{
+		WorkerId: s.worker, InputId: messages.NewID(messages.InputPrefix),
+		Parts: []*messages.Part{{Kind: &messages.Part_Text{Text: prompt}}},
+	})
+}
+
+func (s *Session) await(ctx context.Context, input string) (*Result, error) {
+	r, err := ask[*messages.TurnResult](ctx, s.rt, s.id, &messages.AwaitTurn{WorkerId: s.worker, InputId: input})
+	if err != nil {
+		return nil, err
+	}
+	return &Result{
+		Session: s.id, Turn: r.GetTurnId(), Text: r.GetText(), Outcome: conversation.OutcomeName(r.GetOutcome()), Reason: r.GetReason(),
+		Usage: r.GetUsage(), ToolCalls: r.GetToolCalls(), Scripted: r.GetScripted(), Conversation: r.GetWorkerId(), Seq: r.GetConversationSeq(),
+	}, nil
+}
+
+// Stream sends a prompt and yields what happens until its turn is done: the last event is
+// turn.completed. Breaking out of the loop leaves the turn running.
+func (s *Session) Stream(ctx context.Context, prompt string) iter.Seq2[*Event, error] {
+	return func(yield func(*Event, error) bool) {
+		f, err := s.rt.subscribe(ctx, s.id)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer f.close()
+		in, err := s.submit(ctx, prompt)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		turn := ""
+		for ev, err := range f.events(ctx) {
+			if !yield(ev, err) || err != nil {
+				return
+			}
+			switch {
+			case ev.GetType() == messages.EventTurnStarted && ev.GetInputId() == in.GetInputId():
+				turn = ev.GetTurn()
+			case ev.GetType() == messages.EventTurnCompleted && ev.GetTurn() == turn:
+				return
+			}
+		}
+	}
+}
+
+// Call runs one tool in the session for the program: with the same context, policy and journal
+// as an agent's call, in its place in the queue of turns.
+func (s *Session) Call(ctx context.Context, tool string, args any) (*messages.ToolReply, error) {
+	raw, err := json.Marshal(args)
+	if err != nil {
+		return nil, fmt.Errorf("encode arguments of %s: %w", tool, err)
+	}
+	return ask[*messages.ToolReply](ctx, s.rt, s.id, &messages.CallTool{
+		WorkerId: s.worker, Tool: tool, Arguments: string(raw), CallId: messages.NewID("call_"),
+	})
+}
+
+// Cancel ends the open turn; when it returns, nothing of it runs any more.
+func (s *Session) Cancel(ctx context.Context) error {
+	_, err := ask[*messages.Cancelled](ctx, s.rt, s.id, &messages.CancelSession{WorkerId: s.worker, By: "program"})
+	return err
+}
+
+// History returns the finished exchanges as a value: nothing that happens later changes it.
+func (s *Session) History(ctx context.Context) (*messages.History, error) {
+	return ask[*messages.History](ctx, s.rt, s.id, &messages.ReadHistory{WorkerId: s.worker})
+}
+
+// SetModel changes the model of later generations.
+func (s *Session) SetModel(ctx context.Context, name string) error {
+	_, err := ask[*messages.WorkerView](ctx, s.rt, s.id, &messages.ConfigureWorker{WorkerId: s.worker, Model: name})
+	return err
+}
+
+// ask sends a command to a session, through the Supervisor, which finds or starts it.
+func ask[T any](ctx context.Context, rt *Runtime, session string, cmd any) (T, error) {
+	m, err := toSession(session, cmd)
+	if err != nil {
+		var zero T
+		return zero, err
+	}
+	return act.Ask[T](ctx, rt.sys, rt.root, m)
+}
+
+func toSession(session string, cmd any) (*messages.ToSession, error) {
+	m := &messages.ToSession{SessionId: session}
+	switch x := cmd.(type) {
+	case *messages.SubmitInput:
+		m.Command = &messages.ToSession_Submit{Submit: x}
+	case *messages.AwaitTurn:
+		m.Command = &messages.ToSession_AwaitTurn{AwaitTurn: x}
+	case *messages.CancelSession:
+		m.Command = &messages.ToSession_Cancel{Cancel: x}
+	case *messages.CallTool:
+		m.Command = &messages.ToSession_CallTool{CallTool: x}
+	case *messages.DescribeSession:
+		m.Command = &messages.ToSession_Describe{Describe: x}
+	case *messages.Subscribe:
+		m.Command = &messages.ToSession_Subscribe{Subscribe: x}
+	case *messages.ReadHistory:
+		m.Command = &messages.ToSession_History{History: x}
+	case *messages.ConfigureWorker:
+		m.Command = &messages.ToSession_Configure{Configure: x}
+	default:
+		return nil, errors.New("command is not one for a session")
+	}
+	return m, nil
+}

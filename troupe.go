@@ -1,0 +1,264 @@
+// Package troupe runs language model agents as supervised actors with durable conversations.
+//
+// A Runtime holds a data directory and everything that runs on it. A Session is one
+// conversation space in a folder; Run and Stream send it a prompt and return when the turn is
+// done. What was acknowledged survives a kill at any moment: open the runtime on the same
+// directory again and the turn goes on.
+//
+// The package keeps no globals, starts nothing at init, never exits the process and installs no signal handlers.
+package troupe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-dev/troupe/actors"
+	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/model"
+	"github.com/troupe-dev/troupe/persistence"
+	"github.com/troupe-dev/troupe/persistence/badger"
+	"github.com/troupe-dev/troupe/persistence/memory"
+	"github.com/troupe-dev/troupe/tools"
+	"github.com/troupe-dev/troupe/workspace"
+)
+
+// Names of what lives elsewhere in the house and belongs to this API.
+type (
+	// Event is what happens in a session, as every surface shows it.
+	Event = messages.Event
+	// Usage counts tokens and cost.
+	Usage = messages.Usage
+	// Model answers requests; package model has the port, model/openai and model/script adapters.
+	Model = model.Model
+	// Models finds models by name, for programs with more than one.
+	Models = actors.Models
+	// ResolvedModel is what Models returns.
+	ResolvedModel = actors.Resolved
+	// Price is in US dollars per million tokens.
+	Price = actors.Price
+	// Agent is a profile: what a worker is told and what it may use.
+	Agent = actors.Agent
+	// Limits bound turns and calls.
+	Limits = actors.Limits
+	// Call names one tool call to Options.ToolContext.
+	Call = actors.Call
+	// Tool is one thing that an agent can do; see NewTool for plain functions.
+	Tool = tools.Tool
+	// Trust is how far a folder's agents go without asking.
+	Trust = messages.Trust_Level
+	// Failure is an expected refusal, with a code.
+	Failure = messages.Failure
+)
+
+// The levels of trust.
+const (
+	Full       = messages.Trust_FULL
+	Restricted = messages.Trust_RESTRICTED
+)
+
+// Options configure a Runtime. The zero value keeps everything in memory and has no model.
+type Options struct {
+	Model   Model  // answers every name; or:
+	Models  Models // finds a model by name
+	DataDir string // durable state; "" keeps everything in memory
+
+	Store   persistence.Store // instead of the one in DataDir; the caller closes it
+	Tools   []Tool            // besides the built-in ones
+	Agents  []Agent           // profiles; one named "default" replaces the built-in one
+	Sandbox tools.Sandbox     // for commands; nil: exec is refused
+	Limits  Limits
+
+	// ToolContext adds values of the program to the context of each call, off the mailbox.
+	ToolContext func(ctx context.Context, c Call) (map[any]any, error)
+	// Env is the environment of tool calls; nil: the allow-list of package tools.
+	Env        func(workspaceID string, vars []*messages.EnvVar, trust Trust) ([]string, error)
+	Logger     *slog.Logger     // default: nothing is logged
+	Now        func() time.Time // default: time.Now
+	ServerName string           // host of server workspaces; default "troupe"
+}
+
+// Runtime is one process's house of actors. It is safe for concurrent use.
+type Runtime struct {
+	sys      *actor.ActorSystem
+	svc      *actors.Services
+	root     *actor.PID
+	ownStore bool
+	dataDir  string
+
+	mu     sync.Mutex
+	closed bool
+	failed chan error
+}
+
+// New opens the data directory and starts the actors. ctx bounds the opening only.
+func New(ctx context.Context, o Options) (*Runtime, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.ServerName == "" {
+		o.ServerName = workspace.DefaultServerName
+	}
+	registry, err := tools.NewRegistry(append(tools.Builtin(), o.Tools...)...)
+	if err != nil {
+		return nil, fmt.Errorf("register tools: %w", err)
+	}
+	rt := &Runtime{failed: make(chan error, 1), dataDir: o.DataDir}
+	store, err := rt.openStore(ctx, &o)
+	if err != nil {
+		return nil, err
+	}
+	rt.svc = services(&o, store, registry)
+	rt.svc.Fatal = rt.fatal
+	rt.sys = act.NewSystem(o.Logger)
+	rt.root, err = actors.Start(rt.sys, rt.svc)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start the actors: %w", err), rt.closeStore())
+	}
+	return rt, nil
+}
+
+func (rt *Runtime) openStore(ctx context.Context, o *Options) (persistence.Store, error) {
+	switch {
+	case o.Store != nil && o.DataDir == "":
+		return nil, errors.New("options: Store needs a DataDir for homes and temporary folders")
+	case o.Store != nil:
+		return o.Store, os.MkdirAll(o.DataDir, 0o700)
+	case o.DataDir == "":
+		dir, err := os.MkdirTemp("", "troupe-")
+		if err != nil {
+			return nil, fmt.Errorf("make a temporary data directory: %w", err)
+		}
+		o.DataDir, rt.ownStore = dir, true
+		return memory.New(), nil
+	}
+	dir, err := filepath.Abs(o.DataDir)
+	if err != nil {
+		return nil, fmt.Errorf("data directory %q: %w", o.DataDir, err)
+	}
+	o.DataDir, rt.dataDir, rt.ownStore = dir, dir, true
+	s, err := badger.Open(ctx, badger.Options{Dir: StoreDir(dir), Logger: o.Logger})
+	if err != nil {
+		return nil, fmt.Errorf("open data directory %s: %w", dir, err)
+	}
+	return s, nil
+}
+
+// StoreDir is where the store of a data directory lies.
+func StoreDir(dataDir string) string { return filepath.Join(dataDir, "store") }
+
+func services(o *Options, store persistence.Store, registry *tools.Registry) *actors.Services {
+	agents := map[string]Agent{actors.DefaultAgent: defaultAgent()}
+	for _, a := range o.Agents {
+		agents[a.Name] = a
+	}
+	models := o.Models
+	if models == nil {
+		models = oneModel{o.Model}
+	}
+	env := o.Env
+	if env == nil {
+		base := tools.BaseEnv(os.Environ(), nil)
+		env = func(_ string, vars []*messages.EnvVar, trust Trust) ([]string, error) {
+			if len(vars) == 0 {
+				return base, nil
+			}
+			return tools.MergeEnv(base, vars, trust)
+		}
+	}
+	return &actors.Services{
+		Store: store, Models: models, Tools: registry, Agents: agents, Sandbox: o.Sandbox, Log: o.Logger, Limits: o.Limits,
+		Now: o.Now, Node: nodeName(), ServerName: o.ServerName, DataDir: o.DataDir, TempDir: filepath.Join(o.DataDir, "tmp"),
+		Env: env, Values: o.ToolContext,
+	}
+}
+
+func nodeName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "node"
+	}
+	return fmt.Sprintf("%s/%d", host, os.Getpid())
+}
+
+// fatal reports that the store failed: nothing more is answered.
+func (rt *Runtime) fatal(err error) {
+	select {
+	case rt.failed <- err:
+	default:
+	}
+}
+
+// Failed delivers the error after which the runtime answers nothing more: its store failed. Only
+// the program decides to exit.
+func (rt *Runtime) Failed() <-chan error { return rt.failed }
+
+// Close stops the actors in order, then the store. Turns that are open stay open: they
+// go on when the directory is opened again. It returns at the end of ctx at the latest.
+func (rt *Runtime) Close(ctx context.Context) error {
+	rt.mu.Lock()
+	if rt.closed {
+		rt.mu.Unlock()
+		return nil
+	}
+	rt.closed = true
+	rt.mu.Unlock()
+	done := make(chan error, 1)
+	go func() {
+		err := rt.sys.Root.StopFuture(rt.root).Wait()
+		drained := make(chan struct{})
+		rt.svc.Drain(func() { close(drained) })
+		<-drained
+		done <- errors.Join(err, rt.closeStore())
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("close the runtime: %w", context.Cause(ctx))
+	}
+}
+
+func (rt *Runtime) closeStore() error {
+	if !rt.ownStore || rt.svc == nil {
+		return nil
+	}
+	err := rt.svc.Store.Close()
+	if rt.dataDir == "" {
+		err = errors.Join(err, os.RemoveAll(rt.svc.DataDir))
+	}
+	return err
+}
+
+// oneModel answers every name with the same model.
+type oneModel struct{ m Model }
+
+func (o oneModel) Resolve(name string) (*ResolvedModel, error) {
+	if o.m == nil {
+		return nil, errors.New("no model is configured")
+	}
+	return &ResolvedModel{Model: o.m, Provider: "default", Name: name}, nil
+}
+
+func (o oneModel) Providers() []string { return []string{"default"} }
+
+// defaultAgent is the profile of a worker that names none.
+func defaultAgent() Agent {
+	return Agent{
+		Name: actors.DefaultAgent,
+		System: "You are an agent that works in a folder with tools. Look before you change anything, make the smallest change that " +
+			"does what was asked, check it by running what there is to run, and report what you did and what you saw. " +
+			"When a tool refuses, say so instead of working around it.",
+	}
+}
