@@ -1,0 +1,5 @@
+package tools
+
+import "errors"
+
+func makeSpecial(string, string) error { return errors.ErrUnsupported }
