@@ -84,6 +84,10 @@ func (s *shape) refuseText(t string) (why, fix string) {
 		if !isHost(t) {
 			return fmt.Sprintf("%q cannot be the host of an address", t), "2 to 63 letters, digits, dots, dashes and underscores, beginning and ending with a letter or digit, and no reserved word such as git or localhost"
 		}
+	case "variable": // the value may be a key: it is not repeated
+		if !isVariable(t) {
+			return "this is no name of a variable", "write its name, in capitals; the key itself does not belong here"
+		}
 	case "cidr":
 		if _, err := netip.ParsePrefix(t); err != nil {
 			return fmt.Sprintf("%q is no address range", t), "write for example 10.1.0.0/16"
@@ -143,6 +147,13 @@ func isHost(s string) bool {
 		letters = letters || s[i] != '.' && (s[i] < '0' || s[i] > '9')
 	}
 	return letters
+}
+
+// isVariable tells whether s can name a variable. Capitals only: keys of some services would
+// else pass as names, and names are shown.
+func isVariable(s string) bool {
+	other := strings.IndexFunc(s, func(r rune) bool { return r != '_' && (r < 'A' || r > 'Z') && (r < '0' || r > '9') })
+	return s != "" && len(s) <= 64 && other < 0 && (s[0] < '0' || s[0] > '9')
 }
 
 // badName says why a key that the user chose cannot be one; "" if it can.

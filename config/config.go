@@ -49,7 +49,7 @@ type TLS struct {
 
 // Token is one access token. Exactly one source is set; the token itself is never in a file of ours.
 type Token struct {
-	Env    string   `yaml:"token_env" only:"token" doc:"Variable that holds the token."`
+	Env    string   `yaml:"token_env" only:"token" kind:"variable" doc:"Variable that holds the token."`
 	File   string   `yaml:"token_file" only:"token" kind:"path" doc:"File that holds the token."`
 	Scopes []string `yaml:"scopes" enum:"read,write,approve,admin" doc:"What it allows."`
 	Tenant string   `yaml:"tenant" doc:"Whose sessions it sees; empty: the default tenant."`
@@ -59,7 +59,7 @@ type Token struct {
 type Data struct {
 	Dir     string `yaml:"dir" kind:"path" project:"never" doc:"Data directory; default: troupe below XDG_DATA_HOME. Also TROUPE_DATA and --data."`
 	Store   string `yaml:"store" default:"badger" enum:"badger,postgres,memory" doc:"Where journals live. memory forgets everything at exit."`
-	DSNEnv  string `yaml:"dsn_env" doc:"Variable that holds the PostgreSQL connection string."`
+	DSNEnv  string `yaml:"dsn_env" kind:"variable" doc:"Variable that holds the PostgreSQL connection string."`
 	Persist string `yaml:"persist" default:"message" enum:"message,task,manual" doc:"When a conversation is written: after each message, at the end of a task, or on demand."`
 	Reserve Size   `yaml:"reserve" default:"256MiB" doc:"Free disk space below which new turns are refused."`
 }
@@ -80,7 +80,7 @@ type Inherit struct {
 // source is set; a service with a base_url may do without.
 type Provider struct {
 	BaseURL       string         `yaml:"base_url" kind:"url" doc:"Address of the API, up to and without /chat/completions."`
-	APIKeyEnv     string         `yaml:"api_key_env" only:"api_key" doc:"Variable that holds the key."`
+	APIKeyEnv     string         `yaml:"api_key_env" only:"api_key" kind:"variable" doc:"Variable that holds the key."`
 	APIKeyFile    string         `yaml:"api_key_file" only:"api_key" kind:"path" doc:"File that holds the key."`
 	APIKeyCommand string         `yaml:"api_key_command" only:"api_key" doc:"Shell command that prints the key, within 10 s."`
 	API           string         `yaml:"api" default:"chat" enum:"chat,responses" doc:"Which of the two APIs is spoken."`

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -16,9 +17,10 @@ import (
 // Bounds of a file. The YAML parser needs more than linear time for deep flow nesting, and a
 // folder's file may be hostile.
 const (
-	maxFile   = 128 << 10 // bytes
-	maxFlow   = 32        // [ and { open at the same time
-	maxDashes = 100       // in a row, be they lists in lists or a ruler in a comment
+	maxFile     = 128 << 10 // bytes
+	maxProblems = 50        // told of one file
+	maxFlow     = 32        // [ and { open at the same time
+	maxDashes   = 100       // in a row, be they lists in lists or a ruler in a comment
 )
 
 // setting is one value of one layer.
@@ -56,6 +58,7 @@ func (l *layer) name(path, key string, origin Origin, excerpt string) {
 type decoder struct {
 	file     string
 	src      []byte
+	lines    []string
 	layer    *layer
 	lower    []*layer // weaker ones
 	problems Problems
@@ -64,7 +67,7 @@ type decoder struct {
 // decodeFile reads a file's text strictly. lower are the weaker layers.
 func decodeFile(source Source, file string, src []byte, root *shape, lower []*layer) (*layer, Problems) {
 	src = bytes.TrimPrefix(src, []byte("\ufeff")) // some editors begin files with it
-	d := &decoder{file: file, src: src, layer: newLayer(source), lower: lower}
+	d := &decoder{file: file, src: src, lines: strings.Split(string(src), "\n"), layer: newLayer(source), lower: lower}
 	if d.precheck() {
 		if doc := d.parse(); doc != nil {
 			d.walk(root, "", doc)
@@ -266,7 +269,11 @@ func (d *decoder) scalar(s *shape, path string, node ast.Node) {
 		return
 	}
 	if s.format == "path" && !fileAnchored(t) {
-		d.failAt(node, path, fmt.Sprintf("%s: %q is relative, and it is unclear to what", path, t), "write an absolute path, or one that begins with ~/")
+		shown := strconv.Quote(t)
+		if s.only != "" { // it may be the key itself
+			shown = "the path"
+		}
+		d.failAt(node, path, fmt.Sprintf("%s: %s is relative, and it is unclear to what", path, shown), "write an absolute path, or one that begins with ~/")
 		return
 	}
 	d.layer.settings[path] = &setting{path: path, shape: s, text: t, origin: d.origin(node), excerpt: d.excerptAt(node)}
@@ -298,10 +305,13 @@ func (d *decoder) failAt(node ast.Node, path, what, fix string) {
 }
 
 func (d *decoder) fail(path string, line, col int, what, fix string) {
+	if len(d.problems) == maxProblems {
+		return
+	}
 	d.problems = append(d.problems, &Problem{
 		What: what, Path: path, Fix: fix,
 		Origin:  Origin{Source: d.layer.source, File: d.file, Line: line, Col: col},
-		Excerpt: excerpt(d.src, line, col),
+		Excerpt: excerpt(d.lines, line, col),
 	})
 }
 
@@ -312,7 +322,7 @@ func (d *decoder) origin(node ast.Node) Origin {
 
 func (d *decoder) excerptAt(node ast.Node) string {
 	line, col := position(node.GetToken())
-	return excerpt(d.src, line, col)
+	return excerpt(d.lines, line, col)
 }
 
 func position(tk *token.Token) (line, col int) {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -12,6 +13,9 @@ func TestWrongFileIsToldWithPlaceAndFix(t *testing.T) {
 		{"unknown key, nothing near", "log: {zzz: 1}\n", ":1:7", `unknown key "zzz" in log`, "known are file, format, level"},
 		{"unknown key below a map", "agents:\n  a.b:\n    sytem: x\n", ":3:5", `unknown key "sytem" in agents."a.b"`, `"system"`},
 		{"literal key", "providers:\n  x:\n    api_key: sk-verysecret\n", ":3:5", `unknown key "api_key"`, "api_key_env"},
+		{"literal key in a line", "providers: {x: {base_url: 'http://h', api_key: sk-verysecret}}\n", ":1:39", `unknown key "api_key"`, ""},
+		{"key for a variable", "providers:\n  x: {base_url: 'http://h', api_key_env: sk-verysecret}\n", ":2:42", "no name of a variable", "in capitals"},
+		{"key for a file", "providers:\n  x: {base_url: 'http://h', api_key_file: sk-verysecret}\n", ":2:43", "the path is relative", ""},
 		{"number for text", "model: 12\n", ":1:8", "model is text; this is a whole number", "quotes"},
 		{"text for number", "limits: {steps: many}\n", ":1:17", "limits.steps is a whole number; this is text", ""},
 		{"text for bool", "cluster:\n  enabled: yes\n", ":2:12", "cluster.enabled is true or false; this is text", "write true or false"},
@@ -61,7 +65,7 @@ func TestWrongFileIsToldWithPlaceAndFix(t *testing.T) {
 			if got := p.Origin.String(); !strings.HasPrefix(got, name) || !strings.Contains(got, c.at) {
 				t.Errorf("points at %q, want %s%s", got, name, c.at)
 			}
-			if strings.Contains(p.Error(), "sk-verysecret") || strings.Contains(p.Error(), "\x1b") {
+			if strings.Contains(p.Error(), "verysecret") || strings.Contains(p.Error(), "\x1b") {
 				t.Errorf("shows what it must not: %q", p.Error())
 			}
 		})
@@ -93,7 +97,7 @@ func TestCaretStandsBelowTheMistake(t *testing.T) {
 }
 
 func TestExcerptOfALongLineStaysShort(t *testing.T) {
-	got := excerpt([]byte(strings.Repeat("x", 5000)+"!"), 1, 5001)
+	got := excerpt([]string{strings.Repeat("x", 5000) + "!"}, 1, 5001)
 	if len(got) > 300 || !strings.Contains(got, "!") {
 		t.Errorf("excerpt has %d bytes: %q", len(got), got)
 	}
@@ -110,6 +114,8 @@ func TestHostileFilesAreRefusedQuickly(t *testing.T) {
 		"dashes":   strings.Repeat("- ", maxFile/4),
 		"anchors":  strings.Repeat("&a ", maxFile/8),
 		"big":      strings.Repeat("#\n", maxFile),
+		"unknown":  manyLines("k%d: v\n"),
+		"valid":    "models:\n" + manyLines(" k%d: {name: 1}\n"),
 		"bomb":     "a: &a [x,x]\nb: &b [*a,*a]\nmodel: *b\n",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,6 +126,15 @@ func TestHostileFilesAreRefusedQuickly(t *testing.T) {
 			}
 		})
 	}
+}
+
+// manyLines repeats a line with a number up to the limit of a file.
+func manyLines(format string) string {
+	var b strings.Builder
+	for i := 0; b.Len() < maxFile-40; i++ {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
 }
 
 func TestEmptyFilesSetNothing(t *testing.T) {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -100,43 +101,66 @@ func (ps Problems) err() error {
 
 // excerpt shows a line of a file with a caret below a column. Files may be hostile: what a
 // terminal would obey is made visible, long lines are cut, and what looks like a key is hidden.
-func excerpt(src []byte, line, col int) string {
-	lines := strings.Split(string(src), "\n")
+func excerpt(lines []string, line, col int) string {
 	if line < 1 || line > len(lines) || col < 1 {
 		return ""
 	}
 	raw := []rune(strings.TrimSuffix(lines[line-1], "\r"))
 	col = min(col, len(raw)+1)
-	const width = 100
+	const width, lookBack = 100, 200 // of what is shown; before it, for a key whose value is shown
 	start := 0
 	if col > width {
 		start = col - width/2
 	}
-	shown := raw[start:min(len(raw), start+width)]
+	from := max(0, start-lookBack)
+	shown := hideKey(raw[from:min(len(raw), start+width)])[start-from:]
 	prefix := fmt.Sprintf("  %d | ", line)
 	caret := strings.Repeat(" ", len(prefix)-2) + "| " + strings.Repeat(" ", col-1-start) + "^"
-	return prefix + hideKey(printable(string(shown))) + "\n" + caret
+	return prefix + printable(string(shown)) + "\n" + caret
 }
 
-// hideKey hides the value of a line such as "api_key: sk-...": the usual mistake is to write the
-// key itself, and errors end in logs.
-func hideKey(line string) string {
-	key, value, ok := strings.Cut(line, ":")
-	k := strings.ToLower(strings.Trim(strings.TrimSpace(key), `"'`))
-	if !ok || strings.TrimSpace(value) == "" {
-		return line
-	}
-	for _, harmless := range []string{"_env", "_file", "_command"} {
-		if strings.HasSuffix(k, harmless) {
-			return line
+// hideKey masks what follows a key such as "api_key:" in a line, keeping its length. The usual
+// mistakes are to write the key itself there, or in the place of the name of its variable or
+// file; and errors end in logs.
+func hideKey(line []rune) []rune {
+	for i, r := range line {
+		if r != ':' || !secretKey(string(line[:i])) && !misplaced(string(line[:i]), string(line[i+1:])) {
+			continue
 		}
-	}
-	for _, word := range []string{"key", "token", "secret", "password", "authorization"} {
-		if strings.HasSuffix(k, word) {
-			return key + ": " + redacted
+		out := slices.Clone(line)
+		for j := i + 1; j < len(out); j++ {
+			if out[j] != ' ' {
+				out[j] = '*'
+			}
 		}
+		return out
 	}
 	return line
+}
+
+// secretKey tells whether what stands before a colon ends with a word for secrets.
+func secretKey(before string) bool {
+	before = strings.ToLower(strings.TrimRight(before, ` "'`))
+	for _, word := range []string{"key", "token", "secret", "password", "authorization"} {
+		if strings.HasSuffix(before, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// misplaced tells whether a key stands where the name of its variable or file belongs.
+func misplaced(before, after string) bool {
+	before = strings.TrimRight(before, ` "'`)
+	after, _, _ = strings.Cut(after, ",")
+	after = strings.Trim(after, ` "'}`)
+	switch {
+	case strings.HasSuffix(before, "_env"):
+		return !isVariable(after)
+	case strings.HasSuffix(before, "_file"):
+		return !strings.HasPrefix(after, "/") && !strings.HasPrefix(after, "~")
+	}
+	return false
 }
 
 // printable replaces what a terminal could obey or what reorders text, one rune by one.

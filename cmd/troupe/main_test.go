@@ -1,0 +1,49 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestMain makes this test binary also the program: the scripts run the real one, as a process.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"troupe": main})
+}
+
+// TestScripts runs testdata/script/*.txtar: the specification of the command line. Each has an
+// empty home and no variables that troupe reads.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			home := filepath.Join(env.WorkDir, "home")
+			env.Setenv("HOME", home)
+			for _, name := range []string{"XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"} {
+				env.Setenv(name, "")
+			}
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			// For scripts that take the PATH away: the program by its full name.
+			link := filepath.Join(env.WorkDir, "bin", "troupe")
+			if err := os.Mkdir(filepath.Dir(link), 0o755); err != nil {
+				return err
+			}
+			if err := os.Symlink(self, link); err != nil {
+				return err
+			}
+			env.Setenv("TROUPE", link)
+			return os.Mkdir(home, 0o755)
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"exits":   exits,
+			"jsonhas": jsonHas,
+		},
+	})
+}
