@@ -27,7 +27,9 @@ func (sc *script) fact(words []string) (proto.Message, error) {
 	opt, text := options(args), quotedIn(args)
 	switch verb {
 	case "created":
-		return &messages.WorkerCreated{WorkerId: "wrk_1", SessionId: "ses_1", Agent: opt["agent"], Model: opt["model"], System: opt["system"], Copied: sc.copied}, nil
+		copied := sc.copied
+		sc.copied = nil
+		return &messages.WorkerCreated{WorkerId: "wrk_1", SessionId: "ses_1", Agent: opt["agent"], Model: opt["model"], System: opt["system"], Copied: copied}, nil
 	case "activated":
 		return &messages.Activated{Epoch: sc.epoch, RecoveredSeq: sc.s.Seq(), Decisions: sc.s.Recover()}, nil
 	case "input":
