@@ -1,0 +1,321 @@
+package troupe
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sort"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/actors"
+	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/conversation"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
+)
+
+// Ask answers any command or question of package messages that a surface may put: CreateSession,
+// ToSession, DescribeTree, ListSessions, ListWorkers, ListCalls, Show, Verify, Hello. A refusal
+// is a *Failure. Questions are answered from the store: they wake no session.
+func (rt *Runtime) Ask(ctx context.Context, m proto.Message) (proto.Message, error) {
+	switch x := m.(type) {
+	case *messages.CreateSession, *messages.ToSession, *messages.DescribeTree:
+		return act.Ask[proto.Message](ctx, rt.sys, rt.root, m)
+	case *messages.ListSessions:
+		return rt.listSessions(ctx, x)
+	case *messages.ListWorkers:
+		return rt.listWorkers(ctx, x)
+	case *messages.ListCalls:
+		return rt.listCalls(ctx, x)
+	case *messages.Show:
+		return rt.show(ctx, x)
+	case *messages.Verify:
+		return rt.verify(ctx, x)
+	case *messages.Hello:
+		return &messages.Holder{Pid: int32(os.Getpid()), Data: rt.svc.DataDir}, nil
+	}
+	return nil, messages.Fail(messages.CodeBadRequest, fmt.Sprintf("%T is not a question for a runtime", m), "")
+}
+
+// live returns the sessions that are in memory, by id: listing them takes their word for it.
+func (rt *Runtime) live(ctx context.Context) (map[string]bool, error) {
+	tree, err := act.Ask[*messages.Tree](ctx, rt.sys, rt.root, &messages.DescribeTree{})
+	if err != nil {
+		return nil, fmt.Errorf("look at the live tree: %w", err)
+	}
+	out := make(map[string]bool)
+	for _, c := range tree.GetRoot().GetChildren() {
+		if c.GetKind() == "session" && c.GetState() == "running" {
+			out[c.GetId()] = true
+		}
+	}
+	return out, nil
+}
+
+func (rt *Runtime) listSessions(ctx context.Context, m *messages.ListSessions) (*messages.Sessions, error) {
+	live, err := rt.live(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &messages.Sessions{}
+	err = rt.svc.Store.Index(ctx, "ses/", func(key string, value []byte) error {
+		v := &messages.SessionView{}
+		if err := proto.Unmarshal(value, v); err != nil {
+			return fmt.Errorf("decode listing entry %s: %w", key, err)
+		}
+		if m.GetFolder() == "" || v.GetFolder() == m.GetFolder() {
+			out.Sessions = append(out.Sessions, v)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list sessions: %w", err)
+	}
+	for i, v := range out.GetSessions() {
+		if out.Sessions[i], err = rt.complete(ctx, v, live[v.GetId()]); err != nil {
+			return nil, err
+		}
+	}
+	sort.SliceStable(out.Sessions, func(i, j int) bool {
+		return out.Sessions[i].GetUpdatedAtUnixMs() > out.Sessions[j].GetUpdatedAtUnixMs()
+	})
+	if n := int(m.GetLimit()); n > 0 && len(out.Sessions) > n {
+		out.Sessions = out.Sessions[:n]
+	}
+	return out, nil
+}
+
+// complete adds a session's workers: as they say themselves when they are in memory, else as their
+// listing entries have it.
+func (rt *Runtime) complete(ctx context.Context, v *messages.SessionView, live bool) (*messages.SessionView, error) {
+	if live {
+		l, err := ask[*messages.SessionView](ctx, rt, v.GetId(), &messages.DescribeSession{})
+		if err == nil {
+			l.Title = v.GetTitle()
+			return l, nil
+		}
+	}
+	err := rt.svc.Store.Index(ctx, actors.WorkerKey(v.GetId(), ""), func(key string, value []byte) error {
+		w := &messages.WorkerView{}
+		if err := proto.Unmarshal(value, w); err != nil {
+			return fmt.Errorf("decode listing entry %s: %w", key, err)
+		}
+		if w.GetState() != "inactive" { // nobody works on it: the turn waits for its session to be opened
+			w.State = "waiting"
+		}
+		v.Workers = append(v.Workers, w)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list workers of %s: %w", v.GetId(), err)
+	}
+	actors.SumUp(v)
+	return v, nil
+}
+
+func (rt *Runtime) session(ctx context.Context, id string) (*messages.SessionView, error) {
+	var found *messages.SessionView
+	err := rt.svc.Store.Index(ctx, actors.SessionKey(id), func(key string, value []byte) error {
+		if key != actors.SessionKey(id) {
+			return nil
+		}
+		found = &messages.SessionView{}
+		return proto.Unmarshal(value, found)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find session %s: %w", id, err)
+	}
+	if found == nil || id == "" {
+		return nil, actors.NoSession(id)
+	}
+	live, err := rt.live(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return rt.complete(ctx, found, live[id])
+}
+
+func (rt *Runtime) listWorkers(ctx context.Context, m *messages.ListWorkers) (*messages.Workers, error) {
+	out := &messages.Workers{}
+	if m.GetSessionId() != "" {
+		v, err := rt.session(ctx, m.GetSessionId())
+		if err != nil {
+			return nil, err
+		}
+		out.Workers = v.GetWorkers()
+		return out, nil
+	}
+	all, err := rt.listSessions(ctx, &messages.ListSessions{})
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range all.GetSessions() {
+		out.Workers = append(out.Workers, v.GetWorkers()...)
+	}
+	return out, nil
+}
+
+// turns reads the turns of every worker of a session, in order of their beginning.
+func (rt *Runtime) turns(ctx context.Context, v *messages.SessionView) ([]ownTurn, error) {
+	var out []ownTurn
+	for _, w := range v.GetWorkers() {
+		turns, err := actors.ReadTurns(ctx, rt.svc.Store, w.GetId())
+		if err != nil {
+			return nil, messages.Fail(messages.CodeCorrupt, err.Error(), "run `troupe verify`")
+		}
+		for _, t := range turns {
+			out = append(out, ownTurn{t, w.GetId()})
+		}
+	}
+	sort.SliceStable(out, func(i, j int) bool { return out[i].StartedMs < out[j].StartedMs })
+	return out, nil
+}
+
+type ownTurn struct {
+	*conversation.Turn
+	worker string
+}
+
+func (rt *Runtime) listCalls(ctx context.Context, m *messages.ListCalls) (*messages.Calls, error) {
+	var sessions []*messages.SessionView
+	if m.GetSessionId() != "" {
+		v, err := rt.session(ctx, m.GetSessionId())
+		if err != nil {
+			return nil, err
+		}
+		sessions = append(sessions, v)
+	} else {
+		all, err := rt.listSessions(ctx, &messages.ListSessions{})
+		if err != nil {
+			return nil, err
+		}
+		sessions = all.GetSessions()
+	}
+	out := &messages.Calls{}
+	for _, v := range sessions {
+		turns, err := rt.turns(ctx, v)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range turns {
+			for _, c := range t.AllCalls {
+				if cv := callView(v.GetId(), t, c); m.GetState() == "" || m.GetState() == cv.GetState() {
+					out.Calls = append(out.Calls, cv)
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+func callView(session string, t ownTurn, c *conversation.Call) *messages.CallView {
+	return &messages.CallView{
+		ExecId: c.Plan.GetExecId(), CallId: c.Plan.GetCallId(), SessionId: session, WorkerId: t.worker, TurnId: t.ID, Tool: c.Name,
+		State: callState(c), Status: c.Status(), Arguments: c.Arguments, ErrorCode: c.Finished.GetErrorCode(), AtUnixMs: c.AtMs,
+		Effect: strings.ToLower(c.Plan.GetEffect().String()),
+	}
+}
+
+// callState is the state of row 48.
+func callState(c *conversation.Call) string {
+	switch {
+	case c.Finished.GetStatus() == messages.ToolFinished_INTERRUPTED_UNKNOWN:
+		return "in_doubt"
+	case c.Finished.GetStatus() == messages.ToolFinished_OK:
+		return "succeeded"
+	case c.Finished != nil:
+		return "failed"
+	case c.Dispatched != nil:
+		return "executing"
+	case c.Requested != nil && c.Resolved == nil:
+		return "requested"
+	}
+	return "received"
+}
+
+func (rt *Runtime) show(ctx context.Context, m *messages.Show) (*messages.Shown, error) {
+	v, err := rt.session(ctx, m.GetId())
+	if err != nil {
+		return nil, err
+	}
+	turns, err := rt.turns(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	out := &messages.Shown{Session: v}
+	for _, t := range turns {
+		out.Turns = append(out.Turns, turnView(t))
+	}
+	return out, nil
+}
+
+func turnView(t ownTurn) *messages.TurnView {
+	tv := &messages.TurnView{
+		TurnId: t.ID, WorkerId: t.worker, Text: t.Text, Usage: t.Usage, StartedAtUnixMs: t.StartedMs, CompletedAtUnixMs: t.DoneMs,
+	}
+	if t.Completed != nil {
+		tv.Outcome, tv.Reason = conversation.OutcomeName(t.Completed.GetOutcome()), t.Completed.GetReason()
+	}
+	for _, in := range t.Inputs {
+		tv.Input += conversation.InputText(in.GetParts())
+	}
+	for _, c := range t.AllCalls {
+		tv.ToolCalls = append(tv.ToolCalls, c.View())
+	}
+	for _, g := range t.Gens {
+		tv.Generations = append(tv.Generations, &messages.GenerationView{
+			GenId: g.GetGenId(), Model: g.GetModel(), ProviderRequestId: g.GetProviderRequestId(), Attempts: g.GetTiming().GetProviderAttempts(),
+			Timing: g.GetTiming(), Usage: g.GetUsage(), FinishReason: g.GetFinishReason(),
+		})
+	}
+	return tv
+}
+
+// verify checks the store's own invariants, and that every worker's journal folds.
+func (rt *Runtime) verify(ctx context.Context, m *messages.Verify) (*messages.Verified, error) {
+	streams, err := rt.streamsOf(ctx, m.GetSessionIds())
+	if err != nil {
+		return nil, err
+	}
+	out := &messages.Verified{}
+	sum, err := rt.svc.Store.Verify(ctx, streams, func(f persistence.Finding) {
+		out.Findings = append(out.Findings, &messages.Finding{Stream: f.Stream, Seq: f.Seq, Problem: f.Problem})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("verify the store: %w", err)
+	}
+	out.Streams, out.Records = sum.Streams, sum.Records
+	if streams == nil {
+		err = rt.svc.Store.Streams(ctx, "wrk/", func(s string) error { streams = append(streams, s); return nil })
+		if err != nil {
+			return nil, fmt.Errorf("list streams: %w", err)
+		}
+	}
+	for _, s := range streams {
+		worker, ok := strings.CutPrefix(s, "wrk/")
+		if !ok {
+			continue
+		}
+		if _, err := actors.ReadTurns(ctx, rt.svc.Store, worker); err != nil {
+			out.Findings = append(out.Findings, &messages.Finding{Stream: s, Problem: err.Error()})
+		}
+	}
+	return out, nil
+}
+
+func (rt *Runtime) streamsOf(ctx context.Context, sessions []string) ([]string, error) {
+	var streams []string
+	for _, id := range sessions {
+		v, err := rt.session(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		streams = append(streams, messages.SessionStream(id))
+		for _, w := range v.GetWorkers() {
+			streams = append(streams, messages.WorkerStream(w.GetId()))
+		}
+	}
+	return streams, nil
+}
