@@ -1,0 +1,196 @@
+package script
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/model"
+)
+
+// The answers of the API, as far as clients read them.
+type chunk struct {
+	ID      string        `json:"id"`
+	Object  string        `json:"object"`
+	Created int64         `json:"created"`
+	Model   string        `json:"model"`
+	Choices []chunkChoice `json:"choices"`
+	Usage   *wireUsage    `json:"usage,omitempty"`
+}
+
+type chunkChoice struct {
+	Index   int          `json:"index"`
+	Delta   *wireMessage `json:"delta,omitempty"`
+	Message *wireMessage `json:"message,omitempty"`
+	Finish  *string      `json:"finish_reason"`
+}
+
+type wireMessage struct {
+	Role      string     `json:"role,omitempty"`
+	Content   *string    `json:"content,omitempty"`
+	Reasoning string     `json:"reasoning_content,omitempty"`
+	ToolCalls []wireCall `json:"tool_calls,omitempty"`
+}
+
+type wireCall struct {
+	Index    *int         `json:"index,omitempty"`
+	ID       string       `json:"id,omitempty"`
+	Type     string       `json:"type,omitempty"`
+	Function wireFunction `json:"function"`
+}
+
+type wireFunction struct {
+	Name      string `json:"name,omitempty"`
+	Arguments string `json:"arguments"`
+}
+
+type wireUsage struct {
+	Prompt     int64 `json:"prompt_tokens"`
+	Completion int64 `json:"completion_tokens"`
+	Total      int64 `json:"total_tokens"`
+	PromptBy   struct {
+		Cached int64 `json:"cached_tokens"`
+	} `json:"prompt_tokens_details"`
+	CompletionBy struct {
+		Reasoning int64 `json:"reasoning_tokens"`
+	} `json:"completion_tokens_details"`
+}
+
+func wireOf(u *messages.Usage) *wireUsage {
+	w := &wireUsage{Prompt: u.GetInputTokens(), Completion: u.GetOutputTokens(), Total: u.GetInputTokens() + u.GetOutputTokens()}
+	w.PromptBy.Cached = u.GetCachedTokens()
+	w.CompletionBy.Reasoning = u.GetReasoningTokens()
+	return w
+}
+
+const garbage = "data: {not json}\n\n"
+
+// sse writes the events of one stream.
+type sse struct {
+	w    http.ResponseWriter
+	flow *http.ResponseController
+	base chunk
+	room int // bytes left before the stream is cut; -1: no limit
+	slow bool
+}
+
+// send writes one event; false when the stream ends here.
+func (s *sse) send(c chunk) bool {
+	b, err := encode(c)
+	if err != nil {
+		return false
+	}
+	return s.write(bytes.Join([][]byte{[]byte("data: "), b, []byte("\n\n")}, nil))
+}
+
+func (s *sse) write(b []byte) bool {
+	cut := s.room >= 0 && len(b) >= s.room
+	if cut {
+		b = b[:s.room]
+	}
+	if _, err := s.w.Write(b); err != nil {
+		return false
+	}
+	if s.room >= 0 {
+		s.room -= len(b)
+	}
+	if s.slow { // else the end of the response flushes
+		return s.flow.Flush() == nil && !cut
+	}
+	return !cut
+}
+
+func (s *sse) delta(d wireMessage) bool {
+	c := s.base
+	c.Choices = []chunkChoice{{Delta: &d}}
+	return s.send(c)
+}
+
+// stream answers as an event stream.
+func (e *endpoint) stream(w http.ResponseWriter, r *http.Request, req *chatRequest, a *answer) {
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-cache")
+	s := &sse{
+		w: w, flow: http.NewResponseController(w), room: -1, slow: a.pause+e.opts.ChunkDelay > 0,
+		base: chunk{ID: "chatcmpl-" + w.Header().Get("X-Request-Id"), Object: "chat.completion.chunk", Model: req.Model},
+	}
+	if e.opts.TruncateAfter > 0 {
+		s.room = e.opts.TruncateAfter
+	}
+	empty := ""
+	if !s.delta(wireMessage{Role: "assistant", Content: &empty}) {
+		return
+	}
+	if a.garbage {
+		_, _ = io.WriteString(w, garbage) // the client has gone
+		return
+	}
+	whole, _ := a.events(func(ev *model.Event) bool {
+		return wait(r.Context(), a.pause+e.opts.ChunkDelay) == nil && s.event(ev)
+	})
+	if !whole {
+		return
+	}
+	last := s.base
+	last.Choices = []chunkChoice{{Delta: &wireMessage{}, Finish: &a.finish}}
+	if !s.send(last) {
+		return
+	}
+	if req.Options != nil && req.Options.Usage {
+		c := s.base
+		c.Choices, c.Usage = []chunkChoice{}, wireOf(a.usage)
+		if !s.send(c) {
+			return
+		}
+	}
+	if s.write([]byte("data: [DONE]\n\n")) {
+		e.answered.Add(1)
+	}
+}
+
+// event writes a piece of the answer.
+func (s *sse) event(ev *model.Event) bool {
+	switch ev.Kind {
+	case model.Text:
+		return s.delta(wireMessage{Content: &ev.Text})
+	case model.Reasoning:
+		return s.delta(wireMessage{Reasoning: ev.Text})
+	case model.CallStart:
+		return s.delta(wireMessage{ToolCalls: []wireCall{{Index: &ev.Index, ID: ev.CallID, Type: "function", Function: wireFunction{Name: ev.Name}}}})
+	case model.CallArgs:
+		return s.delta(wireMessage{ToolCalls: []wireCall{{Index: &ev.Index, Function: wireFunction{Arguments: ev.Text}}}})
+	case model.UsageSeen, model.Finish:
+	}
+	return true
+}
+
+// whole answers as one JSON document.
+func (e *endpoint) whole(w http.ResponseWriter, req *chatRequest, a *answer) {
+	m := &wireMessage{Role: "assistant", Content: &a.text, Reasoning: a.reasoning}
+	for _, c := range a.calls {
+		m.ToolCalls = append(m.ToolCalls, wireCall{ID: c.GetId(), Type: "function", Function: wireFunction{Name: c.GetName(), Arguments: c.GetArguments()}})
+	}
+	doc, err := encode(chunk{
+		ID: "chatcmpl-" + w.Header().Get("X-Request-Id"), Object: "chat.completion", Model: req.Model,
+		Choices: []chunkChoice{{Message: m, Finish: &a.finish}}, Usage: wireOf(a.usage),
+	})
+	if err != nil {
+		e.fail(w, http.StatusInternalServerError, problem{Message: err.Error(), Type: "server_error"})
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	switch {
+	case a.garbage:
+		_, _ = io.WriteString(w, "{not json}") // the client has gone
+	case a.cut >= 0 || (e.opts.TruncateAfter > 0 && e.opts.TruncateAfter < len(doc)):
+		n := max(a.cut, e.opts.TruncateAfter)
+		w.Header().Set("Content-Length", strconv.Itoa(len(doc)))
+		_, _ = w.Write(doc[:min(n, len(doc)-1)])
+	default:
+		if _, err := w.Write(append(doc, '\n')); err == nil {
+			e.answered.Add(1)
+		}
+	}
+}
