@@ -6,6 +6,7 @@ package actors
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -91,6 +92,7 @@ type Services struct {
 	Fatal      func(error)                                            // the store failed: nothing is answered any more
 
 	props   struct{ worker, executor *actor.Props }
+	offers  sync.Map // joined tool names -> []model.ToolDef: one slice for all workers with that toolset
 	folders *Folders
 	running *sync.WaitGroup // goroutines of ours
 }
@@ -106,6 +108,24 @@ func (s *Services) spawn(sys *actor.ActorSystem, to *actor.PID, failed func(*act
 
 // Call names one tool call to the host program.
 type Call struct{ Session, Worker, Agent, Tool, ExecID string }
+
+// offer returns the definitions of tools. Workers with the same toolset share the slice, so
+// that adapters encode it once.
+func (s *Services) offer(names []string) []model.ToolDef {
+	key := strings.Join(names, " ")
+	if defs, ok := s.offers.Load(key); ok {
+		return defs.([]model.ToolDef) //nolint:forcetypeassert // only this function stores
+	}
+	defs := make([]model.ToolDef, 0, len(names))
+	for _, spec := range s.Tools.Defs(names) {
+		defs = append(defs, model.ToolDef{Name: spec.Name, Description: spec.Description, Schema: spec.Schema})
+	}
+	if names == nil {
+		defs = []model.ToolDef{}
+	}
+	kept, _ := s.offers.LoadOrStore(key, defs)
+	return kept.([]model.ToolDef) //nolint:forcetypeassert // only this function stores
+}
 
 func (s *Services) limits() conversation.Limits { return conversation.Limits{Steps: s.Limits.Steps} }
 

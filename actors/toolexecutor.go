@@ -144,7 +144,7 @@ func (r *run) do(ctx context.Context) *messages.ToolReply {
 		}
 		defer r.end()
 	}
-	tc, cleanup, err := r.context(ctx)
+	tc, cleanup, err := r.context(ctx, tool.Spec())
 	if err != nil {
 		return r.failed(ctx, err)
 	}
@@ -183,7 +183,7 @@ func (r *run) end() {
 }
 
 // context builds the value that the tool sees (acceptance rows 2 to 9).
-func (r *run) context(ctx context.Context) (*tools.Context, func(), error) {
+func (r *run) context(ctx context.Context, spec *tools.Spec) (*tools.Context, func(), error) {
 	m := r.m
 	tc := &tools.Context{
 		Signal: ctx, Agent: m.GetAgent(), ExecID: m.GetExecId(), Sandbox: r.svc.Sandbox,
@@ -217,6 +217,9 @@ func (r *run) context(ctx context.Context) (*tools.Context, func(), error) {
 	}
 	tc.ProcessEnv = env
 	tc.Progress = r.progress
+	if spec.NoTemp {
+		return tc, func() {}, nil
+	}
 	tc.ToolTempDir = filepath.Join(r.svc.TempDir, m.GetExecId())
 	if err := os.Mkdir(tc.ToolTempDir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, nil, fmt.Errorf("make the call's temporary folder: %w", err)

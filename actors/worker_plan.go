@@ -265,19 +265,15 @@ func (w *Worker) toolDefs() []model.ToolDef {
 	if w.tools != nil {
 		return w.tools
 	}
-	trust := w.primary().GetTrust()
-	w.tools = []model.ToolDef{}
+	trust, rules := w.primary().GetTrust(), w.rules()
+	var names []string
 	for _, name := range w.svc.Tools.Names() {
-		if !w.inToolset(name, trust) && !slices.ContainsFunc(w.rules(), func(r policy.Rule) bool { return r.Tool == name && r.Action == policy.Allow }) {
-			continue
+		added := slices.ContainsFunc(rules, func(r policy.Rule) bool { return r.Tool == name && r.Action == policy.Allow })
+		if added || w.inToolset(name, trust) {
+			names = append(names, name)
 		}
-		t, err := w.svc.Tools.Lookup(name)
-		if err != nil {
-			continue
-		}
-		s := t.Spec()
-		w.tools = append(w.tools, model.ToolDef{Name: s.Name, Description: s.Description, Schema: s.Schema})
 	}
+	w.tools = w.svc.offer(names)
 	return w.tools
 }
 

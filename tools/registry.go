@@ -78,10 +78,15 @@ func (r *Registry) Defs(allowed []string) []*Spec {
 
 // Builtin returns the tools that every server has, sorted by name.
 func Builtin() []Tool {
-	return []Tool{
+	all := []Tool{
 		CreateDirectory(), DeleteFile(), EditFile(), Exec(), Glob(), Grep(),
 		ListFiles(), MoveFile(), ReadFile(), Todo(), WriteFile(),
 	}
+	for _, t := range all {
+		t.Spec().NoTemp = t.Spec().Name != "exec"
+		_ = t.Spec().compile() // NewRegistry checks the schema again and says what is wrong
+	}
+	return all
 }
 
 // Restricted lists the tools that a Restricted workspace offers unless configured otherwise,

@@ -74,6 +74,9 @@ func (a *additional) UnmarshalJSON(b []byte) error {
 
 // parseSchema reads a tool's schema. A schema that cannot be read is the tool's defect.
 func parseSchema(spec *Spec) (*schema, error) {
+	if spec.compiled != nil {
+		return spec.compiled, nil
+	}
 	s := new(schema)
 	if err := json.Unmarshal(spec.Schema, s); err != nil {
 		return nil, fmt.Errorf("read the schema of tool %s: %w", spec.Name, err)

@@ -42,6 +42,19 @@ type Spec struct {
 	Unknown     messages.UnknownOutcome_Policy
 	Timeout     time.Duration // 0: DefaultTimeout
 	NoWorkspace bool          // runs without any workspace (plain tool)
+	NoTemp      bool          // needs no folder for temporary files: none is made for its calls
+
+	compiled *schema // of Schema; set by who makes the spec, before it is shared
+}
+
+// compile reads the schema once, for all calls to come. A spec that was not compiled is read anew by
+// each call.
+func (s *Spec) compile() error {
+	c, err := parseSchema(s)
+	if err == nil {
+		s.compiled = c
+	}
+	return err
 }
 
 // DefaultTimeout bounds a call whose tool does not say otherwise.
