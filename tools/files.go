@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"path"
+	"path/filepath"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/troupe-dev/troupe/messages"
@@ -102,7 +104,7 @@ func decodeCall[A any](tc *Context, spec *Spec, args json.RawMessage) (*fileCall
 // at is the workspace's path for a path of the call, which counts from the working directory.
 func (c *fileCall) at(name string) string {
 	wd := c.WorkingDirectory
-	if wd == "" || wd == "." || name == "" || strings.HasPrefix(name, "/") {
+	if wd == "" || wd == "." || name == "" || strings.HasPrefix(name, "/") || filepath.IsAbs(name) {
 		return name
 	}
 	return strings.TrimSuffix(wd, "/") + "/" + name
@@ -112,15 +114,15 @@ func (c *fileCall) at(name string) string {
 func (c *fileCall) show(real string) string {
 	wd := path.Clean(strings.TrimSuffix(c.WorkingDirectory, "/"))
 	if wd == "." || wd == "" || strings.HasPrefix(wd, "/") {
-		return cleanText(real)
+		return cleanName(real)
 	}
 	if rest, ok := strings.CutPrefix(real, wd+"/"); ok {
-		return cleanText(rest)
+		return cleanName(rest)
 	}
 	if real == wd {
 		return "."
 	}
-	return cleanText(strings.Repeat("../", strings.Count(wd, "/")+1) + real)
+	return cleanName(strings.Repeat("../", strings.Count(wd, "/")+1) + real)
 }
 
 // known is the hash that this conversation last saw of a file, empty when it never read it.
@@ -141,7 +143,7 @@ func (c *fileCall) mayChange(name, real, now, expected string) error {
 
 // fail translates an error of the workspace into what the model reads.
 func (c *fileCall) fail(name string, err error) error {
-	name = cleanText(name)
+	name = cleanName(name)
 	if c.ctx.Err() != nil && errors.Is(err, c.ctx.Err()) {
 		return stopped(err)
 	}
@@ -264,6 +266,16 @@ func cleanText(s string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(s, "?"))
+}
+
+// cleanName is cleanText for names of files, which can also mislead by marks that are not seen.
+func cleanName(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Cf, r) {
+			return '?'
+		}
+		return r
+	}, cleanText(s))
 }
 
 // cutLine shortens a line to n characters.

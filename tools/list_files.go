@@ -89,8 +89,9 @@ func entryLine(c *fileCall, e *workspace.Entry) string {
 		return name + "/"
 	case fs.ModeSymlink:
 		return name + " (link)"
+	default:
+		return name + " (special file)"
 	}
-	return name + " (special file)"
 }
 
 // listing collects the lines of a result up to its limits.

@@ -36,3 +36,13 @@ func TestListFilesIsSortedAndMarksWhatIsNoFile(t *testing.T) {
 	b.fails(ListFiles(), m{"path": "none"}, CodeFileNotFound)
 	b.fails(ListFiles(), m{"path": "../"}, CodeInvalidPath)
 }
+
+func TestNamesThatWouldMisleadAreShownWithMarks(t *testing.T) {
+	b := newBench(t)
+	b.put("a\x1b[2J", "")
+	b.put("b\u202egpj.exe", "")
+	b.put("c\nd", "")
+	if r := b.ok(ListFiles(), m{}); r.Content != "a?[2J\nb?gpj.exe\nc?d\n" {
+		t.Errorf("got %q", r.Content)
+	}
+}

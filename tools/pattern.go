@@ -91,12 +91,7 @@ func (p *pattern) match(name string) bool {
 	return whole
 }
 
-// mayHold tells whether something below the directory name could match.
-func (p *pattern) mayHold(name string) bool {
-	_, below := p.against(name)
-	return below
-}
-
+// against tells whether the pattern matches a whole path, and whether it could match below it.
 func (p *pattern) against(name string) (whole, below bool) {
 	parts := strings.Split(name, "/")
 	for _, alt := range p.alternatives {

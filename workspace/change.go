@@ -94,7 +94,7 @@ func (w *Workspace) unguarded(ctx context.Context, p *place, op access) error {
 	if err != nil {
 		return failed(string(op), p.real, err)
 	}
-	defer dir.Close() //nolint:errcheck // only read
+	defer dir.Close()
 	t := &tour{w: w, ctx: ctx, all: true, left: MaxEntries}
 	t.fn = func(e *Entry) error {
 		if strings.HasPrefix(e.Name, TempPrefix) {
@@ -240,7 +240,7 @@ func (w *Workspace) hashFile(p *place, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
 		return "", err
@@ -253,7 +253,7 @@ func (w *Workspace) hashDir(ctx context.Context, p *place) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer dir.Close() //nolint:errcheck // only read
+	defer dir.Close()
 	h := sha256.New()
 	t := &tour{w: w, ctx: ctx, all: true, left: MaxEntries}
 	t.fn = func(e *Entry) error {

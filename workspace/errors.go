@@ -68,6 +68,8 @@ func failed(op, path string, err error) error {
 		e.Code, e.Reason = CodeExists, "something is already there"
 	case errors.Is(err, fs.ErrClosed):
 		e.Code, e.Reason = CodeUnavailable, "the workspace is closed"
+	case e.Err.Error() == escapes:
+		e.Code, e.Reason = CodeInvalidPath, "the path leads out of the workspace"
 	case errors.Is(err, syscall.ENOTDIR):
 		e.Code, e.Reason = CodeInvalidPath, "a part of it is not a directory"
 	case errors.Is(err, syscall.EISDIR):
@@ -83,6 +85,10 @@ func failed(op, path string, err error) error {
 	}
 	return e
 }
+
+// escapes is os.Root's word, which it does not export, for a name that leads out. The walk refuses
+// such names itself: this is heard only when a name changes in between.
+const escapes = "path escapes from parent"
 
 func innermost(err error) error {
 	for {

@@ -74,7 +74,7 @@ func (w *Workspace) readPlace(p *place, path string, limit int64) (*File, error)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // nothing was written
+	defer f.Close()
 	if limit <= 0 {
 		limit = MaxFile
 	}
@@ -159,7 +159,7 @@ func (w *Workspace) oneName(count uint64, op access, path string) error {
 		"it has more than one hard link, and the workspace is Restricted")
 }
 
-var errTooLarge = errors.New("file too large") //nolint:gochecknoglobals // a sentinel
+var errTooLarge = errors.New("file too large")
 
 // readAtMost reads everything; size is a hint that the file may belie.
 func readAtMost(r io.Reader, size, limit int64) ([]byte, error) {

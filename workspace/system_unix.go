@@ -51,11 +51,11 @@ func renameBetween(_ *os.Root, src, dst *place) error {
 	if err != nil {
 		return err
 	}
-	defer from.Close() //nolint:errcheck // a directory handle
+	defer from.Close()
 	to, err := dst.dir.Open(".")
 	if err != nil {
 		return err
 	}
-	defer to.Close() //nolint:errcheck // a directory handle
+	defer to.Close()
 	return unix.Renameat(int(from.Fd()), src.base, int(to.Fd()), dst.base)
 }

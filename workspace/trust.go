@@ -70,7 +70,7 @@ func (s *TrustStore) List() ([]Trusted, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read trusted folders: %w", err)
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("read trusted folders: %w", err)

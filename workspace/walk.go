@@ -18,10 +18,10 @@ const (
 	maxInDir   = 50_000  // names of one directory: they are sorted in memory
 )
 
-// SkipDir, returned by the function of a Walk, leaves out what is below the entry.
+// SkipDir is returned by the function of a Walk to leave out what is below the entry.
 var SkipDir = fs.SkipDir //nolint:gochecknoglobals // a sentinel
 
-// Stop, returned by the function of a Walk, ends it without an error.
+// Stop is returned by the function of a Walk to end it without an error.
 var Stop = fs.SkipAll //nolint:gochecknoglobals // a sentinel
 
 // Entry is one name met by a Walk. It is valid while the function runs.
@@ -61,7 +61,7 @@ func (w *Workspace) Walk(ctx context.Context, path string, fn func(*Entry) error
 	if err != nil {
 		return false, failed(string(listing), visible(path), err)
 	}
-	defer dir.Close() //nolint:errcheck // only read
+	defer dir.Close()
 	t := &tour{w: w, ctx: ctx, fn: fn, left: MaxEntries}
 	err = t.dir(dir, p.real, 1)
 	if errors.Is(err, Stop) {
@@ -103,7 +103,7 @@ func (t *tour) dir(dir *os.Root, real string, depth int) error {
 func (t *tour) entry(dir *os.Root, real, name string, depth int) error {
 	stat, err := dir.Lstat(name)
 	if err != nil {
-		return nil //nolint:nilerr // it vanished: an entry less
+		return nil // it vanished: an entry less
 	}
 	path := name
 	if real != "." {
@@ -125,9 +125,9 @@ func (t *tour) entry(dir *os.Root, real, name string, depth int) error {
 		if t.all {
 			return err
 		}
-		return nil //nolint:nilerr // it vanished, was replaced or may not be read
+		return nil // it vanished, was replaced or may not be read
 	}
-	defer sub.Close() //nolint:errcheck // only read
+	defer sub.Close()
 	return t.dir(sub, path, depth+1)
 }
 
@@ -137,7 +137,7 @@ func (t *tour) names(dir *os.Root) ([]string, error) {
 	if err != nil {
 		return nil, failed(string(listing), ".", err)
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	names, err := f.Readdirnames(maxInDir + 1)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, failed(string(listing), ".", err)

@@ -188,7 +188,7 @@ func TestRestrictedRefusesSecondNamesOfFilesAndFullDoesNot(t *testing.T) {
 	}
 	unsaid, err := workspace.Open(workspace.Options{Dir: root})
 	must(t, err)
-	defer unsaid.Close() //nolint:errcheck // a test's handle
+	defer unsaid.Close()
 	_, err = unsaid.ReadFile("h", 0)
 	wantCode(t, "unspecified trust", err, workspace.CodeDenied)
 }
@@ -197,7 +197,7 @@ func TestAFolderMadeOnFirstUseCostsNothingBefore(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "homes", "s1")
 	w, err := workspace.Open(workspace.Options{Dir: dir, Create: true, Trust: messages.Trust_FULL})
 	must(t, err)
-	defer w.Close() //nolint:errcheck // a test's handle
+	defer w.Close()
 	_, err = w.ReadFile("x", 0)
 	wantCode(t, "read", err, workspace.CodeNotFound)
 	_, err = w.Remove("x")
@@ -383,7 +383,7 @@ func TestInContainerModeOnlyTheInnerPathNamesTheRoot(t *testing.T) {
 	put(t, root, "f", "x")
 	w, err := workspace.Open(workspace.Options{Dir: root, InnerDir: "/work", Trust: messages.Trust_FULL})
 	must(t, err)
-	defer w.Close() //nolint:errcheck // a test's handle
+	defer w.Close()
 	if _, err := w.ReadFile("/work/f", 0); err != nil {
 		t.Error(err)
 	}
