@@ -130,8 +130,10 @@ func isPort(s string) bool {
 
 // isHost follows the grammar of workspace addresses: the name becomes the host of ours.
 func isHost(s string) bool {
-	reserved := []string{"git", "http", "https", "ssh", "file", "ftp", "ftps", "ext", "fd", "data", "docker",
-		"container", "javascript", "mailto", "localhost", "local"}
+	reserved := []string{
+		"git", "http", "https", "ssh", "file", "ftp", "ftps", "ext", "fd", "data", "docker",
+		"container", "javascript", "mailto", "localhost", "local",
+	}
 	if len(s) < 2 || len(s) > 63 || slices.Contains(reserved, strings.ToLower(s)) || strings.Contains(s, "..") {
 		return false
 	}

@@ -6,10 +6,10 @@ import "time"
 //
 // The tags are the contract: yaml names the key, doc describes it in the schema, default, enum,
 // min and max bound it, project says what an untrusted folder may do with it (free: set it,
-// narrow: lower it, deny: add denying rules; new: define entries that nobody else has;
-// nothing: not touch it; never: not even when trusted).
+// model: choose one that runs, narrow: lower it, deny: add denying rules, new: define entries that
+// nobody else has, nothing: not touch it, never: not even when trusted).
 type Config struct {
-	Model      string                  `yaml:"model" project:"free" doc:"Default model: PROVIDER/NAME or an alias of models. Also TROUPE_MODEL."`
+	Model      string                  `yaml:"model" project:"model" doc:"Default model: PROVIDER/NAME or an alias of models. Also TROUPE_MODEL."`
 	Server     Server                  `yaml:"server" doc:"The server: its name, address and access."`
 	Data       Data                    `yaml:"data" doc:"Where conversations are kept, and how."`
 	Log        Log                     `yaml:"log" doc:"Logging, to stderr unless a file is named."`
@@ -115,7 +115,7 @@ type Price struct {
 type Agent struct {
 	Description string      `yaml:"description" project:"free" doc:"What it is for: other agents choose by it."`
 	System      string      `yaml:"system" project:"free" doc:"System prompt."`
-	Model       string      `yaml:"model" project:"free" doc:"Model; empty: the session's."`
+	Model       string      `yaml:"model" project:"model" doc:"Model; empty: the session's."`
 	Tools       []string    `yaml:"tools" doc:"Tools it has; empty: those of the workspace's trust."`
 	MCP         []string    `yaml:"mcp" doc:"MCP servers it may use."`
 	Limits      Limits      `yaml:"limits" doc:"Tighter bounds for this agent; 0: the common ones."`

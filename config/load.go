@@ -180,7 +180,7 @@ func read(name string, open func(string) (*os.File, error)) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("inspect %s: %w", name, err)
@@ -204,7 +204,7 @@ func openBelow(dir string) func(string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer root.Close() //nolint:errcheck // only read
+		defer root.Close()
 		return root.OpenFile(ProjectFile, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	}
 }

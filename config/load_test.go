@@ -41,8 +41,10 @@ func (m *machine) user(text string) string    { return m.write("home/.config/tro
 func (m *machine) project(text string) string { return m.write("proj/.troupe/config.yaml", text) }
 
 func (m *machine) load() (*Loaded, error) {
-	return Load(Options{Env: m.env, Dir: filepath.Join(m.dir, "proj"), Trusted: m.trusted, File: m.file, Flags: m.flags,
-		Cwd: filepath.Join(m.dir, "cwd"), System: filepath.Join(m.dir, "etc/config.yaml")})
+	return Load(Options{
+		Env: m.env, Dir: filepath.Join(m.dir, "proj"), Trusted: m.trusted, File: m.file, Flags: m.flags,
+		Cwd: filepath.Join(m.dir, "cwd"), System: filepath.Join(m.dir, "etc/config.yaml"),
+	})
 }
 
 func (m *machine) must() *Loaded {

@@ -100,10 +100,11 @@ func (m *merger) strongest(path string) *setting {
 // keys gives the keys of a mapping, or the places of entries, over all layers.
 func (m *merger) keys(path string) []string {
 	var out []string
+	seen := map[string]bool{}
 	for _, l := range m.layers {
 		for _, key := range l.names[path] {
-			if !slices.Contains(out, key) {
-				out = append(out, key)
+			if !seen[key] {
+				seen[key], out = true, append(out, key)
 			}
 		}
 	}

@@ -29,8 +29,14 @@ func (w Warning) String() string {
 func confine(l *layer, lower []*layer, root *shape, dir string, trusted bool) []Warning {
 	c := &confiner{layer: l, lower: lower, dir: dir, trusted: trusted}
 	c.section(root, "")
+	if c.unsaid > 0 {
+		c.warnings = append(c.warnings, Warning{Text: fmt.Sprintf("%s: %d more settings are ignored", ProjectFile, c.unsaid), Fix: c.fix()})
+	}
 	return c.warnings
 }
+
+// maxWarnings is how many refusals are told one by one: a hostile file has thousands.
+const maxWarnings = 20
 
 type confiner struct {
 	layer    *layer
@@ -38,6 +44,7 @@ type confiner struct {
 	dir      string
 	trusted  bool
 	warnings []Warning
+	unsaid   int // refusals beyond maxWarnings
 }
 
 func (c *confiner) section(s *shape, path string) {
@@ -65,6 +72,9 @@ func (c *confiner) value(s *shape, path string) {
 	case s.project == "never":
 		c.refuse(path, set.origin, "no folder may set it, trusted or not", "set it in your own configuration")
 	case c.trusted || s.project == "free":
+	case s.project == "model" && !strings.HasPrefix(set.text, Scripted+"/") && !strings.HasPrefix(set.text, Replay+"/"):
+	case s.project == "model": // else the folder's owner would write the answers
+		c.refuse(path, set.origin, "an untrusted folder may not name a model that reads its answers from a file", "")
 	case s.project == "narrow" && c.narrower(s, path, set):
 	case s.project == "narrow":
 		c.refuse(path, set.origin, fmt.Sprintf("an untrusted folder may only lower it, and %s is not lower", set.text), "")
@@ -101,55 +111,81 @@ func (c *confiner) narrower(s *shape, path string, set *setting) bool {
 // mapping goes through the entries of a mapping. Where new ones are welcome, one that another
 // layer defines is not: a stranger must not rewrite the prompt of an agent that has rights.
 func (c *confiner) mapping(s *shape, path string) {
-	for _, key := range slices.Clone(c.layer.names[path]) {
-		p := child(path, key)
+	if c.trusted {
+		return
+	}
+	c.keep(s, path, func(p string) string {
 		known := slices.ContainsFunc(c.lower, func(l *layer) bool { return l.marks[p] != nil })
 		switch {
-		case c.trusted:
 		case s.project != "new":
-			c.refuse(p, c.layer.marks[p].origin, "the folder is not trusted", "")
-			c.drop(path, key)
+			return "the folder is not trusted"
 		case known:
-			c.refuse(p, c.layer.marks[p].origin, "the folder is not trusted and the name is defined elsewhere", "")
-			c.drop(path, key)
+			return "the folder is not trusted and the name is defined elsewhere"
 		case s.elem.kind == section:
 			c.section(s.elem, p)
 		}
-	}
+		return ""
+	})
 }
 
 // rules keeps of an untrusted folder's rules those that deny: even "ask" would widen what is
 // refused by default.
 func (c *confiner) rules(s *shape, path string) {
-	for _, key := range slices.Clone(c.layer.names[path]) {
-		p := child(path, key)
-		action := c.layer.settings[child(p, "action")]
-		if c.trusted || s.project == "deny" && action != nil && action.text == "deny" {
-			continue
-		}
-		c.refuse(p, c.layer.marks[p].origin, "an untrusted folder may only add rules that deny", "")
-		c.drop(path, key)
+	if c.trusted {
+		return
 	}
+	c.keep(s, path, func(p string) string {
+		action := c.layer.settings[child(p, "action")]
+		if s.project == "deny" && action != nil && action.text == "deny" {
+			return ""
+		}
+		return "an untrusted folder may only add rules that deny"
+	})
 }
 
-// drop forgets an entry and all below it.
-func (c *confiner) drop(path, key string) {
-	p := child(path, key)
-	c.layer.names[path] = slices.DeleteFunc(c.layer.names[path], func(k string) bool { return k == key })
-	delete(c.layer.marks, p)
-	for name := range c.layer.settings {
-		if strings.HasPrefix(name, p+".") || strings.HasPrefix(name, p+"[") || name == p {
-			delete(c.layer.settings, name)
+// keep asks for each entry why it cannot stay, and forgets those with a reason.
+func (c *confiner) keep(s *shape, path string, why func(p string) string) {
+	var kept []string
+	for _, key := range c.layer.names[path] {
+		p := child(path, key)
+		reason := why(p)
+		if reason == "" {
+			kept = append(kept, key)
+			continue
 		}
+		c.refuse(p, c.layer.marks[p].origin, reason, "")
+		delete(c.layer.marks, p)
+		c.drop(s.elem, p)
 	}
+	c.layer.names[path] = kept
+}
+
+// drop forgets all that was set at or below a path.
+func (c *confiner) drop(s *shape, path string) {
+	delete(c.layer.settings, path)
+	for _, f := range s.fields {
+		c.drop(f, child(path, f.name))
+	}
+	for _, key := range c.layer.names[path] {
+		c.drop(s.elem, child(path, key))
+	}
+	delete(c.layer.names, path)
 }
 
 func (c *confiner) refuse(path string, origin Origin, why, fix string) {
-	if fix == "" {
-		fix = "if you trust what the folder says: troupe trust " + shellQuote(c.dir)
-	}
 	delete(c.layer.settings, path)
+	if len(c.warnings) == maxWarnings {
+		c.unsaid++
+		return
+	}
+	if fix == "" {
+		fix = c.fix()
+	}
 	c.warnings = append(c.warnings, Warning{Text: fmt.Sprintf("%s: %s is ignored: %s", origin, path, why), Fix: fix})
+}
+
+func (c *confiner) fix() string {
+	return "if you trust what the folder says: troupe trust " + shellQuote(c.dir)
 }
 
 // shellQuote writes a path so that a person can paste it.

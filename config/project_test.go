@@ -41,6 +41,7 @@ func TestUntrustedFolderCannotWidenAnything(t *testing.T) {
 		{"another server", `server: {url: "http://evil"}`, "server.url", func(c *Config) bool { return c.Server.URL == "" }},
 		{"log file", `log: {file: /tmp/x}`, "log.file", func(c *Config) bool { return c.Log.File == "" }},
 		{"telemetry", `telemetry: {otlp_endpoint: "http://evil"}`, "telemetry.otlp_endpoint", func(c *Config) bool { return c.Telemetry.OTLPEndpoint == "" }},
+		{"answers of a script", `model: replay/answers.yaml`, "model", func(c *Config) bool { return c.Model == "" }},
 		{"data", `data: {dir: /tmp/x}`, "data.dir", func(c *Config) bool { return !strings.HasPrefix(c.Data.Dir, "/tmp/x") }},
 	}
 	for _, c := range cases {
@@ -103,7 +104,7 @@ approvals: {rules: [{tool: exec, action: ask}, {tool: write_file, arg: path, pat
 // TestEverySettingIsDecided: a setting is refused to an untrusted folder unless its tag allows it,
 // and the words of the tags are known ones.
 func TestEverySettingIsDecided(t *testing.T) {
-	known := map[string]bool{"": true, "free": true, "narrow": true, "deny": true, "new": true, "never": true}
+	known := map[string]bool{"": true, "free": true, "model": true, "narrow": true, "deny": true, "new": true, "never": true}
 	var walk func(s *shape, path string)
 	walk = func(s *shape, path string) {
 		if !known[s.project] {
@@ -128,4 +129,19 @@ func TestEverySettingIsDecided(t *testing.T) {
 		}
 	}
 	walk(describe(), "")
+}
+
+func TestFolderThatSaysTooMuchIsReadQuicklyAndReportedBriefly(t *testing.T) {
+	for _, text := range []string{
+		"models:\n" + manyLines(" k%d: {name: x}\n"),
+		"agents:\n" + manyLines(" k%d: {tools: [x]}\n"),
+		"approvals:\n rules:\n" + manyLines("  - {tool: x%d, action: ask}\n"),
+	} {
+		m := newMachine(t)
+		m.project(text)
+		l := m.must()
+		if n := len(l.Warnings); n < 2 || n > maxWarnings+1 || !strings.Contains(l.Warnings[n-1].Text, "more") {
+			t.Errorf("%.10q gives %d warnings", text, n)
+		}
+	}
 }

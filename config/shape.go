@@ -25,8 +25,10 @@ const (
 )
 
 func (k kind) String() string {
-	names := [...]string{"nothing", "a section", "a mapping", "a list", "a list of texts", "text", "true or false",
-		"a whole number", "a duration", "a size", "an amount", "text"}
+	names := [...]string{
+		"nothing", "a section", "a mapping", "a list", "a list of texts", "text", "true or false",
+		"a whole number", "a duration", "a size", "an amount", "text",
+	}
 	return names[k]
 }
 

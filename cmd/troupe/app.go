@@ -22,7 +22,7 @@ type app struct {
 	env config.Env
 	cwd string // absolute; "" if it no longer exists
 
-	inTerm, outTerm, errTerm bool // which streams are terminals
+	inTerm, outTerm, errTerm bool // which streams are terminals: a person can be asked only on all
 
 	flags globalFlags
 	args  []string // as given, for errors
@@ -54,9 +54,6 @@ func (a *app) note(format string, args ...any) {
 		_, _ = fmt.Fprintf(a.err, format+"\n", args...) // nobody is left to be told
 	}
 }
-
-// mayAsk tells whether a question can be put to a person.
-func (a *app) mayAsk() bool { return a.inTerm && a.errTerm && !a.flags.noInput }
 
 // folder gives the folder that -C names, links resolved, and its address; "" is the working directory.
 func (a *app) folder(dir string) (*workspace.Address, string, error) {
@@ -108,6 +105,11 @@ func (a *app) load(dir string) (*config.Loaded, error) {
 		o.Trusted = true
 		if loaded, err = config.Load(o); err != nil {
 			return nil, err
+		}
+	}
+	if a.flags.verbose {
+		for _, f := range loaded.Files {
+			a.note("troupe: read configuration %s", visible(f))
 		}
 	}
 	for _, w := range loaded.Warnings {

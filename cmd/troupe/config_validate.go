@@ -43,8 +43,10 @@ func newConfigValidate(a *app) *cobra.Command {
 			}
 			result := validation{Valid: len(problems) == 0, Files: []string{}, Problems: []problemDetails{}, Warnings: []string{}}
 			for _, p := range problems {
-				result.Problems = append(result.Problems, problemDetails{What: p.What, Path: p.Path, Origin: p.Origin.String(),
-					File: p.Origin.File, Line: p.Origin.Line, Col: p.Origin.Col, Fix: p.Fix})
+				result.Problems = append(result.Problems, problemDetails{
+					What: p.What, Path: p.Path, Origin: p.Origin.String(),
+					File: p.Origin.File, Line: p.Origin.Line, Col: p.Origin.Col, Fix: p.Fix,
+				})
 			}
 			if loaded != nil {
 				result.Files = append(result.Files, loaded.Files...)

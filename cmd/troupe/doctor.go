@@ -66,6 +66,9 @@ func newDoctor(a *app) *cobra.Command {
 			p := &patient{app: a}
 			p.loaded, p.err = a.load(dir)
 			findings := examine(cmd.Context(), p)
+			if err := cmd.Context().Err(); err != nil { // what was found then says nothing
+				return err
+			}
 			if err := a.emit(findings, func(w io.Writer) error { return a.printFindings(w, findings) }); err != nil {
 				return err
 			}

@@ -132,7 +132,7 @@ func checkSandbox(ctx context.Context, p *patient) finding {
 	if err != nil {
 		return finding{Level: levelWarn, Message: "not checked: " + err.Error(), Fix: "make the folder for temporary files writable"}
 	}
-	defer os.RemoveAll(cache) //nolint:errcheck // a leftover of a check harms nobody
+	defer os.RemoveAll(cache)
 	c := p.loaded.Config.Sandbox
 	o := sandbox.Options{CacheDir: cache, Read: c.Read, Reexec: true}
 	box, err := sandbox.Detect(ctx, sandbox.Mode(c.Exec), o)

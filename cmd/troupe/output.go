@@ -41,8 +41,10 @@ func (a *app) checkFormat(cmd *cobra.Command) error {
 	if declared == "" {
 		return usage("-o %s: %s has only one form of output", a.flags.format, cmd.CommandPath())
 	}
-	return &exitError{code: exitUsage, what: fmt.Sprintf("-o %s: %s does not print this format", a.flags.format, cmd.CommandPath()),
-		hint: "one of " + strings.Join(known, ", ")}
+	return &exitError{
+		code: exitUsage, what: fmt.Sprintf("-o %s: %s does not print this format", a.flags.format, cmd.CommandPath()),
+		hint: "one of " + strings.Join(known, ", "),
+	}
 }
 
 // emit prints a value in the format that was asked for; text prints the form for people.

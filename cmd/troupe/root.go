@@ -152,7 +152,7 @@ const takesWords = "words"
 // kills the process, as nothing listens any more.
 func execute(ctx context.Context, a *app, args []string) int {
 	a.args = args
-	root := newRoot(a)
+	root := newRoot(a) //nolint:contextcheck // it only builds; the commands take theirs when they run
 	root.SetArgs(args)
 
 	var g run.Group

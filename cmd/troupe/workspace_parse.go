@@ -49,8 +49,10 @@ func invalidURI(uri string, bad *workspace.AddressError) error {
 	if caret := caretBelow(uri, bad.Position); caret != "" {
 		hint = caret + "\n" + hint
 	}
-	return &exitError{code: exitInput, what: fmt.Sprintf("%q: %s", uri, bad.Error()), hint: hint, err: bad,
-		data: addressProblem{Code: bad.Code(), URI: uri, Reason: bad.Reason, Position: bad.Position, Detail: bad.Error()}}
+	return &exitError{
+		code: exitInput, what: fmt.Sprintf("%q: %s", uri, bad.Error()), hint: hint, err: bad,
+		data: addressProblem{Code: bad.Code(), URI: uri, Reason: bad.Reason, Position: bad.Position, Detail: bad.Error()},
+	}
 }
 
 // caretBelow shows a short text with a mark below a byte; "" where columns would not line up.
