@@ -102,7 +102,7 @@ func (b *bwrap) Run(ctx context.Context, c tools.Command) (tools.Exit, error) {
 	cmd.Env = []string{}
 	cmd.Dir = "/"
 	cmd.ExtraFiles = []*os.File{options, w}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL} // no Ctrl-C of ours
 	run.job = job{cmd: cmd, out: c.Output, max: c.MaxOutput, kill: run.kill, gone: run.gone}
 	run.job.watch = func(stop <-chan struct{}, exceeded func(string)) {
 		watchTree(run.pid, b.o.Limits, stop, exceeded)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -24,8 +25,15 @@ func (o *Options) home(workspace string) (string, error) {
 // user keeps programs and downloaded modules.
 type toolchains struct {
 	goRoot, goModCache, goCache string
-	cargoHome, rustupHome       string
-	npmCache                    string
+	cargoHome, npmHome          string
+	managers                    []string // NAME=folder of version managers
+}
+
+// managers are the version managers whose programs need to find their own folder: the variable
+// by which they do, and where it is below the user's home. None of them keeps credentials there.
+var managers = map[string]string{ //nolint:gochecknoglobals // a constant table
+	"RUSTUP_HOME": ".rustup", "PYENV_ROOT": ".pyenv", "RBENV_ROOT": ".rbenv", "NVM_DIR": ".nvm", "VOLTA_HOME": ".volta",
+	"ASDF_DATA_DIR": ".asdf", "FNM_DIR": ".local/share/fnm", "MISE_DATA_DIR": ".local/share/mise",
 }
 
 func findToolchains() toolchains {
@@ -42,8 +50,13 @@ func findToolchains() toolchains {
 	}
 	t.goCache = existing(os.Getenv("GOCACHE"), below(user, ".cache/go-build"))
 	t.cargoHome = existing(os.Getenv("CARGO_HOME"), below(user, ".cargo"))
-	t.rustupHome = existing(os.Getenv("RUSTUP_HOME"), below(user, ".rustup"))
-	t.npmCache = existing(below(os.Getenv("npm_config_cache"), "_cacache"), below(user, ".npm/_cacache"))
+	t.npmHome = existing(os.Getenv("npm_config_cache"), below(user, ".npm"))
+	for name, dir := range managers {
+		if dir = existing(os.Getenv(name), below(user, dir)); dir != "" {
+			t.managers = append(t.managers, name+"="+dir)
+		}
+	}
+	slices.Sort(t.managers)
 	return t
 }
 
@@ -65,30 +78,32 @@ func goRoot() string {
 // read are the folders of the toolchains that a confined command may read. Credentials of
 // cargo and npm lie beside them and are not among them.
 func (t *toolchains) read() []string {
-	return []string{
-		t.goRoot, t.goModCache, t.rustupHome, t.npmCache,
+	dirs := []string{
+		t.goRoot, t.goModCache, below(t.npmHome, "_cacache"),
 		below(t.cargoHome, "bin"), below(t.cargoHome, "registry"), below(t.cargoHome, "git"),
 	}
+	for _, m := range t.managers {
+		_, dir, _ := strings.Cut(m, "=")
+		dirs = append(dirs, dir)
+	}
+	return dirs
 }
 
 // confined are the variables by which toolchains work in a private home with read-only caches.
 // With the network, modules may be added: then they are kept in the home, and the read-only
-// cache serves as the first proxy.
+// cache serves as the first proxy. npm writes into its cache even offline, hence it has one of
+// its own in the home, which a call with the network fills.
 func (t *toolchains) confined(network bool) []string {
 	env := []string{"GOTOOLCHAIN=local"}
 	switch {
 	case !network:
-		env = append(env, "GOPROXY=off", "CARGO_NET_OFFLINE=true")
-		if t.goModCache != "" {
-			env = append(env, "GOMODCACHE="+t.goModCache)
-		}
-		if t.cargoHome != "" {
-			env = append(env, "CARGO_HOME="+t.cargoHome)
-		}
+		env = append(env, "GOPROXY=off", "CARGO_NET_OFFLINE=true", "npm_config_offline=true")
+		env = append(env, set("GOMODCACHE", t.goModCache)...)
+		env = append(env, set("CARGO_HOME", t.cargoHome)...)
 	case t.goModCache != "":
 		env = append(env, "GOPROXY=file://"+filepath.ToSlash(t.goModCache)+"/cache/download,https://proxy.golang.org,direct")
 	}
-	return append(env, set("RUSTUP_HOME", t.rustupHome)...)
+	return append(env, t.managers...)
 }
 
 // unconfined are the same for commands that run as the user does.
@@ -97,7 +112,8 @@ func (t *toolchains) unconfined() []string {
 	env = append(env, set("GOMODCACHE", t.goModCache)...)
 	env = append(env, set("GOCACHE", t.goCache)...)
 	env = append(env, set("CARGO_HOME", t.cargoHome)...)
-	return append(env, set("RUSTUP_HOME", t.rustupHome)...)
+	env = append(env, set("npm_config_cache", t.npmHome)...)
+	return append(env, t.managers...)
 }
 
 func set(name, value string) []string {

@@ -303,3 +303,31 @@ func TestWithoutAHelperTheProcessGroupEnds(t *testing.T) {
 		t.Errorf("%+v", exit)
 	}
 }
+
+func TestInheritedFilesAreNotHandedOn(t *testing.T) {
+	eachMode(t, func(t *testing.T, _ tools.Sandbox) {
+		secret, err := os.Create(filepath.Join(t.TempDir(), "inherited-by-mistake"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer secret.Close()
+		if _, err := unix.FcntlInt(secret.Fd(), unix.F_SETFD, 0); err != nil { // as if a parent had left it open
+			t.Fatal(err)
+		}
+		s := detect(t, Mode(t.Name()[strings.LastIndex(t.Name(), "/")+1:]))
+		if out, _ := sh(t, s, folder(t), `ls -l /proc/self/fd`); strings.Contains(out, "inherited-by-mistake") {
+			t.Errorf("a command has a file of ours:\n%s", out)
+		}
+	})
+}
+
+func TestTheServersMemoryIsClosedToItsUser(t *testing.T) {
+	s := detect(t, None)
+	if os.Getuid() == 0 {
+		t.Skip("root reads every process's environment: nothing but bwrap keeps it from that")
+	}
+	out, _ := sh(t, s, folder(t), fmt.Sprintf(`cat /proc/%d/environ /proc/$PPID/environ && echo read`, os.Getpid()))
+	if strings.Contains(out, "read\n") {
+		t.Errorf("the environment was read:\n%s", out)
+	}
+}
