@@ -78,7 +78,7 @@ func shorten(text string) (short string, cut bool) {
 	if i := strings.LastIndexByte(text[:head], '\n'); i >= head-near {
 		head = i + 1
 	}
-	if i := strings.IndexByte(text[from:], '\n'); i >= 0 && i < near {
+	if i := strings.IndexByte(text[from:], '\n'); text[from-1] != '\n' && i >= 0 && i < near {
 		from += i + 1
 	}
 	lines := max(1, strings.Count(text[head:from], "\n"))
