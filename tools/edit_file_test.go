@@ -47,6 +47,8 @@ func TestEditsKeepLineEnds(t *testing.T) {
 		{"one line of a windows file", "a\r\nb\r\n", "b", "b\nc", "a\r\nb\r\nc\r\n"},
 		{"windows ends given", "a\r\nb\r\n", "a\r\nb", "x\r\ny", "x\r\ny\r\n"},
 		{"windows ends given for a unix file", "a\nb\n", "a\r\nb", "x", "x\n"},
+		{"beginning with a line end", "a\r\nb\r\n", "\nb", "\nc", "a\r\nc\r\n"},
+		{"nothing but a line end", "a\r\nb", "\n", " ", "a b"},
 		{"no last line end", "a\r\nb", "b", "c", "a\r\nc"},
 		{"mixed, mostly unix", "a\r\nb\nc\nd\n", "a\nb", "x\ny", "x\ny\nc\nd\n"},
 		{"byte order mark", "\ufeffa\n", "a", "b", "\ufeffb\n"},
@@ -80,6 +82,16 @@ func TestEditsOfHostileSizesStayBounded(t *testing.T) {
 	b.fails(EditFile(), m{"path": "f", "edits": []m{{"old_string": "a", "new_string": "b", "replace_all": true}}}, CodeEditNotUnique)
 	b.fails(EditFile(), m{"path": "f", "edits": []m{{"old_string": strings.Repeat("a", 1<<20), "new_string": strings.Repeat("b", 2<<20), "replace_all": true}}},
 		CodeFileTooLarge)
+}
+
+func TestReplacingAllOfMixedLineEndsReplacesAll(t *testing.T) {
+	for _, n := range []int{1, 3000} {
+		text := strings.Repeat("\n\r\n", n)
+		after, err := applyEdits("f", text, []edit{{Old: "\n", New: "x", ReplaceAll: true}})
+		if err != nil || after != strings.Repeat("xx", n) {
+			t.Errorf("got %.40q, %v", after, err)
+		}
+	}
 }
 
 func FuzzEditsChangeWhatTheySayAndNothingElse(f *testing.F) {

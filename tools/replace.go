@@ -55,7 +55,9 @@ func (e edit) apply(name, text string) (string, *Error) {
 	switch {
 	case len(at) == 0:
 		return "", Errorf(CodeEditNoMatch, "old_string not found in %s; it must match the file exactly, white space included%s", name, e.hint(text))
-	case len(at) > 1 && !e.ReplaceAll, len(at) > maxOccurrences:
+	case len(at) > maxOccurrences:
+		return "", Errorf(CodeEditNotUnique, "old_string appears more than %d times in %s; provide more context", maxOccurrences, name)
+	case len(at) > 1 && !e.ReplaceAll:
 		return "", Errorf(CodeEditNotUnique, "old_string appears %d times in %s; provide more context or set replace_all", len(at), name)
 	}
 	replacement := e.New
@@ -70,8 +72,12 @@ type region struct{ from, to int }
 
 // splice puts the replacement into each region.
 func splice(name, text string, at []region, replacement string) (string, *Error) {
-	if grown := len(text) + len(at)*len(replacement); grown > workspace.MaxFile {
-		return "", Errorf(CodeFileTooLarge, "File too large: %s: the edit could make it %d bytes, the limit is %d", name, grown, workspace.MaxFile)
+	size := len(text)
+	for _, r := range at {
+		size += len(replacement) - (r.to - r.from)
+	}
+	if size > workspace.MaxFile {
+		return "", Errorf(CodeFileTooLarge, "File too large: %s: the edit would make it %d bytes, the limit is %d", name, size, workspace.MaxFile)
 	}
 	var b strings.Builder
 	end := 0
@@ -88,8 +94,9 @@ func splice(name, text string, at []region, replacement string) (string, *Error)
 const maxOccurrences = 100_000
 
 // occurrences lists where old stands, from left to right without overlaps, and at most one more
-// than maxOccurrences. Unless all are wanted, a second one counts that overlaps the first: "aa"
-// is not unique in "aaa".
+// than maxOccurrences. Unless all are wanted, a second one counts that overlaps the first: "aa" is
+// not unique in "aaa". Where one would tear a `\r\n` apart there are none: line ends have to be
+// taken as equal then.
 func occurrences(text, old string, all bool) []region {
 	var at []region
 	for from := 0; len(at) <= maxOccurrences; {
@@ -97,16 +104,23 @@ func occurrences(text, old string, all bool) []region {
 		if i < 0 {
 			break
 		}
-		at = append(at, region{from + i, from + i + len(old)})
-		from += i + len(old)
-	}
-	if len(at) == 1 && !all {
-		next := at[0].from + 1
-		if i := strings.Index(text[next:], old); i >= 0 {
-			at = append(at, region{next + i, next + i + len(old)})
+		r := region{from + i, from + i + len(old)}
+		if r.tears(text) {
+			return nil
+		}
+		at = append(at, r)
+		from = r.to
+		if len(at) == 1 && !all {
+			from = r.from + 1
 		}
 	}
 	return at
+}
+
+// tears tells whether a region begins or ends within a `\r\n`.
+func (r region) tears(text string) bool {
+	within := func(i int) bool { return i > 0 && i < len(text) && text[i] == '\n' && text[i-1] == '\r' }
+	return within(r.from) || within(r.to)
 }
 
 func unixLines(s string) string { return strings.ReplaceAll(s, "\r\n", "\n") }
