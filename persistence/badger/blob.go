@@ -27,8 +27,9 @@ func (c *committer) stageBlob(b persistence.Blob) error {
 	return nil
 }
 
-// putLong stages a value of any size under a key; the pieces of a long one come first.
-func (c *committer) putLong(key, value []byte) {
+// putLong stages a value of any size under a key; the pieces of a long one come first. It
+// returns their number.
+func (c *committer) putLong(key, value []byte) int {
 	e := sealed(key, value)
 	pieces, stub := cut(key, e.Value, pieceSize)
 	for _, piece := range pieces {
@@ -40,6 +41,7 @@ func (c *committer) putLong(key, value []byte) {
 	}
 	c.room(1, int64(len(e.Key)+len(e.Value)))
 	c.put(e)
+	return len(pieces)
 }
 
 // waiting is a task whose maker waits for it.

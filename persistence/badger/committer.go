@@ -47,6 +47,8 @@ type group struct {
 	size    int64             // and their bytes, as the database counts them
 	small   map[string][]byte // small values staged here that later tasks may ask for; nil: deleted
 	answers sync.Once
+
+	snapshots []knownSnapshot // staged here
 }
 
 // answer tells every task of the group. err is why its commit failed.
@@ -86,17 +88,18 @@ type committer struct {
 	s     *Store
 	queue *queue
 
-	cur      *group
-	flying   map[string][]byte // small of the group in front
-	heads    map[string]head
-	sessions map[string]position
-	released []string
-	claims   uint64
-	full     error  // why nothing may be written now
-	commits  uint64 // the syncer's: transactions since the store was made
-	lastSize int    // tasks of the group in front
-	maxCount int64
-	maxSize  int64
+	cur             *group
+	flying          map[string][]byte // small of the group in front
+	flyingSnapshots []knownSnapshot
+	heads           map[string]head
+	sessions        map[string]position
+	released        []string
+	claims          uint64
+	full            error  // why nothing may be written now
+	commits         uint64 // the syncer's: transactions since the store was made
+	lastSize        int    // tasks of the group in front
+	maxCount        int64
+	maxSize         int64
 
 	groups  chan *group         // stager to syncer, unbuffered
 	spare   chan [2]*engine.Txn // syncer to stager
@@ -204,7 +207,7 @@ func (c *committer) cut() {
 
 // advance follows a handover: the group is in flight and the one in front of it is durable.
 func (c *committer) advance() {
-	c.flying, c.lastSize = c.cur.small, len(c.cur.tasks)
+	c.flying, c.flyingSnapshots, c.lastSize = c.cur.small, c.cur.snapshots, len(c.cur.tasks)
 	c.cur.view.Discard()
 	c.open(<-c.spare)
 	c.forget()

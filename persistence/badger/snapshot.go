@@ -1,9 +1,11 @@
 package badger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	engine "github.com/dgraph-io/badger/v4"
 	"google.golang.org/protobuf/proto"
@@ -50,56 +52,73 @@ func (t *snapshotTask) stage(c *committer) error {
 	if t.seq >= h.next {
 		return fmt.Errorf("next seq is %d: %w", h.next, persistence.ErrConflict)
 	}
-	known, err := c.snapshotSeqs(t.lease.Stream)
+	known, err := c.knownSnapshots(t.lease.Stream)
 	if err != nil {
 		return err
 	}
 	if len(known) >= keptSnapshots && known[keptSnapshots-1].seq > t.seq {
 		return nil // older than those that are kept
 	}
-	c.putLong(nameKey(nil, tagSnapshot, t.lease.Stream, t.seq), t.value)
+	pieces := c.putLong(nameKey(nil, tagSnapshot, t.lease.Stream, t.seq), t.value)
+	c.cur.snapshots = append(c.cur.snapshots, knownSnapshot{t.lease.Stream, t.seq, pieces})
 	kept := 1
 	for _, k := range known { // newest first
 		if k.seq == t.seq {
 			continue
 		}
 		if kept++; kept > keptSnapshots {
-			c.removeLong(nameKey(nil, tagSnapshot, t.lease.Stream, k.seq), k.pieces)
+			c.removeSnapshot(k)
 		}
 	}
 	return nil
 }
 
-// knownSnapshot is one that the view holds.
+// knownSnapshot is one that was staged or that the view holds.
 type knownSnapshot struct {
+	stream string
 	seq    uint64
-	pieces bool
+	pieces int // entries besides its own
 }
 
-// snapshotSeqs lists a stream's snapshots, newest first. One that is in flight is not among them
-// and is removed by the next but one: keeping three for a moment does no harm.
-func (c *committer) snapshotSeqs(stream string) ([]knownSnapshot, error) {
+// knownSnapshots lists a stream's snapshots as the tasks before have left them, newest first. One
+// that they have removed may still be among them: it is removed again.
+func (c *committer) knownSnapshots(stream string) ([]knownSnapshot, error) {
 	var known []knownSnapshot
-	err := backward(c.cur.view, namePrefix(nil, tagSnapshot, stream), func(item *engine.Item) error {
-		_, seq, ok := splitName(item.Key())
-		if ok {
-			known = append(known, knownSnapshot{seq, item.UserMeta() == userPieces})
+	for _, k := range slices.Concat(c.cur.snapshots, c.flyingSnapshots) {
+		if k.stream == stream {
+			known = append(known, k)
 		}
+	}
+	err := backward(c.cur.view, namePrefix(nil, tagSnapshot, stream), func(item *engine.Item) error {
+		key := item.KeyCopy(nil)
+		_, seq, ok := splitName(key)
+		if !ok || slices.ContainsFunc(known, func(k knownSnapshot) bool { return k.seq == seq }) {
+			return nil
+		}
+		k := knownSnapshot{stream: stream, seq: seq}
+		for item.UserMeta() == userPieces {
+			exists, err := c.has(pieceKey(key, k.pieces))
+			if err != nil {
+				return err
+			}
+			if !exists {
+				break
+			}
+			k.pieces++
+		}
+		known = append(known, k)
 		return nil
 	})
+	slices.SortFunc(known, func(a, b knownSnapshot) int { return cmp.Compare(b.seq, a.seq) })
 	return known, err
 }
 
-// removeLong deletes a value and its pieces.
-func (c *committer) removeLong(key []byte, inPieces bool) {
+func (c *committer) removeSnapshot(k knownSnapshot) {
+	key := nameKey(nil, tagSnapshot, k.stream, k.seq)
 	c.room(1, int64(len(key)))
 	c.remove(key)
-	for n := 0; inPieces; n++ {
+	for n := range k.pieces {
 		piece := pieceKey(key, n)
-		exists, err := c.has(piece)
-		if err != nil || !exists {
-			return // what stays is never read again
-		}
 		c.room(1, int64(len(piece)))
 		c.remove(piece)
 	}
