@@ -40,7 +40,8 @@ func newDriver(t *rapid.T) *driver {
 		copied = []*messages.Turn{{Outcome: "done", Messages: []*messages.ChatMessage{
 			{Role: "user", Content: "before"},
 			{Role: "assistant", ToolCalls: []*messages.ToolCall{{Id: "c", Name: "f"}, {Id: "c", Name: "g"}}},
-			{Role: "tool", ToolCallId: "c", Name: "f", Content: "1"}, {Role: "tool", ToolCallId: "c", Name: "g", Content: "2"},
+			{Role: "tool", ToolCallId: "c", Name: "f", Content: "1"},
+			{Role: "tool", ToolCallId: "c", Name: "g", Content: "2"},
 			{Role: "assistant", Content: "then"},
 		}}}
 	}

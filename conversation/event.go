@@ -89,8 +89,10 @@ func project(fact proto.Message) *messages.Event {
 		}
 		return e
 	case *messages.TurnCompleted:
-		return &messages.Event{Type: messages.EventTurnCompleted, Turn: f.GetTurnId(), Outcome: OutcomeName(f.GetOutcome()),
-			Reason: f.GetReason(), ErrorCode: f.GetErrorCode(), Usage: f.GetUsage()}
+		return &messages.Event{
+			Type: messages.EventTurnCompleted, Turn: f.GetTurnId(), Outcome: OutcomeName(f.GetOutcome()),
+			Reason: f.GetReason(), ErrorCode: f.GetErrorCode(), Usage: f.GetUsage(),
+		}
 	}
 	if e := projectGeneration(fact); e != nil {
 		return e
@@ -103,9 +105,11 @@ func projectGeneration(fact proto.Message) *messages.Event {
 	case *messages.GenerationStarted:
 		return &messages.Event{Type: messages.EventGenerationStarted, GenId: f.GetGenId(), Model: f.GetModel()}
 	case *messages.GenerationCompleted:
-		return &messages.Event{Type: messages.EventGenerationCompleted, GenId: f.GetGenId(), Text: f.GetContent(), ToolCalls: f.GetToolCalls(),
+		return &messages.Event{
+			Type: messages.EventGenerationCompleted, GenId: f.GetGenId(), Text: f.GetContent(), ToolCalls: f.GetToolCalls(),
 			FinishReason: f.GetFinishReason(), Usage: f.GetUsage(), Model: f.GetModel(), Scripted: f.GetScripted(),
-			DurationUs: f.GetTiming().GetDurationUs()}
+			DurationUs: f.GetTiming().GetDurationUs(),
+		}
 	case *messages.GenerationFailed:
 		return &messages.Event{Type: messages.EventGenerationDiscarded, GenId: f.GetGenId(), ErrorCode: f.GetClass(), Reason: f.GetMessage()}
 	}
@@ -115,19 +119,25 @@ func projectGeneration(fact proto.Message) *messages.Event {
 func projectCall(fact proto.Message) *messages.Event {
 	switch f := fact.(type) {
 	case *messages.ToolPlanned:
-		return &messages.Event{Type: messages.EventToolPlanned, ExecId: f.GetExecId(), CallId: f.GetCallId(), Tool: f.GetTool(),
-			Workspace: f.GetWorkspace(), Effect: f.GetEffect().String()}
+		return &messages.Event{
+			Type: messages.EventToolPlanned, ExecId: f.GetExecId(), CallId: f.GetCallId(), Tool: f.GetTool(),
+			Workspace: f.GetWorkspace(), Effect: f.GetEffect().String(),
+		}
 	case *messages.ApprovalRequested:
 		return &messages.Event{Type: messages.EventApprovalRequested, ApprovalId: f.GetApprovalId(), ExecId: f.GetExecId(), CallId: f.GetCallId(), Diff: f.GetPreview()}
 	case *messages.ApprovalResolved:
-		return &messages.Event{Type: messages.EventApprovalResolved, ApprovalId: f.GetApprovalId(), ExecId: f.GetExecId(),
-			Decision: f.GetDecision().String(), Reason: f.GetMessage()}
+		return &messages.Event{
+			Type: messages.EventApprovalResolved, ApprovalId: f.GetApprovalId(), ExecId: f.GetExecId(),
+			Decision: DecisionName(f.GetDecision()), Reason: f.GetMessage(),
+		}
 	case *messages.ToolDispatched:
 		return &messages.Event{Type: messages.EventToolDispatched, ExecId: f.GetExecId(), Tool: f.GetTool()}
 	case *messages.ToolFinished:
-		return &messages.Event{Type: messages.EventToolFinished, ExecId: f.GetExecId(), CallId: f.GetCallId(), Tool: f.GetTool(), Status: StatusName(f.GetStatus()),
+		return &messages.Event{
+			Type: messages.EventToolFinished, ExecId: f.GetExecId(), CallId: f.GetCallId(), Tool: f.GetTool(), Status: StatusName(f.GetStatus()),
 			Text: f.GetContent(), Truncated: f.GetTruncated(), ErrorCode: f.GetErrorCode(), DurationUs: f.GetDurationUs(),
-			Diff: f.GetDiff(), DetailsJson: f.GetDetailsJson(), MetaJson: f.GetMetaJson()}
+			Diff: f.GetDiff(), DetailsJson: f.GetDetailsJson(), MetaJson: f.GetMetaJson(),
+		}
 	}
 	return nil
 }

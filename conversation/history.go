@@ -66,6 +66,9 @@ func (c *Call) Status() string {
 // StatusName is a tool status as every surface writes it.
 func StatusName(s messages.ToolFinished_Status) string { return strings.ToLower(s.String()) }
 
+// DecisionName is an answer to an approval as every surface writes it.
+func DecisionName(d messages.Decision_Value) string { return strings.ToLower(d.String()) }
+
 // OutcomeName is a turn's outcome as every surface writes it.
 func OutcomeName(o messages.TurnCompleted_Outcome) string { return strings.ToLower(o.String()) }
 
