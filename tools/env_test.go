@@ -61,17 +61,27 @@ func TestAnEnvelopeTellsResultsAndFailures(t *testing.T) {
 		err  error
 		want string
 	}{
-		{&tools.Result{Content: "x", Truncated: true, Meta: map[string]any{"n": 1}}, nil,
-			`{"call_id":"c","tool":"t","ok":true,"content":"x","truncated":true,"meta":{"n":1}}`},
+		{
+			&tools.Result{Content: "x", Truncated: true, Meta: map[string]any{"n": 1}}, nil,
+			`{"call_id":"c","tool":"t","ok":true,"content":"x","truncated":true,"meta":{"n":1}}`,
+		},
 		{nil, nil, `{"call_id":"c","tool":"t","ok":true,"content":"","truncated":false,"meta":{}}`},
-		{nil, fmt.Errorf("run: %w", tools.Errorf(tools.CodeNotRead, "read it").With("path", "a")),
-			`{"call_id":"c","tool":"t","ok":false,"content":"read it","error_code":"not_read","details":{"path":"a"},"truncated":false,"meta":{}}`},
-		{nil, tools.ErrorNotFound("x"),
-			`{"call_id":"c","tool":"t","ok":false,"content":"Tool 'x' not found","error_code":"tool_not_found","truncated":false,"meta":{}}`},
-		{nil, fmt.Errorf("run: %w", context.Canceled),
-			`{"call_id":"c","tool":"t","ok":false,"content":"the call was cancelled","error_code":"cancelled","truncated":false,"meta":{}}`},
-		{nil, context.DeadlineExceeded,
-			`{"call_id":"c","tool":"t","ok":false,"content":"the call took too long and was stopped","error_code":"timeout","truncated":false,"meta":{}}`},
+		{
+			nil, fmt.Errorf("run: %w", tools.Errorf(tools.CodeNotRead, "read it").With("path", "a")),
+			`{"call_id":"c","tool":"t","ok":false,"content":"read it","error_code":"not_read","details":{"path":"a"},"truncated":false,"meta":{}}`,
+		},
+		{
+			nil, tools.ErrorNotFound("x"),
+			`{"call_id":"c","tool":"t","ok":false,"content":"Tool 'x' not found","error_code":"tool_not_found","truncated":false,"meta":{}}`,
+		},
+		{
+			nil, fmt.Errorf("run: %w", context.Canceled),
+			`{"call_id":"c","tool":"t","ok":false,"content":"the call was cancelled","error_code":"cancelled","truncated":false,"meta":{}}`,
+		},
+		{
+			nil, context.DeadlineExceeded,
+			`{"call_id":"c","tool":"t","ok":false,"content":"the call took too long and was stopped","error_code":"timeout","truncated":false,"meta":{}}`,
+		},
 	} {
 		b, err := json.Marshal(tools.NewEnvelope("c", "t", c.res, c.err))
 		if err != nil || string(b) != c.want {

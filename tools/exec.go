@@ -38,7 +38,8 @@ func Exec() Tool {
 "cwd":{"type":"string","minLength":1,"description":"Folder to start in, relative to the working directory (default: the working directory)."},
 "timeout_ms":{"type":"integer","minimum":1,"maximum":600000,"description":"Milliseconds after which it is killed (default 120000, at most 600000)."},
 "network":{"type":"boolean","description":"Whether it needs the network (default false)."},
-` + workspaceArg + `}}`)},
+` + workspaceArg + `}}`),
+		},
 		run: runExec,
 	}
 }

@@ -36,7 +36,7 @@ type box struct {
 func newBox(t *testing.T, mode sandbox.Mode, trust messages.Trust_Level) *box {
 	t.Helper()
 	s, err := sandbox.Detect(context.Background(), mode, sandbox.Options{
-		CacheDir: t.TempDir(), Reexec: true, Limits: sandbox.Limits{Memory: 512 << 20, Processes: 200},
+		CacheDir: t.TempDir(), Reexec: true, Limits: sandbox.Limits{Memory: 256 << 20, Processes: 200},
 	})
 	var missing *sandbox.Unavailable
 	if errors.As(err, &missing) {

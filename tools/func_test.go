@@ -90,31 +90,36 @@ func TestTypesWithoutASchemaAreRefused(t *testing.T) {
 	check("no struct", tool, err)
 	tool, err = tools.Func(weatherSpec(), func(*tools.Context, struct {
 		C chan int `json:"c" desc:"x"`
-	}) (*tools.Result, error) {
+	},
+	) (*tools.Result, error) {
 		return nil, nil
 	})
 	check("a channel", tool, err)
 	tool, err = tools.Func(weatherSpec(), func(*tools.Context, struct {
 		M map[int]string `json:"m" desc:"x"`
-	}) (*tools.Result, error) {
+	},
+	) (*tools.Result, error) {
 		return nil, nil
 	})
 	check("keys that are no strings", tool, err)
 	tool, err = tools.Func(weatherSpec(), func(*tools.Context, struct {
 		A string `json:"a"`
-	}) (*tools.Result, error) {
+	},
+	) (*tools.Result, error) {
 		return nil, nil
 	})
 	check("no desc", tool, err)
 	tool, err = tools.Func(weatherSpec(), func(*tools.Context, struct {
 		A []byte `json:"a" desc:"x"`
-	}) (*tools.Result, error) {
+	},
+	) (*tools.Result, error) {
 		return nil, nil
 	})
 	check("bytes", tool, err)
 	tool, err = tools.Func(weatherSpec(), func(*tools.Context, struct {
 		A string `json:"a" desc:"x" min:"1"`
-	}) (*tools.Result, error) {
+	},
+	) (*tools.Result, error) {
 		return nil, nil
 	})
 	check("a minimum of a string", tool, err)

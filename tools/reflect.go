@@ -116,8 +116,9 @@ func deriveType(t reflect.Type, outer []reflect.Type) (*derived, error) {
 		return &derived{Type: "object", Additional: value}, err
 	case reflect.Struct:
 		return deriveStruct(t, outer)
+	default:
+		return nil, fmt.Errorf("the type %s has no form in JSON", t)
 	}
-	return nil, fmt.Errorf("the type %s has no form in JSON", t)
 }
 
 func deriveList(t reflect.Type, outer []reflect.Type) (*derived, error) {

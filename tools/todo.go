@@ -24,7 +24,8 @@ func Todo() Tool {
 "id":{"type":"string","minLength":1,"maxLength":64,"description":"Name of the item, to keep from call to call (default: its number)."},
 "content":{"type":"string","minLength":1,"maxLength":1000,"description":"What is to be done."},
 "status":{"type":"string","enum":["pending","in_progress","completed"],"description":"How far it is."}}}},
-` + workspaceArg + `}}`)}}
+` + workspaceArg + `}}`),
+	}}
 }
 
 type todoTool struct{ spec *Spec }

@@ -31,12 +31,12 @@ func TestTheListIsShownAsItWasGiven(t *testing.T) {
 
 func TestAListThatContradictsItselfIsRefused(t *testing.T) {
 	for args, code := range map[string]string{
-		`{"items":[{"id":"a","content":"x","status":"pending"},{"id":"a","content":"y","status":"pending"}]}`: tools.CodeValidationFailed,
-		`{"items":[{"id":"2","content":"x","status":"pending"},{"content":"y","status":"pending"}]}`:          tools.CodeValidationFailed,
-		`{"items":[{"content":" ","status":"pending"}]}`:                                                      tools.CodeValidationFailed,
-		`{"items":[{"content":"x","status":"done"}]}`:                                                         tools.CodeInvalidArguments,
-		`{"items":[{"content":"x"}]}`:                                                                         tools.CodeInvalidArguments,
-		`{"items":"x"}`:                                                                                       tools.CodeInvalidArguments,
+		`{"items":[{"id":"a","content":"x","status":"pending"},{"id":"a","content":"y","status":"pending"}]}`:              tools.CodeValidationFailed,
+		`{"items":[{"id":"2","content":"x","status":"pending"},{"content":"y","status":"pending"}]}`:                       tools.CodeValidationFailed,
+		`{"items":[{"content":" ","status":"pending"}]}`:                                                                   tools.CodeValidationFailed,
+		`{"items":[{"content":"x","status":"done"}]}`:                                                                      tools.CodeInvalidArguments,
+		`{"items":[{"content":"x"}]}`:                                                                                      tools.CodeInvalidArguments,
+		`{"items":"x"}`:                                                                                                    tools.CodeInvalidArguments,
 		`{"items":[` + strings.Repeat(`{"content":"x","status":"pending"},`, 100) + `{"content":"x","status":"pending"}]}`: tools.CodeInvalidArguments,
 	} {
 		_, err := tools.Todo().Run(&tools.Context{}, json.RawMessage(args))

@@ -72,12 +72,12 @@ type Context struct {
 	Workspace        *workspace.Workspace // the one workspace that the call was routed to
 	Home             *workspace.Workspace // the session's own, for spilled output
 
-	ExecID   string             // idempotency key (TROUPE_EXEC_ID of commands)
+	ExecID   string // idempotency key (TROUPE_EXEC_ID of commands)
 	Trust    messages.Trust_Level
-	Fresh    bool               // a lone caller: the rule "must have been read" is off
-	Known    map[string]string  // path -> sha256 of files that this conversation has read
-	Sandbox  Sandbox            // nil: commands are refused
-	Values   map[any]any        // of the host program, typed by their keys
+	Fresh    bool              // a lone caller: the rule "must have been read" is off
+	Known    map[string]string // path -> sha256 of files that this conversation has read
+	Sandbox  Sandbox           // nil: commands are refused
+	Values   map[any]any       // of the host program, typed by their keys
 	Progress func(*messages.Progress)
 }
 

@@ -113,7 +113,7 @@ func (r *bwrapRun) gone() {
 			left := time.Until(deadline).Milliseconds()
 			fds := []unix.PollFd{{Fd: int32(r.pidfd), Events: unix.POLLIN}}
 			n, err := unix.Poll(fds, int(max(0, left)))
-			if n > 0 || left <= 0 || err != nil && err != unix.EINTR { //nolint:errorlint // an errno
+			if n > 0 || left <= 0 || err != nil && err != unix.EINTR {
 				break
 			}
 		}

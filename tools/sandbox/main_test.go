@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,4 +96,19 @@ func alive(t testing.TB, word string) []string {
 		}
 	}
 	return found
+}
+
+// parent is the main function of a process that runs a command and is killed meanwhile.
+func parent() int {
+	s, err := Detect(context.Background(), Mode(os.Getenv("SANDBOX_TEST_PARENT")), Options{CacheDir: os.Getenv("SANDBOX_TEST_CACHE"), Reexec: true})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	_, err = s.Run(context.Background(), tools.Command{
+		Argv: []string{"/bin/sh", "-c", os.Getenv("SANDBOX_TEST_SCRIPT")}, Workspace: os.Getenv("SANDBOX_TEST_WORKSPACE"),
+		Env: []string{"PATH=" + os.Getenv("PATH")}, Output: os.Stdout,
+	})
+	fmt.Println("ended", err)
+	return 1
 }

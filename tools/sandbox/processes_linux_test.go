@@ -211,21 +211,6 @@ func TestManyCommandsRunSideBySide(t *testing.T) {
 	})
 }
 
-// parent is the main function of a process that runs a command and is killed meanwhile.
-func parent() int {
-	s, err := Detect(context.Background(), Mode(os.Getenv("SANDBOX_TEST_PARENT")), Options{CacheDir: os.Getenv("SANDBOX_TEST_CACHE"), Reexec: true})
-	if err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	_, err = s.Run(context.Background(), tools.Command{
-		Argv: []string{"/bin/sh", "-c", os.Getenv("SANDBOX_TEST_SCRIPT")}, Workspace: os.Getenv("SANDBOX_TEST_WORKSPACE"),
-		Env: []string{"PATH=" + os.Getenv("PATH")}, Output: os.Stdout,
-	})
-	fmt.Println("ended", err)
-	return 1
-}
-
 // Every process of the command holds a named pipe open. Its end is their end.
 func TestKillingTheServerKillsItsCommands(t *testing.T) {
 	eachMode(t, func(t *testing.T, _ tools.Sandbox) {
