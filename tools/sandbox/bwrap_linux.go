@@ -48,6 +48,9 @@ func newBwrap(ctx context.Context, o Options) (tools.Sandbox, error) {
 			return nil, &Unavailable{Bwrap, path + " is too old: it has no " + need, bwrapHint}
 		}
 	}
+	if err := o.resolve(); err != nil {
+		return nil, err
+	}
 	b := &bwrap{path: path, o: o, tools: findToolchains(), masks: masks{made: map[string]int{}}}
 	b.system = systemMounts(&b.o, &b.tools)
 	b.flags = []string{

@@ -127,6 +127,19 @@ func TestHiddenFoldersStayHiddenInsideAWorkspace(t *testing.T) {
 	}
 }
 
+func TestAWorkspaceAroundTheCacheSeesNoOtherHome(t *testing.T) {
+	ws := folder(t)
+	if err := os.Symlink(ws, ws+"-link"); err != nil {
+		t.Fatal(err)
+	}
+	s := detect(t, Bwrap, func(o *Options) { o.CacheDir = filepath.Join(ws+"-link", "cache") })
+	sh(t, s, folder(t), `echo OTHER >~/.profile`)
+	out, exit := sh(t, s, ws, `echo OWN >~/.profile; cat cache/homes/*/.profile; mkdir cache/homes/x && echo made`)
+	if out != "OWN\n" && !strings.HasPrefix(out, "OWN\nmkdir:") || exit.Code == 0 {
+		t.Errorf("%d %s", exit.Code, out)
+	}
+}
+
 func TestTheSystemItselfIsNoWorkspace(t *testing.T) {
 	s := detect(t, Bwrap)
 	for _, dir := range []string{"/", "/etc", "/usr", "relative", "/tmp/../etc", ""} {

@@ -21,6 +21,29 @@ func (o *Options) home(workspace string) (string, error) {
 	return dir, nil
 }
 
+// resolve follows the links in what is to be hidden, so that it is recognised inside of
+// workspaces, and hides the private homes of other workspaces too.
+func (o *Options) resolve() error {
+	homes := filepath.Join(o.CacheDir, "homes")
+	if err := os.MkdirAll(homes, 0o700); err != nil {
+		return fmt.Errorf("create the folder of private homes: %w", err)
+	}
+	hide := make([]string, 0, len(o.Hide)+1)
+	for _, dir := range append(o.Hide[:len(o.Hide):len(o.Hide)], homes) {
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			dir = real
+		}
+		hide = append(hide, dir)
+	}
+	o.Hide = hide
+	real, err := filepath.EvalSymlinks(o.CacheDir)
+	if err != nil {
+		return fmt.Errorf("follow the cache directory: %w", err)
+	}
+	o.CacheDir = real
+	return nil
+}
+
 // toolchains is what language tools need to find outside a private home: where this process's
 // user keeps programs and downloaded modules.
 type toolchains struct {
