@@ -28,6 +28,7 @@ var update = flag.Bool("update", false, "write what scripts print, and golden re
 //	recover          what an activation would decide about the open calls
 //	known            the files that the conversation has seen
 //	staged, usage    inputs without a turn; tokens so far
+//	calls            the newest answer's calls, as they run
 //	who              agent and model of later generations; the model of the newest answer
 //	crash            fold all records anew, under the next epoch
 //	expect-illegal VERB...   the verb's fact has to be refused, and nothing changes
@@ -98,7 +99,7 @@ func (sc *script) run(words []string, out *strings.Builder) error {
 			return fmt.Errorf("%v, want ErrIllegal", err)
 		}
 		return nil
-	case "next", "render", "history", "recover", "known", "staged", "usage", "who":
+	case "next", "render", "history", "recover", "known", "staged", "usage", "who", "calls":
 		for _, l := range sc.show(words) {
 			out.WriteString("| " + l + "\n")
 		}
@@ -167,6 +168,10 @@ func (sc *script) show(words []string) []string {
 	case "staged":
 		for _, in := range sc.s.Staged() {
 			out = append(out, in.GetInputId())
+		}
+	case "calls":
+		for _, c := range sc.s.Turn().Calls {
+			out = append(out, fmt.Sprintf("%d %s(%s) %s", c.Plan.GetOrdinal(), c.Name, c.Arguments, c.Status()))
 		}
 	case "who":
 		made := ""

@@ -205,3 +205,67 @@ func TestEndOfATurnCarriesTheAnswerLiveAndFromTheJournal(t *testing.T) {
 		t.Errorf("a turn without an answer ends with %q", e.Text)
 	}
 }
+
+func TestAppendingToAPromptDisturbsNobody(t *testing.T) {
+	b := newBench(t, 3)
+	b.n++
+	facts := turnFacts(b.n)
+	for _, f := range facts[:7] { // up to the result of the call: the inputs are committed
+		b.apply(t, f)
+	}
+	r, ok := b.s.Ready()
+	if !ok {
+		t.Fatal("not ready")
+	}
+	p := r.Render("")
+	text := promptText(p)
+	_ = append(p.Messages, &messages.Message{Role: messages.User, Text: "smuggled in"})
+	other := r.Render("")
+	mine := append(other.Messages, &messages.Message{Role: messages.User, Text: "mine"})
+	for _, f := range facts[7:] {
+		b.apply(t, f)
+	}
+	b.turn(t)
+	if mine[len(mine)-1].Text != "mine" || promptText(p) != text {
+		t.Error("a prompt and the history share what comes behind the prompt")
+	}
+	for _, turn := range b.s.History().GetTurns() {
+		for _, m := range turn.GetMessages() {
+			if m.GetContent() == "smuggled in" || m.GetContent() == "mine" {
+				t.Error("what a reader appended stands in the history")
+			}
+		}
+	}
+}
+
+func TestHashOfATurnWithSeveralInputsHoldsThemAll(t *testing.T) {
+	seen := map[[32]byte]string{}
+	for _, inputs := range [][]string{{"a"}, {"b"}, {"a", "b"}, {"b", "b"}, {"ab"}, {"b", "a"}, {"a", "b", ""}} {
+		j := newJournal()
+		mustWrite(t, j, &messages.WorkerCreated{WorkerId: "wrk_1"})
+		begin := &messages.TurnStarted{TurnId: "t1"}
+		for i, text := range inputs {
+			in := &messages.InputAccepted{InputId: string('a' + rune(i)), Parts: []*messages.Part{{Kind: &messages.Part_Text{Text: text}}}}
+			mustWrite(t, j, in)
+			begin.InputIds = append(begin.InputIds, in.GetInputId())
+		}
+		mustWrite(t, j, begin)
+		r, ok := j.s.Ready()
+		if !ok {
+			t.Fatal("not ready")
+		}
+		p := r.Render("")
+		if was, ok := seen[p.Hash]; ok {
+			t.Errorf("one hash for\n%s\nand\n%s", was, promptText(p))
+		}
+		seen[p.Hash] = promptText(p)
+		call := []*messages.ToolCall{{Id: "c", Name: "f"}}
+		mustWrite(t, j, &messages.GenerationStarted{GenId: "g1"}, &messages.GenerationCompleted{GenId: "g1", ToolCalls: call}, &messages.ToolPlanned{ExecId: "x"})
+		done := &messages.ToolFinished{ExecId: "x"}
+		h := j.s.NextHash(done)
+		mustWrite(t, j, done)
+		if r, ok := j.s.Ready(); !ok || r.Render("").Hash != h {
+			t.Error("the hash that follows was foretold wrongly")
+		}
+	}
+}
