@@ -217,6 +217,7 @@ func (rt *Runtime) Close(ctx context.Context) error {
 	done := make(chan error, 1)
 	go func() {
 		err := rt.sys.Root.StopFuture(rt.root).Wait()
+		rt.svc.Stop()
 		drained := make(chan struct{})
 		rt.svc.Drain(func() { close(drained) })
 		<-drained

@@ -95,7 +95,11 @@ type Services struct {
 	offers  sync.Map // joined tool names -> []model.ToolDef: one slice for all workers with that toolset
 	folders *Folders
 	running *sync.WaitGroup // goroutines of ours
+	stopped chan struct{}   // closed when the house stops: nobody waits for an answer any more
 }
+
+// Stop ends the waits of goroutines for answers that may never come. Drain follows.
+func (s *Services) Stop() { close(s.stopped) }
 
 // spawn runs fn off the mailbox and pipes what it returns to an actor; see act.Go. Close waits for it.
 func (s *Services) spawn(sys *actor.ActorSystem, to *actor.PID, failed func(*act.Panic) any, fn func() any) {

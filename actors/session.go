@@ -35,6 +35,7 @@ type Session struct {
 	order    []string // of workers, the first is the one that prompts go to
 	watchers []*actor.PID
 	stash    act.Stash
+	ending   bool // stopping: nobody is started any more, though messages still come
 }
 
 // member is a worker as its Session sees it.
@@ -238,7 +239,7 @@ func (s *Session) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, chil
 func (s *Session) terminated(c actor.Context, who *actor.PID) {
 	s.unsubscribe(c, who)
 	w := s.workers[filepath.Base(who.GetId())]
-	if w == nil || who.GetAddress() != c.Self().GetAddress() {
+	if w == nil || s.ending || who.GetAddress() != c.Self().GetAddress() {
 		return
 	}
 	if w.pid != nil { // ended by itself, or killed from outside
@@ -367,6 +368,7 @@ func SumUp(v *messages.SessionView) {
 
 // stopping answers those who wait for a worker that is down.
 func (s *Session) stopping(c actor.Context) {
+	s.ending = true
 	gone := messages.Fail(messages.CodeUnavailable, "the session is stopping", "try again")
 	drop := func(_ any, sender *actor.PID) {
 		if sender != nil {
@@ -381,4 +383,5 @@ func (s *Session) stopping(c actor.Context) {
 		w.queue.Each(drop)
 		w.timer.Stop()
 	}
+	s.receive = func(c actor.Context) { s.answer(c, gone) }
 }

@@ -267,18 +267,25 @@ func (b *sessionBuilder) append(sj, wj *persistence.Journal, srecs, wrecs []*mes
 	if err != nil {
 		return err
 	}
-	done := make(chan error, 1)
-	var receipt persistence.Receipt
-	persistence.AppendTogether(func(r persistence.Receipt, err error) {
-		receipt = r
-		done <- err
-	}, persistence.Part{Journal: sj, Draft: persistence.Draft{Records: srecs, Index: index}},
+	type answer struct {
+		receipt persistence.Receipt
+		err     error
+	}
+	done := make(chan answer, 1)
+	persistence.AppendTogether(func(r persistence.Receipt, err error) { done <- answer{r, err} },
+		persistence.Part{Journal: sj, Draft: persistence.Draft{Records: srecs, Index: index}},
 		persistence.Part{Journal: wj, Draft: persistence.Draft{Records: wrecs}})
-	if err := <-done; err != nil {
-		return err
+	var a answer
+	select {
+	case a = <-done:
+	case <-b.svc.stopped:
+		a.err = persistence.ErrClosed
+	}
+	if a.err != nil {
+		return a.err
 	}
 	if b.m.GetFirst() != nil {
-		o.reply.First = &messages.InputReply{InputId: b.m.GetFirst().GetInputId(), Seq: receipt.Last, SessionId: b.m.GetSessionId(), WorkerId: o.facts.workers[0].GetWorkerId()}
+		o.reply.First = &messages.InputReply{InputId: b.m.GetFirst().GetInputId(), Seq: a.receipt.Last, SessionId: b.m.GetSessionId(), WorkerId: o.facts.workers[0].GetWorkerId()}
 	}
 	return nil
 }

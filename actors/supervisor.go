@@ -24,6 +24,8 @@ type Supervisor struct {
 	log   *slog.Logger
 	props struct{ session, workspace *actor.Props }
 	kids  map[string]*kid // by name
+
+	ending bool // stopping: nobody is started any more, though messages still come
 }
 
 // kid is a child as the Supervisor sees it.
@@ -50,7 +52,7 @@ const giveUpAfter = 10
 func NewSupervisor(svc *Services) *actor.Props {
 	svc.Limits = svc.Limits.withDefaults()
 	svc.folders = newFolders()
-	svc.running = &sync.WaitGroup{}
+	svc.running, svc.stopped = &sync.WaitGroup{}, make(chan struct{})
 	svc.props.worker = actor.PropsFromProducer(func() actor.Actor { return newWorker(svc) })
 	svc.props.executor = actor.PropsFromProducer(func() actor.Actor { return newToolExecutor(svc) })
 	return actor.PropsFromProducer(func() actor.Actor {
@@ -85,6 +87,10 @@ func (s *Services) executorProps() *actor.Props { return s.props.executor }
 
 // Receive is the dispatch table.
 func (s *Supervisor) Receive(c actor.Context) {
+	if s.ending && c.Sender() != nil {
+		c.Respond(messages.Fail(messages.CodeUnavailable, "the runtime is stopping", "try again"))
+		return
+	}
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		s.started(c)
@@ -211,7 +217,7 @@ func nameOf(pid *actor.PID) string { return pid.GetId()[strings.LastIndex(pid.Ge
 // terminated replaces a child, or forgets a session that ended: the next message starts it again.
 func (s *Supervisor) terminated(c actor.Context, who *actor.PID) {
 	k := s.kids[nameOf(who)]
-	if k == nil || k.pid == nil || k.pid.GetId() != who.GetId() {
+	if k == nil || s.ending || k.pid == nil || k.pid.GetId() != who.GetId() {
 		return
 	}
 	k.pid = nil
@@ -243,6 +249,7 @@ func (s *Supervisor) due(c actor.Context, m *kidDue) {
 }
 
 func (s *Supervisor) stopping(c actor.Context) {
+	s.ending = true
 	for _, k := range s.kids {
 		k.timer.Stop()
 		k.queue.Each(func(_ any, sender *actor.PID) {

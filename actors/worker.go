@@ -378,6 +378,12 @@ func (w *Worker) stopping(c actor.Context) {
 		c.Send(a, gone)
 	}
 	w.giveBackAll(c)
+	w.inflight, w.leases.staging = nil, nil
+	w.receive = func(c actor.Context) { // messages still come until Stopped (house rule 4)
+		if c.Sender() != nil && asks(c.Message()) {
+			c.Respond(gone)
+		}
+	}
 }
 
 // release lets go of the state: a kept PID would keep all of it alive (house rule 10).

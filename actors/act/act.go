@@ -36,11 +36,11 @@ func Ask[T any](ctx context.Context, sys *actor.ActorSystem, to *actor.PID, msg 
 	if err != nil {
 		return zero, fmt.Errorf("ask for %T: %w", zero, err)
 	}
-	switch r := reply.(type) {
-	case T:
+	if f, ok := reply.(*messages.Failure); ok {
+		return zero, f
+	}
+	if r, ok := reply.(T); ok {
 		return r, nil
-	case *messages.Failure:
-		return zero, r
 	}
 	return zero, fmt.Errorf("ask for %T: answered %T", zero, reply)
 }
