@@ -19,6 +19,7 @@ const (
 	CodeInternal      = "internal_error" // a defect of troupe
 	CodeInvalidURI    = "invalid_uri"
 	CodeAlreadyExists = "already_exists"
+	CodeTooLarge      = "too_large" // a request over its limit
 )
 
 // Fail makes a Failure. hint says what to do and may be empty.

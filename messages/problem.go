@@ -1,0 +1,17 @@
+package messages
+
+// ProblemType is the content type of a ProblemJSON (RFC 9457).
+const ProblemType = "application/problem+json"
+
+// ProblemJSON is a refusal over HTTP: a problem detail (RFC 9457) whose code is the Failure's.
+type ProblemJSON struct {
+	Type   string `json:"type"` // about:blank: the code says all
+	Title  string `json:"title"`
+	Status int    `json:"status"` // of HTTP
+	Code   string `json:"code"`   // closed set, for programs
+	Detail string `json:"detail"`
+	Hint   string `json:"hint,omitempty"`
+}
+
+// Failure is what was refused, as the house says it.
+func (j ProblemJSON) Failure() *Failure { return Fail(j.Code, j.Detail, j.Hint) }

@@ -1,0 +1,299 @@
+package messages
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// The bodies of the HTTP API's requests. Proto says what is asked of the house, or refuses with a
+// Failure; the ...From functions are the way there, for clients.
+
+// maxInputID is the longest id of an input, in bytes.
+const maxInputID = 128
+
+// CreateJSON asks for a session.
+type CreateJSON struct {
+	ID         string       `json:"id,omitempty"` // empty: made by the server
+	Agent      string       `json:"agent,omitempty"`
+	Model      string       `json:"model,omitempty"`
+	System     string       `json:"system,omitempty"` // instead of the agent's system prompt
+	Project    string       `json:"project,omitempty"`
+	Workspaces []AttachJSON `json:"workspaces,omitempty"` // the first is primary unless one says so
+	Env        []EnvVarJSON `json:"env,omitempty"`
+	Rules      []string     `json:"rules,omitempty"`
+	NoInput    bool         `json:"no_input,omitempty"` // nobody answers: every question is a denial
+	Input      *InputJSON   `json:"input,omitempty"`    // accepted in the same append
+}
+
+// AttachJSON asks for one workspace.
+type AttachJSON struct {
+	URI     string `json:"uri"` // canonical address
+	Name    string `json:"name,omitempty"`
+	Trust   string `json:"trust,omitempty"` // full | restricted; empty: restricted
+	Primary bool   `json:"primary,omitempty"`
+}
+
+// EnvVarJSON is one variable.
+type EnvVarJSON struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// InputJSON submits an input: text and files, or parts when their order matters.
+type InputJSON struct {
+	InputID string     `json:"input_id,omitempty"` // empty: made by the server
+	Worker  string     `json:"worker,omitempty"`   // empty: the session's first
+	Text    string     `json:"text,omitempty"`
+	Files   []FileJSON `json:"files,omitempty"`
+	Parts   []PartJSON `json:"parts,omitempty"`
+	Mode    string     `json:"mode,omitempty"` // queue | steer | interrupt | reject; empty: queue
+	From    string     `json:"from,omitempty"` // who sends it, for the record
+}
+
+// FileJSON is a file given along with an input, as text.
+type FileJSON struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+}
+
+// PartJSON is one piece of an input: a file or a text.
+type PartJSON struct {
+	Text string    `json:"text,omitempty"`
+	File *FileJSON `json:"file,omitempty"`
+}
+
+// AcceptedJSON answers an input, once it is durable. The same id gets the same answer.
+type AcceptedJSON struct {
+	InputID string `json:"input_id"`
+	Seq     uint64 `json:"seq"` // session cursor of the acceptance
+	Session string `json:"session,omitempty"`
+	Worker  string `json:"worker,omitempty"`
+}
+
+// CancelJSON cancels the open turn of a session.
+type CancelJSON struct {
+	Worker string `json:"worker,omitempty"`
+	By     string `json:"by,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// CancelledJSON says how many turns were told to stop.
+type CancelledJSON struct {
+	Turns int32 `json:"turns"`
+}
+
+// CallToolJSON calls a tool in a session. Arguments are an object, or a string that holds one, as
+// models write them; either way the tool gets the bytes as they are.
+type CallToolJSON struct {
+	Worker    string          `json:"worker,omitempty"`
+	CallID    string          `json:"call_id,omitempty"` // the same id again gets the same result
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+}
+
+// ConfigureJSON changes what later generations of a worker use; what is left out stays.
+type ConfigureJSON struct {
+	Worker string   `json:"worker,omitempty"`
+	Model  string   `json:"model,omitempty"`
+	Agent  string   `json:"agent,omitempty"`
+	System string   `json:"system,omitempty"`
+	Tools  []string `json:"tools,omitempty"`
+}
+
+// SpawnJSON adds a worker to a session.
+type SpawnJSON struct {
+	Agent  string         `json:"agent,omitempty"`
+	Model  string         `json:"model,omitempty"`
+	System string         `json:"system,omitempty"`
+	Origin *LineageJSON   `json:"origin,omitempty"`
+	Copied []ExchangeJSON `json:"copied,omitempty"`
+}
+
+// LineageJSON names a conversation at a record.
+type LineageJSON struct {
+	Conversation string `json:"conversation"`
+	Seq          uint64 `json:"seq"`
+}
+
+// VerifyJSON names what to check; nothing is the whole store.
+type VerifyJSON struct {
+	Sessions []string `json:"sessions,omitempty"`
+}
+
+// Proto is what is asked for.
+func (j *CreateJSON) Proto() (*CreateSession, error) {
+	m := &CreateSession{
+		SessionId: j.ID, Agent: j.Agent, Model: j.Model, System: j.System, ProjectId: j.Project, Rules: j.Rules, NoInput: j.NoInput,
+		Env: convert(j.Env, func(v EnvVarJSON) *EnvVar { return &EnvVar{Name: v.Name, Value: v.Value} }),
+	}
+	for _, w := range j.Workspaces {
+		t := trustNamed(w.Trust)
+		if w.Trust != "" && (t == Trust_UNSPECIFIED || w.Trust != TrustName(t)) {
+			return nil, Fail(CodeBadRequest, fmt.Sprintf("trust %q of workspace %s is not known", w.Trust, w.URI), "one of full, restricted")
+		}
+		m.Workspaces = append(m.Workspaces, &WorkspaceSpec{Uri: w.URI, Name: w.Name, Trust: t, Primary: w.Primary})
+	}
+	if j.Input != nil {
+		first, err := j.Input.Proto()
+		if err != nil {
+			return nil, err
+		}
+		m.First = first
+	}
+	return m, nil
+}
+
+// CreateFrom is the body that asks for a session. Whose tenant it is, the server decides.
+func CreateFrom(m *CreateSession) (*CreateJSON, error) {
+	if m.GetTenant() != "" {
+		return nil, Fail(CodeBadRequest, "a client cannot choose the tenant of a session", "leave it out")
+	}
+	j := &CreateJSON{
+		ID: m.GetSessionId(), Agent: m.GetAgent(), Model: m.GetModel(), System: m.GetSystem(), Project: m.GetProjectId(),
+		Rules: m.GetRules(), NoInput: m.GetNoInput(),
+		Env: convert(m.GetEnv(), func(v *EnvVar) EnvVarJSON { return EnvVarJSON{v.GetName(), v.GetValue()} }),
+		Workspaces: convert(m.GetWorkspaces(), func(w *WorkspaceSpec) AttachJSON {
+			return AttachJSON{URI: w.GetUri(), Name: w.GetName(), Trust: TrustName(w.GetTrust()), Primary: w.GetPrimary()}
+		}),
+	}
+	if m.GetFirst() != nil {
+		first, err := InputFrom(m.GetFirst())
+		if err != nil {
+			return nil, err
+		}
+		j.Input = first
+	}
+	return j, nil
+}
+
+// Proto is the input that is submitted.
+func (j *InputJSON) Proto() (*SubmitInput, error) {
+	mode, ok := InputAccepted_Mode_value[strings.ToUpper(j.Mode)]
+	switch {
+	case j.Mode != "" && (!ok || j.Mode != strings.ToLower(j.Mode)):
+		return nil, Fail(CodeBadRequest, fmt.Sprintf("mode %q is not known", j.Mode), "one of queue, steer, interrupt, reject")
+	case len(j.Parts) > 0 && (j.Text != "" || len(j.Files) > 0):
+		return nil, Fail(CodeBadRequest, "the input has parts besides text or files", "give either")
+	}
+	if err := CheckInputID(j.InputID); err != nil {
+		return nil, err
+	}
+	m := &SubmitInput{InputId: j.InputID, WorkerId: j.Worker, Mode: InputAccepted_Mode(mode), From: j.From}
+	if j.Text != "" {
+		m.Parts = append(m.Parts, textPart(j.Text))
+	}
+	for _, f := range j.Files {
+		m.Parts = append(m.Parts, filePart(f))
+	}
+	for _, p := range j.Parts {
+		switch {
+		case p.File == nil:
+			m.Parts = append(m.Parts, textPart(p.Text))
+		case p.Text != "":
+			return nil, Fail(CodeBadRequest, "a part of the input is both text and file", "make it two parts")
+		default:
+			m.Parts = append(m.Parts, filePart(*p.File))
+		}
+	}
+	return m, nil
+}
+
+// InputFrom is the body that submits an input. That an input comes from another worker, a timer or
+// the system, a client cannot say.
+func InputFrom(m *SubmitInput) (*InputJSON, error) {
+	if m.GetOrigin() != InputAccepted_USER {
+		return nil, Fail(CodeBadRequest, fmt.Sprintf("a client cannot submit an input of origin %s", strings.ToLower(m.GetOrigin().String())), "")
+	}
+	j := &InputJSON{InputID: m.GetInputId(), Worker: m.GetWorkerId(), From: m.GetFrom()}
+	if m.GetMode() != InputAccepted_QUEUE {
+		j.Mode = strings.ToLower(m.GetMode().String())
+	}
+	if p := m.GetParts(); len(p) == 1 && p[0].GetFile() == nil {
+		j.Text = p[0].GetText()
+		return j, nil
+	}
+	for _, p := range m.GetParts() {
+		if f := p.GetFile(); f != nil {
+			j.Parts = append(j.Parts, PartJSON{File: &FileJSON{f.GetName(), f.GetText()}})
+			continue
+		}
+		j.Parts = append(j.Parts, PartJSON{Text: p.GetText()})
+	}
+	return j, nil
+}
+
+func textPart(text string) *Part { return &Part{Kind: &Part_Text{Text: text}} }
+
+func filePart(f FileJSON) *Part {
+	return &Part{Kind: &Part_File{File: &FilePart{Name: f.Name, Text: f.Text}}}
+}
+
+// CheckInputID refuses ids that cannot stand in an address or on a terminal. Empty is allowed.
+func CheckInputID(id string) error {
+	if len(id) > maxInputID {
+		return Fail(CodeBadRequest, fmt.Sprintf("the input id is longer than %d bytes", maxInputID), "")
+	}
+	if !utf8.ValidString(id) || strings.ContainsFunc(id, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return Fail(CodeBadRequest, fmt.Sprintf("the input id %+q has characters that cannot be printed", id), "")
+	}
+	return nil
+}
+
+// JSON is the answer in its wire form.
+func (x *InputReply) JSON() AcceptedJSON {
+	return AcceptedJSON{InputID: x.GetInputId(), Seq: x.GetSeq(), Session: x.GetSessionId(), Worker: x.GetWorkerId()}
+}
+
+// Proto is the way back.
+func (j AcceptedJSON) Proto() *InputReply {
+	return &InputReply{InputId: j.InputID, Seq: j.Seq, SessionId: j.Session, WorkerId: j.Worker}
+}
+
+// Proto is the call that is asked for.
+func (j *CallToolJSON) Proto(tool string) (*CallTool, error) {
+	if err := CheckInputID(j.CallID); err != nil {
+		return nil, err
+	}
+	args := string(j.Arguments)
+	switch first := bytes.TrimLeft(j.Arguments, " \t\r\n"); {
+	case len(first) == 0 || string(first) == "null":
+		args = "{}"
+	case first[0] == '"':
+		if err := json.Unmarshal(j.Arguments, &args); err != nil {
+			return nil, Fail(CodeBadRequest, "the arguments are no JSON", "")
+		}
+	case first[0] != '{':
+		return nil, Fail(CodeBadRequest, "the arguments are neither an object nor a string", "")
+	}
+	return &CallTool{WorkerId: j.Worker, Tool: tool, CallId: j.CallID, Arguments: args}, nil
+}
+
+// CallToolFrom is the body that calls a tool, with the arguments to the byte.
+func CallToolFrom(m *CallTool) (*CallToolJSON, error) {
+	args, err := json.Marshal(m.GetArguments())
+	if err != nil {
+		return nil, fmt.Errorf("encode arguments of %s: %w", m.GetTool(), err)
+	}
+	return &CallToolJSON{Worker: m.GetWorkerId(), CallID: m.GetCallId(), Arguments: args}, nil
+}
+
+// Proto is the worker that is asked for.
+func (j *SpawnJSON) Proto() *SpawnWorker {
+	m := &SpawnWorker{Agent: j.Agent, Model: j.Model, System: j.System, Copied: convert(j.Copied, ExchangeJSON.Proto)}
+	if j.Origin != nil {
+		m.Origin = &Lineage{Conversation: j.Origin.Conversation, Seq: j.Origin.Seq}
+	}
+	return m
+}
+
+// SpawnFrom is the body that asks for a worker.
+func SpawnFrom(m *SpawnWorker) *SpawnJSON {
+	j := &SpawnJSON{Agent: m.GetAgent(), Model: m.GetModel(), System: m.GetSystem(), Copied: convert(m.GetCopied(), (*Turn).JSON)}
+	if o := m.GetOrigin(); o != nil {
+		j.Origin = &LineageJSON{o.GetConversation(), o.GetSeq()}
+	}
+	return j
+}

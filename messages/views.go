@@ -1,0 +1,316 @@
+package messages
+
+import (
+	"strings"
+	"time"
+)
+
+// The JSON of listings and single objects, the same from the HTTP API and the command line. Every
+// listing is an array of objects with `id` and `state`; names are snake_case, times RFC 3339 in UTC,
+// fields that say nothing are left out. Each has its way back, which a client takes.
+
+// WorkspaceJSON is one workspace of a session.
+type WorkspaceJSON struct {
+	ID      string   `json:"id,omitempty"`
+	Name    string   `json:"name"`
+	URI     string   `json:"uri"`
+	Kind    string   `json:"kind"` // server | client | git
+	Mode    string   `json:"mode"` // local | container
+	Trust   string   `json:"trust"`
+	Path    string   `json:"path,omitempty"` // folder on the machine of the process that answers
+	Order   int32    `json:"order"`
+	Primary bool     `json:"primary"`
+	Tools   []string `json:"tools,omitempty"` // none: every registered one
+}
+
+// SessionJSON is one session of a listing.
+type SessionJSON struct {
+	ID         string          `json:"id"`
+	State      string          `json:"state"` // of the busiest worker
+	CreatedAt  string          `json:"created_at,omitempty"`
+	UpdatedAt  string          `json:"updated_at,omitempty"`
+	Folder     string          `json:"folder,omitempty"` // canonical address
+	Project    string          `json:"project,omitempty"`
+	Agent      string          `json:"agent,omitempty"`
+	Model      string          `json:"model,omitempty"`
+	Title      string          `json:"title,omitempty"` // the first input, cut
+	Turns      int32           `json:"turns"`
+	Usage      UsageJSON       `json:"usage"`
+	Workspaces []WorkspaceJSON `json:"workspaces,omitempty"`
+	Workers    []WorkerJSON    `json:"workers,omitempty"`
+	Input      *AcceptedJSON   `json:"input,omitempty"` // in the answer to a creation with a first input
+}
+
+// WorkerJSON is one worker of a listing.
+type WorkerJSON struct {
+	ID          string    `json:"id"`
+	State       string    `json:"state"` // inactive | working | requesting | receiving | waiting | using_tool | inactive_failed
+	Session     string    `json:"session"`
+	Agent       string    `json:"agent,omitempty"`
+	Model       string    `json:"model,omitempty"`
+	Turns       int32     `json:"turns"`
+	Staged      int32     `json:"staged"` // inputs that wait for their turn
+	Restarts    int32     `json:"restarts"`
+	LastOutcome string    `json:"last_outcome,omitempty"`
+	LastError   string    `json:"last_error,omitempty"`
+	UpdatedAt   string    `json:"updated_at,omitempty"`
+	Usage       UsageJSON `json:"usage"`
+}
+
+// CallJSON is one tool call of a listing. ID is the exec id, or the provider's id of a call that
+// has none yet.
+type CallJSON struct {
+	ID        string `json:"id"`
+	State     string `json:"state"` // received | requested | executing | succeeded | failed | in_doubt
+	Session   string `json:"session"`
+	Worker    string `json:"worker"`
+	Turn      string `json:"turn"`
+	Tool      string `json:"tool"`
+	Status    string `json:"status"`
+	Effect    string `json:"effect,omitempty"`
+	Arguments string `json:"arguments"`
+	ExecID    string `json:"exec_id,omitempty"`
+	CallID    string `json:"call_id,omitempty"`
+	ErrorCode string `json:"error_code,omitempty"`
+	At        string `json:"at,omitempty"`
+}
+
+// StagedJSON is one input of a listing.
+type StagedJSON struct {
+	ID    string `json:"id"`
+	State string `json:"state"` // staged | running | committed
+	Text  string `json:"text"`
+	At    string `json:"at,omitempty"`
+}
+
+// ActorJSON is one actor of the live tree.
+type ActorJSON struct {
+	ID        string      `json:"id"`
+	Kind      string      `json:"kind"`
+	State     string      `json:"state"`
+	Restarts  int32       `json:"restarts"`
+	Pending   int32       `json:"pending,omitempty"`
+	LastError string      `json:"last_error,omitempty"`
+	Children  []ActorJSON `json:"children,omitempty"`
+}
+
+// VerifiedJSON is what a check of the store came to.
+type VerifiedJSON struct {
+	Streams  int64         `json:"streams"`
+	Records  int64         `json:"records"`
+	Findings []FindingJSON `json:"findings"`
+}
+
+// FindingJSON is one thing that does not hold together.
+type FindingJSON struct {
+	Stream  string `json:"stream"`
+	Seq     uint64 `json:"seq,omitempty"`
+	Problem string `json:"problem"`
+}
+
+// HolderJSON names the process that holds a data directory.
+type HolderJSON struct {
+	PID       int32  `json:"pid"`
+	Version   string `json:"version"`
+	Data      string `json:"data"`
+	StartedAt string `json:"started_at,omitempty"`
+}
+
+// JobsJSON counts the jobs of a session.
+type JobsJSON struct {
+	Running int32 `json:"running"`
+	Waiting int32 `json:"waiting"`
+}
+
+// JSON is the workspace in its wire form.
+func (x *WorkspaceGrant) JSON() WorkspaceJSON {
+	return WorkspaceJSON{
+		ID: x.GetId(), Name: x.GetName(), URI: x.GetUri(), Kind: x.GetKind(), Mode: x.GetMode(), Trust: TrustName(x.GetTrust()),
+		Path: x.GetPath(), Order: x.GetOrder(), Primary: x.GetPrimary(), Tools: x.GetTools(),
+	}
+}
+
+// Proto is the way back.
+func (j WorkspaceJSON) Proto() *WorkspaceGrant {
+	return &WorkspaceGrant{
+		Id: j.ID, Name: j.Name, Uri: j.URI, Kind: j.Kind, Mode: j.Mode, Trust: trustNamed(j.Trust),
+		Path: j.Path, Order: j.Order, Primary: j.Primary, Tools: j.Tools,
+	}
+}
+
+// JSON is the session in its wire form.
+func (x *SessionView) JSON() SessionJSON {
+	j := SessionJSON{
+		ID: x.GetId(), State: x.GetState(), CreatedAt: timeText(x.GetCreatedAtUnixMs()), UpdatedAt: timeText(x.GetUpdatedAtUnixMs()),
+		Folder: x.GetFolder(), Project: x.GetProjectId(), Agent: x.GetAgent(), Model: x.GetModel(), Title: x.GetTitle(),
+		Turns: x.GetTurns(), Usage: x.GetUsage().JSON(), Workspaces: convert(x.GetWorkspaces(), (*WorkspaceGrant).JSON),
+		Workers: convert(x.GetWorkers(), (*WorkerView).JSON),
+	}
+	if x.GetFirst() != nil {
+		a := x.GetFirst().JSON()
+		j.Input = &a
+	}
+	return j
+}
+
+// Proto is the way back.
+func (j SessionJSON) Proto() *SessionView {
+	v := &SessionView{
+		Id: j.ID, State: j.State, CreatedAtUnixMs: timeRead(j.CreatedAt), UpdatedAtUnixMs: timeRead(j.UpdatedAt),
+		Folder: j.Folder, ProjectId: j.Project, Agent: j.Agent, Model: j.Model, Title: j.Title, Turns: j.Turns,
+		Usage: j.Usage.Proto(), Workspaces: convert(j.Workspaces, WorkspaceJSON.Proto), Workers: convert(j.Workers, WorkerJSON.Proto),
+	}
+	if j.Input != nil {
+		v.First = j.Input.Proto()
+	}
+	return v
+}
+
+// JSON is the worker in its wire form.
+func (x *WorkerView) JSON() WorkerJSON {
+	return WorkerJSON{
+		ID: x.GetId(), State: x.GetState(), Session: x.GetSessionId(), Agent: x.GetAgent(), Model: x.GetModel(), Turns: x.GetTurns(),
+		Staged: x.GetStaged(), Restarts: x.GetRestarts(), LastOutcome: x.GetLastOutcome(), LastError: x.GetLastError(),
+		UpdatedAt: timeText(x.GetUpdatedAtUnixMs()), Usage: x.GetUsage().JSON(),
+	}
+}
+
+// Proto is the way back.
+func (j WorkerJSON) Proto() *WorkerView {
+	return &WorkerView{
+		Id: j.ID, State: j.State, SessionId: j.Session, Agent: j.Agent, Model: j.Model, Turns: j.Turns, Staged: j.Staged,
+		Restarts: j.Restarts, LastOutcome: j.LastOutcome, LastError: j.LastError, UpdatedAtUnixMs: timeRead(j.UpdatedAt),
+		Usage: j.Usage.Proto(),
+	}
+}
+
+// JSON is the call in its wire form.
+func (x *CallView) JSON() CallJSON {
+	id := x.GetExecId()
+	if id == "" {
+		id = x.GetCallId()
+	}
+	return CallJSON{
+		ID: id, State: x.GetState(), Session: x.GetSessionId(), Worker: x.GetWorkerId(), Turn: x.GetTurnId(), Tool: x.GetTool(),
+		Status: x.GetStatus(), Effect: x.GetEffect(), Arguments: x.GetArguments(), ExecID: x.GetExecId(), CallID: x.GetCallId(),
+		ErrorCode: x.GetErrorCode(), At: timeText(x.GetAtUnixMs()),
+	}
+}
+
+// Proto is the way back.
+func (j CallJSON) Proto() *CallView {
+	return &CallView{
+		ExecId: j.ExecID, CallId: j.CallID, SessionId: j.Session, WorkerId: j.Worker, TurnId: j.Turn, Tool: j.Tool, State: j.State,
+		Status: j.Status, Effect: j.Effect, Arguments: j.Arguments, ErrorCode: j.ErrorCode, AtUnixMs: timeRead(j.At),
+	}
+}
+
+// JSON is the input in its wire form.
+func (x *InputView) JSON() StagedJSON {
+	return StagedJSON{ID: x.GetInputId(), State: x.GetState(), Text: x.GetText(), At: timeText(x.GetAtUnixMs())}
+}
+
+// Proto is the way back.
+func (j StagedJSON) Proto() *InputView {
+	return &InputView{InputId: j.ID, State: j.State, Text: j.Text, AtUnixMs: timeRead(j.At)}
+}
+
+// JSON is the actor and all below it in their wire form.
+func (x *ActorView) JSON() ActorJSON {
+	return ActorJSON{
+		ID: x.GetId(), Kind: x.GetKind(), State: x.GetState(), Restarts: x.GetRestarts(), Pending: x.GetPending(),
+		LastError: x.GetLastError(), Children: convert(x.GetChildren(), (*ActorView).JSON),
+	}
+}
+
+// Proto is the way back.
+func (j ActorJSON) Proto() *ActorView {
+	return &ActorView{
+		Id: j.ID, Kind: j.Kind, State: j.State, Restarts: j.Restarts, Pending: j.Pending, LastError: j.LastError,
+		Children: convert(j.Children, ActorJSON.Proto),
+	}
+}
+
+// JSON is the outcome of a check in its wire form.
+func (x *Verified) JSON() VerifiedJSON {
+	j := VerifiedJSON{Streams: x.GetStreams(), Records: x.GetRecords(), Findings: []FindingJSON{}}
+	for _, f := range x.GetFindings() {
+		j.Findings = append(j.Findings, FindingJSON{Stream: f.GetStream(), Seq: f.GetSeq(), Problem: f.GetProblem()})
+	}
+	return j
+}
+
+// Proto is the way back.
+func (j VerifiedJSON) Proto() *Verified {
+	return &Verified{Streams: j.Streams, Records: j.Records, Findings: convert(j.Findings, func(f FindingJSON) *Finding {
+		return &Finding{Stream: f.Stream, Seq: f.Seq, Problem: f.Problem}
+	})}
+}
+
+// JSON is the holder in its wire form.
+func (x *Holder) JSON() HolderJSON {
+	return HolderJSON{PID: x.GetPid(), Version: x.GetVersion(), Data: x.GetData(), StartedAt: timeText(x.GetStartedAtUnixMs())}
+}
+
+// Proto is the way back.
+func (j HolderJSON) Proto() *Holder {
+	return &Holder{Pid: j.PID, Version: j.Version, Data: j.Data, StartedAtUnixMs: timeRead(j.StartedAt)}
+}
+
+// JSON is the listing in its wire form: never null.
+func (x *Sessions) JSON() []SessionJSON { return list(x.GetSessions(), (*SessionView).JSON) }
+
+// JSON is the listing in its wire form: never null.
+func (x *Workers) JSON() []WorkerJSON { return list(x.GetWorkers(), (*WorkerView).JSON) }
+
+// JSON is the listing in its wire form: never null.
+func (x *Calls) JSON() []CallJSON { return list(x.GetCalls(), (*CallView).JSON) }
+
+// JSON is the listing in its wire form: never null.
+func (x *Inputs) JSON() []StagedJSON { return list(x.GetInputs(), (*InputView).JSON) }
+
+// TrustName is a level of trust as every surface writes it: full, restricted, or nothing.
+func TrustName(t Trust_Level) string { return enumName(t.String(), t == Trust_UNSPECIFIED) }
+
+func trustNamed(s string) Trust_Level { return Trust_Level(Trust_Level_value[strings.ToUpper(s)]) }
+
+// enumName writes the name of an enumeration's value in lower case, nothing for the unspecified one.
+func enumName(name string, unspecified bool) string {
+	if unspecified {
+		return ""
+	}
+	return strings.ToLower(name)
+}
+
+// timeText is FormatTime for times that may be missing.
+func timeText(unixMs int64) string {
+	if unixMs == 0 {
+		return ""
+	}
+	return FormatTime(unixMs)
+}
+
+// timeRead is the way back; what is no time is none.
+func timeRead(s string) int64 {
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+func convert[A, B any](in []A, f func(A) B) []B {
+	if len(in) == 0 {
+		return nil
+	}
+	return list(in, f)
+}
+
+// list is convert for what must be an array in JSON even when it is empty.
+func list[A, B any](in []A, f func(A) B) []B {
+	out := make([]B, 0, len(in))
+	for _, a := range in {
+		out = append(out, f(a))
+	}
+	return out
+}
