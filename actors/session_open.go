@@ -134,6 +134,10 @@ func (s *Session) opening(c actor.Context) {
 		if m.creator != nil {
 			c.Send(m.creator, m.fail)
 		}
+		if m.fail.GetCode() == messages.CodeAlreadyExists { // then this is it, for whoever asks next
+			s.open(c)
+			return
+		}
 		s.stash.Each(func(_ any, sender *actor.PID) {
 			if sender != nil {
 				c.Send(sender, m.fail)
