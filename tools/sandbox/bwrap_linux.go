@@ -108,7 +108,7 @@ func (b *bwrap) Run(ctx context.Context, c tools.Command) (tools.Exit, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL} // no Ctrl-C of ours
 	run.job = job{cmd: cmd, out: c.Output, max: c.MaxOutput, kill: run.kill, gone: run.gone}
 	run.job.watch = func(stop <-chan struct{}, exceeded func(string)) {
-		watchTree(run.pid, b.o.Limits, stop, exceeded)
+		watchSpace(run.pid, b.o.Limits, stop, exceeded)
 	}
 	status := make(chan struct{})
 	go func() {

@@ -15,9 +15,9 @@ import (
 
 // Waits for what happens at once unless the machine is in trouble.
 const (
-	knowWait  = time.Second     // for bwrap to tell its child's pid before it is killed without it
-	outerWait = 3 * time.Second // for bwrap to notice that its child was killed
-	goneWait  = 5 * time.Second // for the kernel to end a whole process table
+	knowWait  = time.Second      // for bwrap to tell its child's pid before it is killed without it
+	outerWait = 30 * time.Second // for bwrap to notice that its child was killed
+	goneWait  = time.Minute      // for the kernel to end a whole process table, a bomb's on a busy machine
 )
 
 // bwrapRun follows one command. bwrap's child is the first process of a process table of its
@@ -92,12 +92,17 @@ func (r *bwrapRun) kill() {
 	}
 }
 
+// signalFirst kills the first process, and before it, at one stroke, its group: the kernel ends
+// the rest of the table only when the first process gets to run, and a bomb leaves it waiting.
 func (r *bwrapRun) signalFirst() {
-	if r.pidfd != 0 {
-		_ = unix.PidfdSendSignal(r.pidfd, unix.SIGKILL, nil, 0)
-	} else {
+	if r.pidfd == 0 {
 		_ = unix.Kill(r.first, unix.SIGKILL)
+		return
 	}
+	if group, err := unix.Getpgid(r.first); err == nil && group == r.first {
+		_ = unix.Kill(-group, unix.SIGKILL)
+	}
+	_ = unix.PidfdSendSignal(r.pidfd, unix.SIGKILL, nil, 0)
 }
 
 // gone waits until the first process, and with it all others, has ended.

@@ -13,7 +13,7 @@ import (
 func limited(argv []string, l Limits, processes bool) []string {
 	script := fmt.Sprintf("ulimit -c 0; ulimit -f %d; ulimit -n %d; ", l.FileSize/512, l.Files)
 	if processes {
-		n := 8 * l.Processes
+		n := 4 * l.Processes
 		script += fmt.Sprintf("ulimit -p %d || ulimit -u %d; ", n, n)
 	}
 	// The kernel shall end the command, not this program, when the machine runs out of memory.

@@ -83,6 +83,9 @@ func (h *helped) kill() {
 		h.control.Close()
 		h.mu.Lock()
 		defer h.mu.Unlock()
+		if h.seen.Child > 0 && h.seen.Code == nil { // its group at one stroke, before the helper gets to run
+			_ = unix.Kill(-h.seen.Child, unix.SIGKILL)
+		}
 		h.late = time.AfterFunc(goneWait, func() { _ = h.job.cmd.Process.Kill() })
 	})
 }
