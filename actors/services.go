@@ -94,6 +94,7 @@ type Services struct {
 	props   struct{ worker, executor *actor.Props }
 	offers  sync.Map // joined tool names -> []model.ToolDef: one slice for all workers with that toolset
 	folders *Folders
+	pool    *act.Pool
 	running *sync.WaitGroup // goroutines of ours
 	stopped chan struct{}   // closed when the house stops: nobody waits for an answer any more
 }
@@ -101,10 +102,10 @@ type Services struct {
 // Stop ends the waits of goroutines for answers that may never come. Drain follows.
 func (s *Services) Stop() { close(s.stopped) }
 
-// spawn runs fn off the mailbox and pipes what it returns to an actor; see act.Go. Close waits for it.
+// spawn runs fn off the mailbox and pipes what it returns to an actor; see act.Pipe. Close waits for it.
 func (s *Services) spawn(sys *actor.ActorSystem, to *actor.PID, failed func(*act.Panic) any, fn func() any) {
 	s.running.Add(1)
-	act.Go(sys, to, failed, func() any {
+	act.Pipe(s.pool, sys, to, failed, func() any {
 		defer s.running.Done()
 		return fn()
 	})

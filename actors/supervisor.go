@@ -52,6 +52,7 @@ const giveUpAfter = 10
 func NewSupervisor(svc *Services) *actor.Props {
 	svc.Limits = svc.Limits.withDefaults()
 	svc.folders = newFolders()
+	svc.pool = act.NewPool()
 	svc.running, svc.stopped = &sync.WaitGroup{}, make(chan struct{})
 	svc.props.worker = actor.PropsFromProducer(func() actor.Actor { return newWorker(svc) })
 	svc.props.executor = actor.PropsFromProducer(func() actor.Actor { return newToolExecutor(svc) })
@@ -78,6 +79,7 @@ func Start(sys *actor.ActorSystem, svc *Services) (*actor.PID, error) {
 func (s *Services) Drain(done func()) {
 	go func() {
 		s.running.Wait()
+		s.pool.Close()
 		done()
 	}()
 }

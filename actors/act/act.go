@@ -87,12 +87,10 @@ type Panic struct {
 
 func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Reason) }
 
-// Go runs fn off the mailbox and sends what it returns to the actor; a panic becomes
+// Pipe runs fn off the mailbox and sends what it returns to the actor; a panic becomes
 // failed(*Panic). The pieces needed are copied before: fn must not touch a Context.
-func Go(sys *actor.ActorSystem, to *actor.PID, failed func(*Panic) any, fn func() any) {
-	go func() {
-		sys.Root.Send(to, run(failed, fn))
-	}()
+func Pipe(p *Pool, sys *actor.ActorSystem, to *actor.PID, failed func(*Panic) any, fn func() any) {
+	p.Go(func() { sys.Root.Send(to, run(failed, fn)) })
 }
 
 func run(failed func(*Panic) any, fn func() any) (msg any) {

@@ -67,7 +67,11 @@ func measure(sessions, turns int, data, base, prof string) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	rt, err := troupe.New(ctx, troupe.Options{Model: m, DataDir: data})
+	rt, err := troupe.New(ctx, troupe.Options{
+		Model: m, DataDir: data,
+		// The reference loops offer one tool, and so does this agent.
+		Agents: []troupe.Agent{{Name: "default", System: "You are a helpful agent. Use the tools when needed and answer briefly.", Tools: []string{"read_file"}}},
+	})
 	if err != nil {
 		return nil, err
 	}
