@@ -378,3 +378,25 @@ func TestBuiltinsAreListed(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
+
+func TestTheExamplesOfTheDocumentationAreScripts(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/scripts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for rest := string(doc); ; n++ {
+		_, after, ok := strings.Cut(rest, "```yaml\n")
+		if !ok {
+			break
+		}
+		example, end, _ := strings.Cut(after, "```")
+		if _, err := script.Parse("example.yaml", []byte(example)); err != nil {
+			t.Errorf("%v\n%s", err, example)
+		}
+		rest = end
+	}
+	if n == 0 {
+		t.Error("there are no examples")
+	}
+}
