@@ -43,7 +43,7 @@ func compare(b *testing.B, appenders int) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	rounds := min(20, max(1, b.N/(4*appenders)))
-	var took, cpu, eachTook time.Duration
+	var took, cpu, eachTook, eachCPU time.Duration
 	for round := range rounds {
 		n := b.N / rounds
 		if round < b.N%rounds {
@@ -66,11 +66,14 @@ func compare(b *testing.B, appenders int) {
 		took += time.Since(start)
 		cpu += cpuTime() - used
 		b.StopTimer()
+		used = cpuTime()
 		eachTook += each.run(b, appenders, max(time.Since(start), 20*time.Millisecond))
+		eachCPU += cpuTime() - used
 		b.StartTimer()
 	}
 	rate, eachRate := float64(b.N)/took.Seconds(), float64(each.made.Load())/eachTook.Seconds()
 	b.ReportMetric(float64(cpu.Microseconds())/float64(b.N), "cpu-µs/append")
+	b.ReportMetric(float64(eachCPU.Microseconds())/float64(max(1, each.made.Load())), "each-cpu-µs/append")
 	b.ReportMetric(rate, "appends/s")
 	b.ReportMetric(eachRate, "each/s")
 	b.ReportMetric(rate/eachRate, "x/each")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	engine "github.com/dgraph-io/badger/v4"
 
@@ -95,9 +96,11 @@ type committer struct {
 	sessions        map[string]position
 	released        []string
 	claims          uint64
-	full            error  // why nothing may be written now
-	commits         uint64 // the syncer's: transactions since the store was made
-	lastSize        int    // tasks of the group in front
+	full            error         // why nothing may be written now
+	commits         uint64        // transactions since the store was made; whoever commits has it
+	handed          uint64        // groups given to the syncer
+	synced          atomic.Uint64 // groups that it is done with
+	lastSize        int           // tasks of the group in front
 	maxCount        int64
 	maxSize         int64
 
@@ -119,7 +122,7 @@ func newCommitter(s *Store, commits uint64) *committer {
 
 // start opens the first group and runs both goroutines until the queue is closed.
 func (c *committer) start() {
-	c.open([2]*engine.Txn{c.s.db.NewTransaction(true), c.s.db.NewTransaction(false)})
+	c.open(c.s.transactions())
 	go c.stageAll()
 	go c.syncAll()
 }
@@ -144,7 +147,8 @@ func (c *committer) stageAll() {
 		}
 		select {
 		case out <- c.cur:
-			c.advance()
+			c.handed++
+			c.advance(<-c.spare)
 		case <-c.queue.wake:
 			tasks, closed := c.queue.take()
 			c.stageSome(tasks)
@@ -155,6 +159,7 @@ func (c *committer) stageAll() {
 				return
 			}
 			c.gather()
+			c.commitFew()
 		case <-c.abandon:
 			tasks, _ := c.queue.take()
 			c.stageSome(tasks)
@@ -178,6 +183,23 @@ func (c *committer) gather() {
 	}
 }
 
+// few is how many tasks are not worth a second goroutine.
+const few = 2
+
+// commitFew commits a small group here when the syncer has nothing to do: with few writers there
+// is nothing to stage meanwhile, and each goroutine in between costs them a wake-up.
+func (c *committer) commitFew() {
+	n := len(c.cur.tasks)
+	if n == 0 || n > few || c.lastSize > few || c.synced.Load() != c.handed {
+		return
+	}
+	next := c.s.transactions()
+	c.s.flight.Store(c.cur)
+	c.cur.answer(c.commit(c.cur))
+	c.s.flight.Store(nil)
+	c.advance(next)
+}
+
 func (c *committer) stageSome(tasks []task) {
 	if len(tasks) == 0 {
 		return
@@ -199,17 +221,19 @@ func (c *committer) cut() {
 	}
 	select {
 	case c.groups <- c.cur:
-		c.advance()
+		c.handed++
+		c.advance(<-c.spare)
 	case <-c.abandon:
 		c.drop()
 	}
 }
 
-// advance follows a handover: the group is in flight and the one in front of it is durable.
-func (c *committer) advance() {
+// advance follows a handover: the group is in flight, or durable, and the one in front of it is
+// durable. The next group's transactions were opened in between.
+func (c *committer) advance(next [2]*engine.Txn) {
 	c.flying, c.flyingSnapshots, c.lastSize = c.cur.small, c.cur.snapshots, len(c.cur.tasks)
 	c.cur.view.Discard()
-	c.open(<-c.spare)
+	c.open(next)
 	c.forget()
 }
 
@@ -321,11 +345,11 @@ func present() []byte { return []byte{} }
 func (c *committer) syncAll() {
 	defer close(c.ended)
 	for g := range c.groups {
-		// Opened here, because opening waits for transactions in flight and there is none.
-		c.spare <- [2]*engine.Txn{c.s.db.NewTransaction(true), c.s.db.NewTransaction(false)}
+		c.spare <- c.s.transactions()
 		c.s.flight.Store(g)
 		g.answer(c.commit(g))
 		c.s.flight.Store(nil)
+		c.synced.Add(1)
 	}
 	select {
 	case left := <-c.spare: // opened for a group that was never begun
@@ -333,6 +357,12 @@ func (c *committer) syncAll() {
 		left[1].Discard()
 	default:
 	}
+}
+
+// transactions opens what a group needs. It waits for commits in flight, so it is called when
+// there is none.
+func (s *Store) transactions() [2]*engine.Txn {
+	return [2]*engine.Txn{s.db.NewTransaction(true), s.db.NewTransaction(false)}
 }
 
 // commit makes a group durable. A failed commit fails the store: what the log holds is unknown,

@@ -70,7 +70,7 @@ func (s *Store) openFiles(ctx context.Context) (err error) {
 		if err != nil {
 			_ = s.db.Close() // nothing was written that could be lost
 			if s.mark != nil {
-				_ = s.mark.file.Close()
+				_ = s.mark.slots.close()
 			}
 		}
 	}()

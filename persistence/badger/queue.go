@@ -49,6 +49,15 @@ func (q *queue) take() (tasks []task, closed bool) {
 	return tasks, q.closed
 }
 
+// drain is take for another goroutine than the stager.
+func (q *queue) drain() []task {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	tasks := q.tasks
+	q.tasks = nil
+	return tasks
+}
+
 // close refuses tasks from now on.
 func (q *queue) close() {
 	q.mu.Lock()

@@ -179,6 +179,9 @@ func (s *Store) shut() error {
 		if g := s.flight.Load(); g != nil {
 			g.answer(fmt.Errorf("append: %w: %w", persistence.ErrAmbiguous, s.refusal()))
 		}
+		for _, t := range s.commits.queue.drain() { // the stager may be the one that hangs
+			t.answer(s.refusal())
+		}
 		return s.leave(ctx)
 	}
 	readers := make(chan struct{})

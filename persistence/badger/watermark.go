@@ -16,7 +16,7 @@ import (
 // stops at the first damaged entry of its log and drops what follows in silence; a count kept
 // elsewhere tells. It is written after the commit is durable, so it may lag and never leads.
 type watermark struct {
-	file  *os.File
+	slots *slots
 	start uint64 // commits of the database when it was opened
 
 	dirty chan struct{} // capacity 1: written since the last sync
@@ -30,6 +30,7 @@ type watermark struct {
 const (
 	slotSize  = 12
 	slotSpace = 512
+	fileSize  = 4096 // one page, with its block behind it: a write must not find the disk full
 )
 
 // syncEvery is how far a watermark on the disk may lag behind one that was written.
@@ -43,12 +44,36 @@ func openWatermark(path string, acceptLoss bool) (*watermark, uint64, error) {
 		return nil, 0, fmt.Errorf("open watermark: %w", err)
 	}
 	count, err := readWatermark(f)
-	if err != nil && !acceptLoss {
-		_ = f.Close() // nothing was written
-		return nil, 0, fmt.Errorf("read watermark %s: %w", path, err)
+	if err != nil && acceptLoss {
+		err = nil
 	}
-	w := &watermark{file: f, dirty: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{})}
+	var s *slots
+	if err == nil {
+		if err = extend(f); err == nil {
+			s, err = openSlots(f)
+		}
+	}
+	if err != nil {
+		_ = f.Close() // nothing was written
+		return nil, 0, fmt.Errorf("open watermark %s: %w", path, err)
+	}
+	w := &watermark{slots: s, dirty: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{})}
 	return w, count, nil
+}
+
+// extend fills a new or shorter file up to its size.
+func extend(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() >= fileSize {
+		return nil
+	}
+	if _, err := f.WriteAt(make([]byte, fileSize-info.Size()), info.Size()); err != nil {
+		return err
+	}
+	return f.Sync()
 }
 
 func readWatermark(f io.ReaderAt) (uint64, error) {
@@ -98,7 +123,7 @@ func (w *watermark) note(count uint64) {
 func (w *watermark) write(count uint64) error {
 	b := make([]byte, 0, slotSize)
 	b = seal(nil, binary.BigEndian.AppendUint64(b, count))
-	if _, err := w.file.WriteAt(b, int64(count%2)*slotSpace); err != nil {
+	if err := w.slots.put(int(count%2)*slotSpace, b); err != nil {
 		return fmt.Errorf("write watermark: %w", err)
 	}
 	return nil
@@ -106,17 +131,17 @@ func (w *watermark) write(count uint64) error {
 
 // reset makes a lower count valid.
 func (w *watermark) reset(count uint64) error {
-	if err := w.file.Truncate(0); err != nil {
-		return fmt.Errorf("reset watermark: %w", err)
-	}
 	if err := w.write(count); err != nil {
 		return err
+	}
+	if err := w.slots.put(int((count+1)%2)*slotSpace, make([]byte, slotSize)); err != nil {
+		return fmt.Errorf("reset watermark: %w", err)
 	}
 	return w.sync()
 }
 
 func (w *watermark) sync() error {
-	if err := w.file.Sync(); err != nil {
+	if err := w.slots.sync(); err != nil {
 		return fmt.Errorf("sync watermark: %w", err)
 	}
 	return nil
@@ -153,7 +178,7 @@ func (w *watermark) close() (err error) {
 		close(w.stop)
 		<-w.ended
 		err = w.sync()
-		if closeErr := w.file.Close(); err == nil && closeErr != nil {
+		if closeErr := w.slots.close(); err == nil && closeErr != nil {
 			err = fmt.Errorf("close watermark: %w", closeErr)
 		}
 	})
