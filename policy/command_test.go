@@ -110,7 +110,7 @@ func TestDenyRuleSeesEveryCommandOfAScript(t *testing.T) {
 		"find . -name '*' -ok rm {} \\;", "sh -c 'rm x'", "bash -lc 'cd a && rm x'", "sh -c \"sh -c 'rm x'\"", "eval rm x", "eval 'r''m x'", "eval 'rm' x",
 		"env -S 'rm x'", "ssh host rm x", "watch 'ls; rm x'", "busybox rm x", "command rm x", "exec rm x", "timeout 5 env nice rm x",
 		"$X x", "${X} -rf", "`which rm` x", "r? x", "/bin/r* x", "{rm,x}", "~/x", "sh -c \"$X\"", "echo rm x | sh", "echo x | timeout 5 sh -s", "eval $X", "timeout 5 $X",
-		"echo 'x' $'\\'; rm x #'", "rm 'unclosed", "rm x\n(", strings.Repeat("(", 50) + "rm x" + strings.Repeat(")", 50),
+		"echo 'x' $'\\'; rm x #'", "rm 'unclosed", "rm x\n(", "sh -c 'rm x\n('", strings.Repeat("(", 50) + "rm x" + strings.Repeat(")", 50),
 		strings.Repeat("true;", maxCommand/5+1),
 	} {
 		q := execCall(cmd, "exec", "deny exec(rm *)")
@@ -146,25 +146,40 @@ func TestUnknownWordMayBeWhatIsDenied(t *testing.T) {
 }
 
 func TestScriptsWithinScriptsAreReadWithinBounds(t *testing.T) {
-	s := "true"
-	for range 12 {
-		q, err := syntax.Quote(s, syntax.LangBash)
-		if err != nil {
-			t.Fatal(err)
+	nested := func(launcher, s string, levels int) string {
+		for range levels {
+			q, err := syntax.Quote(s, syntax.LangBash)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s = launcher + " " + q
 		}
-		s = "sh -c " + q
+		if len(s) > maxCommand {
+			t.Fatal("the test's own script is too long to say anything")
+		}
+		return s
 	}
-	if len(s) > maxCommand {
-		t.Fatal("the test's own script is too long to say anything")
+	for _, launcher := range []string{"sh -c", "env -S", "eval"} {
+		for levels, want := range map[int]Action{2: Allow, 12: Deny} {
+			if v := Decide(execCall(nested(launcher, "true", levels), "exec", "deny exec(rm *)")); v.Action != want {
+				t.Errorf("a script %d deep in %s: %s, want %s", levels, launcher, v.Action, want)
+			}
+		}
 	}
-	if v := Decide(execCall(s, "exec", "deny exec(rm *)")); v.Action != Deny {
-		t.Errorf("a script nested deeper than is read: %s, want deny", v.Action)
-	}
-	words := "eval" + strings.Repeat(" 'a b'", maxCommand/8)
+	// Each level is read several times over: once alone and once together, as bash and as sh.
+	long := nested("eval", "true "+strings.Repeat("x", 50<<10), 4)
 	var l list
-	l.script(words, 0)
-	if l.read > maxRead+maxCommand {
-		t.Errorf("%d bytes read for a command of %d", l.read, len(words))
+	l.script(long, 0)
+	if !l.lost || l.read > maxRead || l.read < 8*len(long) {
+		t.Errorf("%d bytes read for a command of %d, given up: %v", l.read, len(long), l.lost)
+	}
+}
+
+func TestWordsOfEvalAreReadTogether(t *testing.T) {
+	for _, cmd := range []string{"eval 'ls; rm' -rf x", "ssh host 'cd a && rm' -rf x"} {
+		if v := Decide(execCall(cmd, "exec", "deny exec(rm -rf *)")); v.Action != Deny {
+			t.Errorf("%q: %s, want deny", cmd, v.Action)
+		}
 	}
 }
 

@@ -162,6 +162,20 @@ func TestVerdictNamesTheRuleThatDecided(t *testing.T) {
 	}
 }
 
+func TestRuleWithoutWildcardsWinsOverALongerOne(t *testing.T) {
+	q := Question{Tool: "write_file", Kind: Edit, Paths: []string{"a.md"}, InToolset: true, CanAsk: true}
+	for _, text := range []string{"write_file(**/a.md)", "ask write_file(a.md)"} {
+		r, err := ParseRule(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Rules = append(q.Rules, r)
+	}
+	if v := Decide(q); v.Action != Ask {
+		t.Errorf("%+v", v)
+	}
+}
+
 func TestPathRules(t *testing.T) {
 	const no, yes = false, true
 	for _, c := range []struct {

@@ -176,12 +176,12 @@ func validHost(h string) bool {
 }
 
 // hostMatches compares without regard to case or a final dot. A pattern `*.name` wants at least
-// one label more than name.
+// one label more than name: a valid host does not begin with a dot.
 func hostMatches(pattern, host string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	pattern = strings.ToLower(strings.TrimSuffix(pattern, "."))
 	if suffix, ok := strings.CutPrefix(pattern, "*"); ok {
-		return len(host) > len(suffix) && strings.HasSuffix(host, suffix)
+		return strings.HasSuffix(host, suffix)
 	}
 	return host == pattern
 }

@@ -108,11 +108,11 @@ type list struct {
 }
 
 func (l *list) script(command string, depth int) bool {
-	l.read += len(command)
-	if len(command) > maxCommand || l.read > maxRead || depth > maxNesting {
+	if l.lost || len(command) > maxCommand || l.read+len(command) > maxRead || depth > maxNesting {
 		l.lost = true
 		return false
 	}
+	l.read += len(command)
 	file, err := parse(command, syntax.LangBash)
 	if err != nil {
 		return false
