@@ -20,7 +20,7 @@ type Limiter struct {
 	max   int
 	held  map[string]*holder // by PID and request
 	queue []*holder
-	watch map[string]int // permits and places per PID
+	watch map[string]bool // PIDs that are watched: once each, until they end
 }
 
 type holder struct {
@@ -30,7 +30,7 @@ type holder struct {
 }
 
 func newLimiter(log *slog.Logger, limit int) *Limiter {
-	return &Limiter{log: log, max: limit, held: make(map[string]*holder), watch: make(map[string]int)}
+	return &Limiter{log: log, max: limit, held: make(map[string]*holder), watch: make(map[string]bool)}
 }
 
 func permitKey(pid *actor.PID, request uint64) string {
@@ -53,7 +53,8 @@ func (l *Limiter) Receive(c actor.Context) {
 
 func (l *Limiter) acquire(c actor.Context, m *messages.AcquirePermit) {
 	h := &holder{who: c.Sender(), request: m.GetRequest()}
-	if l.watch[h.who.GetId()]++; l.watch[h.who.GetId()] == 1 {
+	if !l.watch[h.who.GetId()] {
+		l.watch[h.who.GetId()] = true
 		c.Watch(h.who)
 	}
 	l.queue = append(l.queue, h)
@@ -80,22 +81,13 @@ func (l *Limiter) grant(c actor.Context) {
 func (l *Limiter) release(c actor.Context, key string) {
 	if h := l.held[key]; h != nil {
 		delete(l.held, key)
-		l.forget(c, h.who)
 		l.grant(c)
 		return
 	}
 	for _, h := range l.queue {
 		if !h.gone && permitKey(h.who, h.request) == key {
 			h.gone = true
-			l.forget(c, h.who)
 		}
-	}
-}
-
-func (l *Limiter) forget(c actor.Context, who *actor.PID) {
-	if l.watch[who.GetId()]--; l.watch[who.GetId()] == 0 {
-		delete(l.watch, who.GetId())
-		c.Unwatch(who)
 	}
 }
 

@@ -26,6 +26,7 @@ type Workspace struct {
 	issued uint64
 	held   []*lease // granted and not passed on
 	queue  []*lease
+	watch  map[string]bool // PIDs that are watched: once each, until they end
 }
 
 type lease struct {
@@ -38,7 +39,7 @@ type lease struct {
 	effects  map[string]bool
 }
 
-func newWorkspace(svc *Services) *Workspace { return &Workspace{log: svc.Log, svc: svc} }
+func newWorkspace(svc *Services) *Workspace { return &Workspace{log: svc.Log, svc: svc, watch: make(map[string]bool)} }
 
 // Receive is the dispatch table.
 func (w *Workspace) Receive(c actor.Context) {
@@ -81,7 +82,10 @@ func (w *Workspace) open(c actor.Context, m *messages.OpenWorkspace) {
 
 func (w *Workspace) acquire(c actor.Context, m *messages.AcquireLease) {
 	l := &lease{who: c.Sender(), worker: m.GetHolder(), request: m.GetRequest(), shared: m.GetShared()}
-	c.Watch(l.who)
+	if !w.watch[l.who.GetId()] {
+		w.watch[l.who.GetId()] = true
+		c.Watch(l.who)
+	}
 	w.queue = append(w.queue, l)
 	w.grant(c)
 	if l.token == 0 {
@@ -119,7 +123,6 @@ func (w *Workspace) release(c actor.Context, m *messages.ReleaseLease) {
 	for i, l := range w.queue {
 		if l.worker == m.GetHolder() && l.request == m.GetRequest() {
 			w.queue = append(w.queue[:i:i], w.queue[i+1:]...)
-			w.unwatch(c, l.who)
 			w.grant(c)
 			return
 		}
@@ -144,17 +147,7 @@ func (w *Workspace) pass(c actor.Context, l *lease) {
 			break
 		}
 	}
-	w.unwatch(c, l.who)
 	w.grant(c)
-}
-
-func (w *Workspace) unwatch(c actor.Context, who *actor.PID) {
-	for _, l := range append(w.queue[:len(w.queue):len(w.queue)], w.held...) {
-		if l.who.GetId() == who.GetId() {
-			return
-		}
-	}
-	c.Unwatch(who)
 }
 
 func (w *Workspace) begun(c actor.Context, m *messages.EffectBegun) {
@@ -183,6 +176,7 @@ func (w *Workspace) ended(c actor.Context, m *messages.EffectEnded) {
 
 // gone passes on what a dead worker held, once its effects have ended.
 func (w *Workspace) gone(c actor.Context, who *actor.PID) {
+	delete(w.watch, who.GetId())
 	kept := w.queue[:0:0]
 	for _, l := range w.queue {
 		if l.who.GetId() != who.GetId() {
