@@ -168,8 +168,8 @@ func TestACommandStartsInsideTheWorkspaceOnly(t *testing.T) {
 
 func TestATimeoutSaysSoWithTheOutputUntilThen(t *testing.T) {
 	b := newBox(t, sandbox.Auto, messages.Trust_FULL)
-	e := b.run(t, `{"command":"echo so far; sleep 1000","timeout_ms":300}`)
-	if e.OK || e.ErrorCode != tools.CodeTimeout || !strings.HasPrefix(e.Content, "Command timed out after 300 ms\n") ||
+	e := b.run(t, `{"command":"echo so far; sleep 1000","timeout_ms":4000}`)
+	if e.OK || e.ErrorCode != tools.CodeTimeout || !strings.HasPrefix(e.Content, "Command timed out after 4000 ms\n") ||
 		!strings.Contains(e.Content, "so far") || e.Details["timed_out"] != true {
 		t.Errorf("%+v", e)
 	}

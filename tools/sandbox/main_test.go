@@ -48,7 +48,7 @@ func detect(t testing.TB, mode Mode, change ...func(*Options)) tools.Sandbox {
 // sh runs a shell command in a workspace.
 func sh(t testing.TB, s tools.Sandbox, workspace, script string, change ...func(*tools.Command)) (string, tools.Exit) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // a cold build on a busy machine
 	defer cancel()
 	out, exit, err := try(ctx, s, workspace, script, change...)
 	if err != nil {
