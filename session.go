@@ -19,14 +19,22 @@ type SessionOptions struct {
 	Trust Trust  // of Dir; unspecified is Restricted
 	Agent string // profile; "" is "default"
 	Model string // "" is the agent's or the default one
-	Rules []string
+	Rules []string // policy rules, such as `exec(go test*)`
+
+	Conversation *Conversation // that the first worker continues; nil begins a new one
 }
 
-// Session is one conversation space. It is safe for concurrent use: prompts queue.
+// Session is one conversation space. Its methods besides ID and Worker are those of its first
+// worker. It is safe for concurrent use: prompts queue.
 type Session struct {
-	rt     *Runtime
-	id     string
-	worker string
+	*Worker
+}
+
+// Worker is one agent of a session, with a conversation of its own. It is safe for concurrent use.
+type Worker struct {
+	rt      *Runtime
+	session string
+	id      string // "" is the session's first worker
 }
 
 // Result is what a turn came to.
@@ -47,6 +55,9 @@ type Result struct {
 // Session makes a session. It is durable when Session returns.
 func (rt *Runtime) Session(ctx context.Context, o SessionOptions) (*Session, error) {
 	m := &messages.CreateSession{Agent: o.Agent, Model: o.Model, Rules: o.Rules}
+	if o.Conversation != nil {
+		m.Origin, m.Copied = o.Conversation.lineage(), o.Conversation.Turns
+	}
 	if o.Dir != "" {
 		addr, _, err := workspace.Local(o.Dir)
 		if err != nil {
@@ -58,7 +69,7 @@ func (rt *Runtime) Session(ctx context.Context, o SessionOptions) (*Session, err
 	if err != nil {
 		return nil, err
 	}
-	return &Session{rt: rt, id: v.GetId()}, nil
+	return &Session{&Worker{rt: rt, session: v.GetId()}}, nil
 }
 
 // Open returns an existing session. A turn that a crash cut off goes on.
@@ -66,54 +77,92 @@ func (rt *Runtime) Open(ctx context.Context, id string) (*Session, error) {
 	if _, err := ask[*messages.SessionView](ctx, rt, id, &messages.DescribeSession{}); err != nil {
 		return nil, err
 	}
-	return &Session{rt: rt, id: id}, nil
+	return &Session{&Worker{rt: rt, session: id}}, nil
 }
 
 // ID is the session's id: Open finds it again.
-func (s *Session) ID() string { return s.id }
+func (s *Session) ID() string { return s.session }
 
-// Run sends a prompt and returns when its turn is done. An outcome other than done is no error:
-// look at Result.Outcome. When ctx ends first, the turn goes on; Cancel ends it.
-func (s *Session) Run(ctx context.Context, prompt string) (*Result, error) {
-	in, err := s.submit(ctx, prompt)
+// WorkerOptions describe a further worker. Empty fields are the session's.
+type WorkerOptions struct {
+	Agent        string
+	Model        string
+	Conversation *Conversation // that it continues; nil begins a new one
+}
+
+// NewWorker adds a worker to the session, with a conversation of its own. It is durable when
+// NewWorker returns. Workers of one session work side by side, as far as their workspaces allow.
+func (s *Session) NewWorker(ctx context.Context, o WorkerOptions) (*Worker, error) {
+	m := &messages.SpawnWorker{Agent: o.Agent, Model: o.Model}
+	if o.Conversation != nil {
+		m.Origin, m.Copied = o.Conversation.lineage(), o.Conversation.Turns
+	}
+	v, err := ask[*messages.WorkerView](ctx, s.rt, s.session, m)
 	if err != nil {
 		return nil, err
 	}
-	return s.await(ctx, in.GetInputId())
+	return &Worker{rt: s.rt, session: s.session, id: v.GetId()}, nil
+}
+
+// Workers returns the workers of the session, the first one first.
+func (s *Session) Workers(ctx context.Context) ([]*Worker, error) {
+	v, err := ask[*messages.SessionView](ctx, s.rt, s.session, &messages.DescribeSession{})
+	if err != nil {
+		return nil, err
+	}
+	var out []*Worker
+	for _, w := range v.GetWorkers() {
+		out = append(out, &Worker{rt: s.rt, session: s.session, id: w.GetId()})
+	}
+	return out, nil
+}
+
+// ID is the worker's id, and its conversation's. It is "" for the first worker of a session
+// that has not been asked for its workers.
+func (w *Worker) ID() string { return w.id }
+
+// Run sends a prompt and returns when its turn is done. An outcome other than done is no error:
+// look at Result.Outcome. When ctx ends first, the turn goes on; Cancel ends it.
+func (w *Worker) Run(ctx context.Context, prompt string) (*Result, error) {
+	in, err := w.submit(ctx, prompt)
+	if err != nil {
+		return nil, err
+	}
+	return w.await(ctx, in.GetInputId())
 }
 
 // Wait returns the result of the open turn, or of the last one.
-func (s *Session) Wait(ctx context.Context) (*Result, error) { return s.await(ctx, "") }
+func (w *Worker) Wait(ctx context.Context) (*Result, error) { return w.await(ctx, "") }
 
-func (s *Session) submit(ctx context.Context, prompt string) (*messages.InputReply, error) {
-	return ask[*messages.InputReply](ctx, s.rt, s.id, &messages.SubmitInput{
-		WorkerId: s.worker, InputId: messages.NewID(messages.InputPrefix),
+func (w *Worker) submit(ctx context.Context, prompt string) (*messages.InputReply, error) {
+	return ask[*messages.InputReply](ctx, w.rt, w.session, &messages.SubmitInput{
+		WorkerId: w.id, InputId: messages.NewID(messages.InputPrefix),
 		Parts: []*messages.Part{{Kind: &messages.Part_Text{Text: prompt}}},
 	})
 }
 
-func (s *Session) await(ctx context.Context, input string) (*Result, error) {
-	r, err := ask[*messages.TurnResult](ctx, s.rt, s.id, &messages.AwaitTurn{WorkerId: s.worker, InputId: input})
+func (w *Worker) await(ctx context.Context, input string) (*Result, error) {
+	r, err := ask[*messages.TurnResult](ctx, w.rt, w.session, &messages.AwaitTurn{WorkerId: w.id, InputId: input})
 	if err != nil {
 		return nil, err
 	}
 	return &Result{
-		Session: s.id, Turn: r.GetTurnId(), Text: r.GetText(), Outcome: conversation.OutcomeName(r.GetOutcome()), Reason: r.GetReason(),
+		Session: w.session, Turn: r.GetTurnId(), Text: r.GetText(), Outcome: conversation.OutcomeName(r.GetOutcome()), Reason: r.GetReason(),
 		Usage: r.GetUsage(), ToolCalls: r.GetToolCalls(), Scripted: r.GetScripted(), Conversation: r.GetWorkerId(), Seq: r.GetConversationSeq(),
 	}, nil
 }
 
 // Stream sends a prompt and yields what happens until its turn is done: the last event is
 // turn.completed. Breaking out of the loop leaves the turn running.
-func (s *Session) Stream(ctx context.Context, prompt string) iter.Seq2[*Event, error] {
+func (w *Worker) Stream(ctx context.Context, prompt string) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
-		f, err := s.rt.subscribe(ctx, s.id)
+		f, err := w.rt.subscribe(ctx, w.session)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
 		defer f.close()
-		in, err := s.submit(ctx, prompt)
+		in, err := w.submit(ctx, prompt)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -135,30 +184,30 @@ func (s *Session) Stream(ctx context.Context, prompt string) iter.Seq2[*Event, e
 
 // Call runs one tool in the session for the program: with the same context, policy and journal
 // as an agent's call, in its place in the queue of turns.
-func (s *Session) Call(ctx context.Context, tool string, args any) (*messages.ToolReply, error) {
+func (w *Worker) Call(ctx context.Context, tool string, args any) (*messages.ToolReply, error) {
 	raw, err := json.Marshal(args)
 	if err != nil {
 		return nil, fmt.Errorf("encode arguments of %s: %w", tool, err)
 	}
-	return ask[*messages.ToolReply](ctx, s.rt, s.id, &messages.CallTool{
-		WorkerId: s.worker, Tool: tool, Arguments: string(raw), CallId: messages.NewID("call_"),
+	return ask[*messages.ToolReply](ctx, w.rt, w.session, &messages.CallTool{
+		WorkerId: w.id, Tool: tool, Arguments: string(raw), CallId: messages.NewID("call_"),
 	})
 }
 
 // Cancel ends the open turn; when it returns, nothing of it runs any more.
-func (s *Session) Cancel(ctx context.Context) error {
-	_, err := ask[*messages.Cancelled](ctx, s.rt, s.id, &messages.CancelSession{WorkerId: s.worker, By: "program"})
+func (w *Worker) Cancel(ctx context.Context) error {
+	_, err := ask[*messages.Cancelled](ctx, w.rt, w.session, &messages.CancelSession{WorkerId: w.id, By: "program"})
 	return err
 }
 
 // History returns the finished exchanges as a value: nothing that happens later changes it.
-func (s *Session) History(ctx context.Context) (*messages.History, error) {
-	return ask[*messages.History](ctx, s.rt, s.id, &messages.ReadHistory{WorkerId: s.worker})
+func (w *Worker) History(ctx context.Context) (*messages.History, error) {
+	return ask[*messages.History](ctx, w.rt, w.session, &messages.ReadHistory{WorkerId: w.id})
 }
 
 // SetModel changes the model of later generations.
-func (s *Session) SetModel(ctx context.Context, name string) error {
-	_, err := ask[*messages.WorkerView](ctx, s.rt, s.id, &messages.ConfigureWorker{WorkerId: s.worker, Model: name})
+func (w *Worker) SetModel(ctx context.Context, name string) error {
+	_, err := ask[*messages.WorkerView](ctx, w.rt, w.session, &messages.ConfigureWorker{WorkerId: w.id, Model: name})
 	return err
 }
 
@@ -187,6 +236,8 @@ func toSession(session string, cmd any) (*messages.ToSession, error) {
 		m.Command = &messages.ToSession_Describe{Describe: x}
 	case *messages.Subscribe:
 		m.Command = &messages.ToSession_Subscribe{Subscribe: x}
+	case *messages.SpawnWorker:
+		m.Command = &messages.ToSession_SpawnWorker{SpawnWorker: x}
 	case *messages.ReadHistory:
 		m.Command = &messages.ToSession_History{History: x}
 	case *messages.ConfigureWorker:

@@ -35,6 +35,8 @@ type Session struct {
 	order    []string // of workers, the first is the one that prompts go to
 	watchers []*actor.PID
 	stash    act.Stash
+	building bool // a worker is being written down
+	builds   act.Stash
 	ending   bool // stopping: nobody is started any more, though messages still come
 }
 
@@ -106,6 +108,8 @@ func (s *Session) ready(c actor.Context) {
 		s.workerFailed(c, m)
 	case *respawn:
 		s.respawn(c, m)
+	case *workerBuilt:
+		s.workerBuilt(c, m)
 	case *messages.SubmitInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
 		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.WaitIdle:
 		s.route(c, m) // handed back by a worker that failed
@@ -376,6 +380,7 @@ func (s *Session) stopping(c actor.Context) {
 		}
 	}
 	s.stash.Each(drop)
+	s.builds.Each(drop)
 	for _, pid := range s.watchers {
 		c.Send(pid, &messages.Unsubscribe{}) // they subscribe again, to the next incarnation
 	}

@@ -364,7 +364,10 @@ func (b *sessionBuilder) facts() (worker, session []proto.Message, fail *message
 		session = append(session, a)
 	}
 	session = append(session, &messages.WorkerSpawned{WorkerId: workerID, Agent: profile.Name, Model: modelName})
-	worker = []proto.Message{&messages.WorkerCreated{WorkerId: workerID, SessionId: m.GetSessionId(), Agent: profile.Name, Model: modelName, System: system}}
+	worker = []proto.Message{&messages.WorkerCreated{
+		WorkerId: workerID, SessionId: m.GetSessionId(), Agent: profile.Name, Model: modelName, System: system,
+		Origin: m.GetOrigin(), Copied: m.GetCopied(),
+	}}
 	if f := m.GetFirst(); f != nil {
 		if f.GetInputId() == "" {
 			f.InputId = messages.NewID(messages.InputPrefix)
@@ -410,10 +413,4 @@ func (b *sessionBuilder) attached() ([]*messages.WorkspaceAttached, *messages.Fa
 		Name: HomeName, Mode: "local", Path: filepath.Join(b.svc.DataDir, "homes", b.m.GetSessionId()),
 	})
 	return out, nil
-}
-
-// spawnWorker adds a worker to the session (row 32). It is written down before it exists.
-func (s *Session) spawnWorker(c actor.Context, m *messages.SpawnWorker) {
-	c.Respond(messages.Fail(messages.CodeBadRequest, "further workers come with delegation", ""))
-	_ = m
 }

@@ -67,6 +67,10 @@ func (w *Worker) ask(c actor.Context) {
 		}
 		w.gen.prompt = ready.Render(w.systemPrompt())
 	}
+	if _, ok := w.svc.agent(w.state.Agent()); !ok {
+		w.generationFailed(c, &model.Error{Class: model.NotFound, Message: fmt.Sprintf("agent %q is not configured", w.state.Agent()), Hint: "see `agents:` in the configuration"}, "")
+		return
+	}
 	resolved, err := w.svc.Models.Resolve(started.GetModel())
 	if err != nil {
 		w.generationFailed(c, &model.Error{Class: model.NotFound, Message: err.Error()}, "")

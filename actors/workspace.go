@@ -39,7 +39,9 @@ type lease struct {
 	effects  map[string]bool
 }
 
-func newWorkspace(svc *Services) *Workspace { return &Workspace{log: svc.Log, svc: svc, watch: make(map[string]bool)} }
+func newWorkspace(svc *Services) *Workspace {
+	return &Workspace{log: svc.Log, svc: svc, watch: make(map[string]bool)}
+}
 
 // Receive is the dispatch table.
 func (w *Workspace) Receive(c actor.Context) {

@@ -39,6 +39,8 @@ type CreateSession struct {
 	NoInput       bool                   `protobuf:"varint,9,opt,name=no_input,json=noInput,proto3" json:"no_input,omitempty"`
 	First         *SubmitInput           `protobuf:"bytes,10,opt,name=first,proto3" json:"first,omitempty"` // optional
 	Tenant        string                 `protobuf:"bytes,11,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Origin        *Lineage               `protobuf:"bytes,12,opt,name=origin,proto3" json:"origin,omitempty"` // the conversation that the first worker continues
+	Copied        []*Turn                `protobuf:"bytes,13,rep,name=copied,proto3" json:"copied,omitempty"` // its turns, by value
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -148,6 +150,20 @@ func (x *CreateSession) GetTenant() string {
 		return x.Tenant
 	}
 	return ""
+}
+
+func (x *CreateSession) GetOrigin() *Lineage {
+	if x != nil {
+		return x.Origin
+	}
+	return nil
+}
+
+func (x *CreateSession) GetCopied() []*Turn {
+	if x != nil {
+		return x.Copied
+	}
+	return nil
 }
 
 // WorkspaceSpec asks for a workspace of a session.
@@ -5019,7 +5035,7 @@ var File_command_proto protoreflect.FileDescriptor
 
 const file_command_proto_rawDesc = "" +
 	"\n" +
-	"\rcommand.proto\x12\ttroupe.v1\x1a\fcommon.proto\x1a\vevent.proto\x1a\fworker.proto\"\xe7\x02\n" +
+	"\rcommand.proto\x12\ttroupe.v1\x1a\fcommon.proto\x1a\vevent.proto\x1a\fworker.proto\"\xbc\x03\n" +
 	"\rCreateSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
@@ -5036,7 +5052,9 @@ const file_command_proto_rawDesc = "" +
 	"\bno_input\x18\t \x01(\bR\anoInput\x12,\n" +
 	"\x05first\x18\n" +
 	" \x01(\v2\x16.troupe.v1.SubmitInputR\x05first\x12\x16\n" +
-	"\x06tenant\x18\v \x01(\tR\x06tenant\"}\n" +
+	"\x06tenant\x18\v \x01(\tR\x06tenant\x12*\n" +
+	"\x06origin\x18\f \x01(\v2\x12.troupe.v1.LineageR\x06origin\x12'\n" +
+	"\x06copied\x18\r \x03(\v2\x0f.troupe.v1.TurnR\x06copied\"}\n" +
 	"\rWorkspaceSpec\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12,\n" +
@@ -5510,14 +5528,14 @@ var file_command_proto_goTypes = []any{
 	(*Hello)(nil),              // 70: troupe.v1.Hello
 	(*Holder)(nil),             // 71: troupe.v1.Holder
 	(*EnvVar)(nil),             // 72: troupe.v1.EnvVar
-	(Trust_Level)(0),           // 73: troupe.v1.Trust.Level
-	(*Part)(nil),               // 74: troupe.v1.Part
-	(InputAccepted_Mode)(0),    // 75: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),  // 76: troupe.v1.InputAccepted.Origin
-	(TurnCompleted_Outcome)(0), // 77: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),              // 78: troupe.v1.Usage
-	(*Lineage)(nil),            // 79: troupe.v1.Lineage
-	(*Turn)(nil),               // 80: troupe.v1.Turn
+	(*Lineage)(nil),            // 73: troupe.v1.Lineage
+	(*Turn)(nil),               // 74: troupe.v1.Turn
+	(Trust_Level)(0),           // 75: troupe.v1.Trust.Level
+	(*Part)(nil),               // 76: troupe.v1.Part
+	(InputAccepted_Mode)(0),    // 77: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),  // 78: troupe.v1.InputAccepted.Origin
+	(TurnCompleted_Outcome)(0), // 79: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),              // 80: troupe.v1.Usage
 	(*Event)(nil),              // 81: troupe.v1.Event
 	(*WorkspaceGrant)(nil),     // 82: troupe.v1.WorkspaceGrant
 	(*Grant)(nil),              // 83: troupe.v1.Grant
@@ -5530,67 +5548,69 @@ var file_command_proto_depIdxs = []int32{
 	1,  // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
 	72, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	6,  // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	73, // 3: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
-	6,  // 4: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
-	8,  // 5: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
-	11, // 6: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
-	13, // 7: troupe.v1.ToSession.list_inputs:type_name -> troupe.v1.ListInputs
-	16, // 8: troupe.v1.ToSession.withdraw_input:type_name -> troupe.v1.WithdrawInput
-	17, // 9: troupe.v1.ToSession.call_tool:type_name -> troupe.v1.CallTool
-	18, // 10: troupe.v1.ToSession.spawn_worker:type_name -> troupe.v1.SpawnWorker
-	19, // 11: troupe.v1.ToSession.delete_worker:type_name -> troupe.v1.DeleteWorker
-	20, // 12: troupe.v1.ToSession.describe:type_name -> troupe.v1.DescribeSession
-	25, // 13: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
-	29, // 14: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
-	31, // 15: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
-	21, // 16: troupe.v1.ToSession.count_jobs:type_name -> troupe.v1.CountJobs
-	23, // 17: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
-	24, // 18: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
-	27, // 19: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
-	4,  // 20: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
-	4,  // 21: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	74, // 22: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	75, // 23: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	76, // 24: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	77, // 25: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	78, // 26: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
-	10, // 27: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
-	14, // 28: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	79, // 29: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	80, // 30: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	81, // 31: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	80, // 32: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	82, // 33: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
-	33, // 34: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	78, // 35: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
-	7,  // 36: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	78, // 37: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	83, // 38: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	82, // 39: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	82, // 40: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	84, // 41: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	72, // 42: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	85, // 43: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	85, // 44: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	82, // 45: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	86, // 46: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	85, // 47: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	32, // 48: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	33, // 49: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	34, // 50: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	32, // 51: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	65, // 52: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	78, // 53: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	10, // 54: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	66, // 55: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	87, // 56: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	78, // 57: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	69, // 58: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	59, // [59:59] is the sub-list for method output_type
-	59, // [59:59] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	73, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	74, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	75, // 5: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	6,  // 6: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
+	8,  // 7: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
+	11, // 8: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
+	13, // 9: troupe.v1.ToSession.list_inputs:type_name -> troupe.v1.ListInputs
+	16, // 10: troupe.v1.ToSession.withdraw_input:type_name -> troupe.v1.WithdrawInput
+	17, // 11: troupe.v1.ToSession.call_tool:type_name -> troupe.v1.CallTool
+	18, // 12: troupe.v1.ToSession.spawn_worker:type_name -> troupe.v1.SpawnWorker
+	19, // 13: troupe.v1.ToSession.delete_worker:type_name -> troupe.v1.DeleteWorker
+	20, // 14: troupe.v1.ToSession.describe:type_name -> troupe.v1.DescribeSession
+	25, // 15: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
+	29, // 16: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
+	31, // 17: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
+	21, // 18: troupe.v1.ToSession.count_jobs:type_name -> troupe.v1.CountJobs
+	23, // 19: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
+	24, // 20: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
+	27, // 21: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
+	4,  // 22: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
+	4,  // 23: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
+	76, // 24: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	77, // 25: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	78, // 26: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	79, // 27: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	80, // 28: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	10, // 29: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
+	14, // 30: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
+	73, // 31: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	74, // 32: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	81, // 33: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	74, // 34: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	82, // 35: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	33, // 36: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
+	80, // 37: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	7,  // 38: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
+	80, // 39: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	83, // 40: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	82, // 41: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	82, // 42: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	84, // 43: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	72, // 44: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	85, // 45: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	85, // 46: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	82, // 47: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	86, // 48: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	85, // 49: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	32, // 50: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	33, // 51: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	34, // 52: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	32, // 53: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	65, // 54: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	80, // 55: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	10, // 56: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	66, // 57: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	87, // 58: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	80, // 59: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	69, // 60: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	61, // [61:61] is the sub-list for method output_type
+	61, // [61:61] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }

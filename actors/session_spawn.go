@@ -1,0 +1,122 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/conversation"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
+)
+
+// workerBuilt is what the goroutine that wrote a new worker down came to.
+type workerBuilt struct {
+	asker   *actor.PID
+	spawned *messages.WorkerSpawned
+	record  *messages.Record
+	fail    *messages.Failure
+}
+
+// spawnWorker adds a worker to the session. It is written down, in one append over both journals,
+// before it exists; the mailbox goes on meanwhile, and when it fails nothing half-built remains
+// (row 82). Requests for workers are served one after the other: they share the session's journal.
+func (s *Session) spawnWorker(c actor.Context, m *messages.SpawnWorker) {
+	if s.building {
+		s.builds.Put(c)
+		return
+	}
+	profile, ok := s.svc.agent(m.GetAgent())
+	if !ok {
+		s.answer(c, messages.Fail(messages.CodeAgent, fmt.Sprintf("agent %q is not configured", m.GetAgent()), "see `agents:` in the configuration"))
+		return
+	}
+	created := &messages.WorkerCreated{
+		WorkerId: messages.NewID(messages.WorkerPrefix), SessionId: s.id, Agent: profile.Name, Model: m.GetModel(), System: m.GetSystem(),
+		Origin: m.GetOrigin(), Copied: m.GetCopied(),
+	}
+	if created.GetModel() == "" {
+		created.Model = profile.Model
+	}
+	if created.GetModel() == "" {
+		created.Model = s.facts.created.GetModel()
+	}
+	if created.GetSystem() == "" {
+		created.System = profile.System
+	}
+	s.building = true
+	svc, journal, asker := s.svc, s.journal, c.Sender()
+	svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
+		return &workerBuilt{asker: asker, fail: messages.Fail(messages.CodeInternal, p.Error(), "")}
+	}, func() any {
+		b := buildWorker(svc, journal, created)
+		b.asker = asker
+		return b
+	})
+}
+
+func buildWorker(svc *Services, journal *persistence.Journal, created *messages.WorkerCreated) *workerBuilt {
+	failed := func(code string, err error) *workerBuilt {
+		return &workerBuilt{fail: messages.Fail(code, "spawn a worker: "+err.Error(), "")}
+	}
+	try := &conversation.State{} // a copied history that cannot be rendered is refused before it is written
+	if err := try.ApplyFact(created, &messages.Record{Seq: 1}); err != nil {
+		return failed(messages.CodeBadRequest, err)
+	}
+	spawned := &messages.WorkerSpawned{WorkerId: created.GetWorkerId(), Agent: created.GetAgent(), Model: created.GetModel()}
+	srecs, err := records([]proto.Message{spawned})
+	if err != nil {
+		return failed(messages.CodeInternal, err)
+	}
+	wrecs, err := records([]proto.Message{created})
+	if err != nil {
+		return failed(messages.CodeInternal, err)
+	}
+	wj, err := persistence.OpenJournal(context.Background(), svc.Store, messages.WorkerStream(created.GetWorkerId()), created.GetSessionId(), svc.Node)
+	if err != nil {
+		return failed(messages.CodeUnavailable, err)
+	}
+	defer wj.Release() // the Worker claims its own
+	view, err := proto.Marshal(&messages.WorkerView{
+		Id: created.GetWorkerId(), SessionId: created.GetSessionId(), State: stateInactive, Agent: created.GetAgent(), Model: created.GetModel(),
+		UpdatedAtUnixMs: svc.Now().UnixMilli(),
+	})
+	if err != nil {
+		return failed(messages.CodeInternal, err)
+	}
+	done := make(chan error, 1)
+	persistence.AppendTogether(func(_ persistence.Receipt, err error) { done <- err },
+		persistence.Part{Journal: journal, Draft: persistence.Draft{Records: srecs, Index: []persistence.IndexOp{{Key: WorkerKey(created.GetSessionId(), created.GetWorkerId()), Value: view}}}},
+		persistence.Part{Journal: wj, Draft: persistence.Draft{Records: wrecs}})
+	select {
+	case err = <-done:
+	case <-svc.stopped:
+		err = persistence.ErrClosed
+	}
+	if err != nil {
+		return failed(messages.CodeUnavailable, err)
+	}
+	return &workerBuilt{spawned: spawned, record: srecs[0]}
+}
+
+// workerBuilt starts a worker that was written down, and answers.
+func (s *Session) workerBuilt(c actor.Context, m *workerBuilt) {
+	s.building = false
+	var reply any = m.fail
+	if m.fail == nil {
+		if err := s.facts.apply(m.spawned, m.record); err != nil {
+			s.log.Error("session facts out of order", "err", err)
+		}
+		s.add(c, m.spawned.GetWorkerId())
+		reply = &messages.WorkerView{
+			Id: m.spawned.GetWorkerId(), SessionId: s.id, State: stateInactive, Agent: m.spawned.GetAgent(), Model: m.spawned.GetModel(),
+		}
+	}
+	if m.asker != nil {
+		c.Send(m.asker, reply)
+	}
+	s.builds.Replay(c, s.ready, func() bool { return !s.building })
+}
