@@ -49,7 +49,7 @@ func anyFact(kind, name, detail byte) proto.Message {
 		f := &messages.WorkerCreated{WorkerId: "wrk_1", Model: "m"}
 		if name%4 == 1 {
 			f.Copied = []*messages.Turn{{Messages: []*messages.ChatMessage{
-				{Role: "user"}, {Role: "assistant", ToolCalls: calls(detail % 3)}, {Role: "tool", ToolCallId: "c"}, {Role: "assistant"},
+				{Role: "user"}, {Role: "assistant", ToolCalls: calls(detail % 3)}, {Role: "tool", ToolCallId: "c", Name: "exec"}, {Role: "assistant"},
 			}}}
 		}
 		return f

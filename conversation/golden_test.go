@@ -259,7 +259,7 @@ func TestFactsAreEncodedWithTheirOwnNumbers(t *testing.T) {
 		w.Set(g.field, protoreflect.ValueOfMessage(fact))
 		opt := proto.MarshalOptions{Deterministic: true}
 		a, err1 := opt.Marshal(w.Interface())
-		var again proto.Message = w.New().Interface()
+		again := w.New().Interface()
 		err2 := proto.Unmarshal(r.GetBody(), again)
 		b, err3 := opt.Marshal(again)
 		if err := errors.Join(err1, err2, err3); err != nil || !bytes.Equal(a, b) {

@@ -11,7 +11,7 @@ type Step interface{ step() }
 
 // The steps.
 type (
-	// Rest: nothing to do until an input arrives.
+	// Rest means that there is nothing to do until an input arrives.
 	Rest struct{}
 	// Begin a turn with the oldest staged input.
 	Begin struct{ Input *Input }

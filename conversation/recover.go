@@ -33,6 +33,7 @@ func (c *Call) recover() messages.RecoveryDecision_Action {
 		return messages.RecoveryDecision_RERUN
 	case messages.Effect_RECONCILABLE:
 		return messages.RecoveryDecision_RECONCILE
+	case messages.Effect_AT_MOST_ONCE, messages.Effect_UNSPECIFIED:
 	}
 	return Unknown(c)
 }
@@ -46,6 +47,7 @@ func Unknown(c *Call) messages.RecoveryDecision_Action {
 		return messages.RecoveryDecision_ASK_PERSON
 	case messages.UnknownOutcome_FAIL:
 		return messages.RecoveryDecision_FAIL_TURN
+	case messages.UnknownOutcome_REPORT:
 	}
 	return messages.RecoveryDecision_REPORT_UNKNOWN
 }

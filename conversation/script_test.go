@@ -1,6 +1,7 @@
 package conversation_test
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -96,7 +97,7 @@ func (sc *script) run(words []string, out *strings.Builder) error {
 			return err
 		}
 		if err := sc.write(f); !errors.Is(err, conversation.ErrIllegal) {
-			return fmt.Errorf("%v, want ErrIllegal", err)
+			return fmt.Errorf("want ErrIllegal, got: %w", cmp.Or(err, errors.New("no error")))
 		}
 		return nil
 	case "next", "render", "history", "recover", "known", "staged", "usage", "who", "calls":
