@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-dev/troupe/model"
 	"github.com/troupe-dev/troupe/policy"
 	"github.com/troupe-dev/troupe/tools"
+	"github.com/troupe-dev/troupe/workspace"
 )
 
 // HomeName is the name of a session's own server workspace.
@@ -145,7 +146,7 @@ func text(args map[string]any, name string) string {
 
 // permitted asks the policy. Until approvals can be answered, what would ask is denied.
 func (w *Worker) permitted(spec *tools.Spec, g *messages.WorkspaceGrant, args map[string]any) *tools.Error {
-	q := question(spec, args)
+	q := Question(spec, args)
 	q.Trust, q.InToolset = g.GetTrust(), w.inToolset(spec.Name, g.GetTrust())
 	if g == nil { // a plain tool goes by the primary's trust
 		q.Trust = w.primary().GetTrust()
@@ -153,7 +154,9 @@ func (w *Worker) permitted(spec *tools.Spec, g *messages.WorkspaceGrant, args ma
 	}
 	q.Rules = w.rules()
 	if g != nil && (q.Trust != messages.Trust_FULL || len(q.Rules) > 0) {
-		w.resolve(g, q.Paths)
+		if ws, err := w.svc.folders.handle(g); err == nil {
+			ResolvePaths(ws, q.Paths)
+		}
 	}
 	v := policy.Decide(q)
 	if v.Action == policy.Allow {
@@ -166,8 +169,9 @@ func (w *Worker) permitted(spec *tools.Spec, g *messages.WorkspaceGrant, args ma
 	return e
 }
 
-// question describes a call to the policy by its decoded arguments.
-func question(spec *tools.Spec, args map[string]any) policy.Question {
+// Question describes a call to the policy by its decoded arguments; trust, toolset and rules are the
+// asker's to add. A lone call (`troupe tool run`) is put to the policy in the same words.
+func Question(spec *tools.Spec, args map[string]any) policy.Question {
 	q := policy.Question{Tool: spec.Name, Effect: spec.Effect, Kind: policy.Plain}
 	for _, name := range []string{"path", "source", "destination", "cwd"} {
 		if p, ok := args[name].(string); ok {
@@ -201,13 +205,9 @@ func question(spec *tools.Spec, args map[string]any) policy.Question {
 	return q
 }
 
-// resolve replaces paths by what they lead to, links followed: a rule about docs/** must not let
-// a link there lead elsewhere. What cannot be resolved stays, for the tool to refuse.
-func (w *Worker) resolve(g *messages.WorkspaceGrant, paths []string) {
-	ws, err := w.svc.folders.handle(g)
-	if err != nil {
-		return
-	}
+// ResolvePaths replaces paths by what they lead to, links followed: a rule about docs/** must not
+// let a link there lead elsewhere. What cannot be resolved stays, for the tool to refuse.
+func ResolvePaths(ws *workspace.Workspace, paths []string) {
 	for i, p := range paths {
 		rest := ""
 		for at := p; ; at = path.Dir(at) {
