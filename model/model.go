@@ -14,7 +14,8 @@ import (
 type Model interface {
 	// Stream makes one call. It yields events until a Finish event ends it, or one error,
 	// always a *Error or the context's. A stream that stops without a Finish yields an error of
-	// class Truncated: it is never a success. Breaking out of the loop ends the call.
+	// class Truncated: it is never a success. Breaking out of the loop ends the call. Once ctx is
+	// done no further event is yielded, not even one that had arrived before.
 	Stream(ctx context.Context, req *Request) iter.Seq2[Event, error]
 }
 

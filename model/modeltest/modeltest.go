@@ -248,11 +248,23 @@ func leavingEnds(t *testing.T, m model.Model) {
 }
 
 func cancellingEnds(t *testing.T, m model.Model) {
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	_, err := model.Collect(m.Stream(ctx, request("", user("slow"))), func(model.Event) { cancel() })
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("in the middle: got %v", err)
+	var ctx context.Context
+	for _, last := range []model.EventKind{model.Text, model.UsageSeen} {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(t.Context())
+		after := 0
+		_, err := model.Collect(m.Stream(ctx, request("", user("slow"))), func(ev model.Event) {
+			if ctx.Err() != nil {
+				after++
+			}
+			if ev.Kind == last {
+				cancel()
+			}
+		})
+		cancel()
+		if !errors.Is(err, context.Canceled) || after > 0 {
+			t.Errorf("in the middle: got %v after %d more events", err, after)
+		}
 	}
 	if _, err := model.Collect(m.Stream(ctx, request("", user("text"))), nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("before the call: got %v", err)

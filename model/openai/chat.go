@@ -45,7 +45,7 @@ func (t *try) chatRequest() goopenai.ChatCompletionRequest {
 		if t.m.host == "api.openai.com" || reasons(t.req.Model) {
 			r.MaxCompletionTokens = n
 		} else {
-			r.MaxTokens = n
+			r.MaxTokens = n //nolint:staticcheck // deprecated by OpenAI, and all that others know
 		}
 	}
 	return r

@@ -18,8 +18,10 @@ func (t *try) typed(cause, err error) *model.Error {
 	var e *model.Error
 	switch {
 	case errors.Is(cause, errLong):
-		e = &model.Error{Class: model.Timeout, Err: errLong,
-			Message: fmt.Sprintf("%s did not end its answer within %s", t.m.host, t.m.opts.RequestTimeout)}
+		e = &model.Error{
+			Class: model.Timeout, Err: errLong,
+			Message: fmt.Sprintf("%s did not end its answer within %s", t.m.host, t.m.opts.RequestTimeout),
+		}
 	case errors.Is(cause, errSlow):
 		e = &model.Error{Class: model.Timeout, Err: errSlow, Message: t.silence()}
 	case errors.As(err, &e):

@@ -214,14 +214,24 @@ type rawFunction struct {
 	Arguments json.RawMessage `json:"arguments"`
 }
 
+func (r *rawPiece) piece() callPiece {
+	p := callPiece{sentAs: index(r.Index), id: scalar(r.ID)}
+	if r.Function != nil {
+		p.name = scalar(r.Function.Name)
+		p.args = arguments(r.Function.Arguments)
+	}
+	return p
+}
+
 func readPieces(d *chunkDelta) ([]callPiece, bool) {
 	var raws []rawPiece
 	if !void(d.ToolCalls) {
 		if err := json.Unmarshal(d.ToolCalls, &raws); err != nil {
-			raws = make([]rawPiece, 1)
-			if err := json.Unmarshal(d.ToolCalls, &raws[0]); err != nil {
+			var one rawPiece
+			if err := json.Unmarshal(d.ToolCalls, &one); err != nil {
 				return nil, false
 			}
+			raws = []rawPiece{one}
 		}
 	}
 	if !void(d.FunctionCall) { // the form before tool calls
@@ -233,11 +243,7 @@ func readPieces(d *chunkDelta) ([]callPiece, bool) {
 	}
 	pieces := make([]callPiece, len(raws))
 	for i, r := range raws {
-		pieces[i] = callPiece{sentAs: index(r.Index), id: scalar(r.ID)}
-		if r.Function != nil {
-			pieces[i].name = scalar(r.Function.Name)
-			pieces[i].args = arguments(r.Function.Arguments)
-		}
+		pieces[i] = r.piece()
 	}
 	return pieces, true
 }

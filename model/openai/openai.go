@@ -162,14 +162,18 @@ var errStopped = errors.New("the caller stopped")
 // Stream implements model.Model.
 func (m *Model) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
-		yielded := false
+		yielded, left := false, false
 		emit := func(ev *model.Event) bool {
+			if ctx.Err() != nil { // what had already arrived must not start anything any more
+				return false
+			}
 			yielded = true
-			return yield(*ev, nil)
+			left = !yield(*ev, nil)
+			return !left
 		}
 		for n := 1; ; n++ {
 			err := m.attempt(ctx, req, n, emit)
-			if err == nil || errors.Is(err, errStopped) {
+			if err == nil || left {
 				return
 			}
 			var failed *model.Error

@@ -108,11 +108,15 @@ func tool(inner ...string) string { return delta(`{"tool_calls":[` + strings.Joi
 
 func TestToolCallsAreKeptApartWhateverTheirIndexesAndIDs(t *testing.T) {
 	for name, tc := range map[string]struct{ body, want string }{
-		"as it should be": {tool(`{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":""}}`) + tool(`{"index":0,"function":{"arguments":"{\"x\""}}`) +
-			tool(`{"index":1,"id":"b","type":"function","function":{"name":"g","arguments":""}}`) + tool(`{"index":0,"function":{"arguments":":1}"}}`) + tool(`{"index":1,"function":{"arguments":"{}"}}`),
-			`a f {"x":1}; b g {}`},
-		"no index": {tool(`{"id":"a","function":{"name":"f","arguments":"{}"}}`) + tool(`{"id":"b","function":{"name":"g","arguments":"{"}}`) + tool(`{"function":{"arguments":"}"}}`),
-			`a f {}; b g {}`},
+		"as it should be": {
+			tool(`{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":""}}`) + tool(`{"index":0,"function":{"arguments":"{\"x\""}}`) +
+				tool(`{"index":1,"id":"b","type":"function","function":{"name":"g","arguments":""}}`) + tool(`{"index":0,"function":{"arguments":":1}"}}`) + tool(`{"index":1,"function":{"arguments":"{}"}}`),
+			`a f {"x":1}; b g {}`,
+		},
+		"no index": {
+			tool(`{"id":"a","function":{"name":"f","arguments":"{}"}}`) + tool(`{"id":"b","function":{"name":"g","arguments":"{"}}`) + tool(`{"function":{"arguments":"}"}}`),
+			`a f {}; b g {}`,
+		},
 		"no index, one event":    {tool(`{"id":"a","function":{"name":"f","arguments":"{}"}}`, `{"id":"b","function":{"name":"g","arguments":"{}"}}`), `a f {}; b g {}`},
 		"index 0 for all":        {tool(`{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}`) + tool(`{"index":0,"id":"b","function":{"name":"g","arguments":"{"}}`) + tool(`{"index":0,"function":{"arguments":"}"}}`), `a f {}; b g {}`},
 		"from 1, with a gap":     {tool(`{"index":1,"id":"a","function":{"name":"f","arguments":"{}"}}`) + tool(`{"index":7,"id":"b","function":{"name":"g","arguments":"{}"}}`), `a f {}; b g {}`},

@@ -69,8 +69,10 @@ func TestResponsesEndOnlyByTheirTerminalEvent(t *testing.T) {
 
 func TestTheResponsesRequestSaysTheWholeConversation(t *testing.T) {
 	var path string
-	req := &model.Request{Model: "m", MaxTokens: 5, Prompt: &messages.Prompt{System: "be brief", Messages: history()},
-		Tools: []model.ToolDef{{Name: "f", Description: "does"}}}
+	req := &model.Request{
+		Model: "m", MaxTokens: 5, Prompt: &messages.Prompt{System: "be brief", Messages: history()},
+		Tools: []model.ToolDef{{Name: "f", Description: "does"}},
+	}
 	doc := capture(t, openai.Options{API: openai.Responses}, req, func(r *http.Request) { path = r.URL.Path }, item(completed))
 	same(t, doc["input"], `[{"type":"message","role":"user","content":"do \"it\"\n<now>\u0001\ufffd é😀"},
 		{"type":"function_call","call_id":"a","name":"f","arguments":"{}"},

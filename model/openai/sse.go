@@ -3,6 +3,7 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 )
 
 // event is one server-sent event: the joined data lines. data aliases the framer's buffers
@@ -63,7 +64,7 @@ func (f *framer) end() (event, bool) {
 	return f.dispatch()
 }
 
-var byteOrderMark = []byte("\xef\xbb\xbf")
+const byteOrderMark = "\xef\xbb\xbf"
 
 // open steps over a byte order mark; false while it cannot yet be told.
 func (f *framer) open() bool {
@@ -71,10 +72,10 @@ func (f *framer) open() bool {
 		return true
 	}
 	head := f.buf[f.r:f.w]
-	if len(head) < len(byteOrderMark) && bytes.HasPrefix(byteOrderMark, head) {
+	if len(head) < len(byteOrderMark) && strings.HasPrefix(byteOrderMark, string(head)) {
 		return false
 	}
-	if bytes.HasPrefix(head, byteOrderMark) {
+	if strings.HasPrefix(string(head[:min(len(head), len(byteOrderMark))]), byteOrderMark) {
 		f.r += len(byteOrderMark)
 	}
 	f.opened = true

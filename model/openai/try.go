@@ -40,11 +40,10 @@ type try struct {
 	sent      bool
 	scripted  string
 	requestID string
-	body      *answerBody
 }
 
-// attempt makes one request. It returns nil once a Finish was emitted, errStopped when emit
-// said so, the context's error, or a *model.Error.
+// attempt makes one request. It returns nil once a Finish was emitted, the context's error,
+// errStopped when emit said so, or a *model.Error.
 func (m *Model) attempt(ctx context.Context, req *model.Request, n int, emit func(*model.Event) bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -66,11 +65,14 @@ func (m *Model) attempt(ctx context.Context, req *model.Request, n int, emit fun
 	} else {
 		err = t.chat(tctx, emit)
 	}
-	if err == nil || errors.Is(err, errStopped) {
-		return err
+	if err == nil {
+		return nil
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if errors.Is(err, errStopped) {
+		return err
 	}
 	return t.typed(context.Cause(tctx), err)
 }

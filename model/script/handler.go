@@ -140,7 +140,7 @@ func (e *endpoint) chat(w http.ResponseWriter, r *http.Request) {
 		a.cut, a.garbage = 0, a.fail.class == model.Protocol
 	}
 	if req.Stream {
-		e.stream(w, r, req, a)
+		e.stream(r.Context(), w, req, a)
 	} else {
 		e.whole(w, req, a)
 	}

@@ -2,6 +2,7 @@ package script_test
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -46,7 +47,7 @@ func post(t *testing.T, h http.Handler, body string, header ...string) (*http.Re
 	defer resp.Body.Close()
 	defer srv.Client().CloseIdleConnections()
 	got, err := io.ReadAll(resp.Body)
-	if err != nil && err != io.ErrUnexpectedEOF {
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Fatal(err)
 	}
 	return resp, string(got)

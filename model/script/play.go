@@ -182,8 +182,14 @@ func (d *direct) stream(ctx context.Context, req *model.Request, yield func(mode
 	case !whole:
 		return &model.Error{Class: model.Truncated, Message: "the script breaks the stream off here", Attempts: 1}
 	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if !yield(model.Event{Kind: model.UsageSeen, Usage: a.usage}, nil) {
 		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	yield(model.Event{Kind: model.Finish, Reason: a.finish, Meta: model.Meta{Model: req.Model, Attempts: 1, Scripted: d.p.s.Name}}, nil)
 	return nil

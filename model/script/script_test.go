@@ -183,7 +183,9 @@ rules:
 	if got, _ := expect("cut", model.Truncated); got.Text != "äöü" {
 		t.Errorf("got %+v", got)
 	}
-	expect("garbage", model.Protocol)
+	if got, _ := expect("garbage", model.Protocol); got.Text != "" {
+		t.Errorf("got %+v", got)
+	}
 	if got, _ := expect("long", ""); got.Reason != "length" || got.Usage.GetCachedTokens() != 4 {
 		t.Errorf("got %+v", got)
 	}

@@ -2,6 +2,7 @@ package script
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"strconv"
@@ -109,7 +110,7 @@ func (s *sse) delta(d wireMessage) bool {
 }
 
 // stream answers as an event stream.
-func (e *endpoint) stream(w http.ResponseWriter, r *http.Request, req *chatRequest, a *answer) {
+func (e *endpoint) stream(ctx context.Context, w http.ResponseWriter, req *chatRequest, a *answer) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-cache")
 	s := &sse{
@@ -128,7 +129,7 @@ func (e *endpoint) stream(w http.ResponseWriter, r *http.Request, req *chatReque
 		return
 	}
 	whole, _ := a.events(func(ev *model.Event) bool {
-		return wait(r.Context(), a.pause+e.opts.ChunkDelay) == nil && s.event(ev)
+		return wait(ctx, a.pause+e.opts.ChunkDelay) == nil && s.event(ev)
 	})
 	if !whole {
 		return
