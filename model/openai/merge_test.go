@@ -3,6 +3,7 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -242,6 +243,64 @@ func FuzzClassifyAcceptsOnlyJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if s := classify(data); s.kind != odd && !json.Valid(data) {
 			t.Errorf("taken for kind %d: %q", s.kind, data)
+		}
+	})
+}
+
+// FuzzRepairGivesOutOnlyWhatGoOpenAIReads feeds any bytes as a stream: it must end, in a typed
+// error or in [DONE], and every line before that must be a chunk.
+func FuzzRepairGivesOutOnlyWhatGoOpenAIReads(f *testing.F) {
+	f.Add([]byte("data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\r\n\r\ndata: [DONE]\n\n"), uint64(1))
+	f.Add([]byte("{\"error\":{\"message\":\"m\"}}"), uint64(2))
+	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"id\":\"a\",\"function\":{\"name\":\"f\"}}]},\"finish_reason\":\"stop\"}]}\n\n"), uint64(3))
+	f.Fuzz(func(t *testing.T, wire []byte, seed uint64) {
+		out, err := io.ReadAll(newRepair(&splitter{wire, rand.New(rand.NewPCG(seed, 3))}, 64))
+		var typed *model.Error
+		if err != nil && !errors.As(err, &typed) {
+			t.Fatalf("an error without a class: %v", err)
+		}
+		if err == nil && !bytes.HasSuffix(out, []byte("data: [DONE]\n")) {
+			t.Fatalf("ended without a reason: %q", out)
+		}
+		for l := range bytes.Lines(out) {
+			data, ok := bytes.CutPrefix(l, []byte("data: "))
+			if !ok || (!json.Valid(data) && string(data) != "[DONE]\n") {
+				t.Fatalf("gave out %q", l)
+			}
+		}
+	})
+}
+
+// BenchmarkDecode compares a stream as it is with the same after the repairing layer, both
+// decoded by go-openai's types.
+func BenchmarkDecode(b *testing.B) {
+	var wire bytes.Buffer
+	for i := range 60 {
+		fmt.Fprintf(&wire, `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"gpt","system_fingerprint":"fp","choices":[{"index":0,"delta":{"content":"word%d "},"logprobs":null,"finish_reason":null}]}`+"\n\n", i)
+	}
+	wire.WriteString(`data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n")
+	read := func(lines []byte) {
+		for l := range bytes.Lines(lines) {
+			if data, ok := bytes.CutPrefix(l, []byte("data: ")); ok && data[0] == '{' {
+				var r goopenai.ChatCompletionStreamResponse
+				if err := json.Unmarshal(data, &r); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	}
+	b.Run("as it is", func(b *testing.B) {
+		for b.Loop() {
+			read(wire.Bytes())
+		}
+	})
+	b.Run("repaired", func(b *testing.B) {
+		for b.Loop() {
+			out, err := io.ReadAll(newRepair(io.NopCloser(bytes.NewReader(wire.Bytes())), bufferSize))
+			if err != nil {
+				b.Fatal(err)
+			}
+			read(out)
 		}
 	})
 }
