@@ -15,10 +15,10 @@ import (
 
 // SessionOptions describe a new session. The zero value works in its own server workspace.
 type SessionOptions struct {
-	Dir   string // folder to work in; "" for the session's own
-	Trust Trust  // of Dir; unspecified is Restricted
-	Agent string // profile; "" is "default"
-	Model string // "" is the agent's or the default one
+	Dir   string   // folder to work in; "" for the session's own
+	Trust Trust    // of Dir; unspecified is Restricted
+	Agent string   // profile; "" is "default"
+	Model string   // "" is the agent's or the default one
 	Rules []string // policy rules, such as `exec(go test*)`
 
 	Conversation *Conversation // that the first worker continues; nil begins a new one

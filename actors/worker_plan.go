@@ -2,6 +2,7 @@ package actors
 
 import (
 	"encoding/json"
+	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -158,6 +159,9 @@ func (w *Worker) permitted(spec *tools.Spec, g *messages.WorkspaceGrant, args ma
 			ResolvePaths(ws, q.Paths)
 		}
 	}
+	if network, _ := args["network"].(bool); network && q.Trust != messages.Trust_FULL {
+		q.Flag = true // a rule about a command says nothing about the network
+	}
 	v := policy.Decide(q)
 	if v.Action == policy.Allow {
 		return nil
@@ -175,7 +179,10 @@ func Question(spec *tools.Spec, args map[string]any) policy.Question {
 	q := policy.Question{Tool: spec.Name, Effect: spec.Effect, Kind: policy.Plain}
 	for _, name := range []string{"path", "source", "destination", "cwd"} {
 		if p, ok := args[name].(string); ok {
-			q.Paths = append(q.Paths, path.Clean(p))
+			if !climbs(p) { // what holds `..` stays as it is: cleaned as text, it would skip a link
+				p = path.Clean(p)
+			}
+			q.Paths = append(q.Paths, p)
 		}
 	}
 	recursive, _ := args["recursive"].(bool)
@@ -183,7 +190,10 @@ func Question(spec *tools.Spec, args map[string]any) policy.Question {
 	case "exec":
 		q.Kind, q.Command = policy.Command, text(args, "command")
 	case "fetch":
-		q.Kind, q.Host = policy.Network, text(args, "host")
+		q.Kind = policy.Network
+		if u, err := url.Parse(text(args, "url")); err == nil {
+			q.Host = u.Hostname()
+		}
 	case "todo", "update_workspace":
 		q.NeverAsks = true
 	case "grep", "glob", "list_files":
@@ -209,6 +219,12 @@ func Question(spec *tools.Spec, args map[string]any) policy.Question {
 // let a link there lead elsewhere. What cannot be resolved stays, for the tool to refuse.
 func ResolvePaths(ws *workspace.Workspace, paths []string) {
 	for i, p := range paths {
+		if climbs(p) {
+			if info, err := ws.Stat(p); err == nil {
+				paths[i] = info.Path
+			}
+			continue
+		}
 		rest := ""
 		for at := p; ; at = path.Dir(at) {
 			if info, err := ws.Stat(at); err == nil {
@@ -222,6 +238,9 @@ func ResolvePaths(ws *workspace.Workspace, paths []string) {
 		}
 	}
 }
+
+// climbs says whether a path goes up somewhere.
+func climbs(p string) bool { return slices.Contains(strings.Split(p, "/"), "..") }
 
 func (w *Worker) rules() []policy.Rule {
 	var out []policy.Rule

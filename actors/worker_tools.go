@@ -28,7 +28,7 @@ func (w *Worker) settle(c actor.Context) {
 	var ready []*conversation.Call
 	for _, call := range open {
 		switch {
-		case w.running[call.Plan.GetExecId()]:
+		case w.running[call.Plan.GetExecId()] || !call.Cleared():
 		case pure(call):
 			w.execute(c, call, &messages.Execute{})
 		case !busy[call.Plan.GetWorkspace()]:

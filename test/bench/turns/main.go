@@ -33,6 +33,8 @@ type result struct {
 	CPUPer1000 float64 `json:"cpu_s_per_1000"`
 	P50        float64 `json:"p50_ms"`
 	P99        float64 `json:"p99_ms"`
+	AllocKB    float64 `json:"alloc_kb_per_turn"`
+	Allocs     float64 `json:"allocs_per_turn"`
 	KBActive   float64 `json:"kb_per_active"`
 	KBIdle     float64 `json:"kb_per_idle"`
 	Errors     int64   `json:"errs"`
@@ -120,6 +122,8 @@ func drive(ctx context.Context, sessions, turns int, prof string, open func(int)
 		errs.Add(1)
 		first.CompareAndSwap(nil, err.Error())
 	}
+	var ms0, ms1 runtime.MemStats
+	runtime.ReadMemStats(&ms0)
 	cpu0, start := cpu(), time.Now()
 	var wg sync.WaitGroup
 	for i := range sessions {
@@ -145,6 +149,7 @@ func drive(ctx context.Context, sessions, turns int, prof string, open func(int)
 	}
 	wg.Wait()
 	wall, used := time.Since(start).Seconds(), cpu()-cpu0
+	runtime.ReadMemStats(&ms1)
 	peak := memory("VmHWM")
 	debug.FreeOSMemory()
 	idle := memory("VmRSS")
@@ -152,6 +157,7 @@ func drive(ctx context.Context, sessions, turns int, prof string, open func(int)
 	n := len(lat)
 	r := &result{
 		System: "troupe", Turns: n, Wall: wall, PerSecond: float64(n) / wall, CPUPer1000: used / float64(n) * 1000, P50: lat[n/2], P99: lat[n*99/100],
+		AllocKB: float64(ms1.TotalAlloc-ms0.TotalAlloc) / 1024 / float64(n), Allocs: float64(ms1.Mallocs-ms0.Mallocs) / float64(n),
 		KBActive: (peak - rss0) / float64(sessions), KBIdle: (idle - rss0) / float64(sessions), Errors: errs.Load(),
 	}
 	if e, ok := first.Load().(string); ok {
