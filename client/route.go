@@ -1,0 +1,198 @@
+package client
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// replayedHeader marks the answer to an input that was accepted before.
+const replayedHeader = "Idempotent-Replayed"
+
+// route says which request a message is.
+func route(m proto.Message) (*call, error) {
+	switch x := m.(type) {
+	case *messages.CreateSession:
+		body, err := messages.CreateFrom(x)
+		if err != nil {
+			return nil, err
+		}
+		return post("/api/sessions", body, as[messages.SessionJSON]), nil
+	case *messages.ToSession:
+		return toSession("/api/sessions/"+segment(x.GetSessionId()), x)
+	case *messages.DescribeTree:
+		return get("/api/tree", func(body []byte, h http.Header) (proto.Message, error) {
+			root, err := as[messages.ActorJSON](body, h)
+			if err != nil {
+				return nil, err
+			}
+			return &messages.Tree{Root: root.(*messages.ActorView)}, nil
+		}), nil
+	case *messages.ListSessions:
+		q := get("/api/sessions", listed[messages.SessionJSON](func(v []*messages.SessionView) proto.Message { return &messages.Sessions{Sessions: v} }),
+			"folder", x.GetFolder())
+		if x.GetLimit() > 0 {
+			q.query.Set("limit", strconv.Itoa(int(x.GetLimit())))
+		}
+		return q, nil
+	case *messages.ListWorkers:
+		return get("/api/workers", listed[messages.WorkerJSON](func(v []*messages.WorkerView) proto.Message { return &messages.Workers{Workers: v} }),
+			"session", x.GetSessionId()), nil
+	case *messages.ListCalls:
+		return get("/api/calls", listed[messages.CallJSON](func(v []*messages.CallView) proto.Message { return &messages.Calls{Calls: v} }),
+			"session", x.GetSessionId(), "state", x.GetState()), nil
+	case *messages.Show:
+		return get("/api/sessions/"+segment(x.GetId()), as[messages.ShownJSON]), nil
+	case *messages.Verify:
+		return post("/api/verify", messages.VerifyJSON{Sessions: x.GetSessionIds()}, as[messages.VerifiedJSON]), nil
+	case *messages.Hello:
+		return get("/version", as[messages.HolderJSON]), nil
+	}
+	return nil, messages.Fail(messages.CodeBadRequest, fmt.Sprintf("%T is not a question for a runtime", m), "")
+}
+
+// toSession says which request a command for one session is.
+func toSession(base string, m *messages.ToSession) (*call, error) {
+	switch x := m.GetCommand().(type) {
+	case *messages.ToSession_Submit:
+		return submit(base, x.Submit)
+	case *messages.ToSession_CallTool:
+		return callTool(base, x.CallTool)
+	case *messages.ToSession_AwaitTurn:
+		return get(base+"/wait", outcome, "worker", x.AwaitTurn.GetWorkerId(), "input_id", x.AwaitTurn.GetInputId()), nil
+	case *messages.ToSession_Cancel:
+		body := messages.CancelJSON{Worker: x.Cancel.GetWorkerId(), By: x.Cancel.GetBy(), Reason: x.Cancel.GetReason()}
+		return post(base+"/cancel", body, cancelled), nil
+	case *messages.ToSession_ListInputs:
+		return get(base+"/inputs", listed[messages.StagedJSON](func(v []*messages.InputView) proto.Message { return &messages.Inputs{Inputs: v} }),
+			"worker", x.ListInputs.GetWorkerId()), nil
+	case *messages.ToSession_WithdrawInput:
+		return remove(base+"/inputs/"+segment(x.WithdrawInput.GetInputId()),
+			"worker", x.WithdrawInput.GetWorkerId(), "by", x.WithdrawInput.GetBy()), nil
+	case *messages.ToSession_Describe:
+		return post(base+"/open", nil, as[messages.SessionJSON]), nil
+	case *messages.ToSession_History:
+		if w := x.History.GetWorkerId(); w != "" {
+			base += "/workers/" + segment(w)
+		}
+		return get(base+"/history", as[messages.HistoryJSON]), nil
+	case *messages.ToSession_Configure:
+		w := x.Configure
+		body := messages.ConfigureJSON{Worker: w.GetWorkerId(), Model: w.GetModel(), Agent: w.GetAgent(), System: w.GetSystem(), Tools: w.GetTools()}
+		return &call{method: http.MethodPatch, path: base, body: body, read: as[messages.WorkerJSON]}, nil
+	case *messages.ToSession_WaitIdle:
+		q := get(base+"/idle", acked, "worker", x.WaitIdle.GetWorkerId())
+		return q, nil
+	case *messages.ToSession_CountJobs:
+		return get(base+"/jobs", jobs), nil
+	case *messages.ToSession_SpawnWorker:
+		return post(base+"/workers", messages.SpawnFrom(x.SpawnWorker), as[messages.WorkerJSON]), nil
+	case *messages.ToSession_DeleteWorker:
+		return remove(base + "/workers/" + segment(x.DeleteWorker.GetWorkerId())), nil
+	case *messages.ToSession_Close:
+		return remove(base, "reason", x.Close.GetReason()), nil
+	}
+	return nil, messages.Fail(messages.CodeBadRequest, fmt.Sprintf("%T is no command that a client can send", m.GetCommand()), "")
+}
+
+// submit gives an input its id here, when it has none: sent twice, it is accepted once.
+func submit(base string, m *messages.SubmitInput) (*call, error) {
+	body, err := messages.InputFrom(m)
+	if err != nil {
+		return nil, err
+	}
+	if body.InputID == "" {
+		body.InputID = messages.NewID(messages.InputPrefix)
+	}
+	q := post(base+"/inputs", body, func(b []byte, h http.Header) (proto.Message, error) {
+		m, err := as[messages.AcceptedJSON](b, h)
+		if err != nil {
+			return nil, err
+		}
+		r := m.(*messages.InputReply)
+		r.Duplicate = h.Get(replayedHeader) != ""
+		return r, nil
+	})
+	q.key = body.InputID
+	return q, nil
+}
+
+// callTool gives a call its id here, when it has none: sent twice, it runs once.
+func callTool(base string, m *messages.CallTool) (*call, error) {
+	body, err := messages.CallToolFrom(m)
+	if err != nil {
+		return nil, err
+	}
+	if body.CallID == "" {
+		body.CallID = messages.NewID("call_")
+	}
+	q := post(base+"/tools/"+segment(m.GetTool()), body, outcome)
+	q.key = body.CallID
+	return q, nil
+}
+
+// outcome reads what a turn came to: a result, or the reply of a tool that a program called.
+func outcome(body []byte, h http.Header) (proto.Message, error) {
+	var kind struct {
+		Tool *string `json:"tool"`
+	}
+	if err := json.Unmarshal(body, &kind); err != nil {
+		return nil, fmt.Errorf("decode the reply: %w", err)
+	}
+	if kind.Tool != nil {
+		return as[messages.CalledJSON](body, h)
+	}
+	return as[messages.ResultJSON](body, h)
+}
+
+func cancelled(body []byte, _ http.Header) (proto.Message, error) {
+	var j messages.CancelledJSON
+	if err := json.Unmarshal(body, &j); err != nil {
+		return nil, fmt.Errorf("decode the reply: %w", err)
+	}
+	return &messages.Cancelled{Turns: j.Turns}, nil
+}
+
+func jobs(body []byte, _ http.Header) (proto.Message, error) {
+	var j messages.JobsJSON
+	if err := json.Unmarshal(body, &j); err != nil {
+		return nil, fmt.Errorf("decode the reply: %w", err)
+	}
+	return &messages.JobCount{Running: j.Running, Waiting: j.Waiting}, nil
+}
+
+func post(path string, body any, read reader) *call {
+	return &call{method: http.MethodPost, path: path, body: body, read: read}
+}
+
+// get asks with parameters, name and value in turn; empty ones are left out.
+func get(path string, read reader, params ...string) *call {
+	q := &call{method: http.MethodGet, path: path, query: url.Values{}, read: read}
+	for i := 0; i+1 < len(params); i += 2 {
+		if params[i+1] != "" {
+			q.query.Set(params[i], params[i+1])
+		}
+	}
+	return q
+}
+
+func remove(path string, params ...string) *call {
+	q := get(path, acked, params...)
+	q.method = http.MethodDelete
+	return q
+}
+
+// segment makes one segment of an address of any text, also of dots, which would else be cleaned.
+func segment(s string) string {
+	if s == "." || s == ".." {
+		return strings.ReplaceAll(s, ".", "%2E")
+	}
+	return url.PathEscape(s)
+}

@@ -1,0 +1,172 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// streamError is the type of the event that ends a stream with a problem. An end without one is a
+// lost connection: the client comes back with the id of the last event it got.
+const streamError = "error"
+
+// item is one thing to send: an event, or the error that ends the stream.
+type item struct {
+	event *messages.Event
+	err   error
+}
+
+// events streams what happens in a session (text/event-stream): durable events carry their seq as
+// id, so that Last-Event-ID resumes without gap or duplicate; deltas carry none.
+func (a *api) events(w http.ResponseWriter, r *http.Request) {
+	after, err := cursor(r)
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	id := r.PathValue("id")
+	// Asked first, so that an unknown session is a 404 and no empty stream. It wakes nobody.
+	if _, err := ask[*messages.Workers](r.Context(), a, &messages.ListWorkers{SessionId: id}); err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	ctx, cancel := a.untilStopped(r.Context())
+	s := &stream{w: w, rc: http.NewResponseController(w)}
+	items := make(chan item)
+	go a.pump(ctx, items, id, after)
+	defer func() {
+		cancel()
+		for range items { // until the pump has ended
+		}
+	}()
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // proxies pass each event on at once
+	w.WriteHeader(http.StatusOK)
+	if s.flush() != nil {
+		return
+	}
+	a.forward(ctx, s, items)
+}
+
+// cursor is the event after which a stream begins. What the client got last counts more than what
+// it asked for at first.
+func cursor(r *http.Request) (uint64, error) {
+	q, err := query(r, "after")
+	if err != nil {
+		return 0, err
+	}
+	if last := r.Header.Get("Last-Event-ID"); last != "" {
+		return number("Last-Event-ID", last, 63)
+	}
+	return number("after", q.Get("after"), 63)
+}
+
+// pump reads the backend's events until they end or nobody wants them any more.
+func (a *api) pump(ctx context.Context, items chan<- item, session string, after uint64) {
+	defer close(items)
+	send := func(it item) bool {
+		select {
+		case items <- it:
+			return it.err == nil
+		case <-ctx.Done():
+			return false
+		}
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			a.log.Error("event stream panicked", "session", session, "err", p, "stack", string(debug.Stack()))
+			send(item{err: messages.Fail(messages.CodeInternal, "the stream failed in a way that nobody expected", "see the log")})
+		}
+	}()
+	for ev, err := range a.backend.Events(ctx, session, after) {
+		if !send(item{ev, err}) {
+			return
+		}
+	}
+}
+
+// forward writes events as they come, and comments while nothing happens.
+func (a *api) forward(ctx context.Context, s *stream, items <-chan item) {
+	quiet := time.NewTicker(a.opts.Keepalive)
+	defer quiet.Stop()
+	for {
+		var err error
+		select {
+		case it, more := <-items:
+			switch {
+			case !more || ctx.Err() != nil:
+				return
+			case it.err != nil:
+				a.log.Warn("event stream ended", "err", it.err)
+				_ = s.problem(it.err) // the stream ends either way
+				return
+			}
+			err = s.event(it.event)
+			quiet.Reset(a.opts.Keepalive)
+		case <-quiet.C:
+			err = s.comment()
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			a.log.Debug("event stream dropped", "err", err)
+			return
+		}
+	}
+}
+
+// stream writes one event stream.
+type stream struct {
+	w  http.ResponseWriter
+	rc *http.ResponseController
+}
+
+func (s *stream) event(e *messages.Event) error {
+	data, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("encode event %d: %w", e.GetSeq(), err)
+	}
+	id := ""
+	if e.GetSeq() != 0 {
+		id = "id: " + strconv.FormatUint(e.GetSeq(), 10) + "\n"
+	}
+	return s.send(id + "event: " + e.GetType() + "\ndata: " + string(data) + "\n\n")
+}
+
+func (s *stream) problem(cause error) error {
+	var f *messages.Failure
+	if !errors.As(cause, &f) {
+		f = messages.Fail(messages.CodeInternal, cause.Error(), "")
+	}
+	data, err := json.Marshal(problemOf(0, f))
+	if err != nil {
+		return fmt.Errorf("encode problem: %w", err)
+	}
+	return s.send("event: " + streamError + "\ndata: " + string(data) + "\n\n")
+}
+
+func (s *stream) comment() error { return s.send(":\n\n") }
+
+func (s *stream) send(text string) error {
+	_ = s.rc.SetWriteDeadline(time.Now().Add(writeTime)) // not every writer has one
+	if _, err := s.w.Write([]byte(text)); err != nil {
+		return fmt.Errorf("write to the event stream: %w", err)
+	}
+	return s.flush()
+}
+
+func (s *stream) flush() error {
+	if err := s.rc.Flush(); err != nil {
+		return fmt.Errorf("flush the event stream: %w", err)
+	}
+	return nil
+}

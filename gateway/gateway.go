@@ -1,0 +1,262 @@
+// Package gateway speaks HTTP with the world and messages with the house: every route turns a request
+// into one command or question of package messages, and its one reply, or Failure, back into
+// JSON. Events go out as server-sent events.
+//
+// The handler trusts whoever reaches it. Who may reach it is the listener's business:
+// ListenSocket admits nobody but the user of this process.
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"net/http"
+	"path"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// Backend is the house as this package needs it.
+type Backend interface {
+	// Ask answers one command or question. A refusal is a *messages.Failure.
+	Ask(ctx context.Context, m proto.Message) (proto.Message, error)
+	// Events yields a session's events with a seq above after, then live ones, until ctx ends.
+	// An error is the last thing it yields.
+	Events(ctx context.Context, session string, after uint64) iter.Seq2[*messages.Event, error]
+}
+
+// Options configure the handler. The zero value works.
+type Options struct {
+	Logger    *slog.Logger  // default: nothing is logged
+	Version   string        // of the program, for GET /version
+	Keepalive time.Duration // between comments on an idle event stream; default 15 s
+	MaxBody   int64         // bytes of a request's body; default 16 MiB
+}
+
+const (
+	defaultKeepalive = 15 * time.Second
+	defaultMaxBody   = 16 << 20
+	// readTime is how long a body may take to arrive, writeTime an answer or one event to be taken: a
+	// consumer that is slower is dropped, and resumes by cursor.
+	readTime  = time.Minute
+	writeTime = 30 * time.Second
+)
+
+// api is the handler that New makes.
+type api struct {
+	backend Backend
+	opts    Options
+	log     *slog.Logger
+	started time.Time
+	mux     *http.ServeMux
+	guard   http.Handler // mux behind the checks
+
+	stopping sync.Once
+	stopped  chan struct{} // closed: streams and long polls end
+}
+
+// endpoint answers one request. What it returns is written by the api.
+type endpoint func(w http.ResponseWriter, r *http.Request) (answer, error)
+
+// answer is a reply before it is written. A nil body is no content.
+type answer struct {
+	status int
+	body   any
+	header map[string]string
+}
+
+func ok(body any) (answer, error) { return answer{status: http.StatusOK, body: body}, nil }
+
+func nothing() (answer, error) { return answer{status: http.StatusNoContent}, nil }
+
+func bad(format string, args ...any) error { return refusal(messages.CodeBadRequest, format, args...) }
+
+func refusal(code string, format string, args ...any) error {
+	return messages.Fail(code, fmt.Sprintf(format, args...), "")
+}
+
+// New is the API over a backend. It starts nothing and holds nothing open: an event stream or a long
+// poll lives as long as its request.
+func New(b Backend, o Options) http.Handler {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Keepalive <= 0 {
+		o.Keepalive = defaultKeepalive
+	}
+	if o.MaxBody <= 0 {
+		o.MaxBody = defaultMaxBody
+	}
+	a := &api{backend: b, opts: o, log: o.Logger, started: time.Now(), mux: http.NewServeMux(), stopped: make(chan struct{})}
+	a.routes()
+	// A page of another origin, open in a browser, may not send commands.
+	origin := http.NewCrossOriginProtection()
+	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.problem(w, r, http.StatusForbidden, messages.Fail(messages.CodeBadRequest, "the request comes from another origin", ""))
+	}))
+	a.guard = origin.Handler(http.HandlerFunc(a.dispatch))
+	return a
+}
+
+func (a *api) routes() {
+	for pattern, e := range map[string]endpoint{
+		"GET /livez":   a.alive,
+		"GET /version": a.version,
+
+		"POST /api/sessions":           a.create,
+		"GET /api/sessions":            a.sessions,
+		"GET /api/sessions/{id}":       a.show,
+		"PATCH /api/sessions/{id}":     a.configure,
+		"DELETE /api/sessions/{id}":    a.closeSession,
+		"POST /api/sessions/{id}/open": a.open,
+		"GET /api/sessions/{id}/jobs":  a.jobs,
+		"GET /api/sessions/{id}/idle":  a.idle,
+
+		"POST /api/sessions/{id}/inputs":           a.submit,
+		"GET /api/sessions/{id}/inputs":            a.inputs,
+		"DELETE /api/sessions/{id}/inputs/{input}": a.withdraw,
+		"GET /api/sessions/{id}/wait":              a.wait,
+		"POST /api/sessions/{id}/cancel":           a.cancel,
+		"POST /api/sessions/{id}/tools/{name}":     a.callTool,
+
+		"GET /api/sessions/{id}/history":                  a.history,
+		"GET /api/sessions/{id}/workers":                  a.workers,
+		"POST /api/sessions/{id}/workers":                 a.spawn,
+		"DELETE /api/sessions/{id}/workers/{worker}":      a.deleteWorker,
+		"GET /api/sessions/{id}/workers/{worker}/history": a.history,
+
+		"GET /api/workers": a.workers,
+		"GET /api/calls":   a.calls,
+		"GET /api/tree":    a.tree,
+		"POST /api/verify": a.verify,
+	} {
+		a.mux.HandleFunc(pattern, a.handler(e))
+	}
+	a.mux.HandleFunc("GET /api/sessions/{id}/events", a.events)
+}
+
+func (a *api) handler(e endpoint) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ans, err := e(w, r)
+		if err != nil {
+			a.fail(w, r, err)
+			return
+		}
+		for k, v := range ans.header {
+			w.Header().Set(k, v)
+		}
+		a.write(w, r, ans.status, "application/json", ans.body)
+	}
+}
+
+// ServeHTTP answers every request, also one that makes a handler panic.
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer func() {
+		switch p := recover(); p {
+		case nil:
+		case http.ErrAbortHandler:
+			panic(p) //nolint:forbidigo // net/http asks for it: the connection is cut
+		default:
+			a.log.Error("request panicked", "route", r.Method+" "+r.URL.Path, "err", p, "stack", string(debug.Stack()))
+			a.problem(w, r, 0, messages.Fail(messages.CodeInternal, "the request failed in a way that nobody expected", "see the log"))
+		}
+	}()
+	a.guard.ServeHTTP(w, r)
+}
+
+// dispatch finds the route. ServeMux's own refusals are texts, and it redirects what it would
+// clean: both become problems.
+func (a *api) dispatch(w http.ResponseWriter, r *http.Request) {
+	if err := printable("the address", r.URL.Path); err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	_, pattern := a.mux.Handler(r)
+	clean := path.Clean(r.URL.EscapedPath()) == r.URL.EscapedPath()
+	switch {
+	case clean && pattern != "" && r.Method != http.MethodHead:
+		a.mux.ServeHTTP(w, r)
+	case clean && a.allowed(r) != "":
+		w.Header().Set("Allow", a.allowed(r))
+		a.problem(w, r, http.StatusMethodNotAllowed, messages.Fail(messages.CodeBadRequest, r.Method+" is not served here", "use "+a.allowed(r)))
+	default:
+		a.problem(w, r, 0, messages.Fail(messages.CodeNotFound, fmt.Sprintf("there is nothing at %s", r.URL.Path), ""))
+	}
+}
+
+// allowed lists the methods that an address has, when there are any.
+func (a *api) allowed(r *http.Request) string {
+	var methods []string
+	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete} {
+		probe := r.Clone(r.Context())
+		probe.Method = m
+		if _, pattern := a.mux.Handler(probe); pattern != "" && strings.HasPrefix(pattern, m+" ") {
+			methods = append(methods, m)
+		}
+	}
+	return strings.Join(methods, ", ")
+}
+
+// drain ends the event streams and long polls, so that a server can stop.
+func (a *api) drain() { a.stopping.Do(func() { close(a.stopped) }) }
+
+var errStopping = errors.New("the server is stopping")
+
+// untilStopped is a request's context that also ends when the server stops.
+func (a *api) untilStopped(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-a.stopped:
+			cancel(errStopping)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// ask puts a question to the house and expects a reply of one type.
+func ask[T proto.Message](ctx context.Context, a *api, m proto.Message) (T, error) {
+	var zero T
+	reply, err := a.askAny(ctx, m)
+	if err != nil {
+		return zero, err
+	}
+	r, ok := reply.(T)
+	if !ok {
+		return zero, fmt.Errorf("ask %T: answered %T instead of %T", m, reply, zero)
+	}
+	return r, nil
+}
+
+func (a *api) askAny(ctx context.Context, m proto.Message) (proto.Message, error) {
+	reply, err := a.backend.Ask(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	if f, refused := reply.(*messages.Failure); refused {
+		return nil, f
+	}
+	return reply, nil
+}
+
+// printable refuses text that a record, a log or a terminal should not get.
+func printable(what, s string) error {
+	if !utf8.ValidString(s) {
+		return bad("%s is not UTF-8", what)
+	}
+	if strings.ContainsFunc(s, unicode.IsControl) {
+		return bad("%s has control characters", what)
+	}
+	return nil
+}

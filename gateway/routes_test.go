@@ -1,0 +1,198 @@
+package gateway_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/gateway"
+	"github.com/troupe-dev/troupe/messages"
+)
+
+func text(s string) *messages.Part { return &messages.Part{Kind: &messages.Part_Text{Text: s}} }
+
+func file(name, s string) *messages.Part {
+	return &messages.Part{Kind: &messages.Part_File{File: &messages.FilePart{Name: name, Text: s}}}
+}
+
+// routeCases is the API at a glance: a request, what it asks of the house, the reply, the answer.
+func routeCases() []routeCase {
+	usage := `"usage":{"input_tokens":0,"output_tokens":0,"cost_usd":0}`
+	worker := &messages.WorkerView{Id: "wrk_1", SessionId: "ses_1", State: "inactive"}
+	workerJSON := `{"id":"wrk_1","state":"inactive","session":"ses_1","turns":0,"staged":0,"restarts":0,` + usage + `}`
+	return []routeCase{
+		{
+			"POST /api/sessions", `{"agent":"coder","model":"p/m","system":"Be brief.","project":"prj","workspaces":[{"uri":"local:/a","name":"a","trust":"full","primary":true}],` +
+				`"env":[{"name":"A","value":"b"}],"rules":["exec(go test*)"],"no_input":true,"input":{"input_id":"i1","text":"hi","files":[{"name":"f","text":"x"}]}}`,
+			&messages.CreateSession{
+				Agent: "coder", Model: "p/m", System: "Be brief.", ProjectId: "prj", Rules: []string{"exec(go test*)"}, NoInput: true,
+				Workspaces: []*messages.WorkspaceSpec{{Uri: "local:/a", Name: "a", Trust: messages.Trust_FULL, Primary: true}},
+				Env:        []*messages.EnvVar{{Name: "A", Value: "b"}},
+				First:      &messages.SubmitInput{InputId: "i1", Parts: []*messages.Part{text("hi"), file("f", "x")}},
+			},
+			&messages.SessionView{Id: "ses_1", State: "working", CreatedAtUnixMs: 1, First: &messages.InputReply{InputId: "i1", Seq: 4}},
+			201, `{"id":"ses_1","state":"working","created_at":"1970-01-01T00:00:00.001Z","turns":0,` + usage + `,"input":{"input_id":"i1","seq":4}}`,
+		},
+		{"GET /api/sessions", "", &messages.ListSessions{}, &messages.Sessions{}, 200, `[]`},
+		{"GET /api/sessions?folder=local%3A%2Fa&limit=2", "", &messages.ListSessions{Folder: "local:/a", Limit: 2}, &messages.Sessions{}, 200, `[]`},
+		{
+			"GET /api/sessions/ses_1", "", &messages.Show{Id: "ses_1"}, &messages.Shown{Session: &messages.SessionView{Id: "ses_1", State: "inactive"}},
+			200, `{"id":"ses_1","state":"inactive","session":{"id":"ses_1","state":"inactive","turns":0,` + usage + `},"turns":[]}`,
+		},
+		{
+			"POST /api/sessions/ses_1/inputs", `{"input_id":"i1","text":"go on","mode":"reject"}`,
+			to("ses_1", &messages.ToSession{Command: &messages.ToSession_Submit{Submit: &messages.SubmitInput{
+				InputId: "i1", Mode: messages.InputAccepted_REJECT, Parts: []*messages.Part{text("go on")},
+			}}}), &messages.InputReply{InputId: "i1", Seq: 7}, 202, `{"input_id":"i1","seq":7}`,
+		},
+		{
+			"GET /api/sessions/ses_1/inputs", "", to("ses_1", &messages.ToSession{Command: &messages.ToSession_ListInputs{ListInputs: &messages.ListInputs{}}}),
+			&messages.Inputs{Inputs: []*messages.InputView{{InputId: "i1", State: "staged", Text: "x"}}}, 200, `[{"id":"i1","state":"staged","text":"x"}]`,
+		},
+		{
+			"DELETE /api/sessions/ses_1/inputs/a%2Fb%20c", "",
+			to("ses_1", &messages.ToSession{Command: &messages.ToSession_WithdrawInput{WithdrawInput: &messages.WithdrawInput{InputId: "a/b c"}}}),
+			&messages.Ack{}, 204, ``,
+		},
+		{
+			"GET /api/sessions/ses_1/wait?input_id=i1", "", to("ses_1", &messages.ToSession{Command: &messages.ToSession_AwaitTurn{AwaitTurn: &messages.AwaitTurn{InputId: "i1"}}}),
+			&messages.TurnResult{SessionId: "ses_1", TurnId: "t1", Outcome: messages.TurnCompleted_DONE, Text: "ok"},
+			200, `{"session":"ses_1","turn":"t1","text":"ok","outcome":"done",` + usage + `,"tool_calls":[]}`,
+		},
+		{
+			"POST /api/sessions/ses_1/cancel", `{"by":"me","reason":"enough"}`,
+			to("ses_1", &messages.ToSession{Command: &messages.ToSession_Cancel{Cancel: &messages.CancelSession{By: "me", Reason: "enough"}}}),
+			&messages.Cancelled{Turns: 1}, 200, `{"turns":1}`,
+		},
+		{
+			"POST /api/sessions/ses_1/tools/read_file", `{"call_id":"c1","arguments":{"path": "a"}}`,
+			to("ses_1", &messages.ToSession{Command: &messages.ToSession_CallTool{CallTool: &messages.CallTool{Tool: "read_file", CallId: "c1", Arguments: `{"path": "a"}`}}}),
+			&messages.ToolReply{CallId: "c1", Tool: "read_file", Status: messages.ToolFinished_DENIED, ErrorCode: "denied", Content: "no"},
+			200, `{"call_id":"c1","tool":"read_file","ok":false,"status":"denied","content":"no","error_code":"denied","truncated":false,"meta":{}}`,
+		},
+		{"GET /api/workers?session=ses_1", "", &messages.ListWorkers{SessionId: "ses_1"}, &messages.Workers{Workers: []*messages.WorkerView{worker}}, 200, `[` + workerJSON + `]`},
+		{"GET /api/sessions/ses_1/workers", "", &messages.ListWorkers{SessionId: "ses_1"}, &messages.Workers{}, 200, `[]`},
+		{
+			"GET /api/calls?session=ses_1&state=in_doubt", "", &messages.ListCalls{SessionId: "ses_1", State: "in_doubt"},
+			&messages.Calls{Calls: []*messages.CallView{{ExecId: "exe_1", State: "in_doubt", Tool: "exec", Status: "interrupted_unknown"}}},
+			200, `[{"id":"exe_1","state":"in_doubt","session":"","worker":"","turn":"","tool":"exec","status":"interrupted_unknown","arguments":"","exec_id":"exe_1"}]`,
+		},
+		{
+			"POST /api/verify", `{"sessions":["ses_1"]}`, &messages.Verify{SessionIds: []string{"ses_1"}}, &messages.Verified{Streams: 2, Records: 9},
+			200, `{"streams":2,"records":9,"findings":[]}`,
+		},
+		{
+			"GET /version", "", &messages.Hello{}, &messages.Holder{Pid: 7, Data: "/d", StartedAtUnixMs: 1},
+			200, `{"pid":7,"version":"v1.2.3","data":"/d","started_at":"1970-01-01T00:00:00.001Z"}`,
+		},
+		{"GET /livez", "", nil, nil, 200, `{"status":"ok"}`},
+	}
+}
+
+type routeCase struct {
+	request string // method and address
+	body    string
+	asks    proto.Message
+	reply   proto.Message
+	status  int
+	answer  string
+}
+
+func to(id string, m *messages.ToSession) *messages.ToSession {
+	m.SessionId = id
+	return m
+}
+
+func TestEveryRouteAsksItsQuestionAndAnswersTheReply(t *testing.T) {
+	for _, c := range routeCases() {
+		t.Run(c.request, func(t *testing.T) {
+			b := always(c.reply)
+			s := serve(t, b, gateway.Options{Version: "v1.2.3"})
+			method, address, _ := strings.Cut(c.request, " ")
+			res, body := s.do(t, method, address, c.body)
+			if res.StatusCode != c.status || body != c.answer {
+				t.Errorf("answered %s\n%s\nwant %d\n%s", res.Status, body, c.status, c.answer)
+			}
+			asked := b.questions()
+			if c.asks == nil && len(asked) == 0 {
+				return
+			}
+			if len(asked) != 1 || !proto.Equal(asked[0], c.asks) {
+				t.Errorf("asked\n%v\nwant\n%v", asked, c.asks)
+			}
+		})
+	}
+}
+
+func TestANewSessionIsFoundAtItsLocation(t *testing.T) {
+	s := serve(t, always(&messages.SessionView{Id: "ses_1"}), gateway.Options{})
+	res, _ := s.do(t, "POST", "/api/sessions", "")
+	if at := res.Header.Get("Location"); at != "/api/sessions/ses_1" {
+		t.Errorf("location %q", at)
+	}
+}
+
+func TestAnInputSentAgainGetsTheSameBodyAndAMark(t *testing.T) {
+	reply := &messages.InputReply{InputId: "i1", Seq: 7, SessionId: "ses_1", WorkerId: "wrk_1"}
+	s := serve(t, always(reply), gateway.Options{})
+	first, body := s.do(t, "POST", "/api/sessions/ses_1/inputs", `{"input_id":"i1","text":"x"}`)
+	again := proto.CloneOf(reply)
+	again.Duplicate = true
+	s2 := serve(t, always(again), gateway.Options{})
+	second, same := s2.do(t, "POST", "/api/sessions/ses_1/inputs", `{"input_id":"i1","text":"x"}`)
+	if first.StatusCode != 202 || second.StatusCode != 202 || body != same {
+		t.Errorf("%s %s, then %s %s", first.Status, body, second.Status, same)
+	}
+	if first.Header.Get(gateway.ReplayedHeader) != "" || second.Header.Get(gateway.ReplayedHeader) != "true" {
+		t.Errorf("marks %q, then %q", first.Header.Get(gateway.ReplayedHeader), second.Header.Get(gateway.ReplayedHeader))
+	}
+}
+
+func TestAFailureBecomesAProblemWithItsCode(t *testing.T) {
+	for code, status := range map[string]int{
+		messages.CodeNotFound: 404, messages.CodeBadRequest: 400, messages.CodeConflict: 409, messages.CodeCommitted: 409,
+		messages.CodeBusy: 409, messages.CodeNoTurn: 404, messages.CodeModel: 422, messages.CodeAgent: 422,
+		messages.CodeUnavailable: 503, messages.CodeQuarantined: 409, messages.CodeCorrupt: 500, messages.CodeClosed: 410,
+		messages.CodeStaleLease: 409, messages.CodeWithdrawn: 410, messages.CodeInternal: 500, messages.CodeInvalidURI: 400,
+		messages.CodeAlreadyExists: 409, messages.CodeTooLarge: 413, "news": 500,
+	} {
+		fail := messages.Fail(code, "it failed", "do this")
+		for how, b := range map[string]*backend{
+			"as an error": {answer: func(context.Context, proto.Message) (proto.Message, error) {
+				return nil, errors.Join(errors.New("ask"), fail)
+			}},
+			"as a reply": always(fail),
+		} {
+			s := serve(t, b, gateway.Options{})
+			res, body := s.do(t, "GET", "/api/sessions/ses_1", "")
+			if p := refused(t, res, body, status, code); p.Detail != "it failed" || p.Hint != "do this" {
+				t.Errorf("%s %s: %+v", code, how, p)
+			}
+			if (res.Header.Get("Retry-After") != "") != (code == messages.CodeUnavailable) {
+				t.Errorf("%s: Retry-After %q", code, res.Header.Get("Retry-After"))
+			}
+		}
+	}
+}
+
+func TestAnUnexpectedErrorOrPanicIsAnInternalError(t *testing.T) {
+	for how, answer := range map[string]func(context.Context, proto.Message) (proto.Message, error){
+		"error":       func(context.Context, proto.Message) (proto.Message, error) { return nil, errors.New("disk on fire") },
+		"panic":       func(context.Context, proto.Message) (proto.Message, error) { panic("no") },
+		"other reply": func(context.Context, proto.Message) (proto.Message, error) { return &messages.Ack{}, nil },
+	} {
+		t.Run(how, func(t *testing.T) {
+			s := serve(t, &backend{answer: answer}, gateway.Options{})
+			res, body := s.do(t, "GET", "/api/sessions", "")
+			refused(t, res, body, 500, messages.CodeInternal)
+			res, body = s.do(t, "GET", "/livez", "")
+			if res.StatusCode != http.StatusOK {
+				t.Errorf("afterwards: %s %s", res.Status, body)
+			}
+		})
+	}
+}

@@ -1,0 +1,174 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// read decodes a body strictly: JSON by its content type, one value, no unknown field. An empty
+// body is the zero value.
+func (a *api) read(w http.ResponseWriter, r *http.Request, into any) error {
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(readTime)) // not every writer has one
+	defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, a.opts.MaxBody))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return refusal(messages.CodeTooLarge, "the body is larger than %d bytes", tooLarge.Limit)
+	case err != nil:
+		return bad("read the body: %v", err)
+	case len(body) == 0:
+		return nil
+	}
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return bad("the body is %q: send it as application/json", r.Header.Get("Content-Type"))
+	}
+	dec := json.NewDecoder(strings.NewReader(string(body)))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return bad("decode the body: %s", decodeText(err))
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return bad("decode the body: there is more after the first value, at byte %d", dec.InputOffset())
+	}
+	return nil
+}
+
+// decodeText says what is wrong with a JSON text, in the words of JSON rather than of Go.
+func decodeText(err error) string {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		return fmt.Sprintf("%s, at byte %d", syntax.Error(), syntax.Offset)
+	case errors.As(err, &kind):
+		return fmt.Sprintf("field %q cannot be a %s, at byte %d", kind.Field, kind.Value, kind.Offset)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return "the JSON text ends early"
+	}
+	return strings.TrimPrefix(err.Error(), "json: ")
+}
+
+// query reads the parameters of an address. Unknown and repeated ones are refused: a misspelled
+// filter would otherwise list everything.
+func query(r *http.Request, known ...string) (url.Values, error) {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, bad("the query of the address cannot be read: %v", err)
+	}
+	for name, values := range q {
+		if !slices.Contains(known, name) {
+			hint := "no parameter is known here"
+			if len(known) > 0 {
+				hint = "known: " + strings.Join(known, ", ")
+			}
+			return nil, messages.Fail(messages.CodeBadRequest, fmt.Sprintf("unknown query parameter %q", name), hint)
+		}
+		if len(values) > 1 {
+			return nil, bad("query parameter %q is given %d times", name, len(values))
+		}
+		if err := printable("query parameter "+name, values[0]); err != nil {
+			return nil, err
+		}
+	}
+	return q, nil
+}
+
+// number reads a parameter that counts something; without it, 0.
+func number(name, s string, bits int) (uint64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(s, 10, bits)
+	if err != nil {
+		return 0, bad("%s %q is no number from 0 to %d", name, s, uint64(1)<<bits-1)
+	}
+	return n, nil
+}
+
+// fail writes an error: a Failure as it is, anything else as what the caller can do about it.
+func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
+	var f *messages.Failure
+	switch {
+	case errors.As(err, &f):
+	case errors.Is(err, errStopping), errors.Is(err, context.Canceled): // or the client is gone, and nobody reads this
+		f = messages.Fail(messages.CodeUnavailable, errStopping.Error(), "try again")
+	case errors.Is(err, context.DeadlineExceeded):
+		f = messages.Fail(messages.CodeUnavailable, "it took too long: "+err.Error(), "try again")
+	default:
+		a.log.Error("request failed", "route", r.Pattern, "err", err)
+		f = messages.Fail(messages.CodeInternal, err.Error(), "")
+	}
+	a.problem(w, r, 0, f)
+}
+
+// problem writes a problem detail. Status 0 is the one of the code.
+func (a *api) problem(w http.ResponseWriter, r *http.Request, status int, f *messages.Failure) {
+	if f.GetCode() == messages.CodeUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	p := problemOf(status, f)
+	a.write(w, r, p.Status, messages.ProblemType, p)
+}
+
+func problemOf(status int, f *messages.Failure) messages.ProblemJSON {
+	if status == 0 {
+		status = statusOf(f.GetCode())
+	}
+	return messages.ProblemJSON{
+		Type: "about:blank", Title: http.StatusText(status), Status: status, Code: f.GetCode(), Detail: f.GetMessage(), Hint: f.GetHint(),
+	}
+}
+
+func statusOf(code string) int {
+	switch code {
+	case messages.CodeNotFound, messages.CodeNoTurn:
+		return http.StatusNotFound
+	case messages.CodeBadRequest, messages.CodeInvalidURI:
+		return http.StatusBadRequest
+	case messages.CodeConflict, messages.CodeCommitted, messages.CodeBusy, messages.CodeAlreadyExists, messages.CodeStaleLease,
+		messages.CodeQuarantined:
+		return http.StatusConflict
+	case messages.CodeClosed, messages.CodeWithdrawn:
+		return http.StatusGone
+	case messages.CodeTooLarge:
+		return http.StatusRequestEntityTooLarge
+	case messages.CodeModel, messages.CodeAgent:
+		return http.StatusUnprocessableEntity
+	case messages.CodeUnavailable:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+func (a *api) write(w http.ResponseWriter, r *http.Request, status int, kind string, body any) {
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime)) // not every writer has one
+	if body == nil {
+		w.WriteHeader(status)
+		return
+	}
+	b, err := json.Marshal(body)
+	if err != nil {
+		a.log.Error("answer cannot be encoded", "route", r.Pattern, "err", err)
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", kind)
+	w.WriteHeader(status)
+	_, _ = w.Write(append(b, '\n')) // the client may be gone
+}
