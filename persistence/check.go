@@ -2,7 +2,6 @@ package persistence
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -25,9 +24,6 @@ const (
 	// MaxStreams is the most streams of one append.
 	MaxStreams = 64
 )
-
-// ErrInvalid: a name, an append or a blob that no store takes. A bug of the writer; nothing was written.
-var ErrInvalid = errors.New("invalid append")
 
 // Prepare refuses an append that no store may take (ErrInvalid, ErrTooLarge, ErrDuplicate for a
 // key that it carries twice) and fills in Seq and Epoch of its records. Stores call it first,

@@ -78,7 +78,8 @@ type position struct {
 	group uint64 // that changed it last
 }
 
-// maxSessions is how many sessions' cursors are kept in memory; others are read again.
+// maxSessions is how many sessions' cursors are kept in memory, unless a test says otherwise;
+// others are read again.
 const maxSessions = 1 << 14
 
 // txnOverhead is what the database adds to the bytes of an entry when it counts a transaction.
@@ -101,6 +102,7 @@ type committer struct {
 	handed          uint64        // groups given to the syncer
 	synced          atomic.Uint64 // groups that it is done with
 	lastSize        int           // tasks of the group in front
+	keep            int           // sessions in memory
 	maxCount        int64
 	maxSize         int64
 
@@ -112,7 +114,7 @@ type committer struct {
 
 func newCommitter(s *Store, commits uint64) *committer {
 	return &committer{
-		s: s, queue: newQueue(), commits: commits,
+		s: s, queue: newQueue(), commits: commits, keep: maxSessions,
 		heads: make(map[string]head), sessions: make(map[string]position),
 		maxCount: s.db.MaxBatchCount() - 16, maxSize: s.db.MaxBatchSize() - 64<<10,
 		groups: make(chan *group), spare: make(chan [2]*engine.Txn, 1),
@@ -259,14 +261,14 @@ func (c *committer) forget() {
 		}
 	}
 	c.released = keep
-	if len(c.sessions) <= maxSessions {
+	if len(c.sessions) <= c.keep {
 		return
 	}
 	for session, p := range c.sessions {
 		if p.group+1 < c.cur.n {
 			delete(c.sessions, session)
 		}
-		if len(c.sessions) <= maxSessions/2 {
+		if len(c.sessions) <= c.keep/2 {
 			return
 		}
 	}

@@ -317,22 +317,34 @@ func TestFailedFlushOfTheDatabaseFailsTheStore(t *testing.T) {
 	}
 }
 
-func TestForgottenSessionsAndStreamsAreReadAgain(t *testing.T) {
+func TestReleasedStreamsAndIdleSessionsAreForgotten(t *testing.T) {
 	ctx := context.Background()
 	s := openIn(t, t.TempDir())
-	appendTo(t, s, "wrk/a", "s", 2)
-	l, err := s.Claim(ctx, "wrk/a", "test")
-	if err != nil {
-		t.Fatal(err)
+	s.commits.keep = 4 // nothing was handed in yet
+	const sessions, rounds = 30, 3
+	for range rounds {
+		for i := range sessions {
+			stream := fmt.Sprint("wrk/", i)
+			appendTo(t, s, stream, fmt.Sprint("ses", i), 1)
+			l, err := s.Claim(ctx, stream, "test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Release(l)
+		}
 	}
-	s.Release(l)
-	for i := range 4 {
-		appendTo(t, s, "wrk/b", fmt.Sprint("other", i), 1) // groups pass
+	for i := range sessions {
+		if last, err := s.Cursor(ctx, fmt.Sprint("ses", i)); err != nil || last != rounds {
+			t.Errorf("session %d is at cursor %d, %v, want %d", i, last, err, rounds)
+		}
+	}
+	if f := findings(t, s); len(f) != 0 {
+		t.Errorf("found %+v", f)
 	}
 	if err := s.Close(); err != nil { // ends the stager, so that its maps can be looked at
 		t.Fatal(err)
 	}
-	if _, kept := s.commits.heads["wrk/a"]; kept {
-		t.Error("a released stream is kept in memory")
+	if heads, kept := len(s.commits.heads), len(s.commits.sessions); heads > 3 || kept > 8 {
+		t.Errorf("%d streams and %d sessions are kept in memory", heads, kept)
 	}
 }

@@ -32,7 +32,8 @@ func takeLock(dir string) (*dirLock, error) {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	pid := fmt.Appendf(nil, "%d\n", os.Getpid())
-	if _, err := f.WriteAt(pid, 0); err == nil {
+	_, err = f.WriteAt(pid, 0)
+	if err == nil {
 		err = f.Truncate(int64(len(pid)))
 	}
 	if err != nil {

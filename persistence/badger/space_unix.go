@@ -14,8 +14,6 @@ func freeSpace(dir string) (uint64, error) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return 0, fmt.Errorf("statfs %s: %w", dir, err)
 	}
-	if int64(st.Bavail) < 0 { // signed where the system keeps a reserve
-		return 0, nil
-	}
-	return uint64(st.Bavail) * uint64(st.Bsize), nil
+	free := int64(st.Bavail) * int64(st.Bsize) //nolint:unconvert // the types differ between systems
+	return uint64(max(free, 0)), nil           // below zero where the system keeps a reserve
 }

@@ -48,6 +48,7 @@ func Run(t *testing.T, open Open, reopen Reopen) {
 		{"NewestSnapshotIsKeptAndOlderOnesGo", snapshots},
 		{"SnapshotNeedsALeaseAndItsRecords", snapshotGuards},
 		{"EnqueuedAppendsAreAnsweredInOrderAndOnce", enqueueOrder},
+		{"AppendsInFlightSeeEachOther", inFlight},
 		{"ConcurrentWritersKeepEveryOrder", concurrent},
 		{"StreamsAreListedByPrefix", streams},
 		{"NamesThatBeginAlikeAreKeptApart", prefixes},
