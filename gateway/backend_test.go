@@ -89,7 +89,7 @@ func serve(t *testing.T, b gateway.Backend, o gateway.Options) *server {
 }
 
 // open sends a request and hands out the response with its body still open.
-func (s *server) open(t *testing.T, ctx context.Context, method, path, body string, header ...string) *http.Response {
+func (s *server) open(ctx context.Context, t *testing.T, method, path, body string, header ...string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, method, "http://troupe"+path, strings.NewReader(body))
 	if err != nil {
@@ -111,13 +111,43 @@ func (s *server) open(t *testing.T, ctx context.Context, method, path, body stri
 // do sends a request and reads the whole answer.
 func (s *server) do(t *testing.T, method, path, body string, header ...string) (*http.Response, string) {
 	t.Helper()
-	res := s.open(t, t.Context(), method, path, body, header...)
+	res := s.open(t.Context(), t, method, path, body, header...)
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
 	if err != nil {
 		t.Fatalf("%s %s: %v", method, path, err)
 	}
 	return res, strings.TrimSuffix(string(b), "\n")
+}
+
+// reply is an answer that came while the test did something else.
+type reply struct {
+	status int
+	kind   string
+	body   string
+	err    error
+}
+
+// later sends a request and delivers its answer.
+func (s *server) later(ctx context.Context, method, path, body string) <-chan reply {
+	got := make(chan reply, 1)
+	go func() {
+		req, err := http.NewRequestWithContext(ctx, method, "http://troupe"+path, strings.NewReader(body))
+		if err != nil {
+			got <- reply{err: err}
+			return
+		}
+		req.Header.Set("Content-Type", "application/json")
+		res, err := s.client.Do(req)
+		if err != nil {
+			got <- reply{err: err}
+			return
+		}
+		defer res.Body.Close()
+		b, err := io.ReadAll(res.Body)
+		got <- reply{res.StatusCode, res.Header.Get("Content-Type"), strings.TrimSuffix(string(b), "\n"), err}
+	}()
+	return got
 }
 
 // refused checks that an answer is a problem with a status and code, and returns it.

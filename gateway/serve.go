@@ -45,20 +45,22 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	if own {
 		a.drain()
 	}
-	err := stop(srv, abandon)
-	<-served
+	err := stop(context.WithoutCancel(ctx), srv, abandon)
+	if ended := <-served; !errors.Is(ended, http.ErrServerClosed) {
+		err = errors.Join(err, fmt.Errorf("serve on %s: %w", l.Addr(), ended))
+	}
 	return err
 }
 
 // stop shuts a server down, bounded: what does not end is cut off.
-func stop(srv *http.Server, abandon context.CancelFunc) error {
-	grace, cancel := context.WithTimeout(context.Background(), graceTime)
+func stop(ctx context.Context, srv *http.Server, abandon context.CancelFunc) error {
+	grace, cancel := context.WithTimeout(ctx, graceTime)
 	defer cancel()
 	if err := srv.Shutdown(grace); err == nil || !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	abandon()
-	last, cancel := context.WithTimeout(context.Background(), abandonTime)
+	last, cancel := context.WithTimeout(ctx, abandonTime)
 	defer cancel()
 	if err := srv.Shutdown(last); err == nil {
 		return nil
