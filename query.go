@@ -255,6 +255,12 @@ func turnView(t ownTurn) *messages.TurnView {
 	tv := &messages.TurnView{
 		TurnId: t.ID, WorkerId: t.worker, Text: t.Text, Usage: t.Usage, StartedAtUnixMs: t.StartedMs, CompletedAtUnixMs: t.DoneMs,
 	}
+	for i, in := range t.Inputs {
+		if i > 0 {
+			tv.Input += "\n\n"
+		}
+		tv.Input += conversation.InputText(in.GetParts())
+	}
 	if t.Completed != nil {
 		tv.Outcome, tv.Reason = conversation.OutcomeName(t.Completed.GetOutcome()), t.Completed.GetReason()
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/troupe-dev/troupe/config"
+	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/workspace"
 )
 
@@ -92,6 +93,7 @@ func classify(err error) *exitError {
 	var problem *config.Problem
 	var unknown *config.UnknownModelError
 	var address *workspace.AddressError
+	var refused *messages.Failure
 	switch {
 	case errors.As(err, &problems), errors.As(err, &problem):
 		e.code, e.hint = exitConfig, "check it with: troupe config validate"
@@ -101,6 +103,8 @@ func classify(err error) *exitError {
 		e.code, e.hint = exitConfig, config.NoModelHelp
 	case errors.As(err, &address):
 		e.code = exitInput
+	case errors.As(err, &refused):
+		e.code, e.what, e.hint = refusalCode(refused), refused.GetMessage(), refused.GetHint()
 	case errors.Is(err, context.Canceled):
 		e.code = exitInterrupted
 	case errors.Is(err, context.DeadlineExceeded):
@@ -111,6 +115,37 @@ func classify(err error) *exitError {
 		e.code = exitIO
 	}
 	return e
+}
+
+// refusalCode is the exit code of what the runtime refused.
+func refusalCode(f *messages.Failure) int {
+	switch f.GetCode() {
+	case messages.CodeNotFound, messages.CodeNoTurn:
+		return exitMissing
+	case messages.CodeBadRequest, messages.CodeInvalidURI, messages.CodeTooLarge, messages.CodeConflict, messages.CodeAlreadyExists:
+		return exitInput
+	case messages.CodeBusy, messages.CodeUnavailable, messages.CodeStaleLease, messages.CodeClosed:
+		return exitAgain
+	case messages.CodeModel, messages.CodeAgent:
+		return exitConfig
+	case messages.CodeCorrupt:
+		return exitIO
+	case messages.CodeWithdrawn:
+		return exitInterrupted
+	}
+	return exitFailed
+}
+
+// outcomeCode is the exit code of a turn's outcome.
+func outcomeCode(outcome string) int {
+	for _, m := range exitTable() {
+		for _, o := range strings.Split(m.Outcome, ", ") {
+			if o == outcome && o != "" {
+				return m.Code
+			}
+		}
+	}
+	return exitFailed
 }
 
 // render prints an error for people: what failed, then indented what to do.

@@ -36,6 +36,10 @@ func newRoot(a *app) *cobra.Command {
 	root.SetFlagErrorFunc(a.flagError)
 	root.SetHelpCommand(newHelp())
 	root.AddCommand(
+		newRun(a),
+		newList(a),
+		newShow(a),
+		newVerify(a),
 		newConfig(a),
 		newWorkspace(a),
 		newTrust(a),

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+func newList(a *app) *cobra.Command {
+	cmd := &cobra.Command{Use: "ls", Short: "List sessions, workers or tool calls"}
+	cmd.AddCommand(newListSessions(a), newListWorkers(a), newListCalls(a))
+	return cmd
+}
+
+// listing is one of the lists: a question, its answer as JSON and as rows.
+type listing struct {
+	dir, session, state string
+	head                []string
+	empty               string // what to do when there is nothing
+}
+
+// print runs the question and prints what it gives; both forms come from the same answer.
+func (l *listing) print(ctx context.Context, a *app, ask func(ctx context.Context, n node) (any, [][]string, error)) error {
+	loaded, err := a.load(l.dir)
+	if err != nil {
+		return err
+	}
+	none := func() error {
+		a.note("troupe: %s", l.empty)
+		return a.emit([]any{}, func(io.Writer) error { return nil })
+	}
+	if l.session != "" && !dataExists(loaded) {
+		return noSession(l.session)
+	}
+	return a.look(ctx, loaded, none, func(ctx context.Context, n node) error {
+		list, rows, err := ask(ctx, n)
+		if err != nil {
+			return err
+		}
+		if len(rows) == 0 {
+			return none()
+		}
+		return a.emit(list, func(w io.Writer) error { return table(w, l.head, rows) })
+	})
+}
+
+func noSession(id string) error {
+	return &exitError{code: exitMissing, what: fmt.Sprintf("no session %s", visible(id)), hint: "troupe ls sessions lists them"}
+}
+
+func stateFlag(cmd *cobra.Command, state *string) {
+	cmd.Flags().StringVar(state, "state", "", "only those in `STATE`")
+}
+
+func newListSessions(a *app) *cobra.Command {
+	l := &listing{
+		head:  []string{"SESSION", "STATE", "UPDATED", "TURNS", "MODEL", "FOLDER", "TITLE"},
+		empty: `there are no sessions yet; begin one with: troupe run "..." (or see one at work: troupe tour)`,
+	}
+	cmd := formats(&cobra.Command{
+		Use:   "sessions",
+		Short: "List the sessions, the newest first",
+		Args:  exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			q := &messages.ListSessions{}
+			if l.dir != "" {
+				addr, _, err := a.folder(l.dir)
+				if err != nil {
+					return err
+				}
+				q.Folder, l.empty = addr.Canonical, "there are no sessions in this folder; begin one with: troupe run \"...\" -C "+visible(l.dir)
+			}
+			return l.print(cmd.Context(), a, func(ctx context.Context, n node) (any, [][]string, error) {
+				found, err := ask[*messages.Sessions](ctx, n, q)
+				if err != nil {
+					return nil, nil, err
+				}
+				list, rows := []messages.SessionJSON{}, [][]string{}
+				for _, s := range found.JSON() {
+					if l.state == "" || l.state == s.State {
+						list = append(list, s)
+						rows = append(rows, []string{s.ID, s.State, s.UpdatedAt, strconv.Itoa(int(s.Turns)), s.Model, s.Folder, s.Title})
+					}
+				}
+				return list, rows, nil
+			})
+		},
+	}, "table", "json", "yaml")
+	cmd.Flags().StringVarP(&l.dir, "dir", "C", "", "only those of the folder `DIR`")
+	stateFlag(cmd, &l.state)
+	return cmd
+}
+
+func newListWorkers(a *app) *cobra.Command {
+	l := &listing{
+		head:  []string{"WORKER", "STATE", "AGENT", "MODEL", "TURNS", "LAST", "SESSION"},
+		empty: `there are no workers; a session has one: troupe run "..."`,
+	}
+	cmd := formats(&cobra.Command{
+		Use:   "workers",
+		Short: "List the workers: the agents of all sessions, or of one",
+		Args:  exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return l.print(cmd.Context(), a, func(ctx context.Context, n node) (any, [][]string, error) {
+				found, err := ask[*messages.Workers](ctx, n, &messages.ListWorkers{SessionId: l.session})
+				if err != nil {
+					return nil, nil, err
+				}
+				list, rows := []messages.WorkerJSON{}, [][]string{}
+				for _, w := range found.JSON() {
+					if l.state == "" || l.state == w.State {
+						list = append(list, w)
+						rows = append(rows, []string{w.ID, w.State, w.Agent, w.Model, strconv.Itoa(int(w.Turns)), w.LastOutcome, w.Session})
+					}
+				}
+				return list, rows, nil
+			})
+		},
+	}, "table", "json", "yaml")
+	cmd.Flags().StringVar(&l.session, "session", "", "only those of the session `ID`")
+	stateFlag(cmd, &l.state)
+	return cmd
+}
+
+func newListCalls(a *app) *cobra.Command {
+	l := &listing{
+		head:  []string{"CALL", "STATE", "TOOL", "ARGUMENTS", "AT", "SESSION"},
+		empty: "there are no tool calls",
+	}
+	states := []string{"received", "requested", "executing", "succeeded", "failed", "in_doubt"}
+	cmd := formats(&cobra.Command{
+		Use:   "calls",
+		Short: "List the tool calls of all sessions, or of one",
+		Args:  exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := oneOf("--state", l.state, states); err != nil {
+				return err
+			}
+			return l.print(cmd.Context(), a, func(ctx context.Context, n node) (any, [][]string, error) {
+				found, err := ask[*messages.Calls](ctx, n, &messages.ListCalls{SessionId: l.session, State: l.state})
+				if err != nil {
+					return nil, nil, err
+				}
+				rows := [][]string{}
+				for _, c := range found.JSON() {
+					rows = append(rows, []string{c.ID, c.State, c.Tool, summary(c.Arguments), c.At, c.Session})
+				}
+				return found.JSON(), rows, nil
+			})
+		},
+	}, "table", "json", "yaml")
+	cmd.Flags().StringVar(&l.session, "session", "", "only those of the session `ID`")
+	cmd.Flags().StringVar(&l.state, "state", "", "only those in `STATE`: "+strings.Join(states, ", "))
+	return cmd
+}
+
+// oneOf refuses a word that is not among the known ones. "" is none.
+func oneOf(flag, word string, known []string) error {
+	for _, k := range known {
+		if word == k || word == "" {
+			return nil
+		}
+	}
+	e := usage("%s %q: there is no such value", flag, word)
+	e.hint = "one of " + strings.Join(known, ", ")
+	return e
+}

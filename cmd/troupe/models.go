@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/troupe-dev/troupe"
+	"github.com/troupe-dev/troupe/config"
+	"github.com/troupe-dev/troupe/model"
+	"github.com/troupe-dev/troupe/model/openai"
+	"github.com/troupe-dev/troupe/model/script"
+)
+
+// models finds models by the names of the configuration. The client of a provider, and a script,
+// is made at first use and then shared. It is safe for concurrent use.
+type models struct {
+	loaded *config.Loaded
+
+	mu      sync.Mutex
+	clients map[string]*openai.Model // by provider
+	scripts map[string]model.Model   // by name
+}
+
+func newModels(loaded *config.Loaded) *models {
+	return &models{loaded: loaded, clients: map[string]*openai.Model{}, scripts: map[string]model.Model{}}
+}
+
+// Providers lists every provider that Resolve may name.
+func (m *models) Providers() []string {
+	return append(slices.Sorted(maps.Keys(m.loaded.Config.Providers)), config.Scripted)
+}
+
+// Resolve finds a model by alias or PROVIDER/NAME; "" is the default one. Its errors are those of
+// config.Config.Resolve and of the script.
+func (m *models) Resolve(name string) (*troupe.ResolvedModel, error) {
+	found, err := m.loaded.Config.Resolve(name)
+	if err != nil {
+		return nil, err
+	}
+	r := &troupe.ResolvedModel{Provider: found.Provider, Name: found.Name, Price: troupe.Price{
+		Input: dollars(found.Price.Input), Output: dollars(found.Price.Output), Cached: dollars(found.Price.Cached),
+	}}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if found.Offline() {
+		r.Model, err = m.script(found)
+		return r, err
+	}
+	r.Model, err = m.client(found)
+	return r, err
+}
+
+func dollars(u config.USD) float64 { return float64(u) / 1e6 }
+
+func (m *models) script(found config.Model) (model.Model, error) {
+	if known := m.scripts[found.Name]; known != nil {
+		return known, nil
+	}
+	if found.Provider != config.Scripted {
+		return nil, &config.UnknownModelError{Name: found.String(), Why: "recorded models cannot be played yet; scripted/NAME can"}
+	}
+	s, err := loadScript(found.Name)
+	if err != nil {
+		return nil, err
+	}
+	m.scripts[found.Name] = s.Model()
+	return m.scripts[found.Name], nil
+}
+
+// loadScript finds a built-in script, or reads the one in a file: what has a separator or ends
+// like YAML is a file.
+func loadScript(name string) (*script.Script, error) {
+	if isScriptFile(name) {
+		return script.Load(name)
+	}
+	if !slices.Contains(script.Builtins(), name) {
+		e := &config.UnknownModelError{Name: config.Scripted + "/" + name, Why: "there is no such built-in script, and a file is named as in scripted/path.yaml"}
+		for _, near := range config.Near(name, script.Builtins()) {
+			e.Near = append(e.Near, config.Scripted+"/"+near)
+		}
+		return nil, e
+	}
+	return script.Builtin(name)
+}
+
+func isScriptFile(name string) bool {
+	ext := strings.ToLower(filepath.Ext(name))
+	return strings.ContainsAny(name, `/\`) || ext == ".yaml" || ext == ".yml"
+}
+
+func (m *models) client(found config.Model) (model.Model, error) {
+	if known := m.clients[found.Provider]; known != nil {
+		return known, nil
+	}
+	provider, loaded := found.Provider, m.loaded
+	c, err := openai.New(openai.Options{
+		BaseURL: found.Service.BaseURL, API: found.Service.API, RequestTimeout: found.Service.Limits.Timeout,
+		MaxAttempts: int(found.Service.Limits.Attempts),
+		APIKey: func(ctx context.Context) (string, error) {
+			key, err := loaded.Key(ctx, provider)
+			return key.Reveal(), err
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.clients[provider] = c
+	return c, nil
+}
+
+// Close ends idle connections.
+func (m *models) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var errs []error
+	for _, c := range m.clients {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// chooseModel is the model of a new session by its full name: -m, else the agent's, else the
+// default. It fails before anything is written when the model cannot be called: no name, no such
+// provider or script, no key.
+func (a *app) chooseModel(ctx context.Context, loaded *config.Loaded, m *models, asked, agent string) (string, error) {
+	name := asked
+	if name == "" {
+		name = loaded.Config.Agents[agent].Model
+	}
+	found, err := loaded.Config.Resolve(name)
+	if err != nil {
+		return "", err
+	}
+	if found.Provider == config.Scripted && isScriptFile(found.Name) && !filepath.IsAbs(found.Name) {
+		found.Name = filepath.Join(a.cwd, found.Name) // it must be found again from elsewhere
+	}
+	if _, err := m.Resolve(found.String()); err != nil {
+		return "", err
+	}
+	if !found.Offline() {
+		if _, err := loaded.Key(ctx, found.Provider); err != nil {
+			return "", err
+		}
+	}
+	return found.String(), nil
+}

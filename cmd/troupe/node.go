@@ -1,0 +1,316 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/oklog/run"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe"
+	"github.com/troupe-dev/troupe/client"
+	"github.com/troupe-dev/troupe/config"
+	"github.com/troupe-dev/troupe/gateway"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
+)
+
+// node answers for a data directory: the runtime in this process, or the client of the one that
+// holds the directory.
+type node interface {
+	Ask(ctx context.Context, m proto.Message) (proto.Message, error)
+	Events(ctx context.Context, session string, after uint64) iter.Seq2[*messages.Event, error]
+}
+
+const (
+	// holderWait is how long a holder that is starting or ending is waited for.
+	holderWait = 5 * time.Second
+	holderPoll = 50 * time.Millisecond
+	// stopTime bounds the orderly stop: with Ctrl-C everything must be over within a second. What it
+	// cuts off is recovered from the journal.
+	stopTime = 700 * time.Millisecond
+)
+
+// house is an opened data directory. Exactly one of rt and client is set.
+type house struct {
+	node
+	data   string
+	rt     *troupe.Runtime
+	client *client.Client
+	holder int // pid of the process that holds the directory, when it is another one
+
+	models   *models
+	log      *logFile
+	listener *countingListener // nil: nobody is served
+}
+
+// opening is how a house is opened.
+type opening struct {
+	loaded *config.Loaded
+	models *models
+	dir    string // the folder at work, as -C names it
+	work   bool   // agents may run; without it there is only a short look, which makes others wait
+}
+
+// openHouse takes the data directory, or becomes the client of the process that has it. Only a house
+// that may run agents serves others.
+func (a *app) openHouse(ctx context.Context, o opening) (*house, error) {
+	loaded := o.loaded
+	if url := loaded.Config.Server.URL; url != "" {
+		return nil, &exitError{
+			code: exitUnreachable, what: fmt.Sprintf("server %s (%s): this command does not talk to servers over the network yet", url, loaded.Origin("server.url")),
+			hint: "leave the server out to work with the data directory of this machine",
+		}
+	}
+	log, err := a.openLog(ctx, loaded)
+	if err != nil {
+		return nil, err
+	}
+	options, err := a.runtimeOptions(ctx, o, log.logger)
+	if err != nil {
+		return nil, errors.Join(err, log.close())
+	}
+	h, err := settle(ctx, o, options, log)
+	if err != nil || h.log == nil {
+		err = errors.Join(err, log.close())
+	}
+	if errors.Is(err, persistence.ErrLocked) {
+		return nil, heldError(loaded, err)
+	}
+	return h, storeError(err)
+}
+
+// settle opens the directory or finds its holder, whichever comes first. A holder that is
+// starting or ending is waited for; then the error is ErrLocked.
+func settle(ctx context.Context, o opening, options troupe.Options, log *logFile) (*house, error) {
+	bound := time.NewTimer(holderWait)
+	defer bound.Stop()
+	poll := time.NewTicker(holderPoll)
+	defer poll.Stop()
+	for {
+		h, err := hold(ctx, o, options, log)
+		if !errors.Is(err, persistence.ErrLocked) {
+			return h, err
+		}
+		if h, err := attach(ctx, options.DataDir); err == nil {
+			return h, nil
+		}
+		select {
+		case <-poll.C:
+		case <-bound.C:
+			return nil, err
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func heldError(loaded *config.Loaded, err error) error {
+	dir := loaded.Config.Data.Dir
+	what := fmt.Sprintf("data directory %s (%s) is held by another process, which does not answer on its socket", dir, loaded.Origin("data.dir"))
+	if pid := holder(dir); pid != 0 {
+		what = fmt.Sprintf("data directory %s (%s) is held by process %d, which does not answer on its socket", dir, loaded.Origin("data.dir"), pid)
+	}
+	return &exitError{code: exitAgain, what: what, hint: "try again when it has ended, or use another directory with --data", err: err}
+}
+
+// storeError gives the errors of opening a store their code.
+func storeError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, persistence.ErrCorrupt), errors.Is(err, persistence.ErrAckedDataMissing):
+		return &exitError{code: exitIO, what: err.Error(), hint: "nothing was changed; put a copy of the directory aside before anything else", err: err}
+	case errors.Is(err, persistence.ErrUnavailable), errors.Is(err, persistence.ErrFull), errors.Is(err, fs.ErrPermission), errors.As(err, new(*fs.PathError)):
+		return &exitError{code: exitIO, what: err.Error(), hint: "see troupe doctor", err: err}
+	}
+	return err
+}
+
+// hold opens the directory in this process.
+func hold(ctx context.Context, in opening, o troupe.Options, log *logFile) (*house, error) {
+	rt, err := troupe.New(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	h := &house{node: rt, data: o.DataDir, rt: rt, models: in.models, log: log}
+	if !in.work {
+		return h, nil
+	}
+	l, _, err := gateway.ListenSocket(o.DataDir)
+	if err != nil {
+		h.log = nil // the caller's, who closes it
+		return nil, errors.Join(&exitError{code: exitIO, what: err.Error(), err: err}, h.close())
+	}
+	h.listener = &countingListener{Listener: l}
+	return h, nil
+}
+
+// attach becomes the client of the holder.
+func attach(ctx context.Context, dir string) (*house, error) {
+	c, err := client.Dial(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	who, err := ask[*messages.Holder](ctx, c, &messages.Hello{})
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return &house{node: c, data: dir, client: c, holder: int(who.GetPid())}, nil
+}
+
+// during does work while the house stands: others are served meanwhile, and it ends with an error
+// when the store fails. It does not close the house.
+func (h *house) during(ctx context.Context, work func(ctx context.Context) error) error {
+	var g run.Group
+	var result error
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	g.Add(func() error {
+		result = work(ctx)
+		return result
+	}, func(err error) { cancel(err) })
+	if h.rt != nil {
+		over := make(chan struct{})
+		g.Add(func() error {
+			select {
+			case err := <-h.rt.Failed():
+				return &exitError{code: exitIO, what: "the store failed: " + err.Error(), hint: "what was acknowledged is kept; see troupe doctor", err: err}
+			case <-over:
+				return nil
+			}
+		}, func(error) { close(over) })
+	}
+	if h.listener != nil {
+		h.addServer(&g)
+	}
+	first := g.Run()
+	if own := new(exitError); errors.As(first, &own) && !errors.As(result, new(*exitError)) {
+		return first // what ended the work says more than that it was ended
+	}
+	return result
+}
+
+// addServer serves the socket as one member of the group. Its stop is bounded: a request that does
+// not end by then is cut off with the process.
+func (h *house) addServer(g *run.Group) {
+	ctx, stop := context.WithCancel(context.Background())
+	handler := gateway.New(h.rt, gateway.Options{Logger: h.log.logger, Version: readVersion().Version})
+	g.Add(func() error {
+		served := make(chan error, 1)
+		go func() { served <- gateway.Serve(ctx, h.listener, handler) }()
+		select {
+		case err := <-served:
+			return err
+		case <-ctx.Done():
+		}
+		bound := time.NewTimer(stopTime / 2)
+		defer bound.Stop()
+		select {
+		case err := <-served:
+			return err
+		case <-bound.C:
+			return nil
+		}
+	}, func(error) { stop() })
+}
+
+// attached is how many connections others have to this house.
+func (h *house) attached() int {
+	if h.listener == nil {
+		return 0
+	}
+	return int(h.listener.open.Load())
+}
+
+// linger stays until those who are attached have what they wait for.
+func (h *house) linger(ctx context.Context) {
+	tick := time.NewTicker(holderPoll)
+	defer tick.Stop()
+	for h.attached() > 0 {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// close gives the directory up, in order and within stopTime. Open turns stay open.
+func (h *house) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+	defer cancel()
+	var errs []error
+	if h.listener != nil {
+		if err := h.listener.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	if h.client != nil {
+		errs = append(errs, h.client.Close())
+	}
+	if h.rt != nil {
+		errs = append(errs, h.rt.Close(ctx))
+	}
+	if h.models != nil && h.rt != nil {
+		errs = append(errs, h.models.Close())
+	}
+	if h.log != nil {
+		errs = append(errs, h.log.close())
+	}
+	return errors.Join(errs...)
+}
+
+// countingListener counts the connections that are open: each process that is attached has one at
+// least.
+type countingListener struct {
+	net.Listener
+	open atomic.Int64
+}
+
+// Accept counts what it returns until that is closed.
+func (l *countingListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.open.Add(1)
+	return &countedConn{Conn: c, count: &l.open}, nil
+}
+
+type countedConn struct {
+	net.Conn
+	count  *atomic.Int64
+	closed atomic.Bool
+}
+
+// Close closes the connection and counts it out, once.
+func (c *countedConn) Close() error {
+	if c.closed.CompareAndSwap(false, true) {
+		c.count.Add(-1)
+	}
+	return c.Conn.Close()
+}
+
+// ask puts a question and expects an answer of one type.
+func ask[T proto.Message](ctx context.Context, n node, m proto.Message) (T, error) {
+	var zero T
+	reply, err := n.Ask(ctx, m)
+	if err != nil {
+		return zero, err
+	}
+	if f, refused := reply.(*messages.Failure); refused {
+		return zero, f
+	}
+	t, ok := reply.(T)
+	if !ok {
+		return zero, fmt.Errorf("ask %T: answered by %T", m, reply)
+	}
+	return t, nil
+}

@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-dev/troupe/config"
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// runFlags are the flags of `troupe run`.
+type runFlags struct {
+	dir, model, agent, session, trust string
+	resume                            bool // --continue
+	files, allow                      []string
+}
+
+func newRun(a *app) *cobra.Command {
+	f := &runFlags{}
+	cmd := formats(&cobra.Command{
+		Use:   "run [PROMPT | -]",
+		Short: "One turn of one agent in a folder, as it happens",
+		Long: `One turn of one agent in a folder, as it happens.
+
+The agent's text goes to stdout, everything else to stderr. - reads the prompt from stdin. The exit
+code follows from the turn's outcome (see troupe help exit-codes).
+
+The session is kept: -s ID or --continue go on with it. Without a prompt they finish a turn that was
+interrupted, or else print the last turn again.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd, f, args) },
+	}, "text", "ndjson", "json")
+	folderFlag(cmd, &f.dir)
+	flags := cmd.Flags()
+	flags.StringVarP(&f.model, "model", "m", "", "`MODEL`: PROVIDER/NAME or an alias (TROUPE_MODEL)")
+	flags.StringVar(&f.agent, "agent", "", "`AGENT` profile of the configuration")
+	flags.StringVarP(&f.session, "session", "s", "", "go on with the session `ID`")
+	flags.BoolVar(&f.resume, "continue", false, "go on with the newest session of the folder")
+	flags.StringVar(&f.trust, "trust", "", "`LEVEL` of trust in the folder for this session: full or restricted")
+	flags.StringArrayVarP(&f.files, "file", "f", nil, "`FILE` given along with the prompt; may be repeated")
+	flags.StringArrayVar(&f.allow, "allow", nil, "`RULE` of what needs no question, for example 'exec(go test*)'; may be repeated")
+	return cmd
+}
+
+// check refuses flags that contradict each other. What a session was made with, it keeps.
+func (f *runFlags) check(cmd *cobra.Command) error {
+	if f.session != "" && f.resume {
+		return usage("troupe run: -s and --continue exclude each other")
+	}
+	if f.trust != "" && f.trust != "full" && f.trust != "restricted" {
+		e := usage("troupe run: --trust %s: there is no such level", f.trust)
+		e.hint = "one of full, restricted"
+		return e
+	}
+	if f.session == "" && !f.resume {
+		return nil
+	}
+	kept := []string{"model", "agent", "trust", "allow"}
+	if f.session != "" {
+		kept = append(kept, "dir")
+	}
+	for _, name := range kept {
+		if cmd.Flags().Changed(name) {
+			e := usage("troupe run: --%s cannot be changed: a session keeps its folder, model, agent and trust", name)
+			e.hint = "leave it out, or begin a new session without -s and --continue"
+			return e
+		}
+	}
+	if f.session != "" && !messages.ValidID(messages.SessionPrefix, f.session) {
+		e := usage("troupe run: -s %q is no session id", f.session)
+		e.hint = "troupe ls sessions lists them"
+		e.code = exitMissing
+		return e
+	}
+	return nil
+}
+
+// run is `troupe run`.
+func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
+	if err := f.check(cmd); err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	parts, err := a.prompt(ctx, f, args)
+	if err != nil {
+		return err
+	}
+	loaded, err := a.load(f.dir)
+	if err != nil {
+		return err
+	}
+	r := &runner{a: a, flags: f, models: newModels(loaded), parts: parts, log: &turnLog{}}
+	r.opening = opening{loaded: loaded, models: r.models, dir: f.dir, work: true}
+	if f.session == "" && !f.resume {
+		if err := r.prepare(ctx, loaded); err != nil {
+			return err
+		}
+	} else if !dataExists(loaded) {
+		return noSuchSession(f)
+	}
+	r.view = a.newView()
+	return r.play(ctx)
+}
+
+func (a *app) newView() view {
+	switch a.flags.format {
+	case "ndjson":
+		return &eventView{out: a.out}
+	case "json":
+		return &objectView{out: a.out}
+	}
+	return &textView{out: a.out, note: a.note, style: a.styleFor(a.errTerm), both: a.outTerm && a.errTerm}
+}
+
+func noSuchSession(f *runFlags) error {
+	what := "session " + f.session + ": nothing was kept yet"
+	if f.resume {
+		what = "--continue: there is no session in this folder yet"
+	}
+	return &exitError{code: exitMissing, what: what, hint: `begin one with: troupe run "..."`}
+}
+
+// runner is one `troupe run`: its session is made or found in a house, and its turn followed, in the
+// next house if the first one is taken away.
+type runner struct {
+	a       *app
+	flags   *runFlags
+	opening opening
+	models  *models
+	parts   []*messages.Part // nil: no prompt
+	create  *messages.CreateSession
+	input   string // id of the input that is waited for; "" waits for a turn
+	turn    string // id of the turn that is waited for, when it is known
+
+	session string
+	sent    bool // the command that begins it was sent once: its duplicate is no error
+	begun   bool
+	after   uint64 // last event that was seen
+	told    bool   // that no language model is running
+	view    view
+	log     *turnLog
+}
+
+// tries is how often a run moves to another house when the holder goes away.
+const tries = 4
+
+// play runs the turn to its end and gives its exit code.
+func (r *runner) play(ctx context.Context) error {
+	for try := 1; ; try++ {
+		h, err := r.a.openHouse(ctx, r.opening)
+		if err != nil {
+			return err
+		}
+		err = h.during(ctx, func(ctx context.Context) error {
+			if err := r.inHouse(ctx, h); err != nil {
+				return err
+			}
+			if n := h.attached(); n > 0 {
+				r.a.note("troupe: %d more commands work in this process: it stays until they are done; Ctrl-C makes them go on by themselves", n)
+				h.linger(ctx)
+			}
+			return nil
+		})
+		if err != nil && ctx.Err() != nil && r.log.outcome == "" {
+			err = r.interrupted(h)
+		}
+		gone := err != nil && h.gone(err) && try < tries
+		if cerr := h.close(); err == nil && cerr != nil {
+			r.a.note("troupe: warning: %v", cerr)
+		}
+		if !gone {
+			return r.end(err)
+		}
+		r.a.note("troupe: the process that ran this turn is gone; it goes on here")
+	}
+}
+
+// gone tells whether an error means that the holder ended, so that somebody else may hold now.
+func (h *house) gone(err error) bool {
+	if h.client == nil {
+		return false
+	}
+	var refused *messages.Failure
+	if errors.As(err, &refused) {
+		return refused.GetCode() == messages.CodeUnavailable || refused.GetCode() == messages.CodeClosed
+	}
+	return !errors.As(err, new(*exitError)) && !errors.Is(err, context.Canceled)
+}
+
+// inHouse begins the session if that was not done yet, and follows its turn.
+func (r *runner) inHouse(ctx context.Context, h *house) error {
+	if !r.begun {
+		if err := r.begin(ctx, h); err != nil {
+			return err
+		}
+		r.begun = true
+	}
+	return r.follow(ctx, h)
+}
+
+// end prints the last line and gives the exit code.
+func (r *runner) end(err error) error {
+	if err != nil {
+		return err
+	}
+	if err := r.view.done(r.log); err != nil {
+		return err
+	}
+	if r.log.outcome != "done" {
+		reason := ""
+		if r.log.reason != "" {
+			reason = ": " + oneLine(r.log.reason, 2000)
+		}
+		r.a.note("troupe: the turn ended with outcome %s%s", r.log.outcome, reason)
+	}
+	r.a.note("%s", r.log.summary())
+	return silent(outcomeCode(r.log.outcome))
+}
+
+// interrupted is how a run ends that was told to stop. In this process the turn stays open and goes
+// on when the session is; in another one it is cancelled, since nobody watches it any more.
+func (r *runner) interrupted(h *house) error {
+	if !r.begun {
+		return &exitError{code: exitInterrupted, what: "interrupted before the session was made"}
+	}
+	if h.client != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), stopTime/2)
+		defer cancel()
+		m := &messages.ToSession{SessionId: r.session, Command: &messages.ToSession_Cancel{Cancel: &messages.CancelSession{By: "user", Reason: "interrupted"}}}
+		if _, err := h.Ask(ctx, m); err != nil {
+			r.a.note("troupe: warning: the turn may still be running in process %d: %v", h.holder, err)
+		}
+	}
+	if v, ok := r.view.(*textView); ok {
+		if err := v.endLine(); err != nil {
+			return err
+		}
+	}
+	return &exitError{
+		code: exitInterrupted, what: fmt.Sprintf("interrupted; session %s is kept", r.session),
+		hint: "go on with: troupe run -s " + r.session,
+	}
+}
+
+// scripted says once that no language model is running.
+func (r *runner) scripted() {
+	if !r.told {
+		r.told = true
+		r.a.note("troupe: no language model is running: the answers come from a script")
+	}
+}
+
+func isScripted(name string) bool { return strings.HasPrefix(name, config.Scripted+"/") }

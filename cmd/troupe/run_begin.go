@@ -1,0 +1,319 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/troupe-dev/troupe/config"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/policy"
+)
+
+// maxPrompt bounds a prompt from stdin, and each file, in bytes.
+const maxPrompt = 4 << 20
+
+// prompt gathers what is sent: the words, then the files. nil means that there is no prompt.
+func (a *app) prompt(ctx context.Context, f *runFlags, args []string) ([]*messages.Part, error) {
+	if len(args) == 0 {
+		if f.session != "" || f.resume {
+			if len(f.files) > 0 {
+				return nil, usage("troupe run: -f needs a prompt to go along with")
+			}
+			return nil, nil
+		}
+		e := usage("troupe run: the prompt is missing")
+		e.hint = `say what to do: troupe run "What does this project do?"; - reads stdin`
+		return nil, e
+	}
+	text := args[0]
+	if text == "-" {
+		var err error
+		if text, err = readPrompt(ctx, a.in); err != nil {
+			return nil, err
+		}
+	}
+	if strings.TrimSpace(text) == "" {
+		return nil, usage("troupe run: the prompt is empty")
+	}
+	if !utf8.ValidString(text) {
+		return nil, &exitError{code: exitInput, what: "the prompt is not UTF-8"}
+	}
+	parts := []*messages.Part{{Kind: &messages.Part_Text{Text: text}}}
+	for _, name := range f.files {
+		content, err := a.readFile(name)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, &messages.Part{Kind: &messages.Part_File{File: &messages.FilePart{Name: name, Text: content}}})
+	}
+	return parts, nil
+}
+
+// readPrompt reads all of stdin. A reader that waits cannot be woken: it is left behind when ctx ends,
+// and ends with the process.
+func readPrompt(ctx context.Context, in io.Reader) (string, error) {
+	type answer struct {
+		data []byte
+		err  error
+	}
+	got := make(chan answer, 1)
+	go func() {
+		data, err := io.ReadAll(io.LimitReader(in, maxPrompt+1))
+		got <- answer{data, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case r := <-got:
+		switch {
+		case r.err != nil:
+			return "", &exitError{code: exitIO, what: "read the prompt from stdin: " + r.err.Error(), err: r.err}
+		case len(r.data) > maxPrompt:
+			return "", &exitError{code: exitInput, what: fmt.Sprintf("the prompt on stdin is larger than %d MiB", maxPrompt>>20), hint: "put it into a file of the folder"}
+		}
+		return string(r.data), nil
+	}
+}
+
+// readFile reads a file that goes along with the prompt.
+func (a *app) readFile(name string) (string, error) {
+	path := name
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(a.cwd, path)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		code := exitIO
+		if errors.Is(err, fs.ErrNotExist) {
+			code = exitMissing
+		}
+		return "", &exitError{code: code, what: fmt.Sprintf("-f %s: %v", name, err), err: err}
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxPrompt {
+		return "", &exitError{code: exitInput, what: fmt.Sprintf("-f %s: only regular files of at most %d MiB can be given along", name, maxPrompt>>20)}
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", &exitError{code: exitIO, what: fmt.Sprintf("-f %s: %v", name, err), err: err}
+	}
+	if !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0 {
+		return "", &exitError{code: exitInput, what: fmt.Sprintf("-f %s: the file is not text in UTF-8", name), hint: "only texts can be given along"}
+	}
+	return string(data), nil
+}
+
+// checkRules refuses rules of --allow that say something else than what is allowed.
+func checkRules(rules []string) error {
+	for _, text := range rules {
+		r, err := policy.ParseRule(text)
+		var wrong *policy.RuleError
+		switch {
+		case errors.As(err, &wrong):
+			e := usage("--allow: %v", wrong)
+			e.hint = "a rule is TOOL or TOOL(PATTERN), for example 'exec(go test*)' or 'write_file(docs/**)'"
+			if caret := caretBelow(text, wrong.At); caret != "" {
+				e.hint = caret + "\n" + e.hint
+			}
+			return e
+		case err != nil:
+			return fmt.Errorf("read rule %q: %w", text, err)
+		case r.Action != policy.Allow:
+			e := usage("--allow %q: this rule does not allow", text)
+			e.hint = "rules that deny stand in the configuration, below approvals.rules"
+			return e
+		}
+	}
+	return nil
+}
+
+// prepare settles what a new session is made with. Nothing is written yet.
+func (r *runner) prepare(ctx context.Context, loaded *config.Loaded) error {
+	if err := checkRules(r.flags.allow); err != nil {
+		return err
+	}
+	addr, real, err := r.a.folder(r.flags.dir)
+	if err != nil {
+		return err
+	}
+	if err := checkAgent(loaded, r.flags.agent); err != nil {
+		return err
+	}
+	name, err := r.a.chooseModel(ctx, loaded, r.models, r.flags.model, r.flags.agent)
+	if err != nil {
+		return err
+	}
+	rules, err := configRules(loaded)
+	if err != nil {
+		return err
+	}
+	trust := messages.Trust_RESTRICTED
+	if r.flags.trust == "full" || r.flags.trust == "" && r.a.trusted(addr) {
+		trust = messages.Trust_FULL
+	}
+	r.input = messages.NewID(messages.InputPrefix)
+	r.create = &messages.CreateSession{
+		SessionId: messages.NewID(messages.SessionPrefix), Agent: r.flags.agent, Model: name, Rules: append(rules, r.flags.allow...),
+		NoInput:    r.a.flags.noInput || !r.a.inTerm || !r.a.errTerm,
+		Workspaces: []*messages.WorkspaceSpec{{Uri: addr.Canonical, Trust: trust, Primary: true}},
+		First:      &messages.SubmitInput{InputId: r.input, Parts: r.parts},
+	}
+	r.announce(real, trust, r.create.GetRules())
+	if isScripted(name) {
+		r.scripted()
+	}
+	return nil
+}
+
+// checkAgent refuses a profile that nobody defined.
+func checkAgent(loaded *config.Loaded, name string) error {
+	if _, known := loaded.Config.Agents[name]; known || name == "" || name == "default" {
+		return nil
+	}
+	names := []string{"default"}
+	for n := range loaded.Config.Agents {
+		names = append(names, n)
+	}
+	e := &exitError{code: exitConfig, what: fmt.Sprintf("agent %q is not configured", name), hint: "define it below agents: in the configuration"}
+	if near := config.Near(name, names); len(near) > 0 {
+		e.hint = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return e
+}
+
+// announce says first which trust the folder has and what follows from it.
+func (r *runner) announce(dir string, trust messages.Trust_Level, rules []string) {
+	if trust == messages.Trust_FULL {
+		r.a.note("troupe: %s is trusted (full): every tool runs unasked", visible(dir))
+		return
+	}
+	what := fmt.Sprintf("troupe: %s is restricted: what needs a question is refused, since nobody can be asked", visible(dir))
+	if r.create != nil {
+		allowed := "nothing"
+		if len(rules) > 0 {
+			allowed = visible(strings.Join(rules, ", "))
+		}
+		what += fmt.Sprintf("; allowed beforehand: %s; allow more with --allow RULE (such as '@read'), --trust full, or: troupe trust %s", allowed, visible(dir))
+	}
+	r.a.note("%s", what)
+}
+
+// begin makes the session, or finds it and sends it the prompt. It may be done again in another
+// house: the ids stay the same.
+func (r *runner) begin(ctx context.Context, h *house) error {
+	again := r.sent
+	r.sent = true
+	if r.create != nil {
+		v, err := ask[*messages.SessionView](ctx, h, r.create)
+		var refused *messages.Failure
+		switch {
+		case err == nil:
+			r.session = v.GetId()
+		case again && errors.As(err, &refused) && refused.GetCode() == messages.CodeAlreadyExists:
+			r.session = r.create.GetSessionId()
+		default:
+			return err
+		}
+		r.log.session = r.session
+		return nil
+	}
+	return r.resume(ctx, h)
+}
+
+// resume finds the session and what is to be waited for in it.
+func (r *runner) resume(ctx context.Context, h *house) error {
+	if r.session == "" {
+		id, err := r.find(ctx, h)
+		if err != nil {
+			return err
+		}
+		r.session = id
+	}
+	shown, err := ask[*messages.Shown](ctx, h, &messages.Show{Id: r.session})
+	if err != nil {
+		return err
+	}
+	r.log.session = r.session
+	s := shown.GetSession()
+	for _, w := range s.GetWorkspaces() {
+		if w.GetPrimary() {
+			r.announce(w.GetUri(), w.GetTrust(), nil)
+		}
+	}
+	if isScripted(s.GetModel()) {
+		r.scripted()
+	}
+	if r.parts != nil {
+		return r.submit(ctx, h)
+	}
+	return r.findTurn(ctx, h, shown)
+}
+
+// find gives the session of -s, or the newest one of the folder.
+func (r *runner) find(ctx context.Context, h *house) (string, error) {
+	if r.flags.session != "" {
+		return r.flags.session, nil
+	}
+	addr, _, err := r.a.folder(r.flags.dir)
+	if err != nil {
+		return "", err
+	}
+	found, err := ask[*messages.Sessions](ctx, h, &messages.ListSessions{Folder: addr.Canonical, Limit: 1})
+	if err != nil {
+		return "", err
+	}
+	if len(found.GetSessions()) == 0 {
+		return "", noSuchSession(r.flags)
+	}
+	return found.GetSessions()[0].GetId(), nil
+}
+
+// submit sends the prompt.
+func (r *runner) submit(ctx context.Context, h *house) error {
+	if r.input == "" {
+		r.input = messages.NewID(messages.InputPrefix)
+	}
+	in, err := ask[*messages.InputReply](ctx, h, &messages.ToSession{SessionId: r.session, Command: &messages.ToSession_Submit{
+		Submit: &messages.SubmitInput{InputId: r.input, Parts: r.parts},
+	}})
+	if err != nil {
+		return err
+	}
+	if in.GetSeq() > 0 {
+		r.after = in.GetSeq() - 1
+	}
+	return nil
+}
+
+// findTurn settles what is finished or shown again: the newest input that has not had its turn, else
+// the last turn.
+func (r *runner) findTurn(ctx context.Context, h *house, shown *messages.Shown) error {
+	staged := int32(0)
+	for _, w := range shown.GetSession().GetWorkers() {
+		staged += w.GetStaged()
+	}
+	turns := shown.GetTurns()
+	open := len(turns) == 0 || turns[len(turns)-1].GetOutcome() == ""
+	if staged > 0 || open {
+		in, err := ask[*messages.Inputs](ctx, h, &messages.ToSession{SessionId: r.session, Command: &messages.ToSession_ListInputs{ListInputs: &messages.ListInputs{}}})
+		if err != nil {
+			return err
+		}
+		if all := in.GetInputs(); len(all) > 0 {
+			r.input = all[len(all)-1].GetInputId()
+			return nil
+		}
+	}
+	if len(turns) == 0 {
+		return &exitError{code: exitMissing, what: fmt.Sprintf("session %s has no turn yet", r.session), hint: "give it a prompt"}
+	}
+	r.turn = turns[len(turns)-1].GetTurnId()
+	return nil
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// errTurnDone ends the walk along the events.
+var errTurnDone = errors.New("the turn is done") //nolint:gochecknoglobals // an error to compare with
+
+// follow shows the turn that is waited for, from its first event to its last.
+func (r *runner) follow(ctx context.Context, h *house) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		r.watch(ctx, h, cancel)
+	}()
+	defer func() {
+		cancel(nil)
+		<-watched
+	}()
+	for e, err := range h.Events(ctx, r.session, r.after) {
+		if err == nil {
+			err = r.take(e)
+		}
+		switch {
+		case errors.Is(err, errTurnDone):
+			return nil
+		case err != nil && ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return errors.New("the events of the session ended before the turn did")
+}
+
+// watch ends the walk when the turn can never complete: its input was withdrawn, or its worker is out
+// of service. That has no event.
+func (r *runner) watch(ctx context.Context, h *house, cancel context.CancelCauseFunc) {
+	if r.input == "" {
+		return // a turn of the past
+	}
+	_, err := h.Ask(ctx, &messages.ToSession{SessionId: r.session, Command: &messages.ToSession_AwaitTurn{
+		AwaitTurn: &messages.AwaitTurn{InputId: r.input},
+	}})
+	var refused *messages.Failure
+	if errors.As(err, &refused) {
+		cancel(refused)
+	}
+}
+
+// take shows an event if it is of the turn that is waited for.
+func (r *runner) take(e *messages.Event) error {
+	if e.GetSeq() > r.after {
+		r.after = e.GetSeq()
+	}
+	if e.GetType() == messages.EventTurnStarted && (e.GetTurn() == r.turn || r.input != "" && e.GetInputId() == r.input) {
+		r.turn = e.GetTurn()
+		r.log.take(e)
+		return r.view.show(e, r.log)
+	}
+	before := r.log.turn == "" || e.GetTurn() != r.log.turn
+	if before {
+		return r.preamble(e)
+	}
+	if e.GetScripted() {
+		r.scripted()
+	}
+	r.log.take(e)
+	if err := r.view.show(e, r.log); err != nil {
+		return err
+	}
+	if e.GetType() == messages.EventTurnCompleted {
+		return errTurnDone
+	}
+	return nil
+}
+
+// preamble shows, where events are data, those that belong to the turn without being in it: how the
+// session came to be, and the input.
+func (r *runner) preamble(e *messages.Event) error {
+	v, data := r.view.(*eventView)
+	own := e.GetType() == messages.EventInputAccepted && e.GetInputId() == r.input ||
+		r.create != nil && (e.GetType() == messages.EventSessionCreated || e.GetType() == messages.EventWorkerSpawned)
+	if !data || !own {
+		return nil
+	}
+	return v.show(e, r.log)
+}

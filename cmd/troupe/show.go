@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+func newShow(a *app) *cobra.Command {
+	return formats(&cobra.Command{
+		Use:   "show ID",
+		Short: "Show one session, turn by turn",
+		Args:  exactly("ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			loaded, err := a.load("")
+			if err != nil {
+				return err
+			}
+			none := func() error { return noSession(args[0]) }
+			return a.look(cmd.Context(), loaded, none, func(ctx context.Context, n node) error {
+				shown, err := ask[*messages.Shown](ctx, n, &messages.Show{Id: args[0]})
+				if err != nil {
+					return err
+				}
+				j := shown.JSON()
+				return a.emit(j, func(w io.Writer) error { return printShown(w, &j) })
+			})
+		},
+	}, "text", "json", "yaml")
+}
+
+func printShown(w io.Writer, j *messages.ShownJSON) error {
+	s := &j.Session
+	rows := [][]string{
+		{"session", s.ID}, {"state", s.State}, {"folder", s.Folder}, {"agent", s.Agent}, {"model", s.Model},
+		{"created", s.CreatedAt}, {"updated", s.UpdatedAt}, {"usage", usageText(s.Usage)},
+	}
+	for _, ws := range s.Workspaces {
+		rows = append(rows, []string{"workspace", ws.Name + "  " + ws.URI + "  " + ws.Trust})
+	}
+	if err := table(w, rows[0], rows[1:]); err != nil {
+		return err
+	}
+	for i := range j.Turns {
+		if _, err := io.WriteString(w, turnText(&j.Turns[i])); err != nil {
+			return err
+		}
+	}
+	if len(j.Turns) == 0 {
+		_, err := io.WriteString(w, "\nno turns yet\n")
+		return err
+	}
+	return nil
+}
+
+func usageText(u messages.UsageJSON) string {
+	return fmt.Sprintf("%d tokens in, %d out, $%.4f", u.InputTokens, u.OutputTokens, u.CostUSD)
+}
+
+func turnText(t *messages.TurnJSON) string {
+	var b strings.Builder
+	outcome := t.Outcome
+	if outcome == "" {
+		outcome = "open"
+	}
+	fmt.Fprintf(&b, "\nturn %s  %s  %s  %s\n", t.ID, outcome, t.StartedAt, usageText(t.Usage))
+	if t.Reason != "" {
+		fmt.Fprintf(&b, "  reason: %s\n", oneLine(t.Reason, 500))
+	}
+	if t.Input != "" {
+		fmt.Fprintf(&b, "> %s\n", strings.ReplaceAll(harmless(strings.TrimRight(t.Input, "\n")), "\n", "\n> "))
+	}
+	for _, g := range t.Generations {
+		fmt.Fprintf(&b, "  answer %s  %s  %s", g.Model, g.FinishReason, usageText(g.Usage))
+		if g.Attempts > 1 {
+			fmt.Fprintf(&b, "  %d requests", g.Attempts)
+		}
+		if g.ProviderRequestID != "" {
+			fmt.Fprintf(&b, "  request %s", oneLine(g.ProviderRequestID, 80))
+		}
+		b.WriteByte('\n')
+	}
+	for _, c := range t.ToolCalls {
+		fmt.Fprintf(&b, "  %s(%s): %s\n", c.Name, summary(c.Arguments), c.Status)
+	}
+	if t.Text != "" {
+		b.WriteString(harmless(strings.TrimRight(t.Text, "\n")) + "\n")
+	}
+	return b.String()
+}
