@@ -54,12 +54,15 @@ func NewSupervisor(svc *Services) *actor.Props {
 	svc.folders = newFolders()
 	svc.pool = act.NewPool()
 	svc.running, svc.stopped = &sync.WaitGroup{}, make(chan struct{})
-	svc.props.worker = actor.PropsFromProducer(func() actor.Actor { return newWorker(svc) })
-	svc.props.executor = actor.PropsFromProducer(func() actor.Actor { return newToolExecutor(svc) })
-	return actor.PropsFromProducer(func() actor.Actor {
+	props := func(make actor.Producer) *actor.Props {
+		return actor.PropsFromProducer(make, actor.WithDispatcher(svc.pool))
+	}
+	svc.props.worker = props(func() actor.Actor { return newWorker(svc) })
+	svc.props.executor = props(func() actor.Actor { return newToolExecutor(svc) })
+	return props(func() actor.Actor {
 		s := &Supervisor{svc: svc, log: svc.Log, kids: make(map[string]*kid)}
-		s.props.session = actor.PropsFromProducer(func() actor.Actor { return newSession(svc) })
-		s.props.workspace = actor.PropsFromProducer(func() actor.Actor { return newWorkspace(svc) })
+		s.props.session = props(func() actor.Actor { return newSession(svc) })
+		s.props.workspace = props(func() actor.Actor { return newWorkspace(svc) })
 		return s
 	})
 }
@@ -120,7 +123,7 @@ func (s *Supervisor) Receive(c actor.Context) {
 // started spawns a Limiter for every provider.
 func (s *Supervisor) started(c actor.Context) {
 	for _, p := range s.svc.Models.Providers() {
-		props := actor.PropsFromProducer(func() actor.Actor { return newLimiter(s.svc.Log, s.svc.Limits.ModelCalls) })
+		props := actor.PropsFromProducer(func() actor.Actor { return newLimiter(s.svc.Log, s.svc.Limits.ModelCalls) }, actor.WithDispatcher(s.svc.pool))
 		s.keep(c, "limiter-"+p, func(c actor.Context) *actor.PID { return s.spawn(c, props, "limiter-"+p) })
 	}
 }

@@ -41,5 +41,11 @@ func (p *Pool) loop(fn func()) {
 	}
 }
 
+// Schedule makes a pool the dispatcher of mailboxes: a run of messages, too, grows its stack once.
+func (p *Pool) Schedule(fn func()) { p.Go(fn) }
+
+// Throughput is how many messages of one mailbox are handled in a run.
+func (p *Pool) Throughput() int { return 300 }
+
 // Close ends idle goroutines at once, and the others when their function returns.
 func (p *Pool) Close() { close(p.quit) }

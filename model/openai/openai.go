@@ -74,7 +74,7 @@ func NewTransport() *http.Transport {
 		ExpectContinueTimeout: time.Second,
 		DisableCompression:    true,
 		ReadBufferSize:        bufferSize,
-		WriteBufferSize:       bufferSize,
+		WriteBufferSize:       64 << 10, // a request of ordinary size leaves in one write
 	}
 }
 

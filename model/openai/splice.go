@@ -1,6 +1,8 @@
 package openai
 
 import (
+	"bytes"
+	"fmt"
 	"io"
 
 	"github.com/troupe-dev/troupe/messages"
@@ -18,6 +20,23 @@ type splice struct {
 
 	part []byte // what is left of the part under way
 	next int    // part after it: 0 is the head, i is msgs[i-1], then the tail
+}
+
+// oneWrite is the size of a body, in bytes, up to which it is laid together before it is sent. net/http
+// sends headers and a body that it knows to be in memory in one write, and others in two.
+const oneWrite = 32 << 10
+
+// body returns the body from its beginning.
+func (s splice) body() (io.ReadCloser, error) {
+	n := s.length()
+	if n > oneWrite {
+		return &s, nil
+	}
+	b := make([]byte, n)
+	if _, err := io.ReadFull(&s, b); err != nil {
+		return nil, fmt.Errorf("lay the request together: %w", err)
+	}
+	return io.NopCloser(bytes.NewReader(b)), nil
 }
 
 // length is the number of bytes of the whole body. It encodes what was not encoded yet.

@@ -153,10 +153,7 @@ func (t *try) splice(hr *http.Request) error {
 	}
 	s.tail = append(s.tail, after...)
 	hr.ContentLength = s.length()
-	hr.GetBody = func() (io.ReadCloser, error) {
-		fresh := s
-		return &fresh, nil
-	}
+	hr.GetBody = s.body
 	hr.Body, err = hr.GetBody()
 	return err
 }
