@@ -2,28 +2,15 @@ package actors
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/conversation"
 	"github.com/troupe-dev/troupe/messages"
 )
-
-// leases is the state of taking a turn's workspaces: one after the other in canonical order,
-// which all workers share, so that two can never wait for each other in a circle.
-type leases struct {
-	request uint64                     // stamps asks, so that a late grant is recognised
-	want    []*messages.WorkspaceGrant // still to take, the next one first
-	held    []*messages.LeaseToken
-	staging *staging            // an input that is accepted with its turn, if that can start at once
-	then    func(actor.Context) // once all are held
-	again   act.Timer
-}
 
 // staging is an accepted input whose record is not written yet.
 type staging struct {
@@ -31,17 +18,11 @@ type staging struct {
 	asker *actor.PID
 }
 
-// leaseRetry asks again for a workspace whose actor is being replaced.
-type leaseRetry struct{ gen uint64 }
-
 // wallTimeUp ends a turn that takes too long.
 type wallTimeUp struct {
 	gen  uint64
 	turn string
 }
-
-// busy says whether leases are wanted or held.
-func (l *leases) busy() bool { return len(l.want) > 0 || len(l.held) > 0 || l.then != nil }
 
 // submit accepts an input: durably, then with an answer (I1).
 func (w *Worker) submit(c actor.Context, m *messages.SubmitInput) {
@@ -136,90 +117,6 @@ func (w *Worker) interruptFor(c actor.Context, f *messages.InputAccepted) {
 		w.answerInput(c, f, asker)
 		w.settled(c)
 	}, facts...)
-}
-
-// lease takes every workspace of the grant, then calls then.
-func (w *Worker) lease(c actor.Context, then func(actor.Context)) {
-	w.leases.want = slices.Clone(w.grant.GetWorkspaces())
-	slices.SortFunc(w.leases.want, func(a, b *messages.WorkspaceGrant) int { return strings.Compare(a.GetUri(), b.GetUri()) })
-	w.leases.held, w.leases.then = nil, then
-	w.become(w.leasing, stateWaiting)
-	w.nextLease(c)
-}
-
-func (w *Worker) nextLease(c actor.Context) {
-	if len(w.leases.want) == 0 {
-		then := w.leases.then
-		w.leases.then = nil
-		then(c)
-		return
-	}
-	w.leases.request++
-	g := w.leases.want[0]
-	c.Request(workspacePID(c.ActorSystem(), g.GetId()), &messages.AcquireLease{
-		Workspace: g.GetUri(), Holder: w.id, Request: w.leases.request, Shared: w.readsOnly(),
-	})
-}
-
-func (w *Worker) leaseGranted(c actor.Context, m *messages.LeaseGranted) {
-	if m.GetRequest() != w.leases.request || len(w.leases.want) == 0 {
-		w.giveBack(c, m)
-		return
-	}
-	w.leases.held = append(w.leases.held, &messages.LeaseToken{Workspace: m.GetWorkspace(), Token: m.GetToken()})
-	w.leases.want = w.leases.want[1:]
-	w.nextLease(c)
-}
-
-// leaseQueued: somebody else works here. The input is accepted by itself meanwhile.
-func (w *Worker) leaseQueued(c actor.Context, m *messages.LeaseQueued) {
-	if st := w.leases.staging; st != nil && m.GetRequest() == w.leases.request {
-		w.leases.staging = nil
-		w.leases.then = w.beginStaged
-		w.stage(c, st.fact, st.asker)
-	}
-}
-
-// leaseRefused: the Workspace is being replaced; ask its successor.
-func (w *Worker) leaseRefused(c actor.Context) {
-	if len(w.leases.want) == 0 {
-		return
-	}
-	w.leaseQueued(c, &messages.LeaseQueued{Request: w.leases.request})
-	w.leases.again.Set(c, 50*time.Millisecond, func(gen uint64) any { return &leaseRetry{gen} })
-}
-
-func (w *Worker) leaseRetry(c actor.Context, m *leaseRetry) {
-	if w.leases.again.Fresh(m.gen) {
-		w.leases.again.Stop()
-		w.nextLease(c)
-	}
-}
-
-// giveBack returns a lease that came too late.
-func (w *Worker) giveBack(c actor.Context, m *messages.LeaseGranted) {
-	w.sendRelease(c, &messages.LeaseToken{Workspace: m.GetWorkspace(), Token: m.GetToken()}, m.GetRequest())
-}
-
-// giveBackAll returns what is held and leaves the queue it stands in.
-func (w *Worker) giveBackAll(c actor.Context) {
-	for _, l := range w.leases.held {
-		w.sendRelease(c, l, 0)
-	}
-	if len(w.leases.want) > 0 {
-		w.sendRelease(c, &messages.LeaseToken{Workspace: w.leases.want[0].GetUri()}, w.leases.request)
-	}
-	w.leases.held, w.leases.want, w.leases.then, w.leases.staging = nil, nil, nil, nil
-	w.leases.again.Stop()
-}
-
-func (w *Worker) sendRelease(c actor.Context, l *messages.LeaseToken, request uint64) {
-	for _, g := range w.grant.GetWorkspaces() {
-		if g.GetUri() == l.GetWorkspace() {
-			c.Send(workspacePID(c.ActorSystem(), g.GetId()), &messages.ReleaseLease{Workspace: l.GetWorkspace(), Token: l.GetToken(), Request: request, Holder: w.id})
-			return
-		}
-	}
 }
 
 // begin opens the turn of an input: with the input's own record when it was not written yet.
@@ -384,122 +281,4 @@ func (w *Worker) currentInput() string {
 		return st[len(st)-1].GetInputId()
 	}
 	return ""
-}
-
-// cancel ends the open turn. Its asker hears when the end is durable and nothing runs any more.
-func (w *Worker) cancel(c actor.Context, m *messages.CancelSession) {
-	t := w.state.Turn()
-	if t == nil {
-		w.cancelStaged(c, m)
-		return
-	}
-	w.cancels = append(w.cancels, c.Sender())
-	w.interrupt(c)
-	if t.Cancelled != nil {
-		return
-	}
-	by, reason := m.GetBy(), m.GetReason()
-	if by == "" || by == conversation.ByLimit {
-		by = "user"
-	}
-	if reason == "" {
-		reason = "cancelled"
-	}
-	w.append(c, nil, w.settled, w.cancelFacts(by, reason)...)
-}
-
-// cancelFacts closes every call that has not started: after the cancel is durable it never will.
-func (w *Worker) cancelFacts(by, reason string) []proto.Message {
-	facts := []proto.Message{&messages.CancelRequested{By: by, Reason: reason}}
-	for _, call := range w.state.Turn().OpenCalls() {
-		if !w.running[call.Plan.GetExecId()] {
-			facts = append(facts, cancelledCall(call))
-		}
-	}
-	return facts
-}
-
-func cancelledCall(call *conversation.Call) *messages.ToolFinished {
-	f := &messages.ToolFinished{
-		ExecId: call.Plan.GetExecId(), CallId: call.Plan.GetCallId(), Tool: call.Name,
-		Status: messages.ToolFinished_CANCELLED, Content: "Cancelled before it started.", ErrorCode: "cancelled",
-	}
-	if call.Dispatched != nil {
-		f.Status, f.Content, f.ErrorCode = messages.ToolFinished_INTERRUPTED_UNKNOWN, conversation.InterruptedText, "interrupted"
-	}
-	return f
-}
-
-// settled goes on after a cancel was written: at once when nothing runs, else when that has ended.
-func (w *Worker) settled(c actor.Context) {
-	if w.gen != nil && w.gen.cancel != nil || len(w.running) > 0 {
-		return
-	}
-	w.dropGeneration(c)
-	w.retry.Stop()
-	w.advance(c)
-}
-
-// cancelStaged withdraws the inputs that wait for their workspace.
-func (w *Worker) cancelStaged(c actor.Context, m *messages.CancelSession) {
-	asker := c.Sender()
-	var facts []proto.Message
-	for _, in := range w.state.Staged() {
-		facts = append(facts, &messages.InputWithdrawn{InputId: in.GetInputId(), By: m.GetBy()})
-	}
-	if len(facts) == 0 {
-		c.Respond(&messages.Cancelled{})
-		return
-	}
-	w.append(c, asker, func(c actor.Context) {
-		for _, f := range facts {
-			w.withdrawn(c, f.(*messages.InputWithdrawn).GetInputId())
-		}
-		c.Send(asker, &messages.Cancelled{Turns: int32(len(facts))})
-		w.giveBackAll(c)
-		w.advance(c)
-	}, facts...)
-}
-
-// withdraw takes one staged input back.
-func (w *Worker) withdraw(c actor.Context, m *messages.WithdrawInput) {
-	turn, done, known := w.state.TurnOf(m.GetInputId())
-	switch {
-	case !known:
-		c.Respond(messages.Fail(messages.CodeNotFound, fmt.Sprintf("input %s is not known here", m.GetInputId()), ""))
-		return
-	case turn != "" && !done && w.state.Turn().Steps == 0 && !w.state.Turn().Program():
-		w.withdrawRunning(c, m)
-		return
-	case turn != "" || done:
-		c.Respond(messages.Fail(messages.CodeCommitted, fmt.Sprintf("input %s is committed: the model has answered it", m.GetInputId()), "cancel the turn instead"))
-		return
-	}
-	asker := c.Sender()
-	w.append(c, asker, func(c actor.Context) {
-		w.withdrawn(c, m.GetInputId())
-		c.Send(asker, &messages.Ack{})
-		if w.state.Turn() == nil && len(w.state.Staged()) == 0 {
-			w.giveBackAll(c)
-			w.advance(c)
-		}
-	}, &messages.InputWithdrawn{InputId: m.GetInputId(), By: m.GetBy()})
-}
-
-// withdrawRunning takes back an input that the model has not answered yet: it was never committed
-// (row 24), so its turn is aborted and the conversation does not know it.
-func (w *Worker) withdrawRunning(c actor.Context, m *messages.WithdrawInput) {
-	asker := c.Sender()
-	w.interrupt(c)
-	w.append(c, asker, func(c actor.Context) {
-		c.Send(asker, &messages.Ack{})
-		w.settled(c)
-	}, w.cancelFacts("user", "the input was withdrawn")...)
-}
-
-func (w *Worker) withdrawn(c actor.Context, input string) {
-	for _, pid := range w.waiting[input] {
-		c.Send(pid, messages.Fail(messages.CodeWithdrawn, fmt.Sprintf("input %s was withdrawn", input), ""))
-	}
-	delete(w.waiting, input)
 }
