@@ -58,6 +58,7 @@ func plan() []place {
 			kernel, ".", "client", "troupetest", "model/openai", "model/script", "persistence/*", "cluster",
 		)},
 		{path: "test/*", floor: 6, may: []string{"*"}},
+		{path: "test/bench/*", floor: 6, may: []string{"*"}},
 	}
 }
 
