@@ -139,6 +139,7 @@ func (m *modelCall) see(e model.Event) {
 		typ = messages.EventTextDelta
 	case model.Reasoning:
 		typ = messages.EventReasoningDelta
+	case model.CallStart, model.CallArgs, model.UsageSeen, model.Finish: // shown with the fact
 	}
 	if typ == "" || !m.watched() {
 		return
@@ -242,6 +243,7 @@ func retryable(class model.Class) bool {
 	switch class {
 	case model.RateLimited, model.Overloaded, model.Truncated, model.Timeout, model.Protocol:
 		return true
+	case model.ContextLength, model.Auth, model.BadRequest, model.NotFound, model.Unmatched:
 	}
 	return false
 }

@@ -58,7 +58,7 @@ func SessionFactIn(r *Record) (proto.Message, error) {
 }
 
 // WorkerFactOf wraps a fact for its journal and returns the number of its type; 0 when m is no fact of a worker.
-func WorkerFactOf(m proto.Message) (*WorkerFact, uint32) {
+func WorkerFactOf(m proto.Message) (*WorkerFact, uint32) { //nolint:funlen // one case per fact
 	switch f := m.(type) {
 	case *WorkerCreated:
 		return &WorkerFact{Fact: &WorkerFact_WorkerCreated{f}}, 1
@@ -125,7 +125,7 @@ func WorkerFactOf(m proto.Message) (*WorkerFact, uint32) {
 }
 
 // UnwrapWorker returns the fact inside, nil when its type is not known to this version.
-func UnwrapWorker(w *WorkerFact) proto.Message {
+func UnwrapWorker(w *WorkerFact) proto.Message { //nolint:funlen // one case per fact
 	switch f := w.GetFact().(type) {
 	case *WorkerFact_WorkerCreated:
 		return f.WorkerCreated

@@ -185,7 +185,9 @@ func (w *world) Stream(_ context.Context, req *model.Request) iter.Seq2[model.Ev
 		{
 			{"edit_file", `{"path":"a.txt","edits":[{"old_string":"one","new_string":"two"}]}`},
 			{"edit_file", `{"path":"a.txt","edits":[{"old_string":"two","new_string":"three"}]}`},
-			{"charge", `{"name":"c2"}`}, {"nowhere", `{}`}, {"charge", `{"nme":`},
+			{"charge", `{"name":"c2"}`},
+			{"nowhere", `{}`},
+			{"charge", `{"nme":`},
 		},
 	}
 	return func(yield func(model.Event, error) bool) {
