@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -76,7 +77,11 @@ func (m *models) script(found config.Model) (model.Model, error) {
 // like YAML is a file.
 func loadScript(name string) (*script.Script, error) {
 	if isScriptFile(name) {
-		return script.Load(name)
+		s, err := script.Load(name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			err = &exitError{code: exitInput, what: err.Error(), hint: "see docs/scripts.md for the format", err: err}
+		}
+		return s, err
 	}
 	if !slices.Contains(script.Builtins(), name) {
 		e := &config.UnknownModelError{Name: config.Scripted + "/" + name, Why: "there is no such built-in script, and a file is named as in scripted/path.yaml"}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"iter"
 	"net"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -54,8 +55,10 @@ type house struct {
 type opening struct {
 	loaded *config.Loaded
 	models *models
-	dir    string // the folder at work, as -C names it
-	work   bool   // agents may run; without it there is only a short look, which makes others wait
+	dir    string   // the folder at work, as -C names it
+	work   bool     // agents may run; without it there is only a short look, which makes others wait
+	alone  bool     // nobody else is served
+	env    []string // added to the environment of every call
 }
 
 // openHouse takes the data directory, or becomes the client of the process that has it. Only a house
@@ -140,7 +143,7 @@ func hold(ctx context.Context, in opening, o troupe.Options, log *logFile) (*hou
 		return nil, err
 	}
 	h := &house{node: rt, data: o.DataDir, rt: rt, models: in.models, log: log}
-	if !in.work {
+	if !in.work || in.alone {
 		return h, nil
 	}
 	l, _, err := gateway.ListenSocket(o.DataDir)
@@ -197,28 +200,31 @@ func (h *house) during(ctx context.Context, work func(ctx context.Context) error
 	return result
 }
 
-// addServer serves the socket as one member of the group. Its stop is bounded: a request that does
-// not end by then is cut off with the process.
+// addServer serves the socket as one member of the group.
 func (h *house) addServer(g *run.Group) {
 	ctx, stop := context.WithCancel(context.Background())
 	handler := gateway.New(h.rt, gateway.Options{Logger: h.log.logger, Version: readVersion().Version})
-	g.Add(func() error {
-		served := make(chan error, 1)
-		go func() { served <- gateway.Serve(ctx, h.listener, handler) }()
-		select {
-		case err := <-served:
-			return err
-		case <-ctx.Done():
-		}
-		bound := time.NewTimer(stopTime / 2)
-		defer bound.Stop()
-		select {
-		case err := <-served:
-			return err
-		case <-bound.C:
-			return nil
-		}
-	}, func(error) { stop() })
+	g.Add(func() error { return serve(ctx, h.listener, handler) }, func(error) { stop() })
+}
+
+// serve answers on a listener until ctx ends. Its stop is bounded, as the process is about to end: a
+// request that is not done by then is cut off with it.
+func serve(ctx context.Context, l net.Listener, handler http.Handler) error {
+	served := make(chan error, 1)
+	go func() { served <- gateway.Serve(ctx, l, handler) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	bound := time.NewTimer(stopTime / 2)
+	defer bound.Stop()
+	select {
+	case err := <-served:
+		return err
+	case <-bound.C:
+		return nil
+	}
 }
 
 // attached is how many connections others have to this house.

@@ -88,8 +88,8 @@ func (n noNetwork) Run(ctx context.Context, cmd tools.Command) (tools.Exit, erro
 // folder, and only in the one that this process was started for when a folder's own file says so.
 func (a *app) callEnv(in opening) func(string, []*messages.EnvVar, troupe.Trust) ([]string, error) {
 	loaded, environ := in.loaded, a.environ()
-	plain := tools.BaseEnv(environ, nil)
-	wide := tools.BaseEnv(environ, loaded.Config.Env.Inherit)
+	plain := append(tools.BaseEnv(environ, nil), in.env...)
+	wide := append(tools.BaseEnv(environ, loaded.Config.Env.Inherit), in.env...)
 	only := ""
 	if loaded.Origin("env.inherit").Source == config.FromProject {
 		if addr, _, err := a.folder(in.dir); err == nil {

@@ -36,10 +36,13 @@ func newRoot(a *app) *cobra.Command {
 	root.SetFlagErrorFunc(a.flagError)
 	root.SetHelpCommand(newHelp())
 	root.AddCommand(
+		newTour(a),
 		newRun(a),
 		newList(a),
 		newShow(a),
 		newVerify(a),
+		newTool(a),
+		newFakeModel(a),
 		newConfig(a),
 		newWorkspace(a),
 		newTrust(a),

@@ -213,7 +213,7 @@ func (r *runner) end(err error) error {
 	if r.log.outcome != "done" {
 		reason := ""
 		if r.log.reason != "" {
-			reason = ": " + oneLine(r.log.reason, 2000)
+			reason = ": " + indent(strings.TrimRight(r.log.reason, "\n"), 2)
 		}
 		r.a.note("troupe: the turn ended with outcome %s%s", r.log.outcome, reason)
 	}
@@ -227,7 +227,9 @@ func (r *runner) interrupted(h *house) error {
 	if !r.begun {
 		return &exitError{code: exitInterrupted, what: "interrupted before the session was made"}
 	}
+	goOn := "go on with: troupe run -s " + r.session
 	if h.client != nil {
+		goOn += ` "..." (its turn was cancelled)`
 		ctx, cancel := context.WithTimeout(context.Background(), stopTime/2)
 		defer cancel()
 		m := &messages.ToSession{SessionId: r.session, Command: &messages.ToSession_Cancel{Cancel: &messages.CancelSession{By: "user", Reason: "interrupted"}}}
@@ -242,7 +244,7 @@ func (r *runner) interrupted(h *house) error {
 	}
 	return &exitError{
 		code: exitInterrupted, what: fmt.Sprintf("interrupted; session %s is kept", r.session),
-		hint: "go on with: troupe run -s " + r.session,
+		hint: goOn,
 	}
 }
 

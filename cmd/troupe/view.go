@@ -140,8 +140,11 @@ func (v *textView) tool(e *messages.Event, c *turnCall) error {
 	if code := exitCodeIn(e.GetMetaJson()); code > 0 {
 		line += fmt.Sprintf(", exit code %d", code)
 	}
-	if e.GetDurationUs() > 0 {
-		line += ", " + (time.Duration(e.GetDurationUs()) * time.Microsecond).Round(time.Millisecond).String()
+	switch took := time.Duration(e.GetDurationUs()) * time.Microsecond; {
+	case took >= time.Millisecond:
+		line += ", " + took.Round(time.Millisecond).String()
+	case took > 0:
+		line += ", <1ms"
 	}
 	if e.GetStatus() != "ok" {
 		line += ": " + oneLine(e.GetText(), 160)

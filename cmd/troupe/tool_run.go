@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-dev/troupe/actors"
+	"github.com/troupe-dev/troupe/config"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/policy"
+	"github.com/troupe-dev/troupe/tools"
+	"github.com/troupe-dev/troupe/workspace"
+)
+
+// toolFlags are the flags of `troupe tool run`.
+type toolFlags struct {
+	args, dir, trust string
+	allow            []string
+}
+
+func newToolRun(a *app) *cobra.Command {
+	f := &toolFlags{}
+	cmd := formats(&cobra.Command{
+		Use:   "run NAME",
+		Short: "Run one tool alone; one result envelope on stdout",
+		Long: `Run one tool alone, as a fresh caller: no session, no journal, no model.
+
+The call is checked, decided about and confined like an agent's; only the rule that a file must have
+been read before it is changed is off. stdout gets one result envelope, also when the call is
+refused. It ends with 0 when the call went well, else with 1.`,
+		Args: exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.runTool(cmd.Context(), f, args[0]) },
+	}, "json", "yaml")
+	folderFlag(cmd, &f.dir)
+	cmd.Flags().StringVar(&f.args, "args", "{}", "arguments as a `JSON` object; - reads stdin")
+	cmd.Flags().StringVar(&f.trust, "trust", "", "`LEVEL` of trust in the folder for this call: full or restricted")
+	cmd.Flags().StringArrayVar(&f.allow, "allow", nil, "`RULE` of what needs no question; may be repeated")
+	return cmd
+}
+
+// runTool prints the envelope of one call.
+func (a *app) runTool(ctx context.Context, f *toolFlags, name string) error {
+	if err := oneOf("--trust", f.trust, []string{"full", "restricted"}); err != nil {
+		return err
+	}
+	if err := checkRules(f.allow); err != nil {
+		return err
+	}
+	raw := f.args
+	if raw == "-" {
+		var err error
+		if raw, err = readPrompt(ctx, a.in); err != nil {
+			return err
+		}
+	}
+	addr, real, err := a.folder(f.dir)
+	if err != nil {
+		return err
+	}
+	loaded, err := a.load(f.dir)
+	if err != nil {
+		return err
+	}
+	c := &loneCall{a: a, loaded: loaded, addr: addr, dir: real, raw: json.RawMessage(raw), trust: messages.Trust_RESTRICTED}
+	if f.trust == "full" || f.trust == "" && a.trusted(addr) {
+		c.trust = messages.Trust_FULL
+	}
+	if c.rules, err = configRules(loaded); err != nil {
+		return err
+	}
+	c.rules = append(c.rules, f.allow...)
+	res, err := c.run(ctx, name)
+	if own := new(exitError); errors.As(err, &own) {
+		return err
+	}
+	e := tools.NewEnvelope(messages.NewID("call_"), name, res, err)
+	if e.ErrorCode == tools.CodeInternalError && a.flags.verbose {
+		a.note("troupe: %v", err)
+	}
+	if err := a.emit(e, nil); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if !e.OK {
+		return silent(exitFailed)
+	}
+	return nil
+}
+
+// loneCall is a call without a session.
+type loneCall struct {
+	a      *app
+	loaded *config.Loaded
+	addr   *workspace.Address
+	dir    string
+	raw    json.RawMessage
+	trust  messages.Trust_Level
+	rules  []string
+}
+
+// run does what a worker and its executor do: look up, check, decide, run.
+func (c *loneCall) run(ctx context.Context, name string) (*tools.Result, error) {
+	registry, err := tools.NewRegistry(tools.Builtin()...)
+	if err != nil {
+		return nil, err
+	}
+	tool, err := registry.Lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	var args map[string]any
+	if err := tools.Decode(tool.Spec(), c.raw, &args); err != nil {
+		return nil, err
+	}
+	ws, err := workspace.Open(workspace.Options{Dir: c.dir, Address: c.addr, Trust: c.trust})
+	if err != nil {
+		return nil, tools.Errorf(tools.CodeWorkspaceNotAvailable, "No active project: %v", err)
+	}
+	defer func() { _ = ws.Close() }() // nothing can be lost by it
+	if named, _ := args["workspace_id"].(string); named != "" && named != c.addr.ID() && named != c.addr.Canonical && named != filepath.Base(c.dir) {
+		return nil, tools.Errorf(tools.CodeWorkspaceNotFound, "Workspace '%s' not found; there are: %s", named, filepath.Base(c.dir))
+	}
+	if err := c.permitted(tool.Spec(), ws, args); err != nil {
+		return nil, err
+	}
+	return c.execute(ctx, tool, ws)
+}
+
+// permitted puts the call to the policy. Nobody can be asked: what would ask is denied.
+func (c *loneCall) permitted(spec *tools.Spec, ws *workspace.Workspace, args map[string]any) error {
+	q := actors.Question(spec, args)
+	q.Trust = c.trust
+	q.InToolset = c.trust == messages.Trust_FULL || slices.Contains(tools.Restricted(), spec.Name)
+	for _, text := range c.rules {
+		r, err := policy.ParseRule(text)
+		if err != nil {
+			return fmt.Errorf("read rule %q: %w", text, err)
+		}
+		q.Rules = append(q.Rules, r)
+	}
+	if q.Trust != messages.Trust_FULL || len(q.Rules) > 0 {
+		actors.ResolvePaths(ws, q.Paths)
+	}
+	v := policy.Decide(q)
+	if v.Action == policy.Allow {
+		return nil
+	}
+	e := tools.Errorf(tools.CodePermissionDenied, "Access denied: %s", v.Reason)
+	if v.Decision != "" {
+		e = e.With("decision", v.Decision)
+	}
+	return e
+}
+
+func (c *loneCall) execute(ctx context.Context, tool tools.Tool, ws *workspace.Workspace) (*tools.Result, error) {
+	spec := tool.Spec()
+	timeout := tools.DefaultTimeout
+	if spec.Timeout > 0 {
+		timeout = spec.Timeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	env, err := c.a.callEnv(opening{loaded: c.loaded, dir: c.dir})(c.addr.ID(), nil, c.trust)
+	if err != nil {
+		return nil, err
+	}
+	tc := &tools.Context{
+		Signal: ctx, Agent: "default", ProcessEnv: env, Workspace: ws, ExecID: messages.NewID(messages.ExecPrefix), Trust: c.trust, Fresh: true,
+		WorkspaceInfo: &messages.WorkspaceInfo{Mode: "local", WorkingDirectory: c.dir, ProjectDir: c.dir, ClonePath: c.dir},
+	}
+	if spec.Name == "exec" {
+		if tc.Sandbox, err = detectSandbox(ctx, c.loaded, c.loaded.Config.Data.Dir); err != nil {
+			return nil, err
+		}
+	}
+	if !spec.NoTemp {
+		if tc.ToolTempDir, err = os.MkdirTemp("", "troupe-call-*"); err != nil {
+			return nil, &exitError{code: exitIO, what: "make a folder for temporary files: " + err.Error(), err: err}
+		}
+		defer func() { _ = os.RemoveAll(tc.ToolTempDir) }() // what stays is swept with the other temporary files
+	}
+	var last time.Time
+	tc.Progress = func(p *messages.Progress) { // on a terminal, at most once a second
+		if now := time.Now(); c.a.errTerm && now.Sub(last) > time.Second {
+			last = now
+			c.a.note("troupe: %d %s so far", p.GetDone(), p.GetUnit())
+		}
+	}
+	return tool.Run(tc, c.raw)
+}
