@@ -136,3 +136,37 @@ func TestServeReportsAListenerThatFails(t *testing.T) {
 		t.Error("served on a closed listener")
 	}
 }
+
+func TestAHandlerThatDoesNotEndIsCutOff(t *testing.T) {
+	if testing.Short() {
+		t.Skip("requests may take 5 s to end before they are cut off")
+	}
+	l, path, err := gateway.ListenSocket(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	came, ended := make(chan struct{}), make(chan struct{})
+	h := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(came)
+		<-r.Context().Done()
+		close(ended)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	served := make(chan error, 1)
+	go func() { served <- gateway.Serve(ctx, l, h) }()
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	<-came
+	cancel()
+	if err := <-served; err != nil {
+		t.Errorf("stopped with %v", err)
+	}
+	<-ended
+}
