@@ -264,9 +264,6 @@ func turnView(t ownTurn) *messages.TurnView {
 	if t.Completed != nil {
 		tv.Outcome, tv.Reason = conversation.OutcomeName(t.Completed.GetOutcome()), t.Completed.GetReason()
 	}
-	for _, in := range t.Inputs {
-		tv.Input += conversation.InputText(in.GetParts())
-	}
 	for _, c := range t.AllCalls {
 		tv.ToolCalls = append(tv.ToolCalls, c.View())
 	}
