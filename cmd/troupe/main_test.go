@@ -44,6 +44,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits":   exits,
 			"jsonhas": jsonHas,
+			"jsonenv": jsonEnv,
 		},
 	})
 }

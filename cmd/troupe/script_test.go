@@ -51,6 +51,22 @@ func jsonHas(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// jsonEnv is the script command `jsonenv NAME FILE PATH`: it sets a variable to a text in a JSON value.
+func jsonEnv(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: jsonenv NAME FILE PATH")
+	}
+	got, err := lookup(ts.ReadFile(args[1]), args[2])
+	if err != nil {
+		ts.Fatalf("jsonenv: %v", err)
+	}
+	var text string
+	if err := json.Unmarshal([]byte(got), &text); err != nil {
+		ts.Fatalf("jsonenv: %s is no text", got)
+	}
+	ts.Setenv(args[0], text)
+}
+
 func lookup(text, path string) (string, error) {
 	var v any
 	if err := json.Unmarshal([]byte(text), &v); err != nil {

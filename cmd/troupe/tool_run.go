@@ -184,10 +184,15 @@ func (c *loneCall) execute(ctx context.Context, tool tools.Tool, ws *workspace.W
 		}
 	}
 	if !spec.NoTemp {
-		if tc.ToolTempDir, err = os.MkdirTemp("", "troupe-call-*"); err != nil {
+		temp := filepath.Join(c.loaded.Dirs.Cache, "tmp")
+		err := os.MkdirAll(temp, 0o700)
+		if err == nil {
+			tc.ToolTempDir, err = os.MkdirTemp(temp, "call-*")
+		}
+		if err != nil {
 			return nil, &exitError{code: exitIO, what: "make a folder for temporary files: " + err.Error(), err: err}
 		}
-		defer func() { _ = os.RemoveAll(tc.ToolTempDir) }() // what stays is swept with the other temporary files
+		defer func() { _ = os.RemoveAll(tc.ToolTempDir) }() // what stays is only in the cache
 	}
 	var last time.Time
 	tc.Progress = func(p *messages.Progress) { // on a terminal, at most once a second
