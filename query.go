@@ -22,7 +22,7 @@ import (
 func (rt *Runtime) Ask(ctx context.Context, m proto.Message) (proto.Message, error) {
 	switch x := m.(type) {
 	case *messages.CreateSession, *messages.ToSession, *messages.DescribeTree:
-		return act.Ask[proto.Message](ctx, rt.sys, rt.root, m)
+		return send[proto.Message](ctx, rt, m)
 	case *messages.ListSessions:
 		return rt.listSessions(ctx, x)
 	case *messages.ListWorkers:

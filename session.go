@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/conversation"
@@ -218,7 +221,28 @@ func ask[T any](ctx context.Context, rt *Runtime, session string, cmd any) (T, e
 		var zero T
 		return zero, err
 	}
-	return act.Ask[T](ctx, rt.sys, rt.root, m)
+	return send[T](ctx, rt, m)
+}
+
+// send asks the Supervisor. A message that reached an actor just as it ended was not delivered: it is
+// sent again, to the successor.
+func send[T any](ctx context.Context, rt *Runtime, m proto.Message) (T, error) {
+	for try := 1; ; try++ {
+		r, err := act.Ask[T](ctx, rt.sys, rt.root, m)
+		if !errors.Is(err, act.ErrGone) {
+			return r, err
+		}
+		if try == 10 {
+			return r, messages.Fail(messages.CodeUnavailable, "the session is restarting", "try again")
+		}
+		pause := time.NewTimer(time.Duration(try) * 5 * time.Millisecond)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return r, context.Cause(ctx)
+		}
+	}
 }
 
 func toSession(session string, cmd any) (*messages.ToSession, error) {

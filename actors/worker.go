@@ -431,7 +431,7 @@ func (w *Worker) view() *messages.WorkerView {
 	v := &messages.WorkerView{Id: w.id, SessionId: w.session, State: w.phase, Restarts: w.restarts, LastError: w.lastError}
 	if w.state != nil {
 		v.Agent, v.Model, v.Turns = w.state.Agent(), w.state.Model(), int32(w.state.Turns())
-		v.Staged, v.Usage, v.UpdatedAtUnixMs = int32(len(w.state.Staged())), w.state.Usage(), w.svc.Now().UnixMilli()
+		v.Staged, v.Usage, v.UpdatedAtUnixMs = int32(len(w.state.Staged())), w.state.Usage(), w.state.At()
 		if last := w.state.Last(); last != nil {
 			v.LastOutcome = conversation.OutcomeName(last.Completed.GetOutcome())
 		}

@@ -120,6 +120,16 @@ func (w *Worker) publish(c actor.Context, in *appending, r persistence.Receipt) 
 	}
 }
 
+// generation finds an answer that this activation has not published: of before a restart.
+func (w *Worker) generation(_ string, seq uint64) *messages.GenerationCompleted {
+	for _, t := range []*conversation.Turn{w.state.Turn(), w.state.Last()} {
+		if t != nil && t.FinalSeq == seq && len(t.Gens) > 0 {
+			return t.Gens[len(t.Gens)-1]
+		}
+	}
+	return nil
+}
+
 // storeFailed ends this incarnation: what it decided never came to be. A store that has failed
 // for good answers nobody any more; a full disk can be cured, and a fenced writer has a successor.
 func (w *Worker) storeFailed(c actor.Context, err error) {
@@ -134,6 +144,7 @@ func (w *Worker) storeFailed(c actor.Context, err error) {
 // answers for a worker that is not in memory.
 func (w *Worker) index(facts []proto.Message) []persistence.IndexOp {
 	v := w.view()
+	v.UpdatedAtUnixMs = w.svc.Now().UnixMilli()
 	changed := false
 	for _, f := range facts {
 		switch f := f.(type) {

@@ -69,6 +69,7 @@ func (w *Worker) opening(c actor.Context) {
 		return
 	}
 	w.journal, w.state = m.journal, m.state
+	w.projector.Lookup = w.generation
 	if w.state.Turn() == nil {
 		w.advance(c)
 		w.replay(c)
@@ -155,7 +156,7 @@ func (w *Worker) readTurn(c actor.Context, turn string) {
 		}
 		for _, t := range turns {
 			if t.ID == turn {
-				return t.Result(session, id)
+				return outcome(t, t.Result(session, id))
 			}
 		}
 		return messages.Fail(messages.CodeNotFound, fmt.Sprintf("turn %s is not in the journal", turn), "")

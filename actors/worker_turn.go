@@ -41,10 +41,6 @@ func (w *Worker) submitCall(c actor.Context, m *messages.CallTool) {
 }
 
 func (w *Worker) accept(c actor.Context, mode messages.InputAccepted_Mode, f *messages.InputAccepted) {
-	if fail := w.refuse(mode, f); fail != nil {
-		c.Respond(fail)
-		return
-	}
 	f.ContentHash = conversation.ContentHash(f.GetParts(), f.GetCall())
 	if f.GetInputId() == "" {
 		f.InputId = messages.NewID(messages.InputPrefix)
@@ -59,6 +55,10 @@ func (w *Worker) accept(c actor.Context, mode messages.InputAccepted_Mode, f *me
 			return
 		}
 		c.Respond(&messages.InputReply{InputId: f.GetInputId(), Seq: cursor, SessionId: w.session, WorkerId: w.id, Duplicate: true})
+		return
+	}
+	if fail := w.refuse(mode, f); fail != nil {
+		c.Respond(fail)
 		return
 	}
 	if mode == messages.InputAccepted_INTERRUPT && w.state.Turn() != nil {
@@ -231,16 +231,19 @@ func (w *Worker) turnDone(c actor.Context) {
 
 // answerTurn gives a program its call's result, and everybody else the turn's.
 func (w *Worker) answerTurn(c actor.Context, pid *actor.PID, t *conversation.Turn, result *messages.TurnResult) {
-	if t.Program() && len(t.AllCalls) == 1 {
-		f := t.AllCalls[0].Finished
-		c.Send(pid, &messages.ToolReply{
-			ExecId: f.GetExecId(), CallId: f.GetCallId(), Tool: t.AllCalls[0].Name, Status: f.GetStatus(), Content: f.GetContent(),
-			ErrorCode: f.GetErrorCode(), DetailsJson: f.GetDetailsJson(), MetaJson: f.GetMetaJson(), Truncated: f.GetTruncated(),
-			DurationUs: f.GetDurationUs(), Diff: f.GetDiff(),
-		})
-		return
+	c.Send(pid, outcome(t, result))
+}
+
+func outcome(t *conversation.Turn, result *messages.TurnResult) any {
+	if !t.Program() || len(t.AllCalls) != 1 {
+		return result
 	}
-	c.Send(pid, result)
+	f := t.AllCalls[0].Finished
+	return &messages.ToolReply{
+		ExecId: f.GetExecId(), CallId: f.GetCallId(), Tool: t.AllCalls[0].Name, Status: f.GetStatus(), Content: f.GetContent(),
+		ErrorCode: f.GetErrorCode(), DetailsJson: f.GetDetailsJson(), MetaJson: f.GetMetaJson(), Truncated: f.GetTruncated(),
+		DurationUs: f.GetDurationUs(), Diff: f.GetDiff(),
+	}
 }
 
 // await answers when the turn of an input is done; without an input id, for the open or the last turn.

@@ -37,7 +37,7 @@ func (s *State) ApplyFact(fact proto.Message, r *messages.Record) error {
 	if err := s.fold(fact, r); err != nil {
 		return err
 	}
-	s.seq, s.epoch = r.GetSeq(), r.GetEpoch()
+	s.seq, s.epoch, s.atMs = r.GetSeq(), r.GetEpoch(), r.GetAtUnixMs()
 	return nil
 }
 

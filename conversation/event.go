@@ -37,24 +37,38 @@ func (p *Projector) Project(session, worker string, fact proto.Message, r *messa
 	case *messages.TurnCompleted:
 		e.Text = p.text(worker, f.GetFinalSeq())
 	case *messages.ToolPlanned:
-		if calls := p.calls[worker]; int(f.GetOrdinal()) < len(calls) {
-			e.Arguments = calls[f.GetOrdinal()].GetArguments()
-		}
+		e.Arguments = p.arguments(worker, f, r.GetSeq())
 	}
 	return e
 }
 
 func (p *Projector) remember(worker string, fact proto.Message) {
+	if p.texts == nil {
+		p.texts, p.calls = make(map[string]string), make(map[string][]*messages.ToolCall)
+	}
 	switch f := fact.(type) {
 	case *messages.GenerationCompleted:
-		if p.texts == nil {
-			p.texts, p.calls = make(map[string]string), make(map[string][]*messages.ToolCall)
-		}
 		p.texts[worker], p.calls[worker] = f.GetContent(), f.GetToolCalls()
+	case *messages.InputAccepted:
+		if f.GetCall() != nil {
+			p.calls[worker] = []*messages.ToolCall{f.GetCall()}
+		}
 	case *messages.TurnStarted:
 		delete(p.texts, worker)
-		delete(p.calls, worker)
 	}
+}
+
+// arguments finds what a planned call was asked with: in the answer that was seen, or in the one
+// that stands before the answer's plans.
+func (p *Projector) arguments(worker string, f *messages.ToolPlanned, seq uint64) string {
+	calls := p.calls[worker]
+	if before := uint64(f.GetOrdinal()) + 1; calls == nil && p.Lookup != nil && seq > before {
+		calls = p.Lookup(worker, seq-before).GetToolCalls()
+	}
+	if int(f.GetOrdinal()) < len(calls) {
+		return calls[f.GetOrdinal()].GetArguments()
+	}
+	return ""
 }
 
 func (p *Projector) text(worker string, seq uint64) string {

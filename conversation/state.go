@@ -29,6 +29,7 @@ type State struct {
 	seq     uint64
 	epoch   uint64
 	closed  bool
+	atMs    int64 // of the newest record
 
 	history []*messages.Message // finished exchanges only: never a dangling call
 	borders []border            // where each turn of the history ends
@@ -166,6 +167,9 @@ func (s *State) Tools() []string { return s.tools }
 
 // Seq is the newest record applied.
 func (s *State) Seq() uint64 { return s.seq }
+
+// At is when the newest record was written, in milliseconds since 1970.
+func (s *State) At() int64 { return s.atMs }
 
 // Exists says whether the stream held a WorkerCreated.
 func (s *State) Exists() bool { return s.created != nil }
