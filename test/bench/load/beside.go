@@ -1,0 +1,76 @@
+package load
+
+import (
+	"context"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Beside is what many sessions at once came to.
+type Beside struct {
+	System     string  `json:"system"`
+	Sessions   int     `json:"sessions"`
+	Turns      int     `json:"turns"` // of all sessions
+	PerSecond  float64 `json:"turns_per_s"`
+	CPUPer1000 float64 `json:"cpu_s_per_1000"`
+	P50        float64 `json:"p50_ms"` // of one turn
+	P99        float64 `json:"p99_ms"`
+	KBActive   float64 `json:"kb_per_active"` // peak of the process, above its start, per session
+	KBIdle     float64 `json:"kb_per_idle"`   // after the last turn and a collection
+	AllocKB    float64 `json:"alloc_kb_per_turn"`
+	Allocs     float64 `json:"allocs_per_turn"`
+}
+
+// beside plays all sessions at once, each in a goroutine, the opening included.
+func beside(ctx context.Context, system string, o *Options, open Open) (*Beside, error) {
+	debug.FreeOSMemory()
+	rss := memory("VmRSS")
+	took := make([]float64, o.Sessions*o.Turns)
+	keep := make([]Turn, o.Sessions)
+	errs := make([]error, o.Sessions)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	cpu, start := CPU(), time.Now()
+	var wg sync.WaitGroup
+	for i := range o.Sessions {
+		wg.Go(func() { keep[i], errs[i] = session(ctx, i, took[i*o.Turns:(i+1)*o.Turns], open) })
+	}
+	wg.Wait()
+	wall, used := time.Since(start).Seconds(), CPU()-cpu
+	runtime.ReadMemStats(&after)
+	peak := memory("VmHWM")
+	debug.FreeOSMemory()
+	idle := memory("VmRSS")
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(took)
+	n := len(took)
+	runtime.KeepAlive(keep)
+	return &Beside{
+		System: system, Sessions: o.Sessions, Turns: n, PerSecond: float64(n) / wall, CPUPer1000: used / float64(n) * 1000,
+		P50: took[n/2], P99: took[n*99/100], KBActive: (peak - rss) / float64(o.Sessions), KBIdle: (idle - rss) / float64(o.Sessions),
+		AllocKB: float64(after.TotalAlloc-before.TotalAlloc) / 1024 / float64(n), Allocs: float64(after.Mallocs-before.Mallocs) / float64(n),
+	}, nil
+}
+
+// session plays the turns of one session and returns it, so that it stays in memory.
+func session(ctx context.Context, i int, took []float64, open Open) (Turn, error) {
+	turn, err := open(ctx, i)
+	if err != nil {
+		return nil, err
+	}
+	for n := range took {
+		at := time.Now()
+		if err := turn(ctx, n); err != nil {
+			return nil, err
+		}
+		took[n] = float64(time.Since(at).Microseconds()) / 1000
+	}
+	return turn, nil
+}
