@@ -27,6 +27,9 @@ type CreateJSON struct {
 	Rules      []string     `json:"rules,omitempty"`
 	NoInput    bool         `json:"no_input,omitempty"` // nobody answers: every question is a denial
 	Input      *InputJSON   `json:"input,omitempty"`    // accepted in the same append
+
+	Origin *LineageJSON   `json:"origin,omitempty"` // the conversation that the first worker continues
+	Copied []ExchangeJSON `json:"copied,omitempty"` // its turns, by value
 }
 
 // AttachJSON asks for one workspace.
@@ -136,6 +139,7 @@ func (j *CreateJSON) Proto() (*CreateSession, error) {
 		}
 		m.Workspaces = append(m.Workspaces, &WorkspaceSpec{Uri: w.URI, Name: w.Name, Trust: t, Primary: w.Primary})
 	}
+	m.Origin, m.Copied = j.Origin.proto(), convert(j.Copied, ExchangeJSON.Proto)
 	if j.Input != nil {
 		first, err := j.Input.Proto()
 		if err != nil {
@@ -159,6 +163,7 @@ func CreateFrom(m *CreateSession) (*CreateJSON, error) {
 			return AttachJSON{URI: w.GetUri(), Name: w.GetName(), Trust: TrustName(w.GetTrust()), Primary: w.GetPrimary()}
 		}),
 	}
+	j.Origin, j.Copied = lineageJSON(m.GetOrigin()), convert(m.GetCopied(), (*Turn).JSON)
 	if m.GetFirst() != nil {
 		first, err := InputFrom(m.GetFirst())
 		if err != nil {
@@ -282,18 +287,28 @@ func CallToolFrom(m *CallTool) (*CallToolJSON, error) {
 
 // Proto is the worker that is asked for.
 func (j *SpawnJSON) Proto() *SpawnWorker {
-	m := &SpawnWorker{Agent: j.Agent, Model: j.Model, System: j.System, Copied: convert(j.Copied, ExchangeJSON.Proto)}
-	if j.Origin != nil {
-		m.Origin = &Lineage{Conversation: j.Origin.Conversation, Seq: j.Origin.Seq}
+	return &SpawnWorker{
+		Agent: j.Agent, Model: j.Model, System: j.System, Origin: j.Origin.proto(), Copied: convert(j.Copied, ExchangeJSON.Proto),
 	}
-	return m
 }
 
 // SpawnFrom is the body that asks for a worker.
 func SpawnFrom(m *SpawnWorker) *SpawnJSON {
-	j := &SpawnJSON{Agent: m.GetAgent(), Model: m.GetModel(), System: m.GetSystem(), Copied: convert(m.GetCopied(), (*Turn).JSON)}
-	if o := m.GetOrigin(); o != nil {
-		j.Origin = &LineageJSON{o.GetConversation(), o.GetSeq()}
+	return &SpawnJSON{
+		Agent: m.GetAgent(), Model: m.GetModel(), System: m.GetSystem(), Origin: lineageJSON(m.GetOrigin()), Copied: convert(m.GetCopied(), (*Turn).JSON),
 	}
-	return j
+}
+
+func (j *LineageJSON) proto() *Lineage {
+	if j == nil {
+		return nil
+	}
+	return &Lineage{Conversation: j.Conversation, Seq: j.Seq}
+}
+
+func lineageJSON(o *Lineage) *LineageJSON {
+	if o == nil {
+		return nil
+	}
+	return &LineageJSON{o.GetConversation(), o.GetSeq()}
 }
