@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -101,20 +100,6 @@ func checkListen(f *fakeFlags) error {
 		return nil
 	}
 	return &exitError{code: exitDenied, what: fmt.Sprintf("--listen %s: others could reach this address", f.listen), hint: "use 127.0.0.1, or ask for a key with --key-env"}
-}
-
-// listen takes an address; source says where it was written.
-func listen(ctx context.Context, source, address string) (net.Listener, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err == nil {
-		return l, nil
-	}
-	e := &exitError{code: exitIO, what: fmt.Sprintf("%s %s: %v", source, address, err), err: err}
-	if errors.Is(err, syscall.EADDRINUSE) {
-		e.what = fmt.Sprintf("%s %s: the port is taken", source, address)
-		e.hint = "end the process that listens there, or take a free port with port 0"
-	}
-	return nil, e
 }
 
 func baseURL(l net.Listener) string { return "http://" + l.Addr().String() + "/v1" }

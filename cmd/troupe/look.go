@@ -28,7 +28,7 @@ func (a *app) look(ctx context.Context, loaded *config.Loaded, empty func() erro
 		return err
 	}
 	err = h.during(ctx, func(ctx context.Context) error { return work(ctx, h) })
-	if cerr := h.close(); err == nil && cerr != nil {
+	if cerr := h.close(ctx); err == nil && cerr != nil {
 		a.note("troupe: warning: %v", cerr)
 	}
 	return err

@@ -146,10 +146,10 @@ func hold(ctx context.Context, in opening, o troupe.Options, log *logFile) (*hou
 	if !in.work || in.alone {
 		return h, nil
 	}
-	l, _, err := gateway.ListenSocket(o.DataDir)
+	l, _, err := gateway.ListenSocket(o.DataDir) //nolint:contextcheck // it takes none: its one wait is bounded by itself
 	if err != nil {
 		h.log = nil // the caller's, who closes it
-		return nil, errors.Join(&exitError{code: exitIO, what: err.Error(), err: err}, h.close())
+		return nil, errors.Join(&exitError{code: exitIO, what: err.Error(), err: err}, h.close(ctx))
 	}
 	h.listener = &countingListener{Listener: l}
 	return h, nil
@@ -191,7 +191,7 @@ func (h *house) during(ctx context.Context, work func(ctx context.Context) error
 		}, func(error) { close(over) })
 	}
 	if h.listener != nil {
-		h.addServer(&g)
+		h.addServer(ctx, &g)
 	}
 	first := g.Run()
 	if own := new(exitError); errors.As(first, &own) && !errors.As(result, new(*exitError)) {
@@ -201,8 +201,8 @@ func (h *house) during(ctx context.Context, work func(ctx context.Context) error
 }
 
 // addServer serves the socket as one member of the group.
-func (h *house) addServer(g *run.Group) {
-	ctx, stop := context.WithCancel(context.Background())
+func (h *house) addServer(ctx context.Context, g *run.Group) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // the group ends it
 	handler := gateway.New(h.rt, gateway.Options{Logger: h.log.logger, Version: readVersion().Version})
 	g.Add(func() error { return serve(ctx, h.listener, handler) }, func(error) { stop() })
 }
@@ -248,9 +248,10 @@ func (h *house) linger(ctx context.Context) {
 	}
 }
 
-// close gives the directory up, in order and within stopTime. Open turns stay open.
-func (h *house) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+// close gives the directory up, in order and within stopTime, also when ctx has ended. Open turns
+// stay open.
+func (h *house) close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 	defer cancel()
 	var errs []error
 	if h.listener != nil {

@@ -166,10 +166,10 @@ func (r *runner) play(ctx context.Context) error {
 			return nil
 		})
 		if err != nil && ctx.Err() != nil && r.log.outcome == "" {
-			err = r.interrupted(h)
+			err = r.interrupted(ctx, h)
 		}
 		gone := err != nil && h.gone(err) && try < tries
-		if cerr := h.close(); err == nil && cerr != nil {
+		if cerr := h.close(ctx); err == nil && cerr != nil {
 			r.a.note("troupe: warning: %v", cerr)
 		}
 		if !gone {
@@ -223,14 +223,14 @@ func (r *runner) end(err error) error {
 
 // interrupted is how a run ends that was told to stop. In this process the turn stays open and goes
 // on when the session is; in another one it is cancelled, since nobody watches it any more.
-func (r *runner) interrupted(h *house) error {
+func (r *runner) interrupted(ctx context.Context, h *house) error {
 	if !r.begun {
 		return &exitError{code: exitInterrupted, what: "interrupted before the session was made"}
 	}
 	goOn := "go on with: troupe run -s " + r.session
 	if h.client != nil {
 		goOn += ` "..." (its turn was cancelled)`
-		ctx, cancel := context.WithTimeout(context.Background(), stopTime/2)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime/2)
 		defer cancel()
 		m := &messages.ToSession{SessionId: r.session, Command: &messages.ToSession_Cancel{Cancel: &messages.CancelSession{By: "user", Reason: "interrupted"}}}
 		if _, err := h.Ask(ctx, m); err != nil {

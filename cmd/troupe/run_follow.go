@@ -8,7 +8,7 @@ import (
 )
 
 // errTurnDone ends the walk along the events.
-var errTurnDone = errors.New("the turn is done") //nolint:gochecknoglobals // an error to compare with
+var errTurnDone = errors.New("the turn is done")
 
 // follow shows the turn that is waited for, from its first event to its last.
 func (r *runner) follow(ctx context.Context, h *house) error {

@@ -37,8 +37,14 @@ func newShow(a *app) *cobra.Command {
 func printShown(w io.Writer, j *messages.ShownJSON) error {
 	s := &j.Session
 	rows := [][]string{
-		{"session", s.ID}, {"state", s.State}, {"folder", s.Folder}, {"agent", s.Agent}, {"model", s.Model},
-		{"created", s.CreatedAt}, {"updated", s.UpdatedAt}, {"usage", usageText(s.Usage)},
+		{"session", s.ID},
+		{"state", s.State},
+		{"folder", s.Folder},
+		{"agent", s.Agent},
+		{"model", s.Model},
+		{"created", s.CreatedAt},
+		{"updated", s.UpdatedAt},
+		{"usage", usageText(s.Usage)},
 	}
 	for _, ws := range s.Workspaces {
 		rows = append(rows, []string{"workspace", ws.Name + "  " + ws.URI + "  " + ws.Trust})

@@ -53,11 +53,14 @@ func (a *app) tour(ctx context.Context) error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	served := make(chan error, 1)
-	go func() { served <- serve(ctx, l, script.Handler(s, script.ServeOptions{})) }()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = serve(ctx, l, script.Handler(s, script.ServeOptions{})) // what fails there fails the turn, which says so
+	}()
 	defer func() {
 		cancel()
-		<-served // its error came after everything that counts
+		<-served
 	}()
 	loaded, err := a.tourConfig(baseURL(l))
 	if err != nil {
@@ -68,7 +71,7 @@ func (a *app) tour(ctx context.Context) error {
 		return err
 	}
 	t, err := a.playTour(ctx, h, dir)
-	if cerr := h.close(); err == nil && cerr != nil {
+	if cerr := h.close(ctx); err == nil && cerr != nil {
 		a.note("troupe: warning: %v", cerr)
 	}
 	if err != nil {
@@ -116,7 +119,7 @@ func (a *app) openTour(ctx context.Context, loaded *config.Loaded) (*house, stri
 		}
 		dir := filepath.Join(slot, "broken")
 		if err := copyTour(dir); err != nil {
-			return nil, "", errors.Join(&exitError{code: exitIO, what: "copy the package: " + err.Error(), err: err}, h.close())
+			return nil, "", errors.Join(&exitError{code: exitIO, what: "copy the package: " + err.Error(), err: err}, h.close(ctx))
 		}
 		return h, dir, nil
 	}
