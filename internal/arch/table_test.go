@@ -88,11 +88,11 @@ func boundaries() []boundary {
 	}
 	return []boundary{
 		{
-			what: "github.com/dgraph-io/badger", only: []string{"persistence/badger", "test/*"}, tests: true,
+			what: "github.com/dgraph-io/badger", only: []string{"persistence/badger", "test/*", "test/bench/*"}, tests: true,
 			because: "only persistence/badger knows Badger",
 		},
 		{
-			what: "github.com/sashabaranov/go-openai", only: []string{"model/openai", "test/*"},
+			what: "github.com/sashabaranov/go-openai", only: []string{"model/openai", "test/*", "test/bench/*"},
 			because: "only model/openai knows go-openai",
 		},
 		{what: "github.com/spf13/viper", only: []string{"config"}, tests: true, because: "only config knows viper"},
