@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,7 +18,9 @@ import (
 
 	"github.com/creack/pty"
 
+	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence/badger"
 )
 
 // machine is an empty home with the program in it.
@@ -384,6 +387,69 @@ func TestRunOnATerminalStreamsAndColours(t *testing.T) {
 		}
 		if strings.Contains(string(out), "\x1b") != c.escapes {
 			t.Errorf("%s: escape bytes are wrong: %q", c.env, out)
+		}
+	}
+}
+
+// onTerminal runs a command on a terminal, types an answer, and gives what was shown.
+func (m *machine) onTerminal(answer string, args ...string) (code int, shown string) {
+	m.t.Helper()
+	cmd := m.command(args...)
+	cmd.Env = append(cmd.Env, "NO_COLOR=1")
+	tty, err := pty.Start(cmd)
+	if err != nil {
+		m.t.Skipf("no terminal can be made here: %v", err)
+	}
+	defer tty.Close()
+	if _, err := io.WriteString(tty, answer); err != nil {
+		m.t.Fatal(err)
+	}
+	out, _ := io.ReadAll(tty) // on Linux it ends with an error when the other side is closed
+	return exitOf(m.t, cmd.Wait()), string(out)
+}
+
+func TestTerminalIsAskedOnceAboutAFolder(t *testing.T) {
+	const question = "May agents run every tool in"
+	m := newMachine(t)
+	code, shown := m.onTerminal("n\n", "run", "hello", "-C", "a", "-m", "scripted/echo")
+	if code != exitDone || !strings.Contains(shown, question) || !strings.Contains(shown, "is restricted") {
+		t.Errorf("no: %d %s", code, shown)
+	}
+	code, shown = m.onTerminal("y\n", "run", "hello", "-C", "a", "-m", "scripted/echo")
+	if code != exitDone || strings.Contains(shown, question) || !strings.Contains(shown, "is restricted") {
+		t.Errorf("asked again: %d %s", code, shown)
+	}
+	code, shown = m.onTerminal("y\n", "run", "hello", "-C", "b", "-m", "scripted/echo")
+	if code != exitDone || !strings.Contains(shown, question) || !strings.Contains(shown, "is trusted (full)") {
+		t.Errorf("yes: %d %s", code, shown)
+	}
+	if code, out, _ := m.run("trust", "ls"); code != exitDone || !strings.Contains(out, m.folder("b")) || strings.Contains(out, m.folder("a")+" ") {
+		t.Errorf("trust ls: %d %s", code, out)
+	}
+	if code, _, stderr := m.run("run", "hello", "-C", m.home, "-m", "scripted/echo"); code != exitDone || strings.Contains(stderr, question) {
+		t.Errorf("asked off a terminal: %d %s", code, stderr)
+	}
+}
+
+func TestHeldDirectoryThatNobodyServesIsNamedWithItsHolder(t *testing.T) {
+	m := newMachine(t)
+	data := m.folder("data")
+	s, err := badger.Open(t.Context(), badger.Options{Dir: troupe.StoreDir(data), Ballast: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	code, out, stderr := m.run("--data", data, "ls", "sessions")
+	if code != exitAgain || out != "" {
+		t.Errorf("ended with %d: %s", code, out)
+	}
+	want := []string{data, "flag --data", "try again"}
+	if runtime.GOOS == "linux" {
+		want = append(want, "process "+strconv.Itoa(os.Getpid()))
+	}
+	for _, w := range want {
+		if !strings.Contains(stderr, w) {
+			t.Errorf("%q is not named: %s", w, stderr)
 		}
 	}
 }

@@ -154,9 +154,9 @@ func (r *runner) prepare(ctx context.Context, loaded *config.Loaded) error {
 	if err != nil {
 		return err
 	}
-	trust := messages.Trust_RESTRICTED
-	if r.flags.trust == "full" || r.flags.trust == "" && r.a.trusted(addr) {
-		trust = messages.Trust_FULL
+	trust, err := r.a.settleTrust(ctx, addr, real, r.flags.trust)
+	if err != nil {
+		return err
 	}
 	r.input = messages.NewID(messages.InputPrefix)
 	r.create = &messages.CreateSession{
