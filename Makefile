@@ -87,7 +87,11 @@ generated: generate
 		echo "generated code is not committed: $$new" >&2; exit 1; }
 
 .PHONY: bench
-bench: ## run the benchmarks once
+bench: ## measure troupe beside a bare loop and print tables (about three minutes)
+	@$(GO) run ./test/bench
+
+.PHONY: microbench
+microbench: ## run the benchmarks of the packages once
 	@$(GO) test -run '^$$' -bench . -benchmem $(PACKAGES)
 
 .PHONY: deps
