@@ -22,7 +22,7 @@ import (
 type Supervisor struct {
 	svc   *Services
 	log   *slog.Logger
-	props struct{ session, workspace *actor.Props }
+	props struct{ session, workspace, limiter *actor.Props }
 	kids  map[string]*kid // by name
 
 	ending bool // stopping: nobody is started any more, though messages still come
@@ -55,7 +55,7 @@ func NewSupervisor(svc *Services) *actor.Props {
 	svc.pool = act.NewPool()
 	svc.running, svc.stopped = &sync.WaitGroup{}, make(chan struct{})
 	props := func(make actor.Producer) *actor.Props {
-		return actor.PropsFromProducer(make, actor.WithDispatcher(svc.pool))
+		return actor.PropsFromProducer(make, actor.WithDispatcher(svc.pool), actor.WithMailbox(act.Mailbox()))
 	}
 	svc.props.worker = props(func() actor.Actor { return newWorker(svc) })
 	svc.props.executor = props(func() actor.Actor { return newToolExecutor(svc) })
@@ -63,6 +63,7 @@ func NewSupervisor(svc *Services) *actor.Props {
 		s := &Supervisor{svc: svc, log: svc.Log, kids: make(map[string]*kid)}
 		s.props.session = props(func() actor.Actor { return newSession(svc) })
 		s.props.workspace = props(func() actor.Actor { return newWorkspace(svc) })
+		s.props.limiter = props(func() actor.Actor { return newLimiter(svc.Log, svc.Limits.ModelCalls) })
 		return s
 	})
 }
@@ -123,8 +124,7 @@ func (s *Supervisor) Receive(c actor.Context) {
 // started spawns a Limiter for every provider.
 func (s *Supervisor) started(c actor.Context) {
 	for _, p := range s.svc.Models.Providers() {
-		props := actor.PropsFromProducer(func() actor.Actor { return newLimiter(s.svc.Log, s.svc.Limits.ModelCalls) }, actor.WithDispatcher(s.svc.pool))
-		s.keep(c, "limiter-"+p, func(c actor.Context) *actor.PID { return s.spawn(c, props, "limiter-"+p) })
+		s.keep(c, "limiter-"+p, func(c actor.Context) *actor.PID { return s.spawn(c, s.props.limiter, "limiter-"+p) })
 	}
 }
 

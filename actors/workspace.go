@@ -24,7 +24,8 @@ type Workspace struct {
 	uri    string
 	epoch  uint64
 	issued uint64
-	held   []*lease // granted and not passed on
+	early  act.Stash // what came before OpenWorkspace: it is addressed by name, and without the epoch no token may be given
+	held   []*lease  // granted and not passed on
 	queue  []*lease
 	watch  map[string]bool // PIDs that are watched: once each, until they end
 }
@@ -46,8 +47,28 @@ func newWorkspace(svc *Services) *Workspace {
 // Receive is the dispatch table.
 func (w *Workspace) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
+	case *actor.Started:
 	case *messages.OpenWorkspace:
 		w.open(c, m)
+	case *actor.Terminated:
+		w.gone(c, m.GetWho())
+	case *actor.Stopping:
+		w.refuse(c)
+	case *actor.Stopped:
+		w.svc.folders.close(w.uri)
+		w.held, w.queue = nil, nil
+	default:
+		if w.uri == "" {
+			w.early.Put(c)
+			return
+		}
+		w.serve(c)
+	}
+}
+
+// serve is the dispatch table of a Workspace that knows its epoch.
+func (w *Workspace) serve(c actor.Context) {
+	switch m := c.Message().(type) {
 	case *messages.AcquireLease:
 		w.acquire(c, m)
 	case *messages.ReleaseLease:
@@ -58,13 +79,6 @@ func (w *Workspace) Receive(c actor.Context) {
 		w.ended(c, m)
 	case *messages.DescribeWorkspace:
 		c.Respond(w.view())
-	case *actor.Terminated:
-		w.gone(c, m.GetWho())
-	case *actor.Stopping:
-		w.refuse(c)
-	case *actor.Stopped:
-		w.svc.folders.close(w.uri)
-		w.held, w.queue = nil, nil
 	default:
 		act.Unexpected(c, w.log)
 	}
@@ -76,6 +90,7 @@ func (w *Workspace) open(c actor.Context, m *messages.OpenWorkspace) {
 	if w.uri == "" {
 		w.uri, w.epoch = m.GetGrant().GetUri(), m.GetEpoch()
 		w.svc.folders.admit(m.GetGrant())
+		w.early.Replay(c, w.serve, func() bool { return true })
 	}
 	if c.Sender() != nil {
 		c.Respond(&messages.Ack{})
@@ -152,9 +167,11 @@ func (w *Workspace) pass(c actor.Context, l *lease) {
 	w.grant(c)
 }
 
+// begun allows an effect to who holds the workspace alone: a reader's toolset may have grown
+// since it took its lease.
 func (w *Workspace) begun(c actor.Context, m *messages.EffectBegun) {
 	for _, l := range w.held {
-		if l.token == m.GetToken() && !l.released {
+		if l.token == m.GetToken() && !l.released && !l.shared {
 			if l.effects == nil {
 				l.effects = make(map[string]bool, 1)
 			}
@@ -197,9 +214,16 @@ func (w *Workspace) gone(c actor.Context, who *actor.PID) {
 
 // refuse answers those who wait: a stopped mailbox says nothing.
 func (w *Workspace) refuse(c actor.Context) {
+	gone := messages.Fail(messages.CodeUnavailable, "the workspace "+w.uri+" is stopping", "try again")
+	w.early.Each(func(_ any, sender *actor.PID) {
+		if sender != nil {
+			c.Send(sender, gone)
+		}
+	})
 	for _, l := range w.queue {
-		c.Send(l.who, messages.Fail(messages.CodeUnavailable, "the workspace "+w.uri+" is stopping", "try again"))
+		c.Send(l.who, gone)
 	}
+	w.queue = nil
 }
 
 func (w *Workspace) view() *messages.WorkspaceView {
