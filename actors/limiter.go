@@ -46,6 +46,8 @@ func (l *Limiter) Receive(c actor.Context) {
 		l.release(c, permitKey(c.Sender(), m.GetRequest()))
 	case *actor.Terminated:
 		l.gone(c, m.GetWho())
+	case *actor.Stopping:
+		l.refuse(c)
 	default:
 		act.Unexpected(c, l.log)
 	}
@@ -89,6 +91,16 @@ func (l *Limiter) release(c actor.Context, key string) {
 			h.gone = true
 		}
 	}
+}
+
+// refuse answers those who wait: a stopped mailbox says nothing (I10).
+func (l *Limiter) refuse(c actor.Context) {
+	for _, h := range l.queue {
+		if !h.gone {
+			c.Send(h.who, messages.Fail(messages.CodeUnavailable, "the limiter is stopping", "try again"))
+		}
+	}
+	l.queue = nil
 }
 
 // gone frees what a dead worker held.

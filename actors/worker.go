@@ -48,6 +48,7 @@ type Worker struct {
 	leases      leases                                      // of the turn under way
 	gen         *generation                                 // the model call under way
 	generations uint64                                      // begun in this activation
+	permits     uint64                                      // asked for in this activation
 	prompt      *messages.Prompt                            // of the turn that is about to begin
 	tools       []model.ToolDef                             // offered with the present grant
 	system      string                                      // rendered with the present grant
@@ -203,6 +204,10 @@ func (w *Worker) generating(c actor.Context) {
 			w.retry.Stop()
 			w.advance(c)
 		}
+	case *permitRetry:
+		w.permitRetry(c, m)
+	case *messages.Failure, *actor.DeadLetterResponse:
+		w.permitRefused(c)
 	default:
 		w.common(c)
 	}
@@ -261,7 +266,8 @@ func (w *Worker) stale(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *messages.LeaseGranted:
 		w.giveBack(c, m)
-	case *messages.PermitGranted, *generated, *receiving, *retryDue, *leaseRetry, *messages.LeaseQueued, *messages.ToolReply, *messages.Progress:
+	case *messages.PermitGranted, *generated, *receiving, *retryDue, *permitRetry, *leaseRetry, *messages.LeaseQueued, *messages.ToolReply,
+		*messages.Progress, *messages.Failure, *actor.DeadLetterResponse: // refusals: of what is no longer wanted
 	default:
 		act.Unexpected(c, w.log)
 	}
@@ -270,7 +276,7 @@ func (w *Worker) stale(c actor.Context) {
 // failed hands everything back to the Session, which keeps it for the next incarnation.
 func (w *Worker) failed(c actor.Context) {
 	switch m := c.Message().(type) {
-	case *appended, *opened, *generated, *receiving, *retryDue, *leaseRetry, *wallTimeUp, *messages.ToolReply,
+	case *appended, *opened, *generated, *receiving, *retryDue, *permitRetry, *leaseRetry, *wallTimeUp, *messages.ToolReply,
 		*messages.LeaseGranted, *messages.LeaseQueued, *messages.PermitGranted, *messages.Configure:
 	case *messages.Watched:
 		w.watch(c, m)

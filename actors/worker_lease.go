@@ -56,6 +56,7 @@ func (w *Worker) leaseGranted(c actor.Context, m *messages.LeaseGranted) {
 		w.giveBack(c, m)
 		return
 	}
+	w.leases.again.Stop()
 	w.leases.held = append(w.leases.held, &messages.LeaseToken{Workspace: m.GetWorkspace(), Token: m.GetToken()})
 	w.leases.want = w.leases.want[1:]
 	w.nextLease(c)

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -19,6 +20,7 @@ import (
 // generation is the model call under way. Its number stamps everything it sends back.
 type generation struct {
 	number   uint64
+	request  uint64 // for the permit, the newest
 	id       string
 	model    *Resolved
 	prompt   *messages.Prompt
@@ -38,7 +40,8 @@ type (
 		first      time.Duration
 		took       time.Duration
 	}
-	retryDue struct{ gen uint64 }
+	retryDue    struct{ gen uint64 }
+	permitRetry struct{ gen uint64 } // asks again for a permit: the Limiter is being replaced
 )
 
 // generate starts the next attempt of a step, after the pause that a failed one asked for.
@@ -76,16 +79,48 @@ func (w *Worker) ask(c actor.Context) {
 		w.generationFailed(c, &model.Error{Class: model.NotFound, Message: err.Error()}, "")
 		return
 	}
+	if !slices.Contains(w.svc.Models.Providers(), resolved.Provider) {
+		w.generationFailed(c, &model.Error{Class: model.NotFound, Message: fmt.Sprintf("provider %q of model %q is not configured", resolved.Provider, started.GetModel())}, "")
+		return
+	}
 	w.gen.model, w.gen.provider = resolved, resolved.Provider
 	w.become(w.generating, stateWaiting)
-	c.Request(limiterPID(c.ActorSystem(), resolved.Provider), &messages.AcquirePermit{Request: w.gen.number})
+	w.askPermit(c)
+}
+
+// askPermit takes a place in the Limiter's queue, under a number of its own.
+func (w *Worker) askPermit(c actor.Context) {
+	w.permits++
+	w.gen.request = w.permits
+	c.Request(limiterPID(c.ActorSystem(), w.gen.provider), &messages.AcquirePermit{Request: w.gen.request})
+}
+
+// permitRefused: the Limiter is being replaced; ask its successor after a pause.
+func (w *Worker) permitRefused(c actor.Context) {
+	if w.gen != nil && !w.gen.permit {
+		w.retry.Set(c, 50*time.Millisecond, func(gen uint64) any { return &permitRetry{gen} })
+	}
+}
+
+func (w *Worker) permitRetry(c actor.Context, m *permitRetry) {
+	if !w.retry.Fresh(m.gen) || w.gen == nil || w.gen.permit {
+		return
+	}
+	w.retry.Stop()
+	w.releasePermit(c) // should the place be kept after all
+	w.askPermit(c)
+}
+
+func (w *Worker) releasePermit(c actor.Context) {
+	c.Request(limiterPID(c.ActorSystem(), w.gen.provider), &messages.ReleasePermit{Request: w.gen.request})
 }
 
 func (w *Worker) permitGranted(c actor.Context, m *messages.PermitGranted) {
 	g := w.gen
-	if g == nil || g.number != m.GetRequest() {
-		return // it was released when its call was dropped
+	if g == nil || g.request != m.GetRequest() || g.permit {
+		return // it was released when its call, or its place in the queue, was dropped
 	}
+	w.retry.Stop()
 	g.permit, g.started = true, w.svc.Now()
 	w.phase = stateRequesting
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -153,7 +188,7 @@ func (m *modelCall) see(e model.Event) {
 // dropGeneration gives the permit, or the place in its queue, back.
 func (w *Worker) dropGeneration(c actor.Context) {
 	if g := w.gen; g != nil && g.provider != "" {
-		c.Request(limiterPID(c.ActorSystem(), g.provider), &messages.ReleasePermit{Request: g.number})
+		w.releasePermit(c)
 	}
 	w.gen = nil
 }

@@ -93,6 +93,7 @@ func New(t testing.TB, o Options) *House {
 		t.Fatal(err)
 	}
 	t.Cleanup(h.Stop)
+	Ask[*messages.Tree](h, "", &messages.DescribeTree{}) // now its own children are there
 	return h
 }
 
@@ -209,6 +210,15 @@ func (h *House) Worker(session string) *messages.WorkerView {
 func (h *House) State(session, state string) {
 	h.t.Helper()
 	Until(h.t, "the worker is "+state, func() bool { return h.Worker(session).GetState() == state })
+}
+
+// Generating waits until the first worker of a session has begun a generation, and has asked for its permit.
+func (h *House) Generating(session string) {
+	h.t.Helper()
+	Until(h.t, "a generation has begun", func() bool {
+		return len(Of[*messages.GenerationStarted](h.Facts(h.Worker(session).GetId()))) > 0
+	})
+	Ask[*messages.Inputs](h, session, &messages.ListInputs{}) // waits while an append is under way
 }
 
 // Run sends a prompt and returns its turn's result.
