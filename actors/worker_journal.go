@@ -108,16 +108,19 @@ func (w *Worker) appended(c actor.Context, m *appended) {
 
 // publish sends the events of an append to the Session, when somebody watches.
 func (w *Worker) publish(c actor.Context, in *appending, r persistence.Receipt) {
+	if !w.watched.Load() {
+		for _, f := range in.facts {
+			w.projector.See(w.id, f)
+		}
+		return
+	}
 	p := &messages.Published{FirstCursor: r.First, LastCursor: r.Last}
-	watched := w.watched.Load()
 	for i, f := range in.facts {
-		if e := w.projector.Project(w.session, w.id, f, in.records[i], r.First+uint64(i)); e != nil && watched {
+		if e := w.projector.Project(w.session, w.id, f, in.records[i], r.First+uint64(i)); e != nil {
 			p.Events = append(p.Events, e)
 		}
 	}
-	if watched {
-		c.Send(c.Parent(), p)
-	}
+	c.Send(c.Parent(), p)
 }
 
 // generation finds an answer that this activation has not published: of before a restart.

@@ -18,7 +18,7 @@ type Projector struct {
 // Project returns the event of a fact; nil when the fact is nobody's business outside.
 // worker is "" for a fact of the session itself, cursor the record's place in the session.
 func (p *Projector) Project(session, worker string, fact proto.Message, r *messages.Record, cursor uint64) *messages.Event {
-	p.remember(worker, fact)
+	p.See(worker, fact)
 	e := project(fact)
 	if e == nil {
 		return nil
@@ -42,7 +42,8 @@ func (p *Projector) Project(session, worker string, fact proto.Message, r *messa
 	return e
 }
 
-func (p *Projector) remember(worker string, fact proto.Message) {
+// See takes note of a fact whose event nobody wants: Project without the event.
+func (p *Projector) See(worker string, fact proto.Message) {
 	if p.texts == nil {
 		p.texts, p.calls = make(map[string]string), make(map[string][]*messages.ToolCall)
 	}

@@ -125,7 +125,9 @@ func randomEvent(r *rand.Rand, opened *int) string {
 	case 3:
 		return choice(`{}`)
 	case 4:
-		return `{"choices":[],"usage":{"prompt_tokens":` + fmt.Sprint(r.IntN(9)) + `}}`
+		return `{"choices":[],"model":"m","usage":{"prompt_tokens":` + fmt.Sprint(r.IntN(9)) + pick(r, "", "", `,"completion_tokens":7,"total_tokens":0`,
+			`,"prompt_tokens_details":{"cached_tokens":3,"audio_tokens":0}`, `, "completion_tokens_details" : { "reasoning_tokens":12345678 }`,
+			`,"completion_tokens_details":null,"prompt_tokens":4`, `,"cost":0.01`) + `}}`
 	case 5:
 		return `{"id":"y","choices":[{"index":0,"delta":{"content":null},"finish_reason":null}]}`
 	case 6, 7:
@@ -183,6 +185,7 @@ func TestOrdinaryDeltasAreNeverDecodedNorAllocated(t *testing.T) {
 		`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"gpt","service_tier":"default","system_fingerprint":"fp","choices":[{"index":0,"delta":{"content":"Hello\n"},"logprobs":null,"finish_reason":null}],"usage":null,"obfuscation":"abc"}`,
 		`{"choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"function":{"arguments":"{\"a\""}}]},"finish_reason":null}]}`,
 		`{"choices":[{"index":0,"delta":{"role":"assistant","content":"","refusal":null}}]}`,
+		`{"id":"chatcmpl-1","choices":[],"usage":{"prompt_tokens":9,"total_tokens":12,"prompt_tokens_details":{"cached_tokens":4}}}`,
 	} {
 		data := []byte(ev)
 		if n := testing.AllocsPerRun(100, func() { classify(data) }); n != 0 {
@@ -208,6 +211,12 @@ func TestOnlyWhatTheRuleNamesIsMerged(t *testing.T) {
 		"a finish in error":      {`{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"error"}]}`, odd},
 		"logprobs":               {`{"choices":[{"index":0,"delta":{"content":"a"},"logprobs":{"content":[]}}]}`, odd},
 		"usage":                  {`{"choices":[{"index":0,"delta":{"content":"a"}}],"usage":{"prompt_tokens":1}}`, odd},
+		"usage alone":            {`{"choices":[],"usage":{"prompt_tokens":1}}`, bill},
+		"usage twice":            {`{"choices":[],"usage":{"prompt_tokens":1},"usage":{"prompt_tokens":1}}`, odd},
+		"usage in other words":   {`{"choices":[],"usage":{"prompt_cache_hit_tokens":1}}`, odd},
+		"half a token":           {`{"choices":[],"usage":{"prompt_tokens":0.5}}`, odd},
+		"less than no tokens":    {`{"choices":[],"usage":{"prompt_tokens":-1}}`, odd},
+		"too many tokens":        {`{"choices":[],"usage":{"prompt_tokens":1234567890}}`, odd},
 		"two choices":            {`{"choices":[{"index":0,"delta":{"content":"a"}},{"index":1,"delta":{"content":"a"}}]}`, odd},
 		"a role":                 {c(`{"role":"assistant","content":"a"}`), plain},
 		"content and arguments":  {c(`{"content":"a","tool_calls":[{"index":0,"function":{"arguments":"a"}}]}`), odd},
@@ -303,4 +312,18 @@ func BenchmarkDecode(b *testing.B) {
 			read(out)
 		}
 	})
+}
+
+// A usage may come on several data lines; go-openai reads lines.
+func TestAUsageOnSeveralLinesIsCounted(t *testing.T) {
+	wire := `data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]}` + "\n\n" +
+		`data: {"choices":[],"usage":{` + "\n" + `data: "prompt_tokens":5}}` + "\n\ndata: [DONE]\n\n"
+	out, err := io.ReadAll(newRepair(io.NopCloser(strings.NewReader(wire)), 64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if len(lines) != 3 || !strings.Contains(lines[1], `"prompt_tokens":5`) {
+		t.Errorf("sent %q", lines)
+	}
 }

@@ -179,6 +179,13 @@ func (b *repair) event(ev event, last bool) {
 		if s.finish && s.choice == 0 {
 			b.sawFinish()
 		}
+	case bill:
+		if b.events == 1 || bytes.ContainsAny(s.body, "\r\n") { // it names the model; it is on several lines
+			b.mend(data, last)
+			return
+		}
+		b.closeRun()
+		b.out = append(append(append(b.out, `data: {"choices":[],"usage":`...), s.body...), "}\n"...)
 	case odd:
 		b.closeRun()
 		b.mend(data, last)
@@ -245,7 +252,7 @@ func (b *repair) closeRun() {
 		b.out = append(b.out, "\"}}]}\n"...)
 	case args:
 		b.out = append(b.out, "\"}}]}}]}\n"...)
-	case odd, plain:
+	case odd, plain, bill:
 		return
 	}
 	b.run = shape{}

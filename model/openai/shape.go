@@ -8,6 +8,7 @@ const (
 	plain             // passes as it is
 	text              // a delta of nothing but content: may be merged
 	args              // a delta of nothing but one call's arguments: may be merged
+	bill              // no choice, only a usage in the words of OpenAI
 )
 
 // shape is what one walk over an event tells about it.
@@ -15,7 +16,7 @@ type shape struct {
 	kind   kind
 	choice int
 	tool   int    // the provider's index of the call, for args
-	body   []byte // the content or the arguments, still escaped
+	body   []byte // the content or the arguments, still escaped; for bill the usage
 	finish bool   // a finish_reason stands in it
 }
 
@@ -31,16 +32,24 @@ type walk struct {
 	calls   bool
 	other   bool // role, reasoning or finish: passes, never merged
 	clean   bool
+	usage   []byte // nil when there is none, or null
 }
 
 // classify walks an event once. It never allocates; whatever it does not know for certain is odd.
 func classify(data []byte) shape {
 	w := walk{cursor: cursor{b: data}, clean: true}
 	ok := w.object(w.top)
-	if !ok || w.peek() != 0 || w.choices != 1 {
+	if !ok || w.peek() != 0 {
 		return shape{}
 	}
 	s := w.shape
+	if w.choices == 0 && w.usage != nil {
+		s.kind, s.body = bill, w.usage
+		return s
+	}
+	if w.choices != 1 || w.usage != nil {
+		return shape{}
+	}
 	switch {
 	case w.content && w.calls, w.calls && w.other:
 		return shape{}
@@ -80,7 +89,9 @@ func (w *walk) top(key []byte) bool {
 	case "object", "type":
 		body, _, ok := w.str()
 		return ok && string(body) != "error"
-	case "usage", "error", "prompt_annotations", "prompt_filter_results":
+	case "usage":
+		return w.once(12) && (w.peek() == 'n' && w.literal("null") || w.bill())
+	case "error", "prompt_annotations", "prompt_filter_results":
 		return w.peek() == 'n' && w.literal("null")
 	default:
 		return w.skip(0)
@@ -194,4 +205,33 @@ func (w *walk) void() bool {
 	}
 	body, _, ok := w.str()
 	return ok && len(body) == 0
+}
+
+// bill takes a usage in which go-openai knows every name and every number is a plain count.
+func (w *walk) bill() bool {
+	w.peek()
+	start := w.i
+	ok := w.object(func(key []byte) bool {
+		switch string(key) {
+		case "prompt_tokens", "completion_tokens", "total_tokens":
+			return w.count()
+		case "prompt_tokens_details", "completion_tokens_details":
+			return w.peek() == 'n' && w.literal("null") || w.object(func(key []byte) bool {
+				switch string(key) {
+				case "cached_tokens", "audio_tokens", "reasoning_tokens", "accepted_prediction_tokens", "rejected_prediction_tokens":
+					return w.count()
+				}
+				return false
+			})
+		}
+		return false
+	})
+	w.usage = w.b[start:w.i]
+	return ok
+}
+
+func (w *walk) count() bool {
+	w.peek()
+	n, _, ok := w.number()
+	return ok && n >= 0
 }
