@@ -31,7 +31,7 @@ func TestAnActorCanBeSentToByNameWhileItIsSpawned(t *testing.T) {
 					sys.Root.Send(to, n)
 				}
 			}
-		}, actor.WithMailbox(act.Mailbox()))
+		})
 		started, last := false, 0
 		props := actor.PropsFromFunc(func(c actor.Context) {
 			switch m := c.Message().(type) {
