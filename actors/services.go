@@ -50,6 +50,7 @@ type Agent struct {
 type Limits struct {
 	Steps          int           // generations of one turn; default 100
 	Wall           time.Duration // of one turn; default 1 h
+	Grace          time.Duration // that a call which was cancelled, or is out of time, has to end; default 5 s
 	ModelCalls     int           // in flight per provider; default 64
 	ModelAttempts  int           // of one step, each with the client's own retries; default 3
 	SubscriberWait int           // events kept for a slow watcher; default 4096
@@ -67,6 +68,9 @@ func (l Limits) withDefaults() Limits {
 	set(&l.SubscriberWait, 4096)
 	if l.Wall == 0 {
 		l.Wall = time.Hour
+	}
+	if l.Grace == 0 {
+		l.Grace = 5 * time.Second
 	}
 	return l
 }

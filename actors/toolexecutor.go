@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -34,6 +35,13 @@ type execution struct {
 	asker  *actor.PID
 	cmd    *messages.Execute
 	cancel context.CancelCauseFunc
+	given  act.Timer // when it is given up
+}
+
+// overdue gives up a call that heard neither its cancel nor the end of its time.
+type overdue struct {
+	exec string
+	gen  uint64
 }
 
 // callDone is what the goroutine of a call sends to its executor.
@@ -51,9 +59,11 @@ func (x *ToolExecutor) Receive(c actor.Context) {
 	case *messages.Execute:
 		x.execute(c, m)
 	case *messages.CancelCalls:
-		x.cancel(m)
+		x.cancel(c, m)
 	case *callDone:
 		x.done(c, m)
+	case *overdue:
+		x.overdue(c, m)
 	case *actor.Stopping:
 		x.stop(c)
 	case *actor.Stopped:
@@ -69,7 +79,9 @@ func (x *ToolExecutor) execute(c actor.Context, m *messages.Execute) {
 		return
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
-	x.running[m.GetExecId()] = &execution{asker: c.Sender(), cmd: m, cancel: cancel}
+	e := &execution{asker: c.Sender(), cmd: m, cancel: cancel}
+	x.running[m.GetExecId()] = e
+	x.giveUp(c, e, time.Duration(m.GetTimeoutMs())*time.Millisecond+x.svc.Limits.Grace)
 	sys, self, worker := c.ActorSystem(), c.Self(), c.Parent()
 	x.svc.spawn(sys, self, func(p *act.Panic) any {
 		x.log.Error("tool panicked", "tool", m.GetTool(), "call", m.GetExecId(), "err", p.Error(), "stack", p.Stack)
@@ -89,27 +101,43 @@ func (x *ToolExecutor) done(c actor.Context, m *callDone) {
 	if e == nil {
 		return // stopped or answered before
 	}
+	e.given.Stop()
 	delete(x.running, m.reply.GetExecId())
 	c.Send(e.asker, m.reply)
 }
 
-func (x *ToolExecutor) cancel(m *messages.CancelCalls) {
-	if len(m.GetExecIds()) == 0 {
-		for _, e := range x.running {
+func (x *ToolExecutor) cancel(c actor.Context, m *messages.CancelCalls) {
+	for id, e := range x.running {
+		if len(m.GetExecIds()) == 0 || slices.Contains(m.GetExecIds(), id) {
 			e.cancel(context.Canceled)
+			x.giveUp(c, e, x.svc.Limits.Grace)
 		}
+	}
+}
+
+// giveUp sets when a call is answered for, whether it has ended or not.
+func (x *ToolExecutor) giveUp(c actor.Context, e *execution, after time.Duration) {
+	exec := e.cmd.GetExecId()
+	e.given.Set(c, after, func(gen uint64) any { return &overdue{exec, gen} })
+}
+
+// overdue answers for a call that does not end: its outcome is unknown. Its goroutine goes on, and the
+// workspace is not passed on before that has ended, too.
+func (x *ToolExecutor) overdue(c actor.Context, m *overdue) {
+	e := x.running[m.exec]
+	if e == nil || !e.given.Fresh(m.gen) {
 		return
 	}
-	for _, id := range m.GetExecIds() {
-		if e := x.running[id]; e != nil {
-			e.cancel(context.Canceled)
-		}
-	}
+	x.log.Error("tool does not end", "tool", e.cmd.GetTool(), "call", m.exec)
+	e.given.Stop()
+	delete(x.running, m.exec)
+	c.Send(e.asker, failedReply(e.cmd, messages.ToolFinished_INTERRUPTED_UNKNOWN, tools.CodeInterrupted, conversation.InterruptedText))
 }
 
 // stop ends every call and answers for it: a stopped mailbox says nothing.
 func (x *ToolExecutor) stop(c actor.Context) {
 	for _, e := range x.running {
+		e.given.Stop()
 		e.cancel(context.Canceled)
 		c.Send(e.asker, failedReply(e.cmd, messages.ToolFinished_CANCELLED, tools.CodeCancelled, "the executor was stopped"))
 	}
@@ -171,6 +199,7 @@ func (r *run) begin(ctx context.Context) *messages.ToolReply {
 	if err == nil {
 		return nil
 	}
+	r.end() // the effect may have been counted, though its allowance was not waited for
 	if ctx.Err() != nil {
 		return r.failed(ctx, err)
 	}

@@ -37,16 +37,29 @@ func (w *Worker) cancelFacts(by, reason string) []proto.Message {
 	facts := []proto.Message{&messages.CancelRequested{By: by, Reason: reason}}
 	for _, call := range w.state.Turn().OpenCalls() {
 		if !w.running[call.Plan.GetExecId()] {
-			facts = append(facts, cancelledCall(call))
+			facts = append(facts, w.closed(call))
 		}
 	}
 	return facts
 }
 
+const neverStarted = "Cancelled before it started."
+
+// closed is the result of a call that is open, does not run, and never will. When this activation has
+// written its dispatch, and not handed it out, it never started.
+func (w *Worker) closed(call *conversation.Call) *messages.ToolFinished {
+	f := cancelledCall(call)
+	if _, recovered := w.decided[call.Plan.GetExecId()]; w.activated && !recovered {
+		f.Status, f.Content, f.ErrorCode = messages.ToolFinished_CANCELLED, neverStarted, "cancelled"
+	}
+	return f
+}
+
+// cancelledCall is the result of a call that is given up, by what the journal says of it.
 func cancelledCall(call *conversation.Call) *messages.ToolFinished {
 	f := &messages.ToolFinished{
 		ExecId: call.Plan.GetExecId(), CallId: call.Plan.GetCallId(), Tool: call.Name,
-		Status: messages.ToolFinished_CANCELLED, Content: "Cancelled before it started.", ErrorCode: "cancelled",
+		Status: messages.ToolFinished_CANCELLED, Content: neverStarted, ErrorCode: "cancelled",
 	}
 	if call.Dispatched != nil {
 		f.Status, f.Content, f.ErrorCode = messages.ToolFinished_INTERRUPTED_UNKNOWN, conversation.InterruptedText, "interrupted"

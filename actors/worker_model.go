@@ -223,6 +223,10 @@ func (w *Worker) generated(c actor.Context, m *generated) {
 func (w *Worker) answered(c actor.Context, done *messages.GenerationCompleted) {
 	t := w.state.Turn()
 	facts := []proto.Message{done}
+	if calls := done.GetToolCalls(); len(calls) > 0 && t.Cancelled != nil {
+		w.append(c, nil, w.advance, append(facts, w.abandoned(calls)...)...)
+		return
+	}
 	if len(done.GetToolCalls()) > 0 {
 		facts = append(facts, w.planFacts(done.GetToolCalls(), 0)...)
 		w.append(c, nil, w.advance, facts...)

@@ -45,6 +45,20 @@ func (w *Worker) planFacts(calls []*messages.ToolCall, from int) []proto.Message
 	return append(append(plans, refused...), starts...)
 }
 
+// abandoned plans and closes the calls of an answer that came after its turn was cancelled: none starts.
+func (w *Worker) abandoned(calls []*messages.ToolCall) []proto.Message {
+	var plans, closed []proto.Message
+	for i, call := range calls {
+		p, f := w.planCall(call)
+		p.Ordinal = uint32(i)
+		if f == nil {
+			f = refusal(p, messages.ToolFinished_CANCELLED, tools.Errorf(tools.CodeCancelled, neverStarted))
+		}
+		plans, closed = append(plans, p), append(closed, f)
+	}
+	return append(plans, closed...)
+}
+
 // planCall makes the plan of one call, and its result when it is refused.
 func (w *Worker) planCall(call *messages.ToolCall) (*messages.ToolPlanned, *messages.ToolFinished) {
 	p := &messages.ToolPlanned{

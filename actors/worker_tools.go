@@ -20,6 +20,10 @@ func (w *Worker) settle(c actor.Context) {
 	w.become(w.usingTools, stateUsingTool)
 	busy := make(map[string]bool)
 	open := w.state.Turn().OpenCalls()
+	if w.state.Turn().Cancelled != nil { // what runs is waited for, and nothing else starts
+		w.finishAll(c, open)
+		return
+	}
 	for _, call := range open {
 		if w.running[call.Plan.GetExecId()] && !pure(call) {
 			busy[call.Plan.GetWorkspace()] = true
@@ -81,8 +85,7 @@ func (w *Worker) dispatch(c actor.Context, calls []*conversation.Call, pre []*me
 		facts = append(facts, w.dispatched(call.Plan, call.Dispatched.GetAttempt()+1, pre))
 	}
 	w.append(c, nil, func(c actor.Context) {
-		if w.state.Turn().Cancelled != nil { // heard while the append was under way
-			w.finishAll(c, calls)
+		if w.stash.Holds(isCancel) { // heard while the append was under way: it is next, and closes them
 			return
 		}
 		for _, call := range calls {
@@ -98,15 +101,22 @@ func (w *Worker) dispatched(p *messages.ToolPlanned, attempt uint32, pre []*mess
 	}
 }
 
-// finishAll closes calls that were never handed out.
+func isCancel(msg any) bool {
+	_, ok := msg.(*messages.CancelSession)
+	return ok
+}
+
+// finishAll closes those of the calls that do not run: they never will.
 func (w *Worker) finishAll(c actor.Context, calls []*conversation.Call) {
 	facts := make([]proto.Message, 0, len(calls))
 	for _, call := range calls {
-		f := cancelledCall(call)
-		f.Status, f.Content, f.ErrorCode = messages.ToolFinished_CANCELLED, "Cancelled before it started.", "cancelled"
-		facts = append(facts, f)
+		if !w.running[call.Plan.GetExecId()] {
+			facts = append(facts, w.closed(call))
+		}
 	}
-	w.append(c, nil, w.advance, facts...)
+	if len(facts) > 0 {
+		w.append(c, nil, w.advance, facts...)
+	}
 }
 
 func (w *Worker) token(workspace string) *messages.LeaseToken {

@@ -16,6 +16,16 @@ func (s *Stash) Put(c actor.Context) { s.kept = append(s.kept, kept{c.Message(),
 // Len counts what is kept.
 func (s *Stash) Len() int { return len(s.kept) }
 
+// Holds says whether a message that is kept matches.
+func (s *Stash) Holds(match func(msg any) bool) bool {
+	for _, k := range s.kept {
+		if match(k.msg) {
+			return true
+		}
+	}
+	return false
+}
+
 // Replay handles what was kept, in order, until handle returns false (not ready again: the rest
 // stays kept ahead of whatever the handler put back).
 func (s *Stash) Replay(c actor.Context, handle func(actor.Context), ready func() bool) {
