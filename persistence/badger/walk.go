@@ -123,6 +123,20 @@ func (c commitItem) entry(txn *engine.Txn, i int) (persistence.Entry, error) {
 	return persistence.Entry{Stream: c.stream, Session: c.value.Session, Cursor: c.cursor(i), Record: r}, nil
 }
 
+// begun says whether a stream or a session has entries at all: the first is numbered 1 and stays for
+// ever. Without this an iterator would look for the entries of a new one among its neighbours', and
+// step one by one over those that are too young for the view: many, where many begin at once.
+func begun(txn *engine.Txn, tag byte, name string) (bool, error) {
+	_, err := txn.Get(nameKey(nil, tag, name, 1))
+	switch {
+	case errors.Is(err, engine.ErrKeyNotFound):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("look for the beginning of %s: %w", name, err)
+	}
+	return true, nil
+}
+
 // tail is the end of a stream.
 type tail struct {
 	seq, epoch uint64
@@ -131,6 +145,9 @@ type tail struct {
 // lastRecord finds the end of a stream; zero when it does not exist.
 func lastRecord(txn *engine.Txn, stream string) (tail, error) {
 	var found tail
+	if known, err := begun(txn, tagCommit, stream); !known {
+		return tail{}, err
+	}
 	err := backward(txn, namePrefix(nil, tagCommit, stream), func(item *engine.Item) error {
 		c, err := decodeCommit(txn, item)
 		if err != nil {
@@ -149,6 +166,9 @@ func lastRecord(txn *engine.Txn, stream string) (tail, error) {
 // lastCursor finds the end of a session; 0 when it has none.
 func lastCursor(txn *engine.Txn, session string) (uint64, error) {
 	var last uint64
+	if known, err := begun(txn, tagCursor, session); !known {
+		return 0, err
+	}
 	err := backward(txn, namePrefix(nil, tagCursor, session), func(item *engine.Item) error {
 		at, err := decodeCursor(txn, item)
 		if err != nil {
