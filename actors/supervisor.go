@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/messages"
@@ -96,6 +97,15 @@ func (s *Supervisor) Receive(c actor.Context) {
 	if s.ending && c.Sender() != nil {
 		c.Respond(messages.Fail(messages.CodeUnavailable, "the runtime is stopping", "try again"))
 		return
+	}
+	switch m := c.Message().(type) {
+	case *messages.CreateSession, *messages.ToSession:
+		if fail := unfit(m.(proto.Message)); fail != nil {
+			if c.Sender() != nil {
+				c.Respond(fail)
+			}
+			return
+		}
 	}
 	switch m := c.Message().(type) {
 	case *actor.Started:

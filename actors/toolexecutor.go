@@ -103,7 +103,18 @@ func (x *ToolExecutor) done(c actor.Context, m *callDone) {
 	}
 	e.given.Stop()
 	delete(x.running, m.reply.GetExecId())
+	bound(m.reply)
 	c.Send(e.asker, m.reply)
+}
+
+// bound makes a result fit for the journal and the model: a tool of the program may return anything.
+func bound(r *messages.ToolReply) {
+	content, was := cut(mended(r.GetContent()), maxResult)
+	r.Content, r.Truncated = content, r.GetTruncated() || was
+	r.Diff, _ = cut(mended(r.GetDiff()), maxResult)
+	if len(r.GetDetailsJson())+len(r.GetMetaJson()) > maxResult {
+		r.DetailsJson, r.MetaJson, r.Truncated = "", "", true
+	}
 }
 
 func (x *ToolExecutor) cancel(c actor.Context, m *messages.CancelCalls) {

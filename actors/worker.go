@@ -336,11 +336,12 @@ func (w *Worker) down(c actor.Context, reason string, quarantine bool) {
 	w.lastError = reason
 	w.interrupt(c)
 	w.become(w.failed, stateFailed)
-	asker := w.inflight.askerOrNil()
-	w.inflight = nil
-	if asker != nil {
-		c.Send(asker, messages.Fail(messages.CodeUnavailable, "the worker failed: "+reason, "send the same input id again"))
+	for _, asker := range []*actor.PID{w.inflight.askerOrNil(), w.leases.staging.askerOrNil()} {
+		if asker != nil {
+			c.Send(asker, messages.Fail(messages.CodeUnavailable, "the worker failed: "+reason, "send the same input id again"))
+		}
 	}
+	w.inflight, w.leases.staging = nil, nil
 	c.Send(c.Parent(), &messages.WorkerFailed{WorkerId: w.id, Reason: reason, Quarantine: quarantine})
 	w.stash.Forward(c, c.Parent())
 	w.handBack(c)
@@ -380,8 +381,10 @@ func (w *Worker) stopping(c actor.Context) {
 	for _, pid := range append(append([]*actor.PID(nil), w.idlers...), w.cancels...) {
 		c.Send(pid, gone)
 	}
-	if a := w.inflight.askerOrNil(); a != nil {
-		c.Send(a, gone)
+	for _, asker := range []*actor.PID{w.inflight.askerOrNil(), w.leases.staging.askerOrNil()} {
+		if asker != nil {
+			c.Send(asker, gone)
+		}
 	}
 	w.giveBackAll(c)
 	w.inflight, w.leases.staging = nil, nil

@@ -56,6 +56,13 @@ func (w *Worker) appendActivated(c actor.Context, asker *actor.PID, then func(ac
 	for _, f := range facts {
 		r, err := messages.NewRecord(f, turn)
 		if err != nil {
+			mend(f)
+			r, err = messages.NewRecord(f, turn)
+		}
+		if err != nil {
+			if asker != nil {
+				c.Send(asker, messages.Fail(messages.CodeInternal, fmt.Sprintf("append %T: %v", f, err), ""))
+			}
 			w.fail(c, fmt.Sprintf("append %T: %v", f, err), &messages.Panicked{Reason: err.Error()})
 			return
 		}
@@ -139,6 +146,10 @@ func (w *Worker) storeFailed(c actor.Context, err error) {
 	w.log.Error("append failed", "err", err)
 	if !errors.Is(err, persistence.ErrFull) && !errors.Is(err, persistence.ErrFenced) && w.svc.Store.Health() != nil {
 		w.svc.Fatal(fmt.Errorf("append to %s: %w", w.journal.Stream(), err))
+	}
+	if errors.Is(err, persistence.ErrTooLarge) || errors.Is(err, persistence.ErrInvalid) { // it would be so again and again
+		w.fail(c, err.Error(), &messages.Panicked{Reason: err.Error()})
+		return
 	}
 	w.down(c, err.Error(), false)
 }

@@ -200,8 +200,13 @@ func (w *Worker) generated(c actor.Context, m *generated) {
 		return
 	}
 	w.dropGeneration(c)
+	if m.err == nil && weight(m.completion) > maxAnswer {
+		m.err = &model.Error{Class: model.Protocol, Message: fmt.Sprintf("the answer is larger than %d bytes", maxAnswer)}
+		m.completion = &model.Completion{}
+	}
 	if m.err != nil {
-		w.generationFailed(c, m.err, m.completion.Text)
+		partial, _ := cut(m.completion.Text, maxResult)
+		w.generationFailed(c, m.err, partial)
 		return
 	}
 	done := &messages.GenerationCompleted{
@@ -217,6 +222,14 @@ func (w *Worker) generated(c actor.Context, m *generated) {
 		done.Model = g.model.Name
 	}
 	w.answered(c, done)
+}
+
+func weight(c *model.Completion) int {
+	n := len(c.Text) + len(c.Reasoning)
+	for _, call := range c.ToolCalls {
+		n += len(call.GetId()) + len(call.GetName()) + len(call.GetArguments())
+	}
+	return n
 }
 
 // answered writes the answer down: with the plans of its calls, or with the end of the turn.

@@ -18,6 +18,13 @@ type staging struct {
 	asker *actor.PID
 }
 
+func (s *staging) askerOrNil() *actor.PID {
+	if s == nil {
+		return nil
+	}
+	return s.asker
+}
+
 // wallTimeUp ends a turn that takes too long.
 type wallTimeUp struct {
 	gen  uint64
@@ -81,6 +88,8 @@ func (w *Worker) refuse(mode messages.InputAccepted_Mode, f *messages.InputAccep
 		return messages.Fail(messages.CodeClosed, "the worker was deleted", "")
 	case f.GetCall() == nil && strings.TrimSpace(conversation.InputText(f.GetParts())) == "":
 		return messages.Fail(messages.CodeBadRequest, "the input is empty", "say what the agent should do")
+	case f.GetCall() != nil && f.GetCall().GetName() == "":
+		return messages.Fail(messages.CodeBadRequest, "the call names no tool", "")
 	case f.GetInputId() != "" && len(f.GetInputId()) > 128:
 		return messages.Fail(messages.CodeBadRequest, "the input id is longer than 128 bytes", "")
 	case mode == messages.InputAccepted_STEER:
