@@ -209,14 +209,15 @@ func (m *queueModel) end(c *claim) {
 }
 
 func (m *queueModel) check(rt *rapid.T) {
-	v := look(m.t, m.h, m.ws)
 	effects := 0
 	for _, c := range m.held {
 		effects += len(c.effects)
 	}
-	if len(v.GetHolders()) != len(m.held) || int(v.GetWaiting()) != len(m.queue) || v.GetEffects() != int32(effects) {
-		rt.Fatalf("workspace says %v, want %d holders, %d waiting, %d effects", v, len(m.held), len(m.queue), effects)
-	}
+	// A death is news that travels: the Workspace may hear of it after the test has.
+	actortest.Until(m.t, "the workspace is as specified", func() bool {
+		v := look(m.t, m.h, m.ws)
+		return len(v.GetHolders()) == len(m.held) && int(v.GetWaiting()) == len(m.queue) && v.GetEffects() == int32(effects)
+	})
 	for _, c := range m.queue { // nobody overtook
 		select {
 		case x := <-c.p.seen:

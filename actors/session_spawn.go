@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -16,6 +17,7 @@ import (
 // workerBuilt is what the goroutine that wrote a new worker down came to.
 type workerBuilt struct {
 	asker   *actor.PID
+	journal *persistence.Journal // of the session, nil when it is the same
 	spawned *messages.WorkerSpawned
 	record  *messages.Record
 	fail    *messages.Failure
@@ -48,14 +50,36 @@ func (s *Session) spawnWorker(c actor.Context, m *messages.SpawnWorker) {
 		created.System = profile.System
 	}
 	s.building = true
-	svc, journal, asker := s.svc, s.journal, c.Sender()
+	svc, journal, seq, asker := s.svc, s.journal, s.facts.seq, c.Sender()
 	svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
 		return &workerBuilt{asker: asker, fail: messages.Fail(messages.CodeInternal, p.Error(), "")}
 	}, func() any {
-		b := buildWorker(svc, journal, created)
-		b.asker = asker
+		j, err := writable(svc, journal, seq)
+		if err != nil {
+			return &workerBuilt{asker: asker, fail: messages.Fail(messages.CodeUnavailable, "spawn a worker: "+err.Error(), "")}
+		}
+		b := buildWorker(svc, j, created)
+		b.asker, b.journal = asker, j
 		return b
 	})
+}
+
+// writable returns the session's journal, opened again when an earlier append of it was refused. One that
+// another runtime has taken over stays theirs.
+func writable(svc *Services, j *persistence.Journal, seq uint64) (*persistence.Journal, error) {
+	if j.Err() == nil || errors.Is(j.Err(), persistence.ErrFenced) {
+		return j, j.Err()
+	}
+	again, err := persistence.OpenJournal(context.Background(), svc.Store, j.Stream(), j.Session(), svc.Node)
+	if err != nil {
+		return nil, err
+	}
+	if again.Next() != seq+1 { // the refused append was made after all
+		again.Release()
+		return nil, fmt.Errorf("journal %s has %d records, of which %d are known: %w", j.Stream(), again.Next()-1, seq, persistence.ErrConflict)
+	}
+	again.Now = svc.Now
+	return again, nil
 }
 
 func buildWorker(svc *Services, journal *persistence.Journal, created *messages.WorkerCreated) *workerBuilt {
@@ -80,6 +104,7 @@ func buildWorker(svc *Services, journal *persistence.Journal, created *messages.
 		return failed(messages.CodeUnavailable, err)
 	}
 	defer wj.Release() // the Worker claims its own
+	wj.Now = svc.Now
 	view, err := proto.Marshal(&messages.WorkerView{
 		Id: created.GetWorkerId(), SessionId: created.GetSessionId(), State: stateInactive, Agent: created.GetAgent(), Model: created.GetModel(),
 		UpdatedAtUnixMs: svc.Now().UnixMilli(),
@@ -105,6 +130,9 @@ func buildWorker(svc *Services, journal *persistence.Journal, created *messages.
 // workerBuilt starts a worker that was written down, and answers.
 func (s *Session) workerBuilt(c actor.Context, m *workerBuilt) {
 	s.building = false
+	if m.journal != nil {
+		s.journal = m.journal
+	}
 	var reply any = m.fail
 	if m.fail == nil {
 		if err := s.facts.apply(m.spawned, m.record); err != nil {

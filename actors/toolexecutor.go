@@ -24,7 +24,7 @@ import (
 //
 // Owns: the calls that run, and their contexts. Accepts: Execute (answered by one ToolReply,
 // also when the call was cancelled or panicked), CancelCalls. Parent: Worker. It is
-// stopped and never restarted: its calls end with it.
+// stopped and never restarted: its calls end with it, and the Worker decides about them as after a crash.
 type ToolExecutor struct {
 	svc     *Services
 	log     *slog.Logger
@@ -65,7 +65,7 @@ func (x *ToolExecutor) Receive(c actor.Context) {
 	case *overdue:
 		x.overdue(c, m)
 	case *actor.Stopping:
-		x.stop(c)
+		x.stop()
 	case *actor.Stopped:
 		x.running = nil
 	default:
@@ -145,12 +145,11 @@ func (x *ToolExecutor) overdue(c actor.Context, m *overdue) {
 	c.Send(e.asker, failedReply(e.cmd, messages.ToolFinished_INTERRUPTED_UNKNOWN, tools.CodeInterrupted, conversation.InterruptedText))
 }
 
-// stop ends every call and answers for it: a stopped mailbox says nothing.
-func (x *ToolExecutor) stop(c actor.Context) {
+// stop ends every call. What became of them is not known here: the Worker hears of the end, and decides.
+func (x *ToolExecutor) stop() {
 	for _, e := range x.running {
 		e.given.Stop()
 		e.cancel(context.Canceled)
-		c.Send(e.asker, failedReply(e.cmd, messages.ToolFinished_CANCELLED, tools.CodeCancelled, "the executor was stopped"))
 	}
 	x.running = nil
 }

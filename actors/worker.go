@@ -85,8 +85,10 @@ func newWorker(svc *Services) *Worker {
 // Receive sees to the actor's life, and leaves the rest to the state it is in.
 func (w *Worker) Receive(c actor.Context) {
 	defer w.rescue(c)
-	switch c.Message().(type) {
-	case *actor.Started, *actor.Terminated:
+	switch m := c.Message().(type) {
+	case *actor.Started:
+	case *actor.Terminated:
+		w.executorEnded(c, m.GetWho())
 	case *actor.Stopping:
 		w.stopping(c)
 	case *actor.Stopped:
@@ -220,6 +222,8 @@ func (w *Worker) usingTools(c actor.Context) {
 		w.toolReply(c, m)
 	case *messages.Progress:
 		w.progress(c, m)
+	case *callsLost:
+		w.callsLost(c, m)
 	default:
 		w.common(c)
 	}
@@ -267,7 +271,7 @@ func (w *Worker) stale(c actor.Context) {
 	case *messages.LeaseGranted:
 		w.giveBack(c, m)
 	case *messages.PermitGranted, *generated, *receiving, *retryDue, *permitRetry, *leaseRetry, *messages.LeaseQueued, *messages.ToolReply,
-		*messages.Progress, *messages.Failure, *actor.DeadLetterResponse: // refusals: of what is no longer wanted
+		*callsLost, *messages.Progress, *messages.Failure, *actor.DeadLetterResponse: // refusals: of what is no longer wanted
 	default:
 		act.Unexpected(c, w.log)
 	}
@@ -276,7 +280,7 @@ func (w *Worker) stale(c actor.Context) {
 // failed hands everything back to the Session, which keeps it for the next incarnation.
 func (w *Worker) failed(c actor.Context) {
 	switch m := c.Message().(type) {
-	case *appended, *opened, *generated, *receiving, *retryDue, *permitRetry, *leaseRetry, *wallTimeUp, *messages.ToolReply,
+	case *appended, *opened, *generated, *receiving, *retryDue, *permitRetry, *leaseRetry, *wallTimeUp, *callsLost, *messages.ToolReply,
 		*messages.LeaseGranted, *messages.LeaseQueued, *messages.PermitGranted, *messages.Configure:
 	case *messages.Watched:
 		w.watch(c, m)

@@ -141,7 +141,8 @@ func (w *Worker) generation(_ string, seq uint64) *messages.GenerationCompleted 
 }
 
 // storeFailed ends this incarnation: what it decided never came to be. A store that has failed
-// for good answers nobody any more; a full disk can be cured, and a fenced writer has a successor.
+// for good answers nobody any more; a full disk can be cured; a fenced writer has its successor elsewhere,
+// and started again here it would only fence that one in turn (I5).
 func (w *Worker) storeFailed(c actor.Context, err error) {
 	w.log.Error("append failed", "err", err)
 	if !errors.Is(err, persistence.ErrFull) && !errors.Is(err, persistence.ErrFenced) && w.svc.Store.Health() != nil {
@@ -149,6 +150,10 @@ func (w *Worker) storeFailed(c actor.Context, err error) {
 	}
 	if errors.Is(err, persistence.ErrTooLarge) || errors.Is(err, persistence.ErrInvalid) { // it would be so again and again
 		w.fail(c, err.Error(), &messages.Panicked{Reason: err.Error()})
+		return
+	}
+	if errors.Is(err, persistence.ErrFenced) {
+		w.down(c, "another runtime has taken it over: "+err.Error(), true)
 		return
 	}
 	w.down(c, err.Error(), false)

@@ -39,8 +39,8 @@ func recoverWorker(svc *Services, id, session string) *opened {
 	j.Now = svc.Now
 	s := &conversation.State{}
 	err = j.Replay(ctx, 1, func(e persistence.Entry) error {
-		if err := s.Apply(e.Record); err != nil {
-			return err
+		if err := s.Apply(e.Record); err != nil { // it would fail again and again
+			return fmt.Errorf("%w: %w", persistence.ErrCorrupt, err)
 		}
 		if f, err := messages.WorkerFactIn(e.Record); err == nil {
 			if a, ok := f.(*messages.InputAccepted); ok {
@@ -50,7 +50,10 @@ func recoverWorker(svc *Services, id, session string) *opened {
 		return nil
 	})
 	if err == nil && !s.Exists() {
-		err = fmt.Errorf("worker %s: %w", id, persistence.ErrNotFound)
+		err = fmt.Errorf("worker %s has no beginning: %w", id, persistence.ErrCorrupt)
+	}
+	if err != nil {
+		j.Release()
 	}
 	return &opened{journal: j, state: s, err: err}
 }
@@ -63,9 +66,8 @@ func (w *Worker) opening(c actor.Context) {
 		return
 	}
 	if m.err != nil {
-		damaged := errors.Is(m.err, conversation.ErrIllegal) || errors.Is(m.err, messages.ErrUnknownFact) || errors.Is(m.err, persistence.ErrCorrupt)
 		w.log.Error("worker cannot be recovered", "err", m.err)
-		w.down(c, m.err.Error(), damaged)
+		w.down(c, m.err.Error(), errors.Is(m.err, persistence.ErrCorrupt))
 		return
 	}
 	w.journal, w.state = m.journal, m.state
@@ -105,9 +107,26 @@ func (w *Worker) resume(c actor.Context) {
 	}
 	w.armWall(c)
 	decisions := w.state.Recover()
-	w.decided = make(map[string]messages.RecoveryDecision_Action, len(decisions))
-	facts := []proto.Message{}
-	fail := false
+	w.decided = nil
+	facts, fail := w.decide(decisions)
+	a := &messages.Activated{Decisions: decisions, Leases: w.leases.held}
+	w.activated = false
+	w.appendActivated(c, nil, func(c actor.Context) {
+		if fail {
+			w.failTurn(c)
+			return
+		}
+		w.advance(c)
+	}, a, facts...)
+}
+
+// decide keeps what is to be done about calls of unknown outcome, and makes the results of those
+// about which nothing can be done. fail says that one of these ends the turn.
+func (w *Worker) decide(decisions []*messages.RecoveryDecision) (facts []proto.Message, fail bool) {
+	if w.decided == nil {
+		w.decided = make(map[string]messages.RecoveryDecision_Action, len(decisions))
+	}
+	t := w.state.Turn()
 	for _, d := range decisions {
 		call := t.Call(d.GetExecId())
 		switch d.GetAction() {
@@ -123,15 +142,7 @@ func (w *Worker) resume(c actor.Context) {
 	if t.Cancelled != nil {
 		facts = append(facts, w.closeCancelled(decisions)...)
 	}
-	a := &messages.Activated{Decisions: decisions, Leases: w.leases.held}
-	w.activated = false
-	w.appendActivated(c, nil, func(c actor.Context) {
-		if fail {
-			w.failTurn(c)
-			return
-		}
-		w.advance(c)
-	}, a, facts...)
+	return facts, fail
 }
 
 // closeCancelled ends what was open when the process died during a cancel.

@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"slices"
+
 	"github.com/asynkron/protoactor-go/actor"
 	"google.golang.org/protobuf/proto"
 
@@ -190,7 +192,7 @@ func (w *Worker) unknown(c actor.Context, call *conversation.Call) {
 	case messages.RecoveryDecision_RERUN:
 		w.dispatch(c, []*conversation.Call{call}, nil)
 	case messages.RecoveryDecision_FAIL_TURN:
-		w.append(c, nil, func(c actor.Context) { w.failTurn(c) }, interrupted(call))
+		w.append(c, nil, w.failTurn, interrupted(call))
 	default:
 		w.finish(c, interrupted(call))
 	}
@@ -251,10 +253,50 @@ func (w *Worker) progress(c actor.Context, m *messages.Progress) {
 	}}})
 }
 
-// HandleFailure stops a ToolExecutor that panicked: it answers its calls and is spawned anew with
-// the next one.
+// callsLost names the calls whose executor ended without a word about them.
+type callsLost struct{ execs []string }
+
+// HandleFailure stops a ToolExecutor that panicked; its successor is spawned with the next call.
 func (w *Worker) HandleFailure(_ *actor.ActorSystem, s actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, _ any) {
 	w.log.Error("tool executor panicked", "err", reason)
-	w.executor = nil
 	s.StopChildren(child)
+}
+
+// executorEnded notes what ran in an executor that is no more. It is dealt with in its turn: an append may be
+// under way.
+func (w *Worker) executorEnded(c actor.Context, who *actor.PID) {
+	if w.executor == nil || w.executor.GetId() != who.GetId() {
+		return
+	}
+	w.executor = nil
+	lost := &callsLost{}
+	for id := range w.running {
+		lost.execs = append(lost.execs, id)
+	}
+	if len(lost.execs) > 0 {
+		c.Send(c.Self(), lost)
+	}
+}
+
+// callsLost decides about calls whose executor ended, as a recovery does: by what the journal says of them.
+func (w *Worker) callsLost(c actor.Context, m *callsLost) {
+	if w.state.Turn() == nil {
+		return
+	}
+	var lost []*messages.RecoveryDecision
+	for _, d := range w.state.Recover() {
+		if slices.Contains(m.execs, d.GetExecId()) && w.running[d.GetExecId()] {
+			delete(w.running, d.GetExecId())
+			lost = append(lost, d)
+		}
+	}
+	facts, fail := w.decide(lost)
+	switch {
+	case fail:
+		w.append(c, nil, w.failTurn, facts...)
+	case len(facts) > 0:
+		w.append(c, nil, w.advance, facts...)
+	default:
+		w.advance(c)
+	}
 }

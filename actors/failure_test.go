@@ -1,0 +1,406 @@
+package actors_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/actors"
+	"github.com/troupe-dev/troupe/actors/actortest"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/model"
+	"github.com/troupe-dev/troupe/persistence"
+	"github.com/troupe-dev/troupe/persistence/memory"
+	"github.com/troupe-dev/troupe/tools"
+)
+
+// brittle is a table of models that panics in the mailbox of who asks for the model "brittle", as
+// often as it is told to.
+type brittle struct {
+	actortest.One
+	panics atomic.Int32
+}
+
+func (b *brittle) Resolve(name string) (*actors.Resolved, error) {
+	if name == "brittle" && b.panics.Add(-1) >= 0 {
+		panic("as the test wants it") //nolint:forbidigo // the claim is about panics
+	}
+	return b.One.Resolve(name)
+}
+
+func TestAPanicRestartsOneWorkerAndNobodyElseNotices(t *testing.T) {
+	gate, m := gated()
+	b := &brittle{One: actortest.One{Model: m}}
+	h := actortest.New(t, actortest.Options{Models: b})
+	s, w := h.Create(&messages.CreateSession{})
+	// A sibling in the same session and one in another are in the middle of their turns.
+	sibling := actortest.Ask[*messages.WorkerView](h, s, &messages.SpawnWorker{Model: "brittle"}).GetId()
+	other, _ := h.Create(&messages.CreateSession{})
+	submit(h, other, "steady")
+	first := submit(h, s, "steady")
+	actortest.Wait(t, "one call", gate.Came)
+	actortest.Wait(t, "another call", gate.Came)
+
+	b.panics.Store(1)
+	in := actortest.Ask[*messages.InputReply](h, s, &messages.SubmitInput{WorkerId: sibling, Parts: actortest.Text("plain")})
+	gate.Open() // the sibling's turn waits for the workspace, panics, and is taken up again
+	r := actortest.Ask[*messages.TurnResult](h, s, &messages.AwaitTurn{WorkerId: sibling, InputId: in.GetInputId()})
+	if r.GetText() != "ok" {
+		t.Errorf("the worker that panicked: %v", r)
+	}
+	if n := len(actortest.Of[*messages.Panicked](h.Facts(sibling))); n != 1 {
+		t.Errorf("%d panics written down", n)
+	}
+	if r := actortest.Ask[*messages.TurnResult](h, s, &messages.AwaitTurn{InputId: first}); r.GetText() != "said steady" {
+		t.Errorf("the sibling: %v", r)
+	}
+	if r := actortest.Ask[*messages.TurnResult](h, other, &messages.AwaitTurn{}); r.GetText() != "said steady" {
+		t.Errorf("the other session: %v", r)
+	}
+	v := actortest.Ask[*messages.SessionView](h, s, &messages.DescribeSession{})
+	for _, x := range v.GetWorkers() {
+		if want := map[string]int32{w: 0, sibling: 1}[x.GetId()]; x.GetRestarts() != want {
+			t.Errorf("worker %s: %d restarts, want %d", x.GetId(), x.GetRestarts(), want)
+		}
+	}
+	tree := actortest.Ask[*messages.Tree](h, "", &messages.DescribeTree{})
+	for _, a := range tree.GetRoot().GetChildren() {
+		if a.GetRestarts() != 0 || a.GetState() != "running" {
+			t.Errorf("%s %s: %d restarts, %s", a.GetKind(), a.GetId(), a.GetRestarts(), a.GetState())
+		}
+	}
+	works(t, h, s)
+}
+
+func TestThreePanicsWithoutProgressQuarantineAWorkerAndItsSessionSaysSo(t *testing.T) {
+	b := &brittle{One: actortest.One{Model: actortest.Say("ok")}}
+	b.panics.Store(100)
+	h := actortest.New(t, actortest.Options{Models: b})
+	s, w := h.Create(&messages.CreateSession{})
+	bad := actortest.Ask[*messages.WorkerView](h, s, &messages.SpawnWorker{Model: "brittle"}).GetId()
+	in := actortest.Ask[*messages.InputReply](h, s, &messages.SubmitInput{WorkerId: bad, Parts: actortest.Text("go")})
+	waits := actortest.Later[*messages.TurnResult](h, s, &messages.AwaitTurn{WorkerId: bad, InputId: in.GetInputId()})
+	if a := actortest.Wait(t, "who waits for its turn", waits); actortest.Code(a.Err) != messages.CodeQuarantined {
+		t.Errorf("told %v %v", a.Reply, a.Err)
+	}
+	if n := 100 - b.panics.Load(); n != 3 {
+		t.Errorf("%d panics", n)
+	}
+	_, err := actortest.Try[*messages.InputReply](h, s, &messages.SubmitInput{WorkerId: bad, Parts: actortest.Text("again")})
+	if actortest.Code(err) != messages.CodeQuarantined || !strings.Contains(err.Error(), "as the test wants it") {
+		t.Errorf("a new input: %v", err)
+	}
+	v := actortest.Ask[*messages.SessionView](h, s, &messages.DescribeSession{})
+	for _, x := range v.GetWorkers() {
+		if x.GetId() == bad && (x.GetState() != "inactive_failed" || x.GetLastError() == "") || x.GetId() == w && x.GetState() != "inactive" {
+			t.Errorf("worker %v", x)
+		}
+	}
+	works(t, h, s)
+}
+
+func TestPanicsWithProgressBetweenDoNotQuarantine(t *testing.T) {
+	b := &brittle{One: actortest.One{Model: actortest.Say("ok")}}
+	h := actortest.New(t, actortest.Options{Models: b})
+	s, w := h.Create(&messages.CreateSession{Model: "brittle"})
+	for i := range 4 {
+		b.panics.Store(1)
+		if r := h.Run(s, fmt.Sprint("turn ", i)); r.GetText() != "ok" {
+			t.Fatalf("turn %d: %v", i, r)
+		}
+	}
+	if n := len(actortest.Of[*messages.Panicked](h.Facts(w))); n != 4 {
+		t.Errorf("%d panics written down", n)
+	}
+}
+
+func TestADamagedJournalIsQuarantinedAndNotGuessedAt(t *testing.T) {
+	unknown, err := proto.Marshal(&messages.WorkerFact{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	unknown = append(unknown, 0xfa, 0x3f, 0x00) // field 1023: of a later version
+	for name, r := range map[string]*messages.Record{
+		"a fact of a later version":     {Type: 1023, Body: unknown},
+		"a fact that cannot follow":     record(t, &messages.TurnCompleted{TurnId: "trn_none"}),
+		"a body that is no fact at all": {Type: 1, Body: []byte{0xff, 0xff}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := memory.New()
+			h := actortest.New(t, actortest.Options{Store: store, Model: actortest.Say("ok")})
+			s, w := h.Create(&messages.CreateSession{})
+			h.Run(s, "go")
+			h.Stop()
+			again := store.Reopen()
+			t.Cleanup(func() { _ = again.Close() })
+			j, err := persistence.OpenJournal(context.Background(), again, messages.WorkerStream(w), s, "test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan error, 1)
+			j.Append(func(_ persistence.Receipt, err error) { done <- err }, persistence.Draft{Records: []*messages.Record{r}})
+			if err := actortest.Wait(t, "the append", done); err != nil {
+				t.Fatal(err)
+			}
+			h = actortest.New(t, actortest.Options{Store: again, Model: actortest.Say("ok")})
+			_, err = actortest.Try[*messages.InputReply](h, s, &messages.SubmitInput{Parts: actortest.Text("go")})
+			if actortest.Code(err) != messages.CodeQuarantined || !strings.Contains(err.Error(), "verify") {
+				t.Errorf("an input: %v", err)
+			}
+			if v := h.Worker(s); v.GetState() != "inactive_failed" || v.GetLastError() == "" {
+				t.Errorf("%v", v)
+			}
+			sibling := actortest.Ask[*messages.WorkerView](h, s, &messages.SpawnWorker{}).GetId()
+			in := actortest.Ask[*messages.InputReply](h, s, &messages.SubmitInput{WorkerId: sibling, Parts: actortest.Text("go")})
+			if r := actortest.Ask[*messages.TurnResult](h, s, &messages.AwaitTurn{WorkerId: sibling, InputId: in.GetInputId()}); r.GetText() != "ok" {
+				t.Errorf("its sibling: %v", r)
+			}
+		})
+	}
+}
+
+func record(t *testing.T, f proto.Message) *messages.Record {
+	t.Helper()
+	r, err := messages.NewRecord(f, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestAStoreThatFailsForGoodIsReportedAndNothingIsAcknowledged(t *testing.T) {
+	store := &actortest.Store{Store: memory.New()}
+	t.Cleanup(func() { _ = store.Close() })
+	h := actortest.New(t, actortest.Options{Store: store, Model: actortest.Say("ok")})
+	s, w := h.Create(&messages.CreateSession{})
+	before := len(h.Facts(w))
+	store.Break(fmt.Errorf("write: input/output error: %w", persistence.ErrUnavailable))
+	_, err := actortest.Try[*messages.InputReply](h, s, &messages.SubmitInput{Parts: actortest.Text("go")})
+	if actortest.Code(err) != messages.CodeUnavailable {
+		t.Errorf("an input: %v", err)
+	}
+	if err := actortest.Wait(t, "the report", h.Failed()); !errors.Is(err, persistence.ErrUnavailable) {
+		t.Errorf("reported %v", err)
+	}
+	if n := len(h.Facts(w)); n != before {
+		t.Errorf("%d facts after %d", n, before)
+	}
+}
+
+func TestAFullDiskIsOutlived(t *testing.T) {
+	store := &actortest.Store{Store: memory.New()}
+	t.Cleanup(func() { _ = store.Close() })
+	h := actortest.New(t, actortest.Options{Store: store, Model: actortest.Say("ok")})
+	s, _ := h.Create(&messages.CreateSession{})
+	full := fmt.Errorf("append: %w", persistence.ErrFull)
+	store.Refuse(func(proto.Message) error { return full })
+	in := &messages.SubmitInput{InputId: "inp_1", Parts: actortest.Text("plain")}
+	if _, err := actortest.Try[*messages.InputReply](h, s, proto.Clone(in)); actortest.Code(err) != messages.CodeUnavailable {
+		t.Errorf("on a full disk: %v", err)
+	}
+	if _, err := actortest.Try[*messages.WorkerView](h, s, &messages.SpawnWorker{}); actortest.Code(err) != messages.CodeUnavailable {
+		t.Errorf("a worker on a full disk: %v", err)
+	}
+	store.Refuse(nil)
+	r := actortest.Ask[*messages.InputReply](h, s, proto.Clone(in))
+	if r.GetDuplicate() {
+		t.Error("what was refused counts as accepted")
+	}
+	if r := actortest.Ask[*messages.TurnResult](h, s, &messages.AwaitTurn{InputId: "inp_1"}); r.GetText() != "ok" {
+		t.Errorf("%v", r)
+	}
+	actortest.Ask[*messages.WorkerView](h, s, &messages.SpawnWorker{})
+	select {
+	case err := <-h.Failed():
+		t.Errorf("a full disk was called fatal: %v", err)
+	default:
+	}
+	works(t, h, s)
+}
+
+func TestAnAppendThatFailsInTheMiddleOfATurnIsTakenUpByTheSuccessor(t *testing.T) {
+	for _, at := range []struct {
+		name string
+		fact func(proto.Message) bool
+	}{
+		{"the answer", actortest.Is[*messages.GenerationCompleted]},
+		{"the result", actortest.Is[*messages.ToolFinished]},
+		{"the end", actortest.Is[*messages.TurnCompleted]},
+	} {
+		t.Run(at.name, func(t *testing.T) {
+			store := &actortest.Store{Store: memory.New()}
+			t.Cleanup(func() { _ = store.Close() })
+			var runs, failed atomic.Int32
+			h := actortest.New(t, actortest.Options{
+				Store: store,
+				Model: plainOr(actortest.CallThenSay(actortest.Call("1", "act", `{"name":"x"}`))),
+				Tools: []tools.Tool{tool(t, "act", atMostOnce, func(context.Context, string) (string, error) { runs.Add(1); return "did", nil })},
+			})
+			s, w := h.Create(&messages.CreateSession{})
+			store.Refuse(func(f proto.Message) error {
+				if at.fact(f) && failed.Add(1) == 1 {
+					return fmt.Errorf("append: %w", persistence.ErrFull)
+				}
+				return nil
+			})
+			r := h.Run(s, "go")
+			if r.GetOutcome() != messages.TurnCompleted_DONE || runs.Load() != 1 {
+				t.Errorf("%v after %d runs", r, runs.Load())
+			}
+			if at.name == "the result" && !strings.Contains(r.GetText(), "the outcome of this call is unknown") {
+				t.Errorf("the model was told %q", r.GetText())
+			}
+			if v := h.Worker(s); v.GetRestarts() != 1 || v.GetId() != w {
+				t.Errorf("%v", v)
+			}
+			works(t, h, s)
+		})
+	}
+}
+
+func TestAModelAdapterThatPanicsFailsItsCallOnly(t *testing.T) {
+	var calls atomic.Int32
+	h := actortest.New(t, actortest.Options{Model: plainOr(func(context.Context, *model.Request) actortest.Reply {
+		if calls.Add(1) == 1 {
+			panic("as the test wants it") //nolint:forbidigo // the claim is about panics
+		}
+		return actortest.Reply{Text: "recovered"}
+	})})
+	s, w := h.Create(&messages.CreateSession{})
+	if r := h.Run(s, "go"); r.GetText() != "recovered" {
+		t.Errorf("%v", r)
+	}
+	if v := h.Worker(s); v.GetRestarts() != 0 || len(actortest.Of[*messages.GenerationFailed](h.Facts(w))) != 1 {
+		t.Errorf("%v", v)
+	}
+	works(t, h, s)
+}
+
+func TestAToolThatPanicsIsAResultOfItsCall(t *testing.T) {
+	h := actortest.New(t, actortest.Options{
+		Model: plainOr(actortest.CallThenSay(actortest.Call("1", "act", `{"name":"x"}`), actortest.Call("2", "look", `{"name":"y"}`))),
+		Tools: []tools.Tool{
+			tool(t, "act", atMostOnce, func(context.Context, string) (string, error) { panic("as the test wants it") }), //nolint:forbidigo // the claim is about panics
+			tool(t, "look", pure, func(context.Context, string) (string, error) { return "saw", nil }),
+		},
+	})
+	s, _ := h.Create(&messages.CreateSession{})
+	if r := h.Run(s, "go"); r.GetText() != "Unexpected error: the tool crashed\nsaw\n" {
+		t.Errorf("%q", r.GetText())
+	}
+	if v := h.Worker(s); v.GetRestarts() != 0 {
+		t.Errorf("%d restarts", v.GetRestarts())
+	}
+	works(t, h, s)
+}
+
+// executor finds the one child of a worker in the registry of processes.
+func executor(t *testing.T, h *actortest.House, session, worker string) string {
+	t.Helper()
+	prefix := "troupe/" + session + "/" + worker + "/"
+	for _, bucket := range h.Sys.ProcessRegistry.LocalPIDs.LocalPIDs {
+		for _, id := range bucket.Keys() {
+			if strings.HasPrefix(id, prefix) {
+				return id
+			}
+		}
+	}
+	t.Fatal("the worker has no executor")
+	return ""
+}
+
+func TestAnExecutorThatDiesLeavesNoCallWithoutAResult(t *testing.T) {
+	gate := actortest.NewGate()
+	var looked, acted atomic.Int32
+	h := actortest.New(t, actortest.Options{
+		Model: plainOr(actortest.CallThenSay(actortest.Call("1", "act", `{"name":"x"}`), actortest.Call("2", "look", `{"name":"y"}`))),
+		Tools: []tools.Tool{
+			tool(t, "act", atMostOnce, func(ctx context.Context, _ string) (string, error) { acted.Add(1); return "did", gate.Pass(ctx) }),
+			tool(t, "look", pure, func(ctx context.Context, _ string) (string, error) {
+				if looked.Add(1) > 1 {
+					return "saw", nil
+				}
+				return "", gate.Pass(ctx)
+			}),
+		},
+	})
+	s, w := h.Create(&messages.CreateSession{})
+	in := submit(h, s, "go")
+	actortest.Wait(t, "one call", gate.Came)
+	actortest.Wait(t, "the other call", gate.Came)
+	h.Sys.Root.Stop(h.Sys.NewLocalPID(executor(t, h, s, w)))
+	r := actortest.Ask[*messages.TurnResult](h, s, &messages.AwaitTurn{InputId: in})
+	if !strings.HasPrefix(r.GetText(), "Interrupted: the outcome of this call is unknown") || !strings.HasSuffix(r.GetText(), "\nsaw\n") {
+		t.Errorf("%q", r.GetText())
+	}
+	if acted.Load() != 1 {
+		t.Errorf("a call that may run once ran %d times", acted.Load())
+	}
+	if r := actortest.Ask[*messages.ToolReply](h, s, &messages.CallTool{Tool: "look", Arguments: `{"name":"z"}`}); r.GetContent() != "saw" {
+		t.Errorf("the next call: %v", r)
+	}
+	works(t, h, s)
+}
+
+func TestAWorkspaceThatDiesRefusesTheEffectsOfItsOldHolders(t *testing.T) {
+	answer := actortest.NewGate()
+	var ran atomic.Int32
+	h := actortest.New(t, actortest.Options{
+		Model: plainOr(func(ctx context.Context, r *model.Request) actortest.Reply {
+			if res := actortest.Results(r); res != nil {
+				return actortest.Reply{Text: res[0].Text}
+			}
+			return actortest.Reply{Calls: []*messages.ToolCall{actortest.Call("1", "act", `{"name":"x"}`)}, Err: answer.Pass(ctx)}
+		}),
+		Tools: []tools.Tool{tool(t, "act", atMostOnce, func(context.Context, string) (string, error) { ran.Add(1); return "did", nil })},
+	})
+	s, _ := h.Create(&messages.CreateSession{})
+	in := submit(h, s, "go")
+	actortest.Wait(t, "the call", answer.Came)
+	v := actortest.Ask[*messages.SessionView](h, s, &messages.DescribeSession{})
+	ws := h.Sys.NewLocalPID("troupe/workspace-" + v.GetWorkspaces()[0].GetId())
+	if err := h.Sys.Root.StopFuture(ws).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	answer.Open()
+	r := actortest.Ask[*messages.TurnResult](h, s, &messages.AwaitTurn{InputId: in})
+	if ran.Load() != 0 || !strings.HasPrefix(r.GetText(), "Not started: ") {
+		t.Errorf("%d runs, %q", ran.Load(), r.GetText())
+	}
+	works(t, h, s)
+}
+
+func TestASecondRuntimeOnTheStoreFencesTheFirst(t *testing.T) {
+	store := memory.New()
+	t.Cleanup(func() { _ = store.Close() })
+	gate, m := gated()
+	one := actortest.New(t, actortest.Options{Store: store, Model: m, Node: "one"})
+	s, w := one.Create(&messages.CreateSession{})
+	in := submit(one, s, "go")
+	actortest.Wait(t, "the first runtime's call", gate.Came)
+	waits := actortest.Later[*messages.TurnResult](one, s, &messages.AwaitTurn{InputId: in})
+
+	two := actortest.New(t, actortest.Options{Store: store, Model: plainOr(actortest.Say("the second's")), Node: "two"})
+	r := actortest.Ask[*messages.TurnResult](two, s, &messages.AwaitTurn{InputId: in})
+	if r.GetText() != "the second's" {
+		t.Errorf("%v", r)
+	}
+	before := len(two.Facts(w))
+	gate.Open()
+	if a := actortest.Wait(t, "who waits at the first", waits); actortest.Code(a.Err) != messages.CodeQuarantined {
+		t.Errorf("told %v %v", a.Reply, a.Err)
+	}
+	if n := len(two.Facts(w)); n != before {
+		t.Errorf("%d facts after %d: the first wrote on", n, before)
+	}
+	_, err := actortest.Try[*messages.InputReply](one, s, &messages.SubmitInput{Parts: actortest.Text("go")})
+	if actortest.Code(err) != messages.CodeQuarantined {
+		t.Errorf("an input at the first: %v", err)
+	}
+	works(t, two, s)
+}
