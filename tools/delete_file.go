@@ -39,7 +39,7 @@ func deleteFile(c *fileCall, a deleteFileArgs) (*Result, error) {
 		return nil, c.fail(a.Path, err)
 	}
 	if info.IsDir() && a.Recursive {
-		info, err = c.ws.RemoveTree(c.ctx, c.at(a.Path))
+		info, err = c.ws.RemoveTree(c.ctx, c.at(a.Path), c.ExecID)
 	} else {
 		info, err = c.ws.Remove(c.at(a.Path))
 	}

@@ -91,7 +91,7 @@ func editFile(c *fileCall, a editFileArgs) (*Result, error) {
 		}, nil
 	}
 	// The real name: a link changed since the read must not redirect the write.
-	_, err = c.ws.WriteFile(e.file.Path, []byte(e.after), workspace.WriteOptions{Expect: &e.file.SHA256})
+	_, err = c.ws.WriteFile(e.file.Path, []byte(e.after), workspace.WriteOptions{Expect: &e.file.SHA256, ID: c.ExecID})
 	if err != nil {
 		return nil, c.fail(a.Path, err)
 	}

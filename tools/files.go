@@ -71,7 +71,12 @@ func (t *changeTool[A]) Reconcile(tc *Context, args json.RawMessage, pre []*mess
 	if len(pre) == 0 {
 		return nil, Errorf(CodeInterrupted, "cannot tell whether %s happened: the state before it is not known", t.spec.Name)
 	}
-	return t.settle(c, a, pre)
+	res, err := t.settle(c, a, pre)
+	for _, f := range pre {
+		// Whatever the answer is, half of a file is of no use. One that stays is swept by RemoveStale.
+		_ = c.ws.RemoveLeft(f.GetPath(), c.ExecID)
+	}
+	return res, err
 }
 
 // undecided is settle's answer when the files are neither as before nor as the call leaves them.

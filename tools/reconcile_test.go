@@ -2,6 +2,7 @@ package tools
 
 import (
 	"errors"
+	"path"
 	"testing"
 
 	"github.com/troupe-dev/troupe/messages"
@@ -104,5 +105,25 @@ func TestPrepareFailsAsTheCallWould(t *testing.T) {
 	noError(t, err)
 	if pre[0].Sha256 != workspace.Sum([]byte("x")) || pre[0].PlannedSha256 != workspace.Sum([]byte("y")) || b.get("unread") != "x" {
 		t.Errorf("prepared %v", pre)
+	}
+}
+
+func TestAfterACrashHalfAFileIsRemoved(t *testing.T) {
+	for _, c := range changeCases()[:3] {
+		t.Run(c.name, func(t *testing.T) {
+			b, pre := prepared(t, c)
+			b.tc.ExecID = "exe_1"
+			left := path.Join(path.Dir(pre[0].GetPath()), workspace.TempPrefix+workspace.Sum([]byte("exe_1"))[:16])
+			for _, over := range []bool{false, true} {
+				b.put(left, "hal")
+				if over {
+					b.ok(c.tool, c.args)
+				}
+				_, err := c.tool.(Reconciler).Reconcile(b.tc, encoded(t, c.args), pre)
+				if over != (err == nil) || b.exists(left) {
+					t.Errorf("over: %v; %v; the rest is there: %v", over, err, b.exists(left))
+				}
+			}
+		})
 	}
 }

@@ -85,7 +85,7 @@ func writeFile(c *fileCall, a writeFileArgs) (*Result, error) {
 		}
 	}
 	parents := a.CreateDirs == nil || *a.CreateDirs
-	info, err := c.ws.WriteFile(c.at(a.Path), []byte(a.Content), workspace.WriteOptions{Parents: parents, Expect: &pre.Sha256})
+	info, err := c.ws.WriteFile(c.at(a.Path), []byte(a.Content), workspace.WriteOptions{Parents: parents, Expect: &pre.Sha256, ID: c.ExecID})
 	if err != nil {
 		return nil, c.fail(a.Path, err)
 	}

@@ -37,9 +37,10 @@ func (w *Workspace) Remove(name string) (*Info, error) {
 
 // RemoveTree removes a directory and all that is below it, without following links. It goes by one
 // rename first: after a crash the directory is there as a whole, or not at all (what remains under
-// the temporary name is swept by RemoveStale). A tree that holds a protected name, or that is too
-// large to be looked through, is refused.
-func (w *Workspace) RemoveTree(ctx context.Context, name string) (*Info, error) {
+// the temporary name is swept by RemoveLeft, when id names the removal as WriteOptions.ID does, and
+// by RemoveStale). A tree that holds a protected name, or that is too large to be looked through, is
+// refused.
+func (w *Workspace) RemoveTree(ctx context.Context, name, id string) (*Info, error) {
 	p, err := w.removable(name)
 	if err != nil {
 		return nil, err
@@ -51,10 +52,7 @@ func (w *Workspace) RemoveTree(ctx context.Context, name string) (*Info, error) 
 	if err := w.unguarded(ctx, p, removing); err != nil {
 		return nil, err
 	}
-	temp, err := tempName()
-	if err != nil {
-		return nil, err
-	}
+	temp := tempName(id)
 	if err := p.dir.Rename(p.base, temp); err != nil {
 		return nil, failed(string(removing), visible(name), err)
 	}
@@ -66,6 +64,23 @@ func (w *Workspace) RemoveTree(ctx context.Context, name string) (*Info, error) 
 		return &info, failed(string(removing), visible(name), err)
 	}
 	return &info, nil
+}
+
+// RemoveLeft removes what a crash left of the write or removal of a path that id named. It must be
+// over: nothing tells one that is still at work. Where nothing is left nothing happens.
+func (w *Workspace) RemoveLeft(name, id string) error {
+	p, err := w.resolve(name, walk{op: removing, keepLink: true})
+	if CodeOf(err) == CodeNotFound {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	if err := p.dir.RemoveAll(tempName(id)); err != nil {
+		return failed(string(removing), visible(name), err)
+	}
+	return nil
 }
 
 func (w *Workspace) removable(name string) (*place, error) {

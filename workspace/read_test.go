@@ -166,7 +166,7 @@ func TestCallsLeaveNoDescriptorOpen(t *testing.T) {
 			_, _, _ = w.Rename(ctx, path, "moved/x", workspace.MoveOptions{Parents: true})
 			_, _, _ = w.Rename(ctx, "moved/x", path, workspace.MoveOptions{Parents: true})
 			_, _ = w.Walk(ctx, path, func(*workspace.Entry) error { return nil })
-			_, _ = w.RemoveTree(ctx, "none/"+path)
+			_, _ = w.RemoveTree(ctx, "none/"+path, "")
 		}
 	}
 	all()

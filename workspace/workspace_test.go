@@ -84,7 +84,7 @@ func TestProtectedNamesAreRefusedUnderEveryDisguise(t *testing.T) {
 		t.Errorf("reading .git/config: %v, want it allowed", err)
 	}
 	ctx := context.Background()
-	_, err := w.RemoveTree(ctx, "sub")
+	_, err := w.RemoveTree(ctx, "sub", "")
 	wantCode(t, "remove a tree with a repository in it", err, workspace.CodeDenied)
 	_, err = w.Remove(".git")
 	wantCode(t, "remove .git", err, workspace.CodeDenied)
@@ -242,19 +242,19 @@ func TestRemovalsFollowNoLinksAndAreWhole(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := w.RemoveTree(ctx, "t"); !errors.Is(err, context.Canceled) {
+	if _, err := w.RemoveTree(ctx, "t", ""); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled removal: %v", err)
 	}
 	if content(t, root, "t/a/f") != "x" {
 		t.Error("a cancelled removal removed something")
 	}
-	_, err = w.RemoveTree(context.Background(), "t")
+	_, err = w.RemoveTree(context.Background(), "t", "")
 	must(t, err)
 	if _, err := os.Lstat(filepath.Join(root, "t")); err == nil || content(t, out, "secret") != "TOPSECRET" {
 		t.Errorf("t is still there, or something outside is gone: %v", err)
 	}
 	for _, path := range []string{".", "a/..", root} {
-		_, err := w.RemoveTree(context.Background(), path)
+		_, err := w.RemoveTree(context.Background(), path, "")
 		if path == "a/.." {
 			wantCode(t, path, err, workspace.CodeNotFound)
 			continue

@@ -3,6 +3,7 @@ package workspace
 import (
 	"bytes"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -20,6 +21,9 @@ type WriteOptions struct {
 	// between that look and the rename: no file system offers to compare and swap.
 	Expect *string
 	Limit  int64 // bytes; 0: MaxFile
+	// ID, when not empty, is the caller's name for this one write: RemoveLeft finds by it what a
+	// crash left of the write. Two writes at a time in one directory need different ones.
+	ID string
 }
 
 // WriteFile replaces or makes a regular file as a whole: readers and crashes see the old content
@@ -43,7 +47,7 @@ func (w *Workspace) WriteFrom(path string, from io.Reader, o WriteOptions) (*Inf
 		}
 		perm = p.info.Mode().Perm()
 	}
-	temp, err := w.writeTemp(p, from, perm, o.Limit)
+	temp, err := w.writeTemp(p, from, perm, o)
 	if errors.Is(err, errTooLarge) {
 		return nil, deny(string(writing), CodeTooLarge, visible(path), tooLarge(0, limitOr(o.Limit)))
 	}
@@ -95,16 +99,18 @@ func (w *Workspace) replaceable(p *place, path string) error {
 
 // writeTemp writes the content beside its place and makes it durable. It leaves no file behind
 // when it fails.
-func (w *Workspace) writeTemp(p *place, from io.Reader, perm fs.FileMode, limit int64) (string, error) {
-	name, err := tempName()
-	if err != nil {
-		return "", err
+func (w *Workspace) writeTemp(p *place, from io.Reader, perm fs.FileMode, o WriteOptions) (string, error) {
+	name := tempName(o.ID)
+	if o.ID != "" {
+		if err := p.dir.RemoveAll(name); err != nil { // the same write, cut off by a crash
+			return "", err
+		}
 	}
 	f, err := p.dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return "", err
 	}
-	limit = limitOr(limit)
+	limit := limitOr(o.Limit)
 	n, err := io.Copy(f, io.LimitReader(from, limit+1))
 	if err == nil && n > limit {
 		err = errTooLarge
@@ -125,12 +131,14 @@ func (w *Workspace) writeTemp(p *place, from io.Reader, perm fs.FileMode, limit 
 	return name, nil
 }
 
-func tempName() (string, error) {
-	var b [8]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return "", fmt.Errorf("name a temporary file: %w", err)
+// tempName is the name of what is not there yet, or not there any more: with an id always the
+// same, without one a new one.
+func tempName(id string) string {
+	if id == "" {
+		id = rand.Text()
 	}
-	return TempPrefix + hex.EncodeToString(b[:]), nil
+	sum := sha256.Sum256([]byte(id))
+	return TempPrefix + hex.EncodeToString(sum[:8])
 }
 
 // unchanged looks again right before the rename.
