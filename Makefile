@@ -46,6 +46,10 @@ check: fmt-check vet lint race readme cross generated ## all that CI asks: forma
 race: ## run every suite in full, with the race detector
 	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -race -timeout 30m $(PACKAGES)
 
+.PHONY: chaos
+chaos: ## kill a run 200 times at random moments and look at what comes back (about two minutes)
+	@TROUPE_CHAOS_KILLS=$${TROUPE_CHAOS_KILLS:-200} $(GO) test ./test/chaos -count=1 -timeout 30m -v -run 'Killed'
+
 .PHONY: vet
 vet: ## go vet
 	@$(GO) vet $(PACKAGES)
