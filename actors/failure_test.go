@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -403,4 +405,51 @@ func TestASecondRuntimeOnTheStoreFencesTheFirst(t *testing.T) {
 		t.Errorf("an input at the first: %v", err)
 	}
 	works(t, two, s)
+}
+
+func TestASessionThatPanicsIsReplacedAndItsTurnsGoOn(t *testing.T) {
+	gate, m := gated()
+	var armed atomic.Bool
+	h := actortest.New(t, actortest.Options{Model: m, Now: func() time.Time {
+		if armed.Load() && strings.Contains(string(debug.Stack()), "(*Session).start(") && armed.CompareAndSwap(true, false) {
+			panic("as the test wants it") //nolint:forbidigo // the claim is about panics
+		}
+		return time.Now()
+	}})
+	s, w := h.Create(&messages.CreateSession{})
+	other, _ := h.Create(&messages.CreateSession{})
+	submit(h, other, "steady")
+	in := submit(h, s, "go on")
+	actortest.Wait(t, "one call", gate.Came)
+	actortest.Wait(t, "another call", gate.Came)
+	armed.Store(true)
+	added := actortest.Ask[*messages.WorkerView](h, s, &messages.SpawnWorker{}).GetId()
+	var all []<-chan actortest.Answer[*messages.SessionView]
+	for range 20 {
+		all = append(all, actortest.Later[*messages.SessionView](h, s, &messages.DescribeSession{}))
+	}
+	for _, ch := range all {
+		a := actortest.Wait(t, "an answer", ch)
+		if a.Err != nil && actortest.Code(a.Err) != messages.CodeUnavailable || a.Err == nil && len(a.Reply.GetWorkers()) == 0 {
+			t.Errorf("%v %v", a.Reply, a.Err)
+		}
+	}
+	actortest.Until(t, "the session is back", func() bool { return !armed.Load() && len(view(h, s).GetWorkers()) == 2 })
+	gate.Open()
+	if r := actortest.Ask[*messages.TurnResult](h, s, &messages.AwaitTurn{InputId: in}); r.GetText() != "said go on" || r.GetWorkerId() != w {
+		t.Errorf("%v", r)
+	}
+	in = actortest.Ask[*messages.InputReply](h, s, &messages.SubmitInput{WorkerId: added, Parts: actortest.Text("plain")}).GetInputId()
+	if r := actortest.Ask[*messages.TurnResult](h, s, &messages.AwaitTurn{WorkerId: added, InputId: in}); r.GetText() != "ok" {
+		t.Errorf("the worker that was added: %v", r)
+	}
+	if r := actortest.Ask[*messages.TurnResult](h, other, &messages.AwaitTurn{}); r.GetText() != "said steady" {
+		t.Errorf("the other session: %v", r)
+	}
+}
+
+// view is a session's view, an empty one while it is down.
+func view(h *actortest.House, session string) *messages.SessionView {
+	v, _ := actortest.Try[*messages.SessionView](h, session, &messages.DescribeSession{})
+	return v
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"runtime/debug"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -66,6 +67,7 @@ func newSession(svc *Services) *Session {
 
 // Receive sees to the actor's life, and leaves the rest to the state it is in.
 func (s *Session) Receive(c actor.Context) {
+	defer s.rescue(c)
 	switch m := c.Message().(type) {
 	case *actor.Started:
 	case *actor.Terminated:
@@ -81,6 +83,25 @@ func (s *Session) Receive(c actor.Context) {
 	default:
 		s.receive(c)
 	}
+}
+
+// rescue turns a panic of a handler into an orderly end: the Supervisor stops routing here, poisons this
+// incarnation and starts the next from the journal. Commands are handed back meanwhile.
+func (s *Session) rescue(c actor.Context) {
+	r := recover()
+	if r == nil {
+		return
+	}
+	s.log.Error("session panicked", "err", fmt.Sprint(r), "message", fmt.Sprintf("%T", c.Message()), "stack", string(debug.Stack()))
+	s.answer(c, messages.Fail(messages.CodeInternal, fmt.Sprintf("the session failed while handling %T", c.Message()), "it restarts; try again"))
+	s.receive = func(c actor.Context) {
+		if _, ok := c.Message().(*messages.ToSession); ok {
+			c.Forward(c.Parent())
+			return
+		}
+		s.answer(c, messages.Fail(messages.CodeUnavailable, "the session is restarting", "try again"))
+	}
+	c.Send(c.Parent(), &messages.SessionEnded{SessionId: s.id, Reason: fmt.Sprint(r), Failed: true})
 }
 
 // unborn waits to be told which session it is.

@@ -144,7 +144,7 @@ func (s *Session) opening(c actor.Context) {
 			}
 		})
 		s.receive = func(c actor.Context) { s.answer(c, m.fail) }
-		c.Poison(c.Self())
+		c.Send(c.Parent(), &messages.SessionEnded{SessionId: s.id, Reason: m.fail.GetMessage()})
 		return
 	}
 	s.journal, s.facts, s.grant = m.journal, m.facts, m.grant

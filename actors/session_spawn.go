@@ -135,16 +135,18 @@ func (s *Session) workerBuilt(c actor.Context, m *workerBuilt) {
 	}
 	var reply any = m.fail
 	if m.fail == nil {
-		if err := s.facts.apply(m.spawned, m.record); err != nil {
-			s.log.Error("session facts out of order", "err", err)
-		}
-		s.add(c, m.spawned.GetWorkerId())
 		reply = &messages.WorkerView{
 			Id: m.spawned.GetWorkerId(), SessionId: s.id, State: stateInactive, Agent: m.spawned.GetAgent(), Model: m.spawned.GetModel(),
 		}
 	}
-	if m.asker != nil {
+	if m.asker != nil { // it is durable, whatever comes
 		c.Send(m.asker, reply)
+	}
+	if m.fail == nil {
+		if err := s.facts.apply(m.spawned, m.record); err != nil {
+			s.log.Error("session facts out of order", "err", err)
+		}
+		s.add(c, m.spawned.GetWorkerId())
 	}
 	s.builds.Replay(c, s.ready, func() bool { return !s.building })
 }

@@ -118,6 +118,8 @@ func (s *Supervisor) Receive(c actor.Context) {
 		s.openWorkspace(c, m)
 	case *messages.DescribeTree:
 		c.Respond(&messages.Tree{Root: s.tree()})
+	case *messages.SessionEnded:
+		s.sessionEnded(c, m)
 	case *actor.Terminated:
 		s.terminated(c, m.GetWho())
 	case *kidDue:
@@ -161,7 +163,11 @@ func (s *Supervisor) create(c actor.Context, m *messages.CreateSession) {
 		c.Respond(messages.Fail(messages.CodeBadRequest, fmt.Sprintf("%q is no session id", m.GetSessionId()), "leave it out"))
 		return
 	}
-	if s.kids[m.GetSessionId()] != nil {
+	if k := s.kids[m.GetSessionId()]; k != nil {
+		if k.pid == nil && k.gaveUp == "" { // it is ending, and may never have been
+			k.queue.Put(c)
+			return
+		}
 		c.Respond(messages.Fail(messages.CodeAlreadyExists, fmt.Sprintf("session %s exists", m.GetSessionId()), ""))
 		return
 	}
@@ -219,28 +225,49 @@ func (s *Supervisor) openWorkspace(c actor.Context, m *messages.OpenWorkspace) {
 func (s *Supervisor) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, _ any) {
 	s.log.Error("actor panicked", "actor", child.GetId(), "err", reason)
 	if k := s.kids[nameOf(child)]; k != nil {
-		k.failures++
-		if k.failures >= giveUpAfter {
-			k.gaveUp = fmt.Sprint(reason)
-		}
+		k.failed(fmt.Sprint(reason))
 	}
 	sup.StopChildren(child)
 }
 
+func (k *kid) failed(reason string) {
+	k.failures++
+	if k.failures >= giveUpAfter {
+		k.gaveUp = reason
+	}
+}
+
+// sessionEnded stops routing to a session and poisons it: everything that was sent to it before is
+// answered or handed back first, and what comes now waits for the end (house rule 4).
+func (s *Supervisor) sessionEnded(c actor.Context, m *messages.SessionEnded) {
+	k := s.kids[m.GetSessionId()]
+	if k == nil || k.pid == nil {
+		return
+	}
+	if m.GetFailed() {
+		k.failed(m.GetReason())
+	}
+	c.Poison(k.pid)
+	k.pid = nil
+}
+
 func nameOf(pid *actor.PID) string { return pid.GetId()[strings.LastIndex(pid.GetId(), "/")+1:] }
 
-// terminated replaces a child, or forgets a session that ended: the next message starts it again.
+// terminated replaces a child, or forgets a session that ended: what waited for that, and the next
+// message, is handled as if it had never been there.
 func (s *Supervisor) terminated(c actor.Context, who *actor.PID) {
 	k := s.kids[nameOf(who)]
-	if k == nil || s.ending || k.pid == nil || k.pid.GetId() != who.GetId() {
+	if k == nil || s.ending {
 		return
 	}
 	k.pid = nil
 	k.restarts++
 	switch {
 	case k.gaveUp != "":
-	case k.spawn == nil && k.failures == 0 && k.queue.Len() == 0:
+		k.queue.Forward(c, c.Self()) // to be refused
+	case k.spawn == nil && k.failures == 0:
 		delete(s.kids, k.name)
+		k.queue.Forward(c, c.Self())
 	default:
 		pause := act.Backoff{First: 10 * time.Millisecond, Max: 30 * time.Second}.Pause(max(k.failures, 1))
 		k.timer.Set(c, pause, func(gen uint64) any { return &kidDue{k.name, gen} })

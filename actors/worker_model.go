@@ -200,6 +200,7 @@ func (w *Worker) generated(c actor.Context, m *generated) {
 		return
 	}
 	w.dropGeneration(c)
+	w.phase = stateWorking
 	if m.err == nil && weight(m.completion) > maxAnswer {
 		m.err = &model.Error{Class: model.Protocol, Message: fmt.Sprintf("the answer is larger than %d bytes", maxAnswer)}
 		m.completion = &model.Completion{}

@@ -106,6 +106,7 @@ func (w *Worker) resume(c actor.Context) {
 		return
 	}
 	w.armWall(c)
+	w.phase = stateWorking
 	decisions := w.state.Recover()
 	w.decided = nil
 	facts, fail := w.decide(decisions)

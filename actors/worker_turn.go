@@ -137,6 +137,7 @@ func (w *Worker) begin(c actor.Context, f *messages.InputAccepted) {
 		w.leases.staging = nil
 	}
 	turn := messages.NewID(messages.TurnPrefix)
+	w.phase = stateWorking
 	facts = append(facts, &messages.TurnStarted{TurnId: turn, InputIds: []string{f.GetInputId()}, Leases: w.leases.held})
 	if f.GetCall() == nil {
 		w.prompt = w.state.Preview(f, w.systemPrompt())

@@ -2880,6 +2880,68 @@ func (x *WorkerFailed) GetQuarantine() bool {
 	return false
 }
 
+// SessionEnded tells the Supervisor that a session cannot be, or failed: it answers or hands back
+// every message that it still gets, until the Supervisor has poisoned it.
+type SessionEnded struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Failed        bool                   `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"` // start it again, after a pause
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionEnded) Reset() {
+	*x = SessionEnded{}
+	mi := &file_command_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionEnded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionEnded) ProtoMessage() {}
+
+func (x *SessionEnded) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionEnded.ProtoReflect.Descriptor instead.
+func (*SessionEnded) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *SessionEnded) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionEnded) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *SessionEnded) GetFailed() bool {
+	if x != nil {
+		return x.Failed
+	}
+	return false
+}
+
 // DescribeWorker asks for the live view. Reply: WorkerView.
 type DescribeWorker struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2889,7 +2951,7 @@ type DescribeWorker struct {
 
 func (x *DescribeWorker) Reset() {
 	*x = DescribeWorker{}
-	mi := &file_command_proto_msgTypes[38]
+	mi := &file_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2901,7 +2963,7 @@ func (x *DescribeWorker) String() string {
 func (*DescribeWorker) ProtoMessage() {}
 
 func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[38]
+	mi := &file_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2914,7 +2976,7 @@ func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorker.ProtoReflect.Descriptor instead.
 func (*DescribeWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{38}
+	return file_command_proto_rawDescGZIP(), []int{39}
 }
 
 // Watched tells a worker whether anybody looks at its live events.
@@ -2927,7 +2989,7 @@ type Watched struct {
 
 func (x *Watched) Reset() {
 	*x = Watched{}
-	mi := &file_command_proto_msgTypes[39]
+	mi := &file_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2939,7 +3001,7 @@ func (x *Watched) String() string {
 func (*Watched) ProtoMessage() {}
 
 func (x *Watched) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[39]
+	mi := &file_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2952,7 +3014,7 @@ func (x *Watched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watched.ProtoReflect.Descriptor instead.
 func (*Watched) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{39}
+	return file_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Watched) GetOn() bool {
@@ -2977,7 +3039,7 @@ type AcquireLease struct {
 
 func (x *AcquireLease) Reset() {
 	*x = AcquireLease{}
-	mi := &file_command_proto_msgTypes[40]
+	mi := &file_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2989,7 +3051,7 @@ func (x *AcquireLease) String() string {
 func (*AcquireLease) ProtoMessage() {}
 
 func (x *AcquireLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[40]
+	mi := &file_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3002,7 +3064,7 @@ func (x *AcquireLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireLease.ProtoReflect.Descriptor instead.
 func (*AcquireLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{40}
+	return file_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *AcquireLease) GetWorkspace() string {
@@ -3051,7 +3113,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_command_proto_msgTypes[41]
+	mi := &file_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3063,7 +3125,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[41]
+	mi := &file_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3076,7 +3138,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{41}
+	return file_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *LeaseGranted) GetWorkspace() string {
@@ -3111,7 +3173,7 @@ type LeaseQueued struct {
 
 func (x *LeaseQueued) Reset() {
 	*x = LeaseQueued{}
-	mi := &file_command_proto_msgTypes[42]
+	mi := &file_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3123,7 +3185,7 @@ func (x *LeaseQueued) String() string {
 func (*LeaseQueued) ProtoMessage() {}
 
 func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[42]
+	mi := &file_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3136,7 +3198,7 @@ func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseQueued.ProtoReflect.Descriptor instead.
 func (*LeaseQueued) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{42}
+	return file_command_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *LeaseQueued) GetWorkspace() string {
@@ -3173,7 +3235,7 @@ type ReleaseLease struct {
 
 func (x *ReleaseLease) Reset() {
 	*x = ReleaseLease{}
-	mi := &file_command_proto_msgTypes[43]
+	mi := &file_command_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3185,7 +3247,7 @@ func (x *ReleaseLease) String() string {
 func (*ReleaseLease) ProtoMessage() {}
 
 func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[43]
+	mi := &file_command_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3198,7 +3260,7 @@ func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseLease.ProtoReflect.Descriptor instead.
 func (*ReleaseLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{43}
+	return file_command_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ReleaseLease) GetWorkspace() string {
@@ -3242,7 +3304,7 @@ type EffectBegun struct {
 
 func (x *EffectBegun) Reset() {
 	*x = EffectBegun{}
-	mi := &file_command_proto_msgTypes[44]
+	mi := &file_command_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3254,7 +3316,7 @@ func (x *EffectBegun) String() string {
 func (*EffectBegun) ProtoMessage() {}
 
 func (x *EffectBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[44]
+	mi := &file_command_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3267,7 +3329,7 @@ func (x *EffectBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectBegun.ProtoReflect.Descriptor instead.
 func (*EffectBegun) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{44}
+	return file_command_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *EffectBegun) GetWorkspace() string {
@@ -3300,7 +3362,7 @@ type EffectAllowed struct {
 
 func (x *EffectAllowed) Reset() {
 	*x = EffectAllowed{}
-	mi := &file_command_proto_msgTypes[45]
+	mi := &file_command_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3312,7 +3374,7 @@ func (x *EffectAllowed) String() string {
 func (*EffectAllowed) ProtoMessage() {}
 
 func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[45]
+	mi := &file_command_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3325,7 +3387,7 @@ func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectAllowed.ProtoReflect.Descriptor instead.
 func (*EffectAllowed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{45}
+	return file_command_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *EffectAllowed) GetExecId() string {
@@ -3346,7 +3408,7 @@ type EffectEnded struct {
 
 func (x *EffectEnded) Reset() {
 	*x = EffectEnded{}
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_command_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3358,7 +3420,7 @@ func (x *EffectEnded) String() string {
 func (*EffectEnded) ProtoMessage() {}
 
 func (x *EffectEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_command_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3371,7 +3433,7 @@ func (x *EffectEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectEnded.ProtoReflect.Descriptor instead.
 func (*EffectEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{46}
+	return file_command_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *EffectEnded) GetWorkspace() string {
@@ -3406,7 +3468,7 @@ type OpenWorkspace struct {
 
 func (x *OpenWorkspace) Reset() {
 	*x = OpenWorkspace{}
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_command_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3418,7 +3480,7 @@ func (x *OpenWorkspace) String() string {
 func (*OpenWorkspace) ProtoMessage() {}
 
 func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_command_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3431,7 +3493,7 @@ func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkspace.ProtoReflect.Descriptor instead.
 func (*OpenWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{47}
+	return file_command_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *OpenWorkspace) GetGrant() *WorkspaceGrant {
@@ -3456,7 +3518,7 @@ type DescribeWorkspace struct {
 
 func (x *DescribeWorkspace) Reset() {
 	*x = DescribeWorkspace{}
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_command_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3468,7 +3530,7 @@ func (x *DescribeWorkspace) String() string {
 func (*DescribeWorkspace) ProtoMessage() {}
 
 func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_command_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3481,7 +3543,7 @@ func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorkspace.ProtoReflect.Descriptor instead.
 func (*DescribeWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{48}
+	return file_command_proto_rawDescGZIP(), []int{49}
 }
 
 type WorkspaceView struct {
@@ -3497,7 +3559,7 @@ type WorkspaceView struct {
 
 func (x *WorkspaceView) Reset() {
 	*x = WorkspaceView{}
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_command_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3509,7 +3571,7 @@ func (x *WorkspaceView) String() string {
 func (*WorkspaceView) ProtoMessage() {}
 
 func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_command_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3522,7 +3584,7 @@ func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceView.ProtoReflect.Descriptor instead.
 func (*WorkspaceView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{49}
+	return file_command_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *WorkspaceView) GetUri() string {
@@ -3569,7 +3631,7 @@ type AcquirePermit struct {
 
 func (x *AcquirePermit) Reset() {
 	*x = AcquirePermit{}
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_command_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3581,7 +3643,7 @@ func (x *AcquirePermit) String() string {
 func (*AcquirePermit) ProtoMessage() {}
 
 func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_command_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3594,7 +3656,7 @@ func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquirePermit.ProtoReflect.Descriptor instead.
 func (*AcquirePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{50}
+	return file_command_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *AcquirePermit) GetRequest() uint64 {
@@ -3613,7 +3675,7 @@ type PermitGranted struct {
 
 func (x *PermitGranted) Reset() {
 	*x = PermitGranted{}
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_command_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3625,7 +3687,7 @@ func (x *PermitGranted) String() string {
 func (*PermitGranted) ProtoMessage() {}
 
 func (x *PermitGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_command_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3638,7 +3700,7 @@ func (x *PermitGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitGranted.ProtoReflect.Descriptor instead.
 func (*PermitGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{51}
+	return file_command_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PermitGranted) GetRequest() uint64 {
@@ -3657,7 +3719,7 @@ type ReleasePermit struct {
 
 func (x *ReleasePermit) Reset() {
 	*x = ReleasePermit{}
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3669,7 +3731,7 @@ func (x *ReleasePermit) String() string {
 func (*ReleasePermit) ProtoMessage() {}
 
 func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3682,7 +3744,7 @@ func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasePermit.ProtoReflect.Descriptor instead.
 func (*ReleasePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{52}
+	return file_command_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ReleasePermit) GetRequest() uint64 {
@@ -3719,7 +3781,7 @@ type Execute struct {
 
 func (x *Execute) Reset() {
 	*x = Execute{}
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3731,7 +3793,7 @@ func (x *Execute) String() string {
 func (*Execute) ProtoMessage() {}
 
 func (x *Execute) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3744,7 +3806,7 @@ func (x *Execute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Execute.ProtoReflect.Descriptor instead.
 func (*Execute) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{53}
+	return file_command_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Execute) GetExecId() string {
@@ -3897,7 +3959,7 @@ type ToolReply struct {
 
 func (x *ToolReply) Reset() {
 	*x = ToolReply{}
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3909,7 +3971,7 @@ func (x *ToolReply) String() string {
 func (*ToolReply) ProtoMessage() {}
 
 func (x *ToolReply) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3922,7 +3984,7 @@ func (x *ToolReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolReply.ProtoReflect.Descriptor instead.
 func (*ToolReply) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{54}
+	return file_command_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ToolReply) GetExecId() string {
@@ -4041,7 +4103,7 @@ type CancelCalls struct {
 
 func (x *CancelCalls) Reset() {
 	*x = CancelCalls{}
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4053,7 +4115,7 @@ func (x *CancelCalls) String() string {
 func (*CancelCalls) ProtoMessage() {}
 
 func (x *CancelCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4066,7 +4128,7 @@ func (x *CancelCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCalls.ProtoReflect.Descriptor instead.
 func (*CancelCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{55}
+	return file_command_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CancelCalls) GetExecIds() []string {
@@ -4098,7 +4160,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4110,7 +4172,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4123,7 +4185,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{56}
+	return file_command_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Progress) GetExecId() string {
@@ -4178,7 +4240,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4190,7 +4252,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4203,7 +4265,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{57}
+	return file_command_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -4229,7 +4291,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4241,7 +4303,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4254,7 +4316,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{58}
+	return file_command_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -4273,7 +4335,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4285,7 +4347,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4298,7 +4360,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{59}
+	return file_command_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -4317,7 +4379,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4329,7 +4391,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4342,7 +4404,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{60}
+	return file_command_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -4362,7 +4424,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4374,7 +4436,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4387,7 +4449,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{61}
+	return file_command_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -4413,7 +4475,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4425,7 +4487,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4438,7 +4500,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{62}
+	return file_command_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -4458,7 +4520,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4470,7 +4532,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4483,7 +4545,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{63}
+	return file_command_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Show) GetId() string {
@@ -4503,7 +4565,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4515,7 +4577,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4528,7 +4590,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{64}
+	return file_command_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -4564,7 +4626,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4576,7 +4638,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4589,7 +4651,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{65}
+	return file_command_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -4684,7 +4746,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4696,7 +4758,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4709,7 +4771,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{66}
+	return file_command_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -4771,7 +4833,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4783,7 +4845,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4796,7 +4858,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{67}
+	return file_command_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -4817,7 +4879,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4829,7 +4891,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4842,7 +4904,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{68}
+	return file_command_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -4877,7 +4939,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4889,7 +4951,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4902,7 +4964,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{69}
+	return file_command_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Finding) GetStream() string {
@@ -4935,7 +4997,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4947,7 +5009,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4960,7 +5022,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{70}
+	return file_command_proto_rawDescGZIP(), []int{71}
 }
 
 type Holder struct {
@@ -4975,7 +5037,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4987,7 +5049,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5000,7 +5062,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{71}
+	return file_command_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -5278,7 +5340,12 @@ const file_command_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1e\n" +
 	"\n" +
 	"quarantine\x18\x03 \x01(\bR\n" +
-	"quarantine\"\x10\n" +
+	"quarantine\"]\n" +
+	"\fSessionEnded\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06failed\x18\x03 \x01(\bR\x06failed\"\x10\n" +
 	"\x0eDescribeWorker\"\x19\n" +
 	"\aWatched\x12\x0e\n" +
 	"\x02on\x18\x01 \x01(\bR\x02on\"\x8f\x01\n" +
@@ -5453,7 +5520,7 @@ func file_command_proto_rawDescGZIP() []byte {
 	return file_command_proto_rawDescData
 }
 
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
 var file_command_proto_goTypes = []any{
 	(*CreateSession)(nil),      // 0: troupe.v1.CreateSession
 	(*WorkspaceSpec)(nil),      // 1: troupe.v1.WorkspaceSpec
@@ -5493,64 +5560,65 @@ var file_command_proto_goTypes = []any{
 	(*OpenSession)(nil),        // 35: troupe.v1.OpenSession
 	(*Configure)(nil),          // 36: troupe.v1.Configure
 	(*WorkerFailed)(nil),       // 37: troupe.v1.WorkerFailed
-	(*DescribeWorker)(nil),     // 38: troupe.v1.DescribeWorker
-	(*Watched)(nil),            // 39: troupe.v1.Watched
-	(*AcquireLease)(nil),       // 40: troupe.v1.AcquireLease
-	(*LeaseGranted)(nil),       // 41: troupe.v1.LeaseGranted
-	(*LeaseQueued)(nil),        // 42: troupe.v1.LeaseQueued
-	(*ReleaseLease)(nil),       // 43: troupe.v1.ReleaseLease
-	(*EffectBegun)(nil),        // 44: troupe.v1.EffectBegun
-	(*EffectAllowed)(nil),      // 45: troupe.v1.EffectAllowed
-	(*EffectEnded)(nil),        // 46: troupe.v1.EffectEnded
-	(*OpenWorkspace)(nil),      // 47: troupe.v1.OpenWorkspace
-	(*DescribeWorkspace)(nil),  // 48: troupe.v1.DescribeWorkspace
-	(*WorkspaceView)(nil),      // 49: troupe.v1.WorkspaceView
-	(*AcquirePermit)(nil),      // 50: troupe.v1.AcquirePermit
-	(*PermitGranted)(nil),      // 51: troupe.v1.PermitGranted
-	(*ReleasePermit)(nil),      // 52: troupe.v1.ReleasePermit
-	(*Execute)(nil),            // 53: troupe.v1.Execute
-	(*ToolReply)(nil),          // 54: troupe.v1.ToolReply
-	(*CancelCalls)(nil),        // 55: troupe.v1.CancelCalls
-	(*Progress)(nil),           // 56: troupe.v1.Progress
-	(*ListSessions)(nil),       // 57: troupe.v1.ListSessions
-	(*Sessions)(nil),           // 58: troupe.v1.Sessions
-	(*ListWorkers)(nil),        // 59: troupe.v1.ListWorkers
-	(*Workers)(nil),            // 60: troupe.v1.Workers
-	(*ListCalls)(nil),          // 61: troupe.v1.ListCalls
-	(*Calls)(nil),              // 62: troupe.v1.Calls
-	(*Show)(nil),               // 63: troupe.v1.Show
-	(*Shown)(nil),              // 64: troupe.v1.Shown
-	(*TurnView)(nil),           // 65: troupe.v1.TurnView
-	(*GenerationView)(nil),     // 66: troupe.v1.GenerationView
-	(*Verify)(nil),             // 67: troupe.v1.Verify
-	(*Verified)(nil),           // 68: troupe.v1.Verified
-	(*Finding)(nil),            // 69: troupe.v1.Finding
-	(*Hello)(nil),              // 70: troupe.v1.Hello
-	(*Holder)(nil),             // 71: troupe.v1.Holder
-	(*EnvVar)(nil),             // 72: troupe.v1.EnvVar
-	(*Lineage)(nil),            // 73: troupe.v1.Lineage
-	(*Turn)(nil),               // 74: troupe.v1.Turn
-	(Trust_Level)(0),           // 75: troupe.v1.Trust.Level
-	(*Part)(nil),               // 76: troupe.v1.Part
-	(InputAccepted_Mode)(0),    // 77: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),  // 78: troupe.v1.InputAccepted.Origin
-	(TurnCompleted_Outcome)(0), // 79: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),              // 80: troupe.v1.Usage
-	(*Event)(nil),              // 81: troupe.v1.Event
-	(*WorkspaceGrant)(nil),     // 82: troupe.v1.WorkspaceGrant
-	(*Grant)(nil),              // 83: troupe.v1.Grant
-	(*LeaseToken)(nil),         // 84: troupe.v1.LeaseToken
-	(*FileHash)(nil),           // 85: troupe.v1.FileHash
-	(ToolFinished_Status)(0),   // 86: troupe.v1.ToolFinished.Status
-	(*Timing)(nil),             // 87: troupe.v1.Timing
+	(*SessionEnded)(nil),       // 38: troupe.v1.SessionEnded
+	(*DescribeWorker)(nil),     // 39: troupe.v1.DescribeWorker
+	(*Watched)(nil),            // 40: troupe.v1.Watched
+	(*AcquireLease)(nil),       // 41: troupe.v1.AcquireLease
+	(*LeaseGranted)(nil),       // 42: troupe.v1.LeaseGranted
+	(*LeaseQueued)(nil),        // 43: troupe.v1.LeaseQueued
+	(*ReleaseLease)(nil),       // 44: troupe.v1.ReleaseLease
+	(*EffectBegun)(nil),        // 45: troupe.v1.EffectBegun
+	(*EffectAllowed)(nil),      // 46: troupe.v1.EffectAllowed
+	(*EffectEnded)(nil),        // 47: troupe.v1.EffectEnded
+	(*OpenWorkspace)(nil),      // 48: troupe.v1.OpenWorkspace
+	(*DescribeWorkspace)(nil),  // 49: troupe.v1.DescribeWorkspace
+	(*WorkspaceView)(nil),      // 50: troupe.v1.WorkspaceView
+	(*AcquirePermit)(nil),      // 51: troupe.v1.AcquirePermit
+	(*PermitGranted)(nil),      // 52: troupe.v1.PermitGranted
+	(*ReleasePermit)(nil),      // 53: troupe.v1.ReleasePermit
+	(*Execute)(nil),            // 54: troupe.v1.Execute
+	(*ToolReply)(nil),          // 55: troupe.v1.ToolReply
+	(*CancelCalls)(nil),        // 56: troupe.v1.CancelCalls
+	(*Progress)(nil),           // 57: troupe.v1.Progress
+	(*ListSessions)(nil),       // 58: troupe.v1.ListSessions
+	(*Sessions)(nil),           // 59: troupe.v1.Sessions
+	(*ListWorkers)(nil),        // 60: troupe.v1.ListWorkers
+	(*Workers)(nil),            // 61: troupe.v1.Workers
+	(*ListCalls)(nil),          // 62: troupe.v1.ListCalls
+	(*Calls)(nil),              // 63: troupe.v1.Calls
+	(*Show)(nil),               // 64: troupe.v1.Show
+	(*Shown)(nil),              // 65: troupe.v1.Shown
+	(*TurnView)(nil),           // 66: troupe.v1.TurnView
+	(*GenerationView)(nil),     // 67: troupe.v1.GenerationView
+	(*Verify)(nil),             // 68: troupe.v1.Verify
+	(*Verified)(nil),           // 69: troupe.v1.Verified
+	(*Finding)(nil),            // 70: troupe.v1.Finding
+	(*Hello)(nil),              // 71: troupe.v1.Hello
+	(*Holder)(nil),             // 72: troupe.v1.Holder
+	(*EnvVar)(nil),             // 73: troupe.v1.EnvVar
+	(*Lineage)(nil),            // 74: troupe.v1.Lineage
+	(*Turn)(nil),               // 75: troupe.v1.Turn
+	(Trust_Level)(0),           // 76: troupe.v1.Trust.Level
+	(*Part)(nil),               // 77: troupe.v1.Part
+	(InputAccepted_Mode)(0),    // 78: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),  // 79: troupe.v1.InputAccepted.Origin
+	(TurnCompleted_Outcome)(0), // 80: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),              // 81: troupe.v1.Usage
+	(*Event)(nil),              // 82: troupe.v1.Event
+	(*WorkspaceGrant)(nil),     // 83: troupe.v1.WorkspaceGrant
+	(*Grant)(nil),              // 84: troupe.v1.Grant
+	(*LeaseToken)(nil),         // 85: troupe.v1.LeaseToken
+	(*FileHash)(nil),           // 86: troupe.v1.FileHash
+	(ToolFinished_Status)(0),   // 87: troupe.v1.ToolFinished.Status
+	(*Timing)(nil),             // 88: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	1,  // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	72, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	73, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	6,  // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	73, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	74, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	75, // 5: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	74, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	75, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	76, // 5: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	6,  // 6: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
 	8,  // 7: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
 	11, // 8: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
@@ -5569,43 +5637,43 @@ var file_command_proto_depIdxs = []int32{
 	27, // 21: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
 	4,  // 22: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
 	4,  // 23: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	76, // 24: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	77, // 25: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	78, // 26: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	79, // 27: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	80, // 28: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	77, // 24: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	78, // 25: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	79, // 26: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	80, // 27: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	81, // 28: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
 	10, // 29: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
 	14, // 30: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	73, // 31: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	74, // 32: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	81, // 33: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	74, // 34: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	82, // 35: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	74, // 31: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	75, // 32: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	82, // 33: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	75, // 34: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	83, // 35: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
 	33, // 36: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	80, // 37: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	81, // 37: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
 	7,  // 38: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	80, // 39: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	83, // 40: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	82, // 41: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	82, // 42: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	84, // 43: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	72, // 44: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	85, // 45: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	85, // 46: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	82, // 47: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	86, // 48: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	85, // 49: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	81, // 39: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	84, // 40: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	83, // 41: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	83, // 42: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	85, // 43: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	73, // 44: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	86, // 45: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	86, // 46: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	83, // 47: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	87, // 48: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	86, // 49: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
 	32, // 50: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
 	33, // 51: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
 	34, // 52: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
 	32, // 53: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	65, // 54: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	80, // 55: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	66, // 54: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	81, // 55: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
 	10, // 56: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	66, // 57: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	87, // 58: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	80, // 59: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	69, // 60: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	67, // 57: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	88, // 58: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	81, // 59: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	70, // 60: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
 	61, // [61:61] is the sub-list for method output_type
 	61, // [61:61] is the sub-list for method input_type
 	61, // [61:61] is the sub-list for extension type_name
@@ -5645,7 +5713,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   72,
+			NumMessages:   73,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
