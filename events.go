@@ -46,6 +46,7 @@ func (f *feed) attach(ctx context.Context) (uint64, error) {
 		return 0, err
 	}
 	f.rt.sys.Root.RequestWithCustomSender(f.rt.root, m, f.inbox.PID())
+	var early []any // published after the cursor was read, and here before the answer that brings it
 	for {
 		msgs, _, err := f.inbox.Take(ctx)
 		if err != nil {
@@ -53,8 +54,12 @@ func (f *feed) attach(ctx context.Context) (uint64, error) {
 		}
 		for _, msg := range msgs {
 			switch x := msg.(type) {
+			case *messages.Published:
+				if x.GetFirstCursor() != 0 { // what the cursor covers is recognised by its own
+					early = append(early, x)
+				}
 			case *messages.Subscribed:
-				f.inbox.Return(after(msgs, msg))
+				f.inbox.Return(append(early, after(msgs, msg)...))
 				return x.GetCursor(), nil
 			case *messages.Failure:
 				return 0, x
