@@ -101,10 +101,15 @@ type Services struct {
 	pool    *act.Pool
 	running *sync.WaitGroup // goroutines of ours
 	stopped chan struct{}   // closed when the house stops: nobody waits for an answer any more
+	sys     *actor.ActorSystem
 }
 
-// Stop ends the waits of goroutines for answers that may never come. Drain follows.
-func (s *Services) Stop() { close(s.stopped) }
+// Stop ends the waits for answers that may never come, of goroutines of the house and of its callers. It is for
+// when the tree has stopped; Drain follows.
+func (s *Services) Stop() {
+	close(s.stopped)
+	act.EndAsks(s.sys, messages.Fail(messages.CodeUnavailable, "the runtime has stopped", "start it again"))
+}
 
 // spawn runs fn off the mailbox and pipes what it returns to an actor; see act.Pipe. Close waits for it.
 func (s *Services) spawn(sys *actor.ActorSystem, to *actor.PID, failed func(*act.Panic) any, fn func() any) {

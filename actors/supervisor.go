@@ -77,6 +77,7 @@ func Start(sys *actor.ActorSystem, svc *Services) (*actor.PID, error) {
 	if err := os.MkdirAll(svc.TempDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder for temporary folders: %w", err)
 	}
+	svc.sys = sys
 	return sys.Root.SpawnNamed(NewSupervisor(svc), root)
 }
 

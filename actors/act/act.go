@@ -67,6 +67,21 @@ func ask(ctx context.Context, sys *actor.ActorSystem, to *actor.PID, msg any) (a
 	}
 }
 
+// EndAsks answers with msg whoever still waits in Ask or reads an Inbox. It is for the end of a system, once
+// its actors have stopped: what lay in their mailboxes then was dropped without a word (house rule 4).
+func EndAsks(sys *actor.ActorSystem, msg any) {
+	for _, bucket := range sys.ProcessRegistry.LocalPIDs.LocalPIDs {
+		bucket.IterCb(func(_ string, p any) {
+			switch p := p.(type) {
+			case *promise:
+				p.SendUserMessage(nil, msg)
+			case *Inbox:
+				p.SendUserMessage(nil, msg)
+			}
+		})
+	}
+}
+
 // promise is the address of one awaited reply; later ones are dropped.
 type promise struct{ reply chan any }
 

@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-dev/troupe/messages"
 )
 
 // Inbox is an address whose messages a goroutine of the program reads: how events leave the
@@ -69,11 +71,15 @@ func (in *Inbox) Close() { in.sys.ProcessRegistry.Remove(in.pid) }
 
 // SendUserMessage keeps a message for the reader.
 func (in *Inbox) SendUserMessage(_ *actor.PID, message any) {
+	msg := actor.UnwrapEnvelopeMessage(message)
+	if _, dead := msg.(*actor.DeadLetterResponse); dead { // who was asked is no more
+		msg = messages.Fail(messages.CodeUnavailable, ErrGone.Error(), "try again")
+	}
 	in.mu.Lock()
 	if len(in.kept) >= in.max {
 		in.kept, in.lost = in.kept[1:], true
 	}
-	in.kept = append(in.kept, actor.UnwrapEnvelopeMessage(message))
+	in.kept = append(in.kept, msg)
 	in.mu.Unlock()
 	select {
 	case in.wake <- struct{}{}:
