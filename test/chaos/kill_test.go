@@ -67,10 +67,10 @@ func version(name string) string {
 }
 
 // TestKilledAtRandomMomentsTheTurnCompletes kills a run at random moments, some of them several times in a
-// row, and then lets it end. TROUPE_CHAOS_KILLS is how many kills at least (make chaos), and
+// row, and then lets it end. TROUPE_CHAOS_KILLS is how many kills must hit (make chaos), and
 // TROUPE_CHAOS_SEED repeats a run.
 func TestKilledAtRandomMomentsTheTurnCompletes(t *testing.T) {
-	kills := number(t, "TROUPE_CHAOS_KILLS", 10)
+	kills := number(t, "TROUPE_CHAOS_KILLS", 6)
 	seed := number(t, "TROUPE_CHAOS_SEED", int(time.Now().UnixNano()))
 	t.Logf("TROUPE_CHAOS_SEED=%d", seed)
 	calm := newOrdeal(t)
@@ -82,13 +82,12 @@ func TestKilledAtRandomMomentsTheTurnCompletes(t *testing.T) {
 		t.Fatalf("without a kill the effects are %q", calm.effects())
 	}
 	rng := rand.New(rand.NewPCG(uint64(seed), 1))
-	var landed, made int // kills that hit a process under way
-	for n := 0; made < kills && n < 5*kills; n++ {
+	landed := 0 // kills that hit a process under way; the others came too late and do not count
+	for n := 0; landed < kills && n < 20*kills; n++ {
 		var moments []time.Duration
 		for range 1 + rng.IntN(3) {
 			moments = append(moments, time.Duration(rng.Int64N(int64(span)))+time.Millisecond)
 		}
-		made += len(moments)
 		t.Run(fmt.Sprint(n, moments), func(t *testing.T) {
 			o := newOrdeal(t)
 			for _, at := range moments {
@@ -101,8 +100,8 @@ func TestKilledAtRandomMomentsTheTurnCompletes(t *testing.T) {
 			o.check()
 		})
 	}
-	if landed < kills/2 {
-		t.Errorf("only %d of %d kills hit a process under way: this shows too little", landed, made)
+	if landed < kills {
+		t.Errorf("only %d kills hit a process under way: this shows too little", landed)
 	}
 }
 
