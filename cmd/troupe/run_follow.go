@@ -41,8 +41,8 @@ func (r *runner) follow(ctx context.Context, h *house) error {
 	return errors.New("the events of the session ended before the turn did")
 }
 
-// watch ends the walk when the turn can never complete: its input was withdrawn, or its worker is out
-// of service. That has no event.
+// watch ends the walk when the turn can never complete here: its input was withdrawn, its worker is out
+// of service, or the process that holds the directory has ended. That has no event.
 func (r *runner) watch(ctx context.Context, h *house, cancel context.CancelCauseFunc) {
 	if r.input == "" {
 		return // a turn of the past
@@ -51,8 +51,11 @@ func (r *runner) watch(ctx context.Context, h *house, cancel context.CancelCause
 		AwaitTurn: &messages.AwaitTurn{InputId: r.input},
 	}})
 	var refused *messages.Failure
-	if errors.As(err, &refused) {
+	switch {
+	case errors.As(err, &refused):
 		cancel(refused)
+	case err != nil && h.client != nil:
+		cancel(err) // the holder is gone: the events would wait some seconds for it to come back
 	}
 }
 
