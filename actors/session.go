@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -294,8 +295,10 @@ func (s *Session) respawn(c actor.Context, m *respawn) {
 // subscribe adds a watcher. Events up to the answered cursor are in the store: it is read after
 // every worker knows that somebody watches, so that no event falls between.
 func (s *Session) subscribe(c actor.Context) {
-	s.watchers = append(s.watchers, c.Sender())
-	c.Watch(c.Sender())
+	if !slices.ContainsFunc(s.watchers, func(p *actor.PID) bool { return p.GetId() == c.Sender().GetId() }) {
+		s.watchers = append(s.watchers, c.Sender())
+		c.Watch(c.Sender())
+	}
 	var pids []*actor.PID
 	for _, w := range s.workers {
 		if w.pid != nil {
@@ -307,7 +310,7 @@ func (s *Session) subscribe(c actor.Context) {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		for _, pid := range pids {
-			_, err := act.Ask[*messages.Ack](ctx, sys, pid, &messages.Watched{On: true})
+			_, err := act.AskSoon[*messages.Ack](ctx, sys, pid, &messages.Watched{On: true})
 			if err != nil && !errors.Is(err, act.ErrGone) { // one that is gone is started anew, watched
 				return messages.Fail(messages.CodeUnavailable, "subscribe: "+err.Error(), "try again")
 			}
@@ -364,7 +367,7 @@ func (s *Session) describe(c actor.Context) {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		for _, pid := range pids {
-			if v, err := act.Ask[*messages.WorkerView](ctx, sys, pid, &messages.DescribeWorker{}); err == nil {
+			if v, err := act.AskSoon[*messages.WorkerView](ctx, sys, pid, &messages.DescribeWorker{}); err == nil {
 				view.Workers = append(view.Workers, v)
 			}
 		}

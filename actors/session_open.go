@@ -172,15 +172,23 @@ func readSession(svc *Services, id string) *sessionOpened {
 	if err == nil {
 		err = j.Replay(ctx, 1, func(e persistence.Entry) error {
 			f, err := messages.SessionFactIn(e.Record)
-			if err != nil {
-				return err
+			if err == nil {
+				err = o.facts.apply(f, e.Record)
 			}
-			return o.facts.apply(f, e.Record)
+			if err != nil {
+				return fmt.Errorf("%w: %w", persistence.ErrCorrupt, err)
+			}
+			return nil
 		})
 	}
+	if j != nil {
+		j.Now = svc.Now
+	}
 	switch {
-	case err != nil:
+	case err != nil && damaged(err):
 		o.fail = messages.Fail(messages.CodeCorrupt, err.Error(), "run `troupe verify`")
+	case err != nil:
+		o.fail = messages.Fail(messages.CodeUnavailable, err.Error(), "try again")
 	case o.facts.created == nil:
 		o.fail = NoSession(id)
 	default:
@@ -189,7 +197,15 @@ func readSession(svc *Services, id string) *sessionOpened {
 			o.fail = messages.Fail(messages.CodeCorrupt, err.Error(), "")
 		}
 	}
+	if o.fail != nil && j != nil { // ids that do not exist must not cost memory
+		j.Release()
+	}
 	return o
+}
+
+// damaged tells what will fail again and again from what may pass.
+func damaged(err error) bool {
+	return errors.Is(err, persistence.ErrCorrupt)
 }
 
 // NoSession is the refusal of an unknown id.
@@ -226,6 +242,7 @@ func (b *sessionBuilder) build() *sessionOpened {
 		return &sessionOpened{fail: messages.Fail(messages.CodeUnavailable, err.Error(), "")}
 	}
 	if sj.Next() != 1 {
+		sj.Release()
 		return &sessionOpened{fail: messages.Fail(messages.CodeAlreadyExists, fmt.Sprintf("session %s exists", id), "")}
 	}
 	wj, err := persistence.OpenJournal(ctx, b.svc.Store, messages.WorkerStream(workerID), id, b.svc.Node)
@@ -243,6 +260,7 @@ func (b *sessionBuilder) build() *sessionOpened {
 	}
 	wj.Release() // the Worker claims its own
 	if err != nil {
+		sj.Release()
 		code := messages.CodeUnavailable
 		if errors.Is(err, persistence.ErrTooLarge) {
 			code = messages.CodeBadRequest

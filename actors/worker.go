@@ -57,6 +57,7 @@ type Worker struct {
 	executor    *actor.PID                                  // nil until the first call
 	running     map[string]bool                             // exec ids with the executor
 	decided     map[string]messages.RecoveryDecision_Action // for calls that were open at recovery
+	failing     bool                                        // the turn ends with an error, once nothing runs any more
 	waiting     map[string][]*actor.PID                     // input id -> who awaits its turn
 	idlers      []*actor.PID                                // who awaits rest
 	cancels     []*actor.PID                                // who awaits the end of a cancelled turn

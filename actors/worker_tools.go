@@ -165,6 +165,8 @@ func (w *Worker) toolReply(c actor.Context, m *messages.ToolReply) {
 	switch {
 	case (m.GetPrepared() || m.GetNotDone()) && t.Cancelled != nil:
 		w.finishAll(c, []*conversation.Call{call})
+	case (m.GetPrepared() || m.GetNotDone()) && w.failing:
+		w.failTurn(c)
 	case m.GetPrepared():
 		w.dispatch(c, []*conversation.Call{call}, m.GetFiles())
 	case m.GetNotDone():
@@ -188,7 +190,11 @@ func finished(m *messages.ToolReply) *messages.ToolFinished {
 // unknown handles a call of which nobody can say whether it happened, by its declared policy.
 func (w *Worker) unknown(c actor.Context, call *conversation.Call) {
 	delete(w.decided, call.Plan.GetExecId())
-	switch conversation.Unknown(call) {
+	action := conversation.Unknown(call)
+	if w.failing {
+		action = messages.RecoveryDecision_REPORT_UNKNOWN
+	}
+	switch action {
 	case messages.RecoveryDecision_RERUN:
 		w.dispatch(c, []*conversation.Call{call}, nil)
 	case messages.RecoveryDecision_FAIL_TURN:
@@ -198,16 +204,22 @@ func (w *Worker) unknown(c actor.Context, call *conversation.Call) {
 	}
 }
 
-// failTurn closes what is open and ends the turn with an error.
+// failTurn closes what is open and ends the turn with an error. What runs is stopped first: its reply
+// comes back here.
 func (w *Worker) failTurn(c actor.Context) {
 	t := w.state.Turn()
+	if t.Cancelled != nil { // then it ends so
+		w.advance(c)
+		return
+	}
+	w.failing = true
+	if len(w.running) > 0 {
+		w.interrupt(c)
+		return
+	}
 	var facts []proto.Message
 	for _, call := range t.OpenCalls() {
-		if w.running[call.Plan.GetExecId()] {
-			w.interrupt(c)
-			return // its reply comes back here through advance
-		}
-		facts = append(facts, cancelledCall(call))
+		facts = append(facts, w.closed(call))
 	}
 	facts = append(facts, &messages.TurnCompleted{
 		TurnId: t.ID, Outcome: messages.TurnCompleted_ERROR, Usage: t.Usage, FinalSeq: t.FinalSeq, ErrorCode: tools.CodeInterrupted,
@@ -230,6 +242,8 @@ func (w *Worker) finish(c actor.Context, f *messages.ToolFinished) {
 	last := len(t.OpenCalls()) == 1
 	limit := w.svc.Limits.Steps
 	switch {
+	case w.failing:
+		w.append(c, nil, w.failTurn, f)
 	case !last || t.Cancelled != nil:
 		w.append(c, nil, w.advance, f)
 	case t.Program():
@@ -292,8 +306,10 @@ func (w *Worker) callsLost(c actor.Context, m *callsLost) {
 	}
 	facts, fail := w.decide(lost)
 	switch {
-	case fail:
+	case fail || w.failing && len(facts) > 0:
 		w.append(c, nil, w.failTurn, facts...)
+	case w.failing:
+		w.failTurn(c)
 	case len(facts) > 0:
 		w.append(c, nil, w.advance, facts...)
 	default:

@@ -221,7 +221,7 @@ func (w *Worker) completed(next conversation.Complete) *messages.TurnCompleted {
 func (w *Worker) turnDone(c actor.Context) {
 	w.wall.Stop()
 	w.retry.Stop()
-	w.prompt, w.decided = nil, nil
+	w.prompt, w.decided, w.failing = nil, nil, false
 	w.giveBackAll(c)
 	last := w.state.Last()
 	result := last.Result(w.session, w.id)

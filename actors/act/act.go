@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -64,6 +65,19 @@ func ask(ctx context.Context, sys *actor.ActorSystem, to *actor.PID, msg any) (a
 		return r, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
+	}
+}
+
+// AskSoon is Ask for a question that an actor answers at once, in whatever state it is. An ask that meets the very
+// end of an actor is lost without a word: it is put again, and finds the successor, or nobody (ErrGone).
+func AskSoon[T any](ctx context.Context, sys *actor.ActorSystem, to *actor.PID, msg any) (T, error) {
+	for {
+		try, cancel := context.WithTimeout(ctx, time.Second)
+		r, err := Ask[T](try, sys, to, msg)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return r, err
+		}
 	}
 }
 
