@@ -25,7 +25,7 @@ type brittle struct {
 
 func (b *brittle) Resolve(name string) (*actors.Resolved, error) {
 	if name == "brittle" && b.panics.Add(-1) >= 0 {
-		panic("as the test wants it") //nolint:forbidigo // the claim is about panics
+		panic("as the test wants it")
 	}
 	return b.One.Resolve(name)
 }
@@ -120,7 +120,7 @@ func TestAModelAdapterThatPanicsFailsItsCallOnly(t *testing.T) {
 	var calls atomic.Int32
 	h := actortest.New(t, actortest.Options{Model: plainOr(func(context.Context, *model.Request) actortest.Reply {
 		if calls.Add(1) == 1 {
-			panic("as the test wants it") //nolint:forbidigo // the claim is about panics
+			panic("as the test wants it")
 		}
 		return actortest.Reply{Text: "recovered"}
 	})})
@@ -138,7 +138,7 @@ func TestAToolThatPanicsIsAResultOfItsCall(t *testing.T) {
 	h := actortest.New(t, actortest.Options{
 		Model: plainOr(actortest.CallThenSay(actortest.Call("1", "act", `{"name":"x"}`), actortest.Call("2", "look", `{"name":"y"}`))),
 		Tools: []tools.Tool{
-			tool(t, "act", atMostOnce, func(context.Context, string) (string, error) { panic("as the test wants it") }), //nolint:forbidigo // the claim is about panics
+			tool(t, "act", atMostOnce, func(context.Context, string) (string, error) { panic("as the test wants it") }),
 			tool(t, "look", pure, func(context.Context, string) (string, error) { return "saw", nil }),
 		},
 	})
@@ -233,7 +233,7 @@ func TestASessionThatPanicsIsReplacedAndItsTurnsGoOn(t *testing.T) {
 	var armed atomic.Bool
 	h := actortest.New(t, actortest.Options{Model: m, Now: func() time.Time {
 		if armed.Load() && strings.Contains(string(debug.Stack()), "(*Session).start(") && armed.CompareAndSwap(true, false) {
-			panic("as the test wants it") //nolint:forbidigo // the claim is about panics
+			panic("as the test wants it")
 		}
 		return time.Now()
 	}})

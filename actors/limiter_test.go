@@ -66,7 +66,10 @@ func TestNeverMoreModelCallsThanPermits(t *testing.T) {
 		Limits: actors.Limits{ModelCalls: 3},
 		Model: actortest.Model(func(context.Context, *model.Request) actortest.Reply {
 			n := now.Add(1)
-			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+			for m := most.Load(); n > m; m = most.Load() {
+				if most.CompareAndSwap(m, n) {
+					break
+				}
 			}
 			return actortest.Reply{Text: "ok", Late: func() { now.Add(-1) }}
 		}),

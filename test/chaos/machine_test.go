@@ -262,12 +262,6 @@ func (r *running) kill() ended {
 	return r.wait()
 }
 
-// says waits until stdout holds a text.
-func (r *running) says(text string) {
-	r.m.t.Helper()
-	r.m.eventually("it never says "+text, func() bool { return strings.Contains(r.out.String(), text) })
-}
-
 // safeBuffer is read while the process writes.
 type safeBuffer struct {
 	mu sync.Mutex

@@ -23,13 +23,11 @@ import (
 func main() {
 	addr := flag.String("addr", "127.0.0.1:0", "where to listen; port 0 takes a free one")
 	flag.Parse()
-	if err := serve(*addr); err != nil {
-		fmt.Fprintln(os.Stderr, "mock:", err)
-		os.Exit(1)
-	}
+	fmt.Fprintln(os.Stderr, "mock:", serve(*addr))
+	os.Exit(1)
 }
 
-// serve prints the base URL once it can be reached.
+// serve prints the base URL once it can be reached, and serves until it cannot any more.
 func serve(addr string) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
