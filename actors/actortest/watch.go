@@ -23,10 +23,12 @@ func (h *House) Watch(session string) *Watch {
 	w := &Watch{h: h, inbox: act.NewInbox(h.Sys, 4096), t: h.t}
 	h.t.Cleanup(w.inbox.Close)
 	h.Sys.Root.RequestWithCustomSender(h.Root, Command(session, &messages.Subscribe{}), w.inbox.PID())
-	for _, m := range w.Take() {
+	msgs := w.Take()
+	for i, m := range msgs {
 		switch x := m.(type) {
 		case *messages.Subscribed:
 			w.Cursor = x.GetCursor()
+			w.inbox.Return(msgs[i+1:])
 			return w
 		case *messages.Failure:
 			h.t.Fatalf("subscribe: %v", x)
@@ -53,7 +55,8 @@ func (w *Watch) Until(typ string) []*messages.Event {
 	w.t.Helper()
 	var out []*messages.Event
 	for {
-		for _, m := range w.Take() {
+		msgs := w.Take()
+		for i, m := range msgs {
 			p, ok := m.(*messages.Published)
 			if !ok {
 				continue
@@ -61,6 +64,7 @@ func (w *Watch) Until(typ string) []*messages.Event {
 			out = append(out, p.GetEvents()...)
 			for _, e := range p.GetEvents() {
 				if e.GetType() == typ {
+					w.inbox.Return(msgs[i+1:])
 					return out
 				}
 			}
