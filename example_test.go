@@ -3,7 +3,6 @@ package troupe_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"os"
 	"time"
 
@@ -17,7 +16,8 @@ import (
 func scripted(text string) troupe.Model {
 	s, err := script.Parse("example", []byte(text))
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return nil
 	}
 	return s.Model()
 }
@@ -31,16 +31,19 @@ rules:
     reply: {text: 'Hello, ${1}.'}
 `)})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer rt.Close(ctx)
 	s, err := rt.Session(ctx, troupe.SessionOptions{})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	res, err := s.Run(ctx, "greet Ada")
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	fmt.Println(res.Text, res.Outcome)
 	// Output: Hello, Ada. done
@@ -58,7 +61,8 @@ func Example_ownTool() {
 		return &tools.Result{Content: "rain in " + a.City}, nil
 	})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	ctx := context.Background()
 	rt, err := troupe.New(ctx, troupe.Options{
@@ -73,16 +77,19 @@ rules:
 `),
 	})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer rt.Close(ctx)
 	s, err := rt.Session(ctx, troupe.SessionOptions{})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	res, err := s.Run(ctx, "What will the weather be?")
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	fmt.Println(res.Text)
 	for _, c := range res.ToolCalls {
@@ -90,7 +97,8 @@ rules:
 	}
 	reply, err := s.Call(ctx, "forecast", weather{City: "Bonn"}) // the program itself, in its place in the queue of turns
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	fmt.Println(reply.GetContent())
 	// Output:
@@ -107,16 +115,19 @@ rules:
   - reply: {text: 'One word after the other.', chunk_size: 10}
 `)})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer rt.Close(ctx)
 	s, err := rt.Session(ctx, troupe.SessionOptions{})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	for ev, err := range s.Stream(ctx, "Tell me something") {
 		if err != nil {
-			log.Fatal(err)
+			fmt.Println(err)
+			return
 		}
 		switch ev.GetType() {
 		case messages.EventTextDelta:
@@ -136,7 +147,8 @@ rules:
 func ExampleRuntime_Open() {
 	dir, err := os.MkdirTemp("", "example-")
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer os.RemoveAll(dir)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -149,31 +161,38 @@ rules:
 `)}
 	rt, err := troupe.New(ctx, options)
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	s, err := rt.Session(ctx, troupe.SessionOptions{})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	if _, err := s.Run(ctx, "Remember me"); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	if err := rt.Close(ctx); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 
 	rt, err = troupe.New(ctx, options)
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer rt.Close(ctx)
 	again, err := rt.Open(ctx, s.ID())
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	res, err := again.Run(ctx, "Do you?")
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	fmt.Println(res.Text)
 	// Output: You have spoken 2 times.
