@@ -2,8 +2,11 @@ package openai
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"slices"
+	"strings"
 	"sync"
 	"unicode/utf8"
 
@@ -29,7 +32,7 @@ func chatMessage(m *messages.Message) []byte {
 		b = appendCalls(b, m.ToolCalls)
 	case messages.ToolRole:
 		b = append(b, `,{"role":"tool","tool_call_id":`...)
-		b = appendString(b, m.ToolCallID)
+		b = appendString(b, sendableID(m.ToolCallID))
 		b = append(b, `,"content":`...)
 		b = appendString(b, orElse(m.Text, noOutput))
 	case messages.User:
@@ -59,9 +62,9 @@ func appendCalls(b []byte, calls []*messages.ToolCall) []byte {
 			b = append(b, ',')
 		}
 		b = append(b, `{"id":`...)
-		b = appendString(b, c.GetId())
+		b = appendString(b, sendableID(c.GetId()))
 		b = append(b, `,"type":"function","function":{"name":`...)
-		b = appendString(b, c.GetName())
+		b = appendString(b, sendableName(c.GetName()))
 		b = append(b, `,"arguments":`...)
 		b = appendString(b, sendable(c.GetArguments()))
 		b = append(b, "}}"...)
@@ -85,6 +88,41 @@ func sendable(args string) string {
 	return string(append(appendString([]byte(`{"invalid_json":`), args), '}'))
 }
 
+// Longest names and ids of calls that all providers take back: OpenAI refuses the request with
+// anything longer.
+const (
+	maxCallName = 64
+	maxCallID   = 40
+)
+
+// sendableName is what a provider will take as the name of a past call. A model may call what never
+// was a tool by any name; providers that check names (letters, digits, _ and -) would refuse every later
+// request of that conversation. The journal keeps the name as it was.
+func sendableName(name string) string {
+	odd := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-'
+	}
+	if name != "" && len(name) <= maxCallName && strings.IndexFunc(name, odd) < 0 {
+		return name
+	}
+	name = strings.Map(func(r rune) rune {
+		if odd(r) {
+			return '_'
+		}
+		return r
+	}, name)
+	return orElse(name[:min(len(name), maxCallName)], "_")
+}
+
+// sendableID is an id of a call that is short enough: the same one for the same id.
+func sendableID(id string) string {
+	if len(id) <= maxCallID {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return "call_" + hex.EncodeToString(sum[:16])
+}
+
 func orElse(s, other string) string {
 	if s == "" {
 		return other
@@ -94,7 +132,7 @@ func orElse(s, other string) string {
 
 // appendString writes a JSON string. Invalid UTF-8 becomes U+FFFD.
 func appendString(b []byte, s string) []byte {
-	const hex = "0123456789abcdef"
+	const digits = "0123456789abcdef"
 	b = append(b, '"')
 	start := 0
 	for i := 0; i < len(s); {
@@ -121,7 +159,7 @@ func appendString(b []byte, s string) []byte {
 			b = append(b, '\\', 'r')
 		default:
 			if ch < ' ' {
-				b = append(b, '\\', 'u', '0', '0', hex[ch>>4], hex[ch&15])
+				b = append(b, '\\', 'u', '0', '0', digits[ch>>4], digits[ch&15])
 			} else {
 				b = append(b, "\ufffd"...)
 			}

@@ -147,7 +147,7 @@ func responsesItems(m *messages.Message) []byte {
 	switch m.Role {
 	case messages.ToolRole:
 		b = append(b, `,{"type":"function_call_output","call_id":`...)
-		b = append(appendString(b, m.ToolCallID), `,"output":`...)
+		b = append(appendString(b, sendableID(m.ToolCallID)), `,"output":`...)
 		return append(appendString(b, orElse(m.Text, noOutput)), '}')
 	case messages.Assistant:
 		if m.Text != "" || len(m.ToolCalls) == 0 {
@@ -156,8 +156,8 @@ func responsesItems(m *messages.Message) []byte {
 		}
 		for _, c := range m.ToolCalls {
 			b = append(b, `,{"type":"function_call","call_id":`...)
-			b = append(appendString(b, c.GetId()), `,"name":`...)
-			b = append(appendString(b, c.GetName()), `,"arguments":`...)
+			b = append(appendString(b, sendableID(c.GetId())), `,"name":`...)
+			b = append(appendString(b, sendableName(c.GetName())), `,"arguments":`...)
 			b = append(appendString(b, sendable(c.GetArguments())), '}')
 		}
 		return b

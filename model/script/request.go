@@ -3,7 +3,6 @@ package script
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -86,15 +85,14 @@ func readRequest(body []byte) (*chatRequest, error) {
 }
 
 func checkTools(tools []chatTool) error {
-	name := regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 	seen := make(map[string]bool, len(tools))
 	for i, t := range tools {
 		param := fmt.Sprintf("tools[%d]", i)
 		switch {
 		case t.Type != "function" || t.Function == nil:
 			return refuse(param+".type", "%s is no function", param)
-		case !name.MatchString(t.Function.Name):
-			return refuse(param+".function.name", "the name %q does not match %s", t.Function.Name, name)
+		case !isFunctionName(t.Function.Name):
+			return refuse(param+".function.name", "the name %q has other characters than letters, digits, _ and -, or more than 64", t.Function.Name)
 		case seen[t.Function.Name]:
 			return refuse(param+".function.name", "the name %q is given to two tools", t.Function.Name)
 		}
@@ -110,6 +108,14 @@ func checkTools(tools []chatTool) error {
 	}
 	return nil
 }
+
+// isFunctionName tells what OpenAI takes as the name of a function, of a tool as of a call.
+func isFunctionName(s string) bool {
+	return s != "" && len(s) <= 64 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
+}
+
+// maxCallID is the longest id of a call that OpenAI takes back.
+const maxCallID = 40
 
 // checkMessages holds a conversation to the one rule that providers enforce and users of agent
 // runtimes suffer from: right after an assistant's message with tool calls stand exactly its
@@ -187,18 +193,26 @@ func checkMessage(m *chatMessage, param string) error {
 }
 
 func checkCalls(calls []chatCall, param string) error {
+	seen := make(map[string]bool, len(calls))
 	for j, c := range calls {
 		p := fmt.Sprintf("%s.tool_calls[%d]", param, j)
 		switch {
 		case c.ID == "":
 			return refuse(p+".id", "%s has no id", p)
+		case len(c.ID) > maxCallID:
+			return refuse(p+".id", "%s has an id of %d characters, the most is %d", p, len(c.ID), maxCallID)
+		case seen[c.ID]:
+			return refuse(p+".id", "%s has an id that another call of the message has: %q", p, c.ID)
 		case c.Type != "function":
 			return refuse(p+".type", "%s is of type %q, not function", p, c.Type)
 		case c.Function.Name == "":
 			return refuse(p+".function.name", "%s has no name", p)
+		case !isFunctionName(c.Function.Name):
+			return refuse(p+".function.name", "the name %q of %s has other characters than letters, digits, _ and -, or more than 64", c.Function.Name, p)
 		case c.Function.Arguments == nil || !json.Valid([]byte(*c.Function.Arguments)):
 			return refuse(p+".function.arguments", "%s has arguments that are not JSON", p)
 		}
+		seen[c.ID] = true
 	}
 	return nil
 }
