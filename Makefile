@@ -91,7 +91,7 @@ generated: generate
 		echo "generated code is not committed: $$new" >&2; exit 1; }
 
 .PHONY: bench
-bench: ## measure troupe beside a bare loop and print tables (about three minutes)
+bench: ## measure troupe beside a bare loop and print tables (three to four minutes)
 	@$(GO) run ./test/bench
 
 .PHONY: microbench

@@ -13,8 +13,8 @@ import (
 func (b *bench) appends(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	cmd := b.command(ctx, filepath.Join(b.dir, "store"), "-test.run", "^$", "-test.bench", "^BenchmarkAppend$", "-test.benchtime", "500ms",
-		"-test.count", fmt.Sprint(b.reps))
+	cmd := b.command(ctx, filepath.Join(b.dir, "store"), "-test.run", "^$", "-test.bench", "^BenchmarkAppend$", "-test.benchtime", "400ms",
+		"-test.count", fmt.Sprint(min(b.reps, 3)))
 	cmd.Dir = b.dir
 	out, err := output(cmd)
 	if err != nil {
@@ -53,6 +53,8 @@ func (b *bench) appends(ctx context.Context) error {
 
 // process times whole processes: what somebody waits for who types a command.
 func (b *bench) process(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
 	home, err := os.MkdirTemp(b.dir, "home-")
 	if err != nil {
 		return err

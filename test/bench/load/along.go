@@ -1,9 +1,12 @@
 package load
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -14,8 +17,9 @@ const window = 10
 
 // Along is what one long session came to.
 type Along struct {
-	System string  `json:"system"`
-	Points []Point `json:"points"`
+	System  string  `json:"system"`
+	Points  []Point `json:"points"`
+	Sending float64 `json:"sending_ms_per_mb"` // CPU of posting bytes with net/http and nothing else
 }
 
 // Point is the cost of a turn of one session when it has that many.
@@ -63,7 +67,41 @@ func along(ctx context.Context, system string, o *Options, open Open) (*Along, e
 			pt.RequestKB += float64(now.Bytes-seen.Bytes) / float64(now.Requests-seen.Requests) / 1024 / float64(o.Repeat)
 		}
 	}
-	return out, nil
+	var err error
+	out.Sending, err = sending(ctx, o.Base)
+	return out, err
+}
+
+// sending is what the bytes of a request cost without any runtime: the yardstick of growth.
+func sending(ctx context.Context, base string) (float64, error) {
+	const rounds, small, large = 100, 1 << 10, 1 << 20
+	c := &http.Client{Timeout: 10 * time.Second}
+	defer c.CloseIdleConnections()
+	cost := func(size int) (float64, error) {
+		body := make([]byte, size)
+		start := CPU()
+		for range rounds {
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/chat/completions", bytes.NewReader(body))
+			if err != nil {
+				return 0, err
+			}
+			res, err := c.Do(r)
+			if err != nil {
+				return 0, fmt.Errorf("post %d bytes: %w", size, err)
+			}
+			_, err = io.Copy(io.Discard, res.Body)
+			if err := errors.Join(err, res.Body.Close()); err != nil {
+				return 0, err
+			}
+		}
+		return (CPU() - start) * 1000 / rounds, nil
+	}
+	few, err := cost(small)
+	if err != nil {
+		return 0, err
+	}
+	many, err := cost(large)
+	return many - few, err
 }
 
 // Stats is what the model server says about itself.

@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -19,7 +20,7 @@ type Beside struct {
 	P50        float64 `json:"p50_ms"` // of one turn
 	P99        float64 `json:"p99_ms"`
 	KBActive   float64 `json:"kb_per_active"` // peak of the process, above its start, per session
-	KBIdle     float64 `json:"kb_per_idle"`   // after the last turn and a collection
+	KBIdle     float64 `json:"kb_per_idle"`   // heap and stacks some time after the last turn, see Options.Settle; 0: not measured
 	AllocKB    float64 `json:"alloc_kb_per_turn"`
 	Allocs     float64 `json:"allocs_per_turn"`
 }
@@ -42,22 +43,29 @@ func beside(ctx context.Context, system string, o *Options, open Open) (*Beside,
 	wall, used := time.Since(start).Seconds(), CPU()-cpu
 	runtime.ReadMemStats(&after)
 	peak := memory("VmHWM")
-	debug.FreeOSMemory()
-	idle := memory("VmRSS")
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	idle := 0.0
+	if o.Settle > 0 {
+		<-time.After(o.Settle)
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		idle = (live(&m) - live(&before)) / float64(o.Sessions)
 	}
 	slices.Sort(took)
 	n := len(took)
 	runtime.KeepAlive(keep)
 	return &Beside{
 		System: system, Sessions: o.Sessions, Turns: n, PerSecond: float64(n) / wall, CPUPer1000: used / float64(n) * 1000,
-		P50: took[n/2], P99: took[n*99/100], KBActive: (peak - rss) / float64(o.Sessions), KBIdle: (idle - rss) / float64(o.Sessions),
+		P50: took[n/2], P99: took[n*99/100], KBActive: (peak - rss) / float64(o.Sessions), KBIdle: idle,
 		AllocKB: float64(after.TotalAlloc-before.TotalAlloc) / 1024 / float64(n), Allocs: float64(after.Mallocs-before.Mallocs) / float64(n),
 	}, nil
 }
+
+// live is what a process holds after a collection, in KiB: heap and stacks.
+func live(m *runtime.MemStats) float64 { return float64(m.HeapAlloc+m.StackInuse) / 1024 }
 
 // session plays the turns of one session and returns it, so that it stays in memory.
 func session(ctx context.Context, i int, took []float64, open Open) (Turn, error) {

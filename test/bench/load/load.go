@@ -14,6 +14,7 @@ import (
 	"runtime/pprof"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // What both systems say and offer.
@@ -40,6 +41,10 @@ type Options struct {
 	Prof     string // CPU profile to write
 	MemProf  string // profile of allocations to write
 
+	// Settle is how long to wait, after the last turn, for what is kept for a while only; without it
+	// nothing is said about idle sessions.
+	Settle time.Duration
+
 	prof *os.File
 }
 
@@ -55,6 +60,7 @@ func Flags() (*Options, error) {
 	flag.StringVar(&o.Base, "base", "http://127.0.0.1:18080/v1", "model server")
 	flag.StringVar(&o.Prof, "prof", "", "write a CPU profile here")
 	flag.StringVar(&o.MemProf, "memprof", "", "write a profile of allocations here")
+	flag.DurationVar(&o.Settle, "settle", 0, "wait that long before idle sessions are measured; 0: do not measure them")
 	flag.Parse()
 	if at == "" {
 		return o, nil
