@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
+	"time"
 
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/messages"
@@ -12,139 +12,188 @@ import (
 	"github.com/troupe-dev/troupe/tools"
 )
 
-// scripted is a model for the examples: no language model is running. A real one is made with
-// model/openai.
+// scripted is a model without a language model: what it answers stands in a script.
 func scripted(text string) troupe.Model {
 	s, err := script.Parse("example", []byte(text))
 	if err != nil {
-		panic(err)
+		fmt.Println(err)
+		return nil
 	}
 	return s.Model()
 }
 
-func ExampleNew() {
+// A runtime, a session, a prompt.
+func Example() {
 	ctx := context.Background()
-	dir, err := os.MkdirTemp("", "example")
-	if err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(dir)
-	if err := os.WriteFile(filepath.Join(dir, "note.txt"), []byte("All is well.\n"), 0o600); err != nil {
-		panic(err)
-	}
-	rt, err := troupe.New(ctx, troupe.Options{DataDir: filepath.Join(dir, "data"), Model: scripted(`
+	rt, err := troupe.New(ctx, troupe.Options{Model: scripted(`
 rules:
-  - match: note
-    steps:
-      - tool_calls: [{name: read_file, arguments: {path: note.txt}}]
-      - text: "I read the note. ${tool.content}"
+  - match: '^greet (\w+)'
+    reply: {text: 'Hello, ${1}.'}
 `)})
 	if err != nil {
-		panic(err)
+		fmt.Println(err)
+		return
 	}
 	defer rt.Close(ctx)
-	s, err := rt.Session(ctx, troupe.SessionOptions{Dir: dir, Trust: troupe.Full})
+	s, err := rt.Session(ctx, troupe.SessionOptions{})
 	if err != nil {
-		panic(err)
+		fmt.Println(err)
+		return
 	}
-	res, err := s.Run(ctx, "What does the note say?")
+	res, err := s.Run(ctx, "greet Ada")
 	if err != nil {
-		panic(err)
+		fmt.Println(err)
+		return
 	}
-	fmt.Println(res.Outcome)
-	fmt.Println(res.Text)
-	// Output:
-	// done
-	// I read the note.      1	All is well.
+	fmt.Println(res.Text, res.Outcome)
+	// Output: Hello, Ada. done
 }
 
+// A tool of the program is a plain function; the schema of its arguments is derived from their type.
+func Example_ownTool() {
+	type weather struct {
+		City string `json:"city" desc:"Name of the city."`
+		Days int    `json:"days,omitempty" desc:"How many days ahead." min:"0" max:"14"`
+	}
+	forecast, err := tools.Func(tools.Spec{
+		Name: "forecast", Description: "Tells the weather. Example: `{\"city\": \"Ulm\"}`", Effect: messages.Effect_PURE, NoWorkspace: true,
+	}, func(_ *tools.Context, a weather) (*tools.Result, error) {
+		return &tools.Result{Content: "rain in " + a.City}, nil
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	rt, err := troupe.New(ctx, troupe.Options{
+		Tools:  []troupe.Tool{forecast},
+		Agents: []troupe.Agent{{Name: "default", System: "You tell the weather.", Tools: []string{"forecast"}}},
+		Model: scripted(`
+rules:
+  - match: weather
+    steps:
+      - tool_calls: [{name: forecast, arguments: {city: Ulm}}]
+      - text: 'It says: ${tool.content}.'
+`),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close(ctx)
+	s, err := rt.Session(ctx, troupe.SessionOptions{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	res, err := s.Run(ctx, "What will the weather be?")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(res.Text)
+	for _, c := range res.ToolCalls {
+		fmt.Println(c.GetName(), c.GetArguments())
+	}
+	reply, err := s.Call(ctx, "forecast", weather{City: "Bonn"}) // the program itself, in its place in the queue of turns
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(reply.GetContent())
+	// Output:
+	// It says: rain in Ulm.
+	// forecast {"city":"Ulm"}
+	// rain in Bonn
+}
+
+// Stream shows a turn while it happens: deltas first, then what became durable.
 func ExampleWorker_Stream() {
 	ctx := context.Background()
 	rt, err := troupe.New(ctx, troupe.Options{Model: scripted(`
 rules:
-  - reply: {text: "Hello."}
+  - reply: {text: 'One word after the other.', chunk_size: 10}
 `)})
 	if err != nil {
-		panic(err)
+		fmt.Println(err)
+		return
 	}
 	defer rt.Close(ctx)
 	s, err := rt.Session(ctx, troupe.SessionOptions{})
 	if err != nil {
-		panic(err)
+		fmt.Println(err)
+		return
 	}
-	for ev, err := range s.Stream(ctx, "Say hello") {
+	for ev, err := range s.Stream(ctx, "Tell me something") {
 		if err != nil {
-			panic(err)
+			fmt.Println(err)
+			return
 		}
-		if ev.GetSeq() != 0 { // durable events; deltas carry no seq
-			fmt.Println(ev.GetType())
+		switch ev.GetType() {
+		case messages.EventTextDelta:
+			fmt.Printf("%q\n", ev.GetText())
+		case messages.EventTurnCompleted:
+			fmt.Println(ev.GetOutcome())
 		}
 	}
 	// Output:
-	// input.accepted
-	// turn.started
-	// generation.started
-	// generation.completed
-	// turn.completed
+	// "One word a"
+	// "fter the o"
+	// "ther."
+	// done
 }
 
-func ExampleOptions_tools() {
-	ctx := context.Background()
-	type args struct {
-		City string `json:"city" desc:"Name of the city."`
-	}
-	weather, err := tools.Func(tools.Spec{
-		Name: "weather", Description: `Tells the weather. Example: {"city": "Oslo"}`, Effect: messages.Effect_PURE, NoWorkspace: true,
-	}, func(_ *tools.Context, a args) (*tools.Result, error) {
-		return &tools.Result{Content: "Rain in " + a.City}, nil
-	})
+// A session lives in its data directory: another runtime finds it there.
+func ExampleRuntime_Open() {
+	dir, err := os.MkdirTemp("", "example-")
 	if err != nil {
-		panic(err)
+		fmt.Println(err)
+		return
 	}
-	rt, err := troupe.New(ctx, troupe.Options{Tools: []troupe.Tool{weather}, Model: scripted(`
+	defer os.RemoveAll(dir)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	options := troupe.Options{DataDir: dir, Model: scripted(`
 rules:
-  - match: weather in (\w+)
-    steps:
-      - tool_calls: [{name: weather, arguments: {city: "${1}"}}]
-      - text: "${tool.content}, I am told."
-`)})
+  - turn: 1
+    reply: {text: Noted.}
+  - reply: {text: 'You have spoken ${turn} times.'}
+`)}
+	rt, err := troupe.New(ctx, options)
 	if err != nil {
-		panic(err)
+		fmt.Println(err)
+		return
 	}
-	defer rt.Close(ctx)
 	s, err := rt.Session(ctx, troupe.SessionOptions{})
 	if err != nil {
-		panic(err)
+		fmt.Println(err)
+		return
 	}
-	res, err := s.Run(ctx, "What is the weather in Oslo?")
+	if _, err := s.Run(ctx, "Remember me"); err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := rt.Close(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	rt, err = troupe.New(ctx, options)
 	if err != nil {
-		panic(err)
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close(ctx)
+	again, err := rt.Open(ctx, s.ID())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	res, err := again.Run(ctx, "Do you?")
+	if err != nil {
+		fmt.Println(err)
+		return
 	}
 	fmt.Println(res.Text)
-	// Output:
-	// Rain in Oslo, I am told.
-}
-
-func ExampleRuntime_Do() {
-	ctx := context.Background()
-	rt, err := troupe.New(ctx, troupe.Options{Model: scripted(`
-rules:
-  - {match: topic, reply: {text: "Actors."}}
-  - {match: again, turn: 2, reply: {text: "As I said: actors."}}
-`)})
-	if err != nil {
-		panic(err)
-	}
-	defer rt.Close(ctx)
-	first, err := rt.Do(ctx, troupe.Task{Prompt: "Name a topic."})
-	if err != nil {
-		panic(err)
-	}
-	second, err := rt.Do(ctx, troupe.Task{Prompt: "Say it again.", Conversation: first.Conversation})
-	if err != nil {
-		panic(err)
-	}
-	fmt.Println(second.FinalResponse)
-	// Output:
-	// As I said: actors.
+	// Output: You have spoken 2 times.
 }
