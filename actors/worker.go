@@ -117,7 +117,7 @@ func (w *Worker) held() bool { return w.inflight != nil || w.leases.staging != n
 // urgent names what is handled also while others wait.
 func (w *Worker) urgent(msg any) bool {
 	switch msg.(type) {
-	case *appended, *opened, *receiving, *messages.Watched, *messages.DescribeWorker, *messages.Progress:
+	case *appended, *opened, *messages.Watched, *messages.DescribeWorker, *messages.Progress:
 		return true
 	case *messages.LeaseGranted, *messages.LeaseQueued, *messages.Failure, *actor.DeadLetterResponse, *leaseRetry:
 		return w.inflight == nil
@@ -196,10 +196,6 @@ func (w *Worker) generating(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *messages.PermitGranted:
 		w.permitGranted(c, m)
-	case *receiving:
-		if w.gen != nil && w.gen.number == m.number {
-			w.phase = stateReceiving
-		}
 	case *generated:
 		w.generated(c, m)
 	case *retryDue:
@@ -271,7 +267,7 @@ func (w *Worker) stale(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *messages.LeaseGranted:
 		w.giveBack(c, m)
-	case *messages.PermitGranted, *generated, *receiving, *retryDue, *permitRetry, *leaseRetry, *messages.LeaseQueued, *messages.ToolReply,
+	case *messages.PermitGranted, *generated, *retryDue, *permitRetry, *leaseRetry, *messages.LeaseQueued, *messages.ToolReply,
 		*callsLost, *messages.Progress, *messages.Failure, *actor.DeadLetterResponse: // refusals: of what is no longer wanted
 	default:
 		act.Unexpected(c, w.log)
@@ -281,7 +277,7 @@ func (w *Worker) stale(c actor.Context) {
 // failed hands everything back to the Session, which keeps it for the next incarnation.
 func (w *Worker) failed(c actor.Context) {
 	switch m := c.Message().(type) {
-	case *appended, *opened, *generated, *receiving, *retryDue, *permitRetry, *leaseRetry, *wallTimeUp, *callsLost, *messages.ToolReply,
+	case *appended, *opened, *generated, *retryDue, *permitRetry, *leaseRetry, *wallTimeUp, *callsLost, *messages.ToolReply,
 		*messages.LeaseGranted, *messages.LeaseQueued, *messages.PermitGranted, *messages.Configure:
 	case *messages.Watched:
 		w.watch(c, m)
@@ -442,7 +438,11 @@ func (w *Worker) inputs() *messages.Inputs {
 }
 
 func (w *Worker) view() *messages.WorkerView {
-	v := &messages.WorkerView{Id: w.id, SessionId: w.session, State: w.phase, Restarts: w.restarts, LastError: w.lastError}
+	state := w.phase
+	if state == stateRequesting && w.gen != nil && w.gen.receiving.Load() {
+		state = stateReceiving
+	}
+	v := &messages.WorkerView{Id: w.id, SessionId: w.session, State: state, Restarts: w.restarts, LastError: w.lastError}
 	if w.state != nil {
 		v.Agent, v.Model, v.Turns = w.state.Agent(), w.state.Model(), int32(w.state.Turns())
 		v.Staged, v.Usage, v.UpdatedAtUnixMs = int32(len(w.state.Staged())), w.state.Usage(), w.state.At()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -19,20 +20,20 @@ import (
 
 // generation is the model call under way. Its number stamps everything it sends back.
 type generation struct {
-	number   uint64
-	request  uint64 // for the permit, the newest
-	id       string
-	model    *Resolved
-	prompt   *messages.Prompt
-	permit   bool                    // held
-	cancel   context.CancelCauseFunc // nil until the call runs
-	started  time.Time
-	provider string
+	number    uint64
+	request   uint64 // for the permit, the newest
+	id        string
+	model     *Resolved
+	prompt    *messages.Prompt
+	permit    bool                    // held
+	cancel    context.CancelCauseFunc // nil until the call runs
+	started   time.Time
+	provider  string
+	receiving atomic.Bool // set by the goroutine of the call with its first event
 }
 
 // Results of the goroutine of a model call.
 type (
-	receiving struct{ number uint64 }
 	generated struct {
 		number     uint64
 		completion *model.Completion
@@ -126,7 +127,7 @@ func (w *Worker) permitGranted(c actor.Context, m *messages.PermitGranted) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	g.cancel = cancel
 	call := &modelCall{
-		sys: c.ActorSystem(), worker: c.Self(), session: c.Parent(), watched: w.watched.Load, number: g.number,
+		sys: c.ActorSystem(), session: c.Parent(), receiving: &g.receiving, watched: w.watched.Load, number: g.number,
 		model: g.model.Model, request: &model.Request{
 			Model: g.model.Name, Prompt: g.prompt, Tools: w.toolDefs(), Agent: w.state.Agent(), Session: w.session,
 		},
@@ -143,13 +144,14 @@ func (w *Worker) permitGranted(c actor.Context, m *messages.PermitGranted) {
 
 // modelCall is one call in its own goroutine: nothing of the worker is touched there.
 type modelCall struct {
-	sys             *actor.ActorSystem
-	worker, session *actor.PID
-	watched         func() bool
-	number          uint64
-	model           model.Model
-	request         *model.Request
-	event           messages.Event // what the deltas have in common
+	sys       *actor.ActorSystem
+	session   *actor.PID
+	receiving *atomic.Bool // of the generation
+	watched   func() bool
+	number    uint64
+	model     model.Model
+	request   *model.Request
+	event     messages.Event // what the deltas have in common
 
 	start time.Time
 	first time.Duration
@@ -166,7 +168,7 @@ func (m *modelCall) run(ctx context.Context) *generated {
 func (m *modelCall) see(e model.Event) {
 	if m.first == 0 {
 		m.first = time.Since(m.start)
-		m.sys.Root.Send(m.worker, &receiving{m.number})
+		m.receiving.Store(true)
 	}
 	typ := ""
 	switch e.Kind {
