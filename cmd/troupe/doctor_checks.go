@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -152,16 +153,16 @@ func checkSandbox(ctx context.Context, p *patient) finding {
 	return finding{Level: levelWarn, Message: "commands are not confined: they run in trusted folders only", Fix: fix}
 }
 
-func checkGit(ctx context.Context, _ *patient) finding {
-	return program(ctx, "git", "git tools and git: workspaces do not work without it", "install it, for example: apt-get install git", "--version")
+func checkGit(ctx context.Context, p *patient) finding {
+	return p.program(ctx, "git", "git tools and git: workspaces do not work without it", "install it, for example: apt-get install git", "--version")
 }
 
-func checkGo(ctx context.Context, _ *patient) finding {
-	return program(ctx, "go", "needed only for work on Go code and for troupe tour", "see https://go.dev/dl/", "version")
+func checkGo(ctx context.Context, p *patient) finding {
+	return p.program(ctx, "go", "needed only for work on Go code and for troupe tour", "see https://go.dev/dl/", "version")
 }
 
 // program looks for a program and asks for its version.
-func program(ctx context.Context, name, without, fix string, args ...string) finding {
+func (p *patient) program(ctx context.Context, name, without, fix string, args ...string) finding {
 	path, err := exec.LookPath(name)
 	if err != nil {
 		return finding{Level: levelWarn, Message: "not found on PATH: " + without, Fix: fix}
@@ -170,6 +171,11 @@ func program(ctx context.Context, name, without, fix string, args ...string) fin
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.WaitDelay = time.Second
+	// Without a home neither of them keeps counters in it, and go fetches no other version of itself.
+	cmd.Env = slices.DeleteFunc(p.app.environ(), func(kv string) bool {
+		return strings.HasPrefix(kv, "HOME=") || strings.HasPrefix(kv, "XDG_CONFIG_HOME=")
+	})
+	cmd.Env = append(cmd.Env, "GOTOOLCHAIN=local")
 	out, err := cmd.Output()
 	if err != nil {
 		return finding{Level: levelWarn, Message: fmt.Sprintf("%s does not run: %v", path, err), Fix: fix}
