@@ -41,8 +41,15 @@ func TestNothingIsWrittenElsewhere(t *testing.T) {
 	m.want(0, "run", "work", "-m", "scripted/"+file, "--trust", "full", "--no-input")
 	id := m.session()
 	for _, args := range [][]string{
-		{"show", id}, {"ls", "workers"}, {"ls", "calls"}, {"verify"}, {"tool", "ls"}, {"config", "show"}, {"version"},
-		{"tool", "run", "list_files", "--args", "{}", "--trust", "full"}, {"doctor", "-o", "json"},
+		{"show", id},
+		{"ls", "workers"},
+		{"ls", "calls"},
+		{"verify"},
+		{"tool", "ls"},
+		{"config", "show"},
+		{"version"},
+		{"tool", "run", "list_files", "--args", "{}", "--trust", "full"},
+		{"doctor", "-o", "json"},
 	} {
 		if e := m.run(args...); e.code != 0 && args[0] != "doctor" { // the doctor misses a model
 			t.Errorf("%q %s", args, e)
