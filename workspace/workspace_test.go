@@ -381,15 +381,15 @@ func TestHashesNameStates(t *testing.T) {
 func TestInContainerModeOnlyTheInnerPathNamesTheRoot(t *testing.T) {
 	root := t.TempDir()
 	put(t, root, "f", "x")
-	w, err := workspace.Open(workspace.Options{Dir: root, InnerDir: "/work", Trust: messages.Trust_FULL})
+	w, err := workspace.Open(workspace.Options{Dir: root, InnerDir: "/inner", Trust: messages.Trust_FULL})
 	must(t, err)
 	defer w.Close()
-	if _, err := w.ReadFile("/work/f", 0); err != nil {
+	if _, err := w.ReadFile("/inner/f", 0); err != nil {
 		t.Error(err)
 	}
 	_, err = w.ReadFile(filepath.Join(root, "f"), 0)
 	wantCode(t, "the machine's own path "+root, err, workspace.CodeInvalidPath)
-	if seen, err := w.Seen("f"); err != nil || seen != "/work/f" {
+	if seen, err := w.Seen("f"); err != nil || seen != "/inner/f" {
 		t.Errorf("seen as %q, %v", seen, err)
 	}
 }

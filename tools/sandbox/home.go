@@ -114,7 +114,7 @@ func (t *toolchains) read() []string {
 
 // confined are the variables by which toolchains work in a private home with read-only caches.
 // With the network, modules may be added: then they are kept in the home, and the read-only
-// cache serves as the first proxy. npm writes into its cache even offline, hence it has one of
+// cache serves as the first proxy, before the origins of the modules. npm writes into its cache even offline, hence it has one of
 // its own in the home, which a call with the network fills.
 func (t *toolchains) confined(network bool) []string {
 	env := []string{"GOTOOLCHAIN=local"}
@@ -124,7 +124,7 @@ func (t *toolchains) confined(network bool) []string {
 		env = append(env, set("GOMODCACHE", t.goModCache)...)
 		env = append(env, set("CARGO_HOME", t.cargoHome)...)
 	case t.goModCache != "":
-		env = append(env, "GOPROXY=file://"+filepath.ToSlash(t.goModCache)+"/cache/download,https://proxy.golang.org,direct")
+		env = append(env, "GOPROXY=file://"+filepath.ToSlash(t.goModCache)+"/cache/download,direct")
 	}
 	return append(env, t.managers...)
 }
