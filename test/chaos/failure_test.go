@@ -48,11 +48,16 @@ func talkScript(t *testing.T) *script.Script {
 	return s
 }
 
-// provider makes a URL the machine's provider `fake`, which is tried once and waited for a second.
-func (m *machine) provider(url string) {
+// provider makes a URL the machine's provider `fake`, which is tried once. Only where its silence is
+// what a test is about is it not waited for as long as it takes.
+func (m *machine) provider(url string, silent bool) {
 	m.t.Helper()
 	dir := m.home + "/.config/troupe"
-	text := fmt.Sprintf("providers:\n  fake:\n    base_url: %s/v1\n    limits: {attempts: 1, timeout: 1s}\n", url)
+	timeout := patience
+	if silent {
+		timeout = time.Second
+	}
+	text := fmt.Sprintf("providers:\n  fake:\n    base_url: %s/v1\n    limits: {attempts: 1, timeout: %s}\n", url, timeout)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		m.t.Fatal(err)
 	}
@@ -120,9 +125,9 @@ func TestFailingModelEndsTheTurnAndNotTheSession(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t)
 			if f.h == nil {
-				m.provider(nobody(t))
+				m.provider(nobody(t), false)
 			} else {
-				m.provider(served(t, f.h))
+				m.provider(served(t, f.h), f.says == "timeout")
 			}
 			e := m.run(fake(f.prompt)...)
 			if e.code != 1 || !strings.Contains(e.err, "outcome error") || !strings.Contains(e.err, f.says) {
@@ -134,7 +139,7 @@ func TestFailingModelEndsTheTurnAndNotTheSession(t *testing.T) {
 			if err := json.Unmarshal([]byte(e.out), &shown); err != nil || e.code != 1 || shown.Outcome != "error" || !strings.Contains(shown.Reason, f.says) {
 				t.Errorf("shown again: %v, %s", err, e)
 			}
-			m.provider(healthy)
+			m.provider(healthy, false)
 			if e := m.run("run", "-s", id, "again"); e.code != 0 || !strings.Contains(e.out, "the answer to again is long enough") {
 				t.Errorf("the next turn %s", e)
 			}
@@ -183,7 +188,7 @@ func TestPassingFailuresOfTheModelDoNotShowInTheAnswer(t *testing.T) {
 			m := newMachine(t)
 			f := &first{bad: script.Handler(s, o), good: script.Handler(s, script.ServeOptions{})}
 			f.left.Store(2)
-			m.provider(served(t, f))
+			m.provider(served(t, f), name == "stall")
 			e := m.run(fake("hello", "-o", "json")...)
 			var shown struct{ Text, Outcome string }
 			if err := json.Unmarshal([]byte(e.out), &shown); err != nil || e.code != 0 || shown.Outcome != "done" ||
@@ -205,7 +210,7 @@ func TestTextOfACutAnswerIsSaidToBeVoid(t *testing.T) {
 	cut := script.ServeOptions{TruncateAfter: 700, ChunkSize: 4, ChunkDelay: 5 * time.Millisecond}
 	f := &first{bad: script.Handler(s, cut), good: script.Handler(s, script.ServeOptions{})}
 	f.left.Store(1)
-	m.provider(served(t, f))
+	m.provider(served(t, f), false)
 	e := m.run(fake("hello")...)
 	if e.code != 0 || !strings.Contains(e.err, "is void") || !strings.HasSuffix(e.out, "\nthe answer to hello is long enough to be cut in the middle of it\n") {
 		t.Errorf("the run %s", e)
@@ -215,7 +220,7 @@ func TestTextOfACutAnswerIsSaidToBeVoid(t *testing.T) {
 func TestAnswersThatTheProviderEndedEarlyAreNotLost(t *testing.T) {
 	s := talkScript(t)
 	m := newMachine(t)
-	m.provider(served(t, script.Handler(s, script.ServeOptions{})))
+	m.provider(served(t, script.Handler(s, script.ServeOptions{})), false)
 	for _, c := range []struct {
 		prompt, says string
 		code         int
