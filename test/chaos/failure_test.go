@@ -55,7 +55,7 @@ func (m *machine) provider(url string, silent bool) {
 	dir := m.home + "/.config/troupe"
 	timeout := patience
 	if silent {
-		timeout = time.Second
+		timeout = 2 * time.Second
 	}
 	text := fmt.Sprintf("providers:\n  fake:\n    base_url: %s/v1\n    limits: {attempts: 1, timeout: %s}\n", url, timeout)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
