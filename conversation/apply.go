@@ -61,6 +61,9 @@ func (s *State) fold(fact proto.Message, r *messages.Record) error {
 	case *messages.Panicked:
 		s.panics++
 		return nil
+	case *messages.Released:
+		s.panics = 0
+		return nil
 	case *messages.Closed:
 		s.closed = true
 		return nil

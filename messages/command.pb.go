@@ -10,11 +10,12 @@
 package messages
 
 import (
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
+
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -39,8 +40,9 @@ type CreateSession struct {
 	NoInput       bool                   `protobuf:"varint,9,opt,name=no_input,json=noInput,proto3" json:"no_input,omitempty"`
 	First         *SubmitInput           `protobuf:"bytes,10,opt,name=first,proto3" json:"first,omitempty"` // optional
 	Tenant        string                 `protobuf:"bytes,11,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	Origin        *Lineage               `protobuf:"bytes,12,opt,name=origin,proto3" json:"origin,omitempty"` // the conversation that the first worker continues
-	Copied        []*Turn                `protobuf:"bytes,13,rep,name=copied,proto3" json:"copied,omitempty"` // its turns, by value
+	Origin        *Lineage               `protobuf:"bytes,12,opt,name=origin,proto3" json:"origin,omitempty"`                                  // the conversation that the first worker continues
+	Copied        []*Turn                `protobuf:"bytes,13,rep,name=copied,proto3" json:"copied,omitempty"`                                  // its turns, by value
+	Persist       Persist_Policy         `protobuf:"varint,14,opt,name=persist,proto3,enum=troupe.v1.Persist_Policy" json:"persist,omitempty"` // when facts without effects are made durable
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -166,6 +168,13 @@ func (x *CreateSession) GetCopied() []*Turn {
 	return nil
 }
 
+func (x *CreateSession) GetPersist() Persist_Policy {
+	if x != nil {
+		return x.Persist
+	}
+	return Persist_MESSAGE
+}
+
 // WorkspaceSpec asks for a workspace of a session.
 type WorkspaceSpec struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -257,6 +266,14 @@ type ToSession struct {
 	//	*ToSession_WaitIdle
 	//	*ToSession_Close
 	//	*ToSession_Unsubscribe
+	//	*ToSession_ResolveCall
+	//	*ToSession_ReleaseWorker
+	//	*ToSession_Compact
+	//	*ToSession_SetTimer
+	//	*ToSession_CancelTimer
+	//	*ToSession_ListTimers
+	//	*ToSession_Save
+	//	*ToSession_Run
 	Command       isToSession_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -450,6 +467,78 @@ func (x *ToSession) GetUnsubscribe() *Unsubscribe {
 	return nil
 }
 
+func (x *ToSession) GetResolveCall() *ResolveCall {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_ResolveCall); ok {
+			return x.ResolveCall
+		}
+	}
+	return nil
+}
+
+func (x *ToSession) GetReleaseWorker() *ReleaseWorker {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_ReleaseWorker); ok {
+			return x.ReleaseWorker
+		}
+	}
+	return nil
+}
+
+func (x *ToSession) GetCompact() *CompactHistory {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_Compact); ok {
+			return x.Compact
+		}
+	}
+	return nil
+}
+
+func (x *ToSession) GetSetTimer() *SetTimer {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_SetTimer); ok {
+			return x.SetTimer
+		}
+	}
+	return nil
+}
+
+func (x *ToSession) GetCancelTimer() *CancelTimer {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_CancelTimer); ok {
+			return x.CancelTimer
+		}
+	}
+	return nil
+}
+
+func (x *ToSession) GetListTimers() *ListTimers {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_ListTimers); ok {
+			return x.ListTimers
+		}
+	}
+	return nil
+}
+
+func (x *ToSession) GetSave() *SaveHistory {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_Save); ok {
+			return x.Save
+		}
+	}
+	return nil
+}
+
+func (x *ToSession) GetRun() *RunInput {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_Run); ok {
+			return x.Run
+		}
+	}
+	return nil
+}
+
 type isToSession_Command interface {
 	isToSession_Command()
 }
@@ -518,6 +607,38 @@ type ToSession_Unsubscribe struct {
 	Unsubscribe *Unsubscribe `protobuf:"bytes,17,opt,name=unsubscribe,proto3,oneof"`
 }
 
+type ToSession_ResolveCall struct {
+	ResolveCall *ResolveCall `protobuf:"bytes,18,opt,name=resolve_call,json=resolveCall,proto3,oneof"`
+}
+
+type ToSession_ReleaseWorker struct {
+	ReleaseWorker *ReleaseWorker `protobuf:"bytes,19,opt,name=release_worker,json=releaseWorker,proto3,oneof"`
+}
+
+type ToSession_Compact struct {
+	Compact *CompactHistory `protobuf:"bytes,20,opt,name=compact,proto3,oneof"`
+}
+
+type ToSession_SetTimer struct {
+	SetTimer *SetTimer `protobuf:"bytes,21,opt,name=set_timer,json=setTimer,proto3,oneof"`
+}
+
+type ToSession_CancelTimer struct {
+	CancelTimer *CancelTimer `protobuf:"bytes,22,opt,name=cancel_timer,json=cancelTimer,proto3,oneof"`
+}
+
+type ToSession_ListTimers struct {
+	ListTimers *ListTimers `protobuf:"bytes,23,opt,name=list_timers,json=listTimers,proto3,oneof"`
+}
+
+type ToSession_Save struct {
+	Save *SaveHistory `protobuf:"bytes,24,opt,name=save,proto3,oneof"`
+}
+
+type ToSession_Run struct {
+	Run *RunInput `protobuf:"bytes,25,opt,name=run,proto3,oneof"`
+}
+
 func (*ToSession_Submit) isToSession_Command() {}
 
 func (*ToSession_AwaitTurn) isToSession_Command() {}
@@ -549,6 +670,22 @@ func (*ToSession_WaitIdle) isToSession_Command() {}
 func (*ToSession_Close) isToSession_Command() {}
 
 func (*ToSession_Unsubscribe) isToSession_Command() {}
+
+func (*ToSession_ResolveCall) isToSession_Command() {}
+
+func (*ToSession_ReleaseWorker) isToSession_Command() {}
+
+func (*ToSession_Compact) isToSession_Command() {}
+
+func (*ToSession_SetTimer) isToSession_Command() {}
+
+func (*ToSession_CancelTimer) isToSession_Command() {}
+
+func (*ToSession_ListTimers) isToSession_Command() {}
+
+func (*ToSession_Save) isToSession_Command() {}
+
+func (*ToSession_Run) isToSession_Command() {}
 
 // Describe of the live tree. Reply: Tree.
 type DescribeTree struct {
@@ -884,6 +1021,51 @@ func (x *InputReply) GetDuplicate() bool {
 	return false
 }
 
+// RunInput is SubmitInput and AwaitTurn in one. Reply: the TurnResult of the input's turn.
+type RunInput struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Input         *SubmitInput           `protobuf:"bytes,1,opt,name=input,proto3" json:"input,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunInput) Reset() {
+	*x = RunInput{}
+	mi := &file_command_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunInput) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunInput) ProtoMessage() {}
+
+func (x *RunInput) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunInput.ProtoReflect.Descriptor instead.
+func (*RunInput) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *RunInput) GetInput() *SubmitInput {
+	if x != nil {
+		return x.Input
+	}
+	return nil
+}
+
 // AwaitTurn waits for the turn of an input, or for the open or last turn when input_id is empty.
 // Reply: TurnResult, once, when that turn has completed; a Failure `no_turn` when there is none.
 type AwaitTurn struct {
@@ -896,7 +1078,7 @@ type AwaitTurn struct {
 
 func (x *AwaitTurn) Reset() {
 	*x = AwaitTurn{}
-	mi := &file_command_proto_msgTypes[8]
+	mi := &file_command_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -908,7 +1090,7 @@ func (x *AwaitTurn) String() string {
 func (*AwaitTurn) ProtoMessage() {}
 
 func (x *AwaitTurn) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[8]
+	mi := &file_command_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -921,7 +1103,7 @@ func (x *AwaitTurn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitTurn.ProtoReflect.Descriptor instead.
 func (*AwaitTurn) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{8}
+	return file_command_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AwaitTurn) GetWorkerId() string {
@@ -962,7 +1144,7 @@ type TurnResult struct {
 
 func (x *TurnResult) Reset() {
 	*x = TurnResult{}
-	mi := &file_command_proto_msgTypes[9]
+	mi := &file_command_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -974,7 +1156,7 @@ func (x *TurnResult) String() string {
 func (*TurnResult) ProtoMessage() {}
 
 func (x *TurnResult) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[9]
+	mi := &file_command_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -987,7 +1169,7 @@ func (x *TurnResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnResult.ProtoReflect.Descriptor instead.
 func (*TurnResult) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{9}
+	return file_command_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TurnResult) GetSessionId() string {
@@ -1110,7 +1292,7 @@ type ToolCallView struct {
 
 func (x *ToolCallView) Reset() {
 	*x = ToolCallView{}
-	mi := &file_command_proto_msgTypes[10]
+	mi := &file_command_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1122,7 +1304,7 @@ func (x *ToolCallView) String() string {
 func (*ToolCallView) ProtoMessage() {}
 
 func (x *ToolCallView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[10]
+	mi := &file_command_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1135,7 +1317,7 @@ func (x *ToolCallView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallView.ProtoReflect.Descriptor instead.
 func (*ToolCallView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{10}
+	return file_command_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ToolCallView) GetName() string {
@@ -1200,7 +1382,7 @@ type CancelSession struct {
 
 func (x *CancelSession) Reset() {
 	*x = CancelSession{}
-	mi := &file_command_proto_msgTypes[11]
+	mi := &file_command_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1212,7 +1394,7 @@ func (x *CancelSession) String() string {
 func (*CancelSession) ProtoMessage() {}
 
 func (x *CancelSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[11]
+	mi := &file_command_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1225,7 +1407,7 @@ func (x *CancelSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelSession.ProtoReflect.Descriptor instead.
 func (*CancelSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{11}
+	return file_command_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CancelSession) GetWorkerId() string {
@@ -1258,7 +1440,7 @@ type Cancelled struct {
 
 func (x *Cancelled) Reset() {
 	*x = Cancelled{}
-	mi := &file_command_proto_msgTypes[12]
+	mi := &file_command_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1270,7 +1452,7 @@ func (x *Cancelled) String() string {
 func (*Cancelled) ProtoMessage() {}
 
 func (x *Cancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[12]
+	mi := &file_command_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1283,7 +1465,7 @@ func (x *Cancelled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancelled.ProtoReflect.Descriptor instead.
 func (*Cancelled) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{12}
+	return file_command_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Cancelled) GetTurns() int32 {
@@ -1302,7 +1484,7 @@ type ListInputs struct {
 
 func (x *ListInputs) Reset() {
 	*x = ListInputs{}
-	mi := &file_command_proto_msgTypes[13]
+	mi := &file_command_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1314,7 +1496,7 @@ func (x *ListInputs) String() string {
 func (*ListInputs) ProtoMessage() {}
 
 func (x *ListInputs) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[13]
+	mi := &file_command_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1327,7 +1509,7 @@ func (x *ListInputs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInputs.ProtoReflect.Descriptor instead.
 func (*ListInputs) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{13}
+	return file_command_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListInputs) GetWorkerId() string {
@@ -1349,7 +1531,7 @@ type InputView struct {
 
 func (x *InputView) Reset() {
 	*x = InputView{}
-	mi := &file_command_proto_msgTypes[14]
+	mi := &file_command_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1361,7 +1543,7 @@ func (x *InputView) String() string {
 func (*InputView) ProtoMessage() {}
 
 func (x *InputView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[14]
+	mi := &file_command_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1374,7 +1556,7 @@ func (x *InputView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputView.ProtoReflect.Descriptor instead.
 func (*InputView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{14}
+	return file_command_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *InputView) GetInputId() string {
@@ -1414,7 +1596,7 @@ type Inputs struct {
 
 func (x *Inputs) Reset() {
 	*x = Inputs{}
-	mi := &file_command_proto_msgTypes[15]
+	mi := &file_command_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1426,7 +1608,7 @@ func (x *Inputs) String() string {
 func (*Inputs) ProtoMessage() {}
 
 func (x *Inputs) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[15]
+	mi := &file_command_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1439,7 +1621,7 @@ func (x *Inputs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inputs.ProtoReflect.Descriptor instead.
 func (*Inputs) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{15}
+	return file_command_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Inputs) GetInputs() []*InputView {
@@ -1461,7 +1643,7 @@ type WithdrawInput struct {
 
 func (x *WithdrawInput) Reset() {
 	*x = WithdrawInput{}
-	mi := &file_command_proto_msgTypes[16]
+	mi := &file_command_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1473,7 +1655,7 @@ func (x *WithdrawInput) String() string {
 func (*WithdrawInput) ProtoMessage() {}
 
 func (x *WithdrawInput) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[16]
+	mi := &file_command_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1486,7 +1668,7 @@ func (x *WithdrawInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawInput.ProtoReflect.Descriptor instead.
 func (*WithdrawInput) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{16}
+	return file_command_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WithdrawInput) GetWorkerId() string {
@@ -1523,7 +1705,7 @@ type CallTool struct {
 
 func (x *CallTool) Reset() {
 	*x = CallTool{}
-	mi := &file_command_proto_msgTypes[17]
+	mi := &file_command_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1535,7 +1717,7 @@ func (x *CallTool) String() string {
 func (*CallTool) ProtoMessage() {}
 
 func (x *CallTool) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[17]
+	mi := &file_command_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1548,7 +1730,7 @@ func (x *CallTool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallTool.ProtoReflect.Descriptor instead.
 func (*CallTool) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{17}
+	return file_command_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CallTool) GetWorkerId() string {
@@ -1593,7 +1775,7 @@ type SpawnWorker struct {
 
 func (x *SpawnWorker) Reset() {
 	*x = SpawnWorker{}
-	mi := &file_command_proto_msgTypes[18]
+	mi := &file_command_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1605,7 +1787,7 @@ func (x *SpawnWorker) String() string {
 func (*SpawnWorker) ProtoMessage() {}
 
 func (x *SpawnWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[18]
+	mi := &file_command_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1618,7 +1800,7 @@ func (x *SpawnWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnWorker.ProtoReflect.Descriptor instead.
 func (*SpawnWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{18}
+	return file_command_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SpawnWorker) GetAgent() string {
@@ -1665,7 +1847,7 @@ type DeleteWorker struct {
 
 func (x *DeleteWorker) Reset() {
 	*x = DeleteWorker{}
-	mi := &file_command_proto_msgTypes[19]
+	mi := &file_command_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1677,7 +1859,7 @@ func (x *DeleteWorker) String() string {
 func (*DeleteWorker) ProtoMessage() {}
 
 func (x *DeleteWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[19]
+	mi := &file_command_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1690,7 +1872,7 @@ func (x *DeleteWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorker.ProtoReflect.Descriptor instead.
 func (*DeleteWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{19}
+	return file_command_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DeleteWorker) GetWorkerId() string {
@@ -1708,7 +1890,7 @@ type DescribeSession struct {
 
 func (x *DescribeSession) Reset() {
 	*x = DescribeSession{}
-	mi := &file_command_proto_msgTypes[20]
+	mi := &file_command_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1720,7 +1902,7 @@ func (x *DescribeSession) String() string {
 func (*DescribeSession) ProtoMessage() {}
 
 func (x *DescribeSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[20]
+	mi := &file_command_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1733,7 +1915,7 @@ func (x *DescribeSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeSession.ProtoReflect.Descriptor instead.
 func (*DescribeSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{20}
+	return file_command_proto_rawDescGZIP(), []int{21}
 }
 
 type CountJobs struct {
@@ -1744,7 +1926,7 @@ type CountJobs struct {
 
 func (x *CountJobs) Reset() {
 	*x = CountJobs{}
-	mi := &file_command_proto_msgTypes[21]
+	mi := &file_command_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1756,7 +1938,7 @@ func (x *CountJobs) String() string {
 func (*CountJobs) ProtoMessage() {}
 
 func (x *CountJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[21]
+	mi := &file_command_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1769,7 +1951,7 @@ func (x *CountJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountJobs.ProtoReflect.Descriptor instead.
 func (*CountJobs) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{21}
+	return file_command_proto_rawDescGZIP(), []int{22}
 }
 
 type JobCount struct {
@@ -1782,7 +1964,7 @@ type JobCount struct {
 
 func (x *JobCount) Reset() {
 	*x = JobCount{}
-	mi := &file_command_proto_msgTypes[22]
+	mi := &file_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1794,7 +1976,7 @@ func (x *JobCount) String() string {
 func (*JobCount) ProtoMessage() {}
 
 func (x *JobCount) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[22]
+	mi := &file_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1807,7 +1989,7 @@ func (x *JobCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCount.ProtoReflect.Descriptor instead.
 func (*JobCount) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{22}
+	return file_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *JobCount) GetRunning() int32 {
@@ -1824,6 +2006,623 @@ func (x *JobCount) GetWaiting() int32 {
 	return 0
 }
 
+// ResolveCall settles a call whose outcome is unknown and whose policy asks a person. Reply: Ack,
+// or a Failure: `not_found`, `already_resolved`.
+type ResolveCall struct {
+	state         protoimpl.MessageState  `protogen:"open.v1"`
+	WorkerId      string                  `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // empty: the worker of the session that has the call
+	ExecId        string                  `protobuf:"bytes,2,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	Resolution    CallResolved_Resolution `protobuf:"varint,3,opt,name=resolution,proto3,enum=troupe.v1.CallResolved_Resolution" json:"resolution,omitempty"`
+	By            string                  `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	Note          string                  `protobuf:"bytes,5,opt,name=note,proto3" json:"note,omitempty"` // for the model
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResolveCall) Reset() {
+	*x = ResolveCall{}
+	mi := &file_command_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResolveCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResolveCall) ProtoMessage() {}
+
+func (x *ResolveCall) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResolveCall.ProtoReflect.Descriptor instead.
+func (*ResolveCall) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ResolveCall) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *ResolveCall) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *ResolveCall) GetResolution() CallResolved_Resolution {
+	if x != nil {
+		return x.Resolution
+	}
+	return CallResolved_UNSPECIFIED
+}
+
+func (x *ResolveCall) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *ResolveCall) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+// ReleaseWorker lets a quarantined worker try again. Reply: WorkerView.
+type ReleaseWorker struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseWorker) Reset() {
+	*x = ReleaseWorker{}
+	mi := &file_command_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseWorker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseWorker) ProtoMessage() {}
+
+func (x *ReleaseWorker) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseWorker.ProtoReflect.Descriptor instead.
+func (*ReleaseWorker) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ReleaseWorker) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *ReleaseWorker) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+// CompactHistory replaces the older turns of a conversation by a summary, at the next turn border.
+// Reply: Compacted.
+type CompactHistory struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompactHistory) Reset() {
+	*x = CompactHistory{}
+	mi := &file_command_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompactHistory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompactHistory) ProtoMessage() {}
+
+func (x *CompactHistory) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompactHistory.ProtoReflect.Descriptor instead.
+func (*CompactHistory) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *CompactHistory) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *CompactHistory) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type Compacted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	UptoSeq       uint64                 `protobuf:"varint,2,opt,name=upto_seq,json=uptoSeq,proto3" json:"upto_seq,omitempty"` // records up to here are no longer sent; 0: there was nothing to compact
+	TokensBefore  int64                  `protobuf:"varint,3,opt,name=tokens_before,json=tokensBefore,proto3" json:"tokens_before,omitempty"`
+	TokensAfter   int64                  `protobuf:"varint,4,opt,name=tokens_after,json=tokensAfter,proto3" json:"tokens_after,omitempty"`
+	Fallback      bool                   `protobuf:"varint,5,opt,name=fallback,proto3" json:"fallback,omitempty"` // turns were dropped without a summary
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`      // of the fallback, or why there was nothing to do
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Compacted) Reset() {
+	*x = Compacted{}
+	mi := &file_command_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Compacted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Compacted) ProtoMessage() {}
+
+func (x *Compacted) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Compacted.ProtoReflect.Descriptor instead.
+func (*Compacted) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Compacted) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *Compacted) GetUptoSeq() uint64 {
+	if x != nil {
+		return x.UptoSeq
+	}
+	return 0
+}
+
+func (x *Compacted) GetTokensBefore() int64 {
+	if x != nil {
+		return x.TokensBefore
+	}
+	return 0
+}
+
+func (x *Compacted) GetTokensAfter() int64 {
+	if x != nil {
+		return x.TokensAfter
+	}
+	return 0
+}
+
+func (x *Compacted) GetFallback() bool {
+	if x != nil {
+		return x.Fallback
+	}
+	return false
+}
+
+func (x *Compacted) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// SetTimer submits an input at a time. Reply: TimerView. The same timer id again changes nothing.
+type SetTimer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	TimerId       string                 `protobuf:"bytes,2,opt,name=timer_id,json=timerId,proto3" json:"timer_id,omitempty"` // empty: made here
+	DueUnixMs     int64                  `protobuf:"varint,3,opt,name=due_unix_ms,json=dueUnixMs,proto3" json:"due_unix_ms,omitempty"`
+	Parts         []*Part                `protobuf:"bytes,4,rep,name=parts,proto3" json:"parts,omitempty"`
+	Misfire       TimerSet_Misfire       `protobuf:"varint,5,opt,name=misfire,proto3,enum=troupe.v1.TimerSet_Misfire" json:"misfire,omitempty"`
+	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetTimer) Reset() {
+	*x = SetTimer{}
+	mi := &file_command_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetTimer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetTimer) ProtoMessage() {}
+
+func (x *SetTimer) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetTimer.ProtoReflect.Descriptor instead.
+func (*SetTimer) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *SetTimer) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *SetTimer) GetTimerId() string {
+	if x != nil {
+		return x.TimerId
+	}
+	return ""
+}
+
+func (x *SetTimer) GetDueUnixMs() int64 {
+	if x != nil {
+		return x.DueUnixMs
+	}
+	return 0
+}
+
+func (x *SetTimer) GetParts() []*Part {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *SetTimer) GetMisfire() TimerSet_Misfire {
+	if x != nil {
+		return x.Misfire
+	}
+	return TimerSet_FIRE
+}
+
+func (x *SetTimer) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+// CancelTimer takes a timer back. Reply: Ack, or a Failure `not_found` when it is not set (any more).
+type CancelTimer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	TimerId       string                 `protobuf:"bytes,2,opt,name=timer_id,json=timerId,proto3" json:"timer_id,omitempty"`
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelTimer) Reset() {
+	*x = CancelTimer{}
+	mi := &file_command_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelTimer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelTimer) ProtoMessage() {}
+
+func (x *CancelTimer) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelTimer.ProtoReflect.Descriptor instead.
+func (*CancelTimer) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *CancelTimer) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *CancelTimer) GetTimerId() string {
+	if x != nil {
+		return x.TimerId
+	}
+	return ""
+}
+
+func (x *CancelTimer) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+// ListTimers asks for what is set. Reply: Timers.
+type ListTimers struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTimers) Reset() {
+	*x = ListTimers{}
+	mi := &file_command_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTimers) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTimers) ProtoMessage() {}
+
+func (x *ListTimers) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTimers.ProtoReflect.Descriptor instead.
+func (*ListTimers) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ListTimers) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+type TimerView struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TimerId       string                 `protobuf:"bytes,1,opt,name=timer_id,json=timerId,proto3" json:"timer_id,omitempty"`
+	DueUnixMs     int64                  `protobuf:"varint,2,opt,name=due_unix_ms,json=dueUnixMs,proto3" json:"due_unix_ms,omitempty"`
+	Text          string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	Misfire       string                 `protobuf:"bytes,4,opt,name=misfire,proto3" json:"misfire,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TimerView) Reset() {
+	*x = TimerView{}
+	mi := &file_command_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TimerView) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TimerView) ProtoMessage() {}
+
+func (x *TimerView) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TimerView.ProtoReflect.Descriptor instead.
+func (*TimerView) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *TimerView) GetTimerId() string {
+	if x != nil {
+		return x.TimerId
+	}
+	return ""
+}
+
+func (x *TimerView) GetDueUnixMs() int64 {
+	if x != nil {
+		return x.DueUnixMs
+	}
+	return 0
+}
+
+func (x *TimerView) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *TimerView) GetMisfire() string {
+	if x != nil {
+		return x.Misfire
+	}
+	return ""
+}
+
+type Timers struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Timers        []*TimerView           `protobuf:"bytes,1,rep,name=timers,proto3" json:"timers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Timers) Reset() {
+	*x = Timers{}
+	mi := &file_command_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Timers) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Timers) ProtoMessage() {}
+
+func (x *Timers) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Timers.ProtoReflect.Descriptor instead.
+func (*Timers) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *Timers) GetTimers() []*TimerView {
+	if x != nil {
+		return x.Timers
+	}
+	return nil
+}
+
+// SaveHistory makes durable what the persistence policy has kept in memory so far. Reply: Ack.
+type SaveHistory struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SaveHistory) Reset() {
+	*x = SaveHistory{}
+	mi := &file_command_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SaveHistory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SaveHistory) ProtoMessage() {}
+
+func (x *SaveHistory) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SaveHistory.ProtoReflect.Descriptor instead.
+func (*SaveHistory) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *SaveHistory) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
 // WaitIdle answers when no turn is open and no input is staged. Reply: Ack.
 type WaitIdle struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1834,7 +2633,7 @@ type WaitIdle struct {
 
 func (x *WaitIdle) Reset() {
 	*x = WaitIdle{}
-	mi := &file_command_proto_msgTypes[23]
+	mi := &file_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1846,7 +2645,7 @@ func (x *WaitIdle) String() string {
 func (*WaitIdle) ProtoMessage() {}
 
 func (x *WaitIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[23]
+	mi := &file_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1859,7 +2658,7 @@ func (x *WaitIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitIdle.ProtoReflect.Descriptor instead.
 func (*WaitIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{23}
+	return file_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WaitIdle) GetWorkerId() string {
@@ -1878,7 +2677,7 @@ type CloseSession struct {
 
 func (x *CloseSession) Reset() {
 	*x = CloseSession{}
-	mi := &file_command_proto_msgTypes[24]
+	mi := &file_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1890,7 +2689,7 @@ func (x *CloseSession) String() string {
 func (*CloseSession) ProtoMessage() {}
 
 func (x *CloseSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[24]
+	mi := &file_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1903,7 +2702,7 @@ func (x *CloseSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSession.ProtoReflect.Descriptor instead.
 func (*CloseSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{24}
+	return file_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CloseSession) GetReason() string {
@@ -1923,7 +2722,7 @@ type Subscribe struct {
 
 func (x *Subscribe) Reset() {
 	*x = Subscribe{}
-	mi := &file_command_proto_msgTypes[25]
+	mi := &file_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1935,7 +2734,7 @@ func (x *Subscribe) String() string {
 func (*Subscribe) ProtoMessage() {}
 
 func (x *Subscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[25]
+	mi := &file_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1948,7 +2747,7 @@ func (x *Subscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribe.ProtoReflect.Descriptor instead.
 func (*Subscribe) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{25}
+	return file_command_proto_rawDescGZIP(), []int{36}
 }
 
 type Subscribed struct {
@@ -1960,7 +2759,7 @@ type Subscribed struct {
 
 func (x *Subscribed) Reset() {
 	*x = Subscribed{}
-	mi := &file_command_proto_msgTypes[26]
+	mi := &file_command_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1972,7 +2771,7 @@ func (x *Subscribed) String() string {
 func (*Subscribed) ProtoMessage() {}
 
 func (x *Subscribed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[26]
+	mi := &file_command_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1985,7 +2784,7 @@ func (x *Subscribed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribed.ProtoReflect.Descriptor instead.
 func (*Subscribed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{26}
+	return file_command_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Subscribed) GetCursor() uint64 {
@@ -2003,7 +2802,7 @@ type Unsubscribe struct {
 
 func (x *Unsubscribe) Reset() {
 	*x = Unsubscribe{}
-	mi := &file_command_proto_msgTypes[27]
+	mi := &file_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2015,7 +2814,7 @@ func (x *Unsubscribe) String() string {
 func (*Unsubscribe) ProtoMessage() {}
 
 func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[27]
+	mi := &file_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2028,7 +2827,7 @@ func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unsubscribe.ProtoReflect.Descriptor instead.
 func (*Unsubscribe) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{27}
+	return file_command_proto_rawDescGZIP(), []int{38}
 }
 
 // Published carries events to a watcher. Cursors of one session are dense, so a watcher puts
@@ -2044,7 +2843,7 @@ type Published struct {
 
 func (x *Published) Reset() {
 	*x = Published{}
-	mi := &file_command_proto_msgTypes[28]
+	mi := &file_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2056,7 +2855,7 @@ func (x *Published) String() string {
 func (*Published) ProtoMessage() {}
 
 func (x *Published) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[28]
+	mi := &file_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2069,7 +2868,7 @@ func (x *Published) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Published.ProtoReflect.Descriptor instead.
 func (*Published) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{28}
+	return file_command_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Published) GetFirstCursor() uint64 {
@@ -2103,7 +2902,7 @@ type ReadHistory struct {
 
 func (x *ReadHistory) Reset() {
 	*x = ReadHistory{}
-	mi := &file_command_proto_msgTypes[29]
+	mi := &file_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2115,7 +2914,7 @@ func (x *ReadHistory) String() string {
 func (*ReadHistory) ProtoMessage() {}
 
 func (x *ReadHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[29]
+	mi := &file_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2128,7 +2927,7 @@ func (x *ReadHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadHistory.ProtoReflect.Descriptor instead.
 func (*ReadHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{29}
+	return file_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ReadHistory) GetWorkerId() string {
@@ -2149,7 +2948,7 @@ type History struct {
 
 func (x *History) Reset() {
 	*x = History{}
-	mi := &file_command_proto_msgTypes[30]
+	mi := &file_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2161,7 +2960,7 @@ func (x *History) String() string {
 func (*History) ProtoMessage() {}
 
 func (x *History) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[30]
+	mi := &file_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2174,7 +2973,7 @@ func (x *History) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use History.ProtoReflect.Descriptor instead.
 func (*History) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{30}
+	return file_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *History) GetWorkerId() string {
@@ -2212,7 +3011,7 @@ type ConfigureWorker struct {
 
 func (x *ConfigureWorker) Reset() {
 	*x = ConfigureWorker{}
-	mi := &file_command_proto_msgTypes[31]
+	mi := &file_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2224,7 +3023,7 @@ func (x *ConfigureWorker) String() string {
 func (*ConfigureWorker) ProtoMessage() {}
 
 func (x *ConfigureWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[31]
+	mi := &file_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2237,7 +3036,7 @@ func (x *ConfigureWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureWorker.ProtoReflect.Descriptor instead.
 func (*ConfigureWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{31}
+	return file_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ConfigureWorker) GetWorkerId() string {
@@ -2297,7 +3096,7 @@ type SessionView struct {
 
 func (x *SessionView) Reset() {
 	*x = SessionView{}
-	mi := &file_command_proto_msgTypes[32]
+	mi := &file_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2309,7 +3108,7 @@ func (x *SessionView) String() string {
 func (*SessionView) ProtoMessage() {}
 
 func (x *SessionView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[32]
+	mi := &file_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2322,7 +3121,7 @@ func (x *SessionView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionView.ProtoReflect.Descriptor instead.
 func (*SessionView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{32}
+	return file_command_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SessionView) GetId() string {
@@ -2437,13 +3236,15 @@ type WorkerView struct {
 	UpdatedAtUnixMs int64                  `protobuf:"varint,10,opt,name=updated_at_unix_ms,json=updatedAtUnixMs,proto3" json:"updated_at_unix_ms,omitempty"`
 	Usage           *Usage                 `protobuf:"bytes,11,opt,name=usage,proto3" json:"usage,omitempty"`
 	LastOutcome     string                 `protobuf:"bytes,12,opt,name=last_outcome,json=lastOutcome,proto3" json:"last_outcome,omitempty"`
+	Quarantined     bool                   `protobuf:"varint,13,opt,name=quarantined,proto3" json:"quarantined,omitempty"`        // it is not started again until it is released
+	InDoubt         int32                  `protobuf:"varint,14,opt,name=in_doubt,json=inDoubt,proto3" json:"in_doubt,omitempty"` // calls that wait for a person to say what became of them
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *WorkerView) Reset() {
 	*x = WorkerView{}
-	mi := &file_command_proto_msgTypes[33]
+	mi := &file_command_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2455,7 +3256,7 @@ func (x *WorkerView) String() string {
 func (*WorkerView) ProtoMessage() {}
 
 func (x *WorkerView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[33]
+	mi := &file_command_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2468,7 +3269,7 @@ func (x *WorkerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerView.ProtoReflect.Descriptor instead.
 func (*WorkerView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{33}
+	return file_command_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *WorkerView) GetId() string {
@@ -2555,6 +3356,20 @@ func (x *WorkerView) GetLastOutcome() string {
 	return ""
 }
 
+func (x *WorkerView) GetQuarantined() bool {
+	if x != nil {
+		return x.Quarantined
+	}
+	return false
+}
+
+func (x *WorkerView) GetInDoubt() int32 {
+	if x != nil {
+		return x.InDoubt
+	}
+	return 0
+}
+
 // CallView is one tool call, as `ls calls` shows it (row 48).
 type CallView struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2576,7 +3391,7 @@ type CallView struct {
 
 func (x *CallView) Reset() {
 	*x = CallView{}
-	mi := &file_command_proto_msgTypes[34]
+	mi := &file_command_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2588,7 +3403,7 @@ func (x *CallView) String() string {
 func (*CallView) ProtoMessage() {}
 
 func (x *CallView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[34]
+	mi := &file_command_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2601,7 +3416,7 @@ func (x *CallView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallView.ProtoReflect.Descriptor instead.
 func (*CallView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{34}
+	return file_command_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CallView) GetExecId() string {
@@ -2698,7 +3513,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_command_proto_msgTypes[35]
+	mi := &file_command_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2710,7 +3525,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[35]
+	mi := &file_command_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2723,10 +3538,137 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{35}
+	return file_command_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *OpenSession) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+// SessionIdle asks the Supervisor to take a session out of memory: nothing runs or waits in it. The
+// Supervisor keeps what arrives from now on, sends Passivate, and forgets the session when it has ended.
+type SessionIdle struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionIdle) Reset() {
+	*x = SessionIdle{}
+	mi := &file_command_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionIdle) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionIdle) ProtoMessage() {}
+
+func (x *SessionIdle) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionIdle.ProtoReflect.Descriptor instead.
+func (*SessionIdle) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *SessionIdle) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+// Passivate answers SessionIdle. The Session stops, or, when something came meanwhile, sends Staying.
+type Passivate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Passivate) Reset() {
+	*x = Passivate{}
+	mi := &file_command_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Passivate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Passivate) ProtoMessage() {}
+
+func (x *Passivate) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Passivate.ProtoReflect.Descriptor instead.
+func (*Passivate) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{48}
+}
+
+type Staying struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Staying) Reset() {
+	*x = Staying{}
+	mi := &file_command_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Staying) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Staying) ProtoMessage() {}
+
+func (x *Staying) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Staying.ProtoReflect.Descriptor instead.
+func (*Staying) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *Staying) GetSessionId() string {
 	if x != nil {
 		return x.SessionId
 	}
@@ -2748,7 +3690,7 @@ type Configure struct {
 
 func (x *Configure) Reset() {
 	*x = Configure{}
-	mi := &file_command_proto_msgTypes[36]
+	mi := &file_command_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2760,7 +3702,7 @@ func (x *Configure) String() string {
 func (*Configure) ProtoMessage() {}
 
 func (x *Configure) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[36]
+	mi := &file_command_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2773,7 +3715,7 @@ func (x *Configure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Configure.ProtoReflect.Descriptor instead.
 func (*Configure) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{36}
+	return file_command_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Configure) GetGrant() *Grant {
@@ -2831,7 +3773,7 @@ type WorkerFailed struct {
 
 func (x *WorkerFailed) Reset() {
 	*x = WorkerFailed{}
-	mi := &file_command_proto_msgTypes[37]
+	mi := &file_command_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2843,7 +3785,7 @@ func (x *WorkerFailed) String() string {
 func (*WorkerFailed) ProtoMessage() {}
 
 func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[37]
+	mi := &file_command_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2856,7 +3798,7 @@ func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerFailed.ProtoReflect.Descriptor instead.
 func (*WorkerFailed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{37}
+	return file_command_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *WorkerFailed) GetWorkerId() string {
@@ -2893,7 +3835,7 @@ type SessionEnded struct {
 
 func (x *SessionEnded) Reset() {
 	*x = SessionEnded{}
-	mi := &file_command_proto_msgTypes[38]
+	mi := &file_command_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2905,7 +3847,7 @@ func (x *SessionEnded) String() string {
 func (*SessionEnded) ProtoMessage() {}
 
 func (x *SessionEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[38]
+	mi := &file_command_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2918,7 +3860,7 @@ func (x *SessionEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionEnded.ProtoReflect.Descriptor instead.
 func (*SessionEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{38}
+	return file_command_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SessionEnded) GetSessionId() string {
@@ -2951,7 +3893,7 @@ type DescribeWorker struct {
 
 func (x *DescribeWorker) Reset() {
 	*x = DescribeWorker{}
-	mi := &file_command_proto_msgTypes[39]
+	mi := &file_command_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2963,7 +3905,7 @@ func (x *DescribeWorker) String() string {
 func (*DescribeWorker) ProtoMessage() {}
 
 func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[39]
+	mi := &file_command_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2976,7 +3918,7 @@ func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorker.ProtoReflect.Descriptor instead.
 func (*DescribeWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{39}
+	return file_command_proto_rawDescGZIP(), []int{53}
 }
 
 // Watched tells a worker whether anybody looks at its live events.
@@ -2989,7 +3931,7 @@ type Watched struct {
 
 func (x *Watched) Reset() {
 	*x = Watched{}
-	mi := &file_command_proto_msgTypes[40]
+	mi := &file_command_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3001,7 +3943,7 @@ func (x *Watched) String() string {
 func (*Watched) ProtoMessage() {}
 
 func (x *Watched) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[40]
+	mi := &file_command_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3014,7 +3956,7 @@ func (x *Watched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watched.ProtoReflect.Descriptor instead.
 func (*Watched) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{40}
+	return file_command_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Watched) GetOn() bool {
@@ -3039,7 +3981,7 @@ type AcquireLease struct {
 
 func (x *AcquireLease) Reset() {
 	*x = AcquireLease{}
-	mi := &file_command_proto_msgTypes[41]
+	mi := &file_command_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3051,7 +3993,7 @@ func (x *AcquireLease) String() string {
 func (*AcquireLease) ProtoMessage() {}
 
 func (x *AcquireLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[41]
+	mi := &file_command_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3064,7 +4006,7 @@ func (x *AcquireLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireLease.ProtoReflect.Descriptor instead.
 func (*AcquireLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{41}
+	return file_command_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *AcquireLease) GetWorkspace() string {
@@ -3113,7 +4055,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_command_proto_msgTypes[42]
+	mi := &file_command_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3125,7 +4067,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[42]
+	mi := &file_command_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3138,7 +4080,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{42}
+	return file_command_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *LeaseGranted) GetWorkspace() string {
@@ -3173,7 +4115,7 @@ type LeaseQueued struct {
 
 func (x *LeaseQueued) Reset() {
 	*x = LeaseQueued{}
-	mi := &file_command_proto_msgTypes[43]
+	mi := &file_command_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3185,7 +4127,7 @@ func (x *LeaseQueued) String() string {
 func (*LeaseQueued) ProtoMessage() {}
 
 func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[43]
+	mi := &file_command_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3198,7 +4140,7 @@ func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseQueued.ProtoReflect.Descriptor instead.
 func (*LeaseQueued) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{43}
+	return file_command_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *LeaseQueued) GetWorkspace() string {
@@ -3235,7 +4177,7 @@ type ReleaseLease struct {
 
 func (x *ReleaseLease) Reset() {
 	*x = ReleaseLease{}
-	mi := &file_command_proto_msgTypes[44]
+	mi := &file_command_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3247,7 +4189,7 @@ func (x *ReleaseLease) String() string {
 func (*ReleaseLease) ProtoMessage() {}
 
 func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[44]
+	mi := &file_command_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3260,7 +4202,7 @@ func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseLease.ProtoReflect.Descriptor instead.
 func (*ReleaseLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{44}
+	return file_command_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ReleaseLease) GetWorkspace() string {
@@ -3304,7 +4246,7 @@ type EffectBegun struct {
 
 func (x *EffectBegun) Reset() {
 	*x = EffectBegun{}
-	mi := &file_command_proto_msgTypes[45]
+	mi := &file_command_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3316,7 +4258,7 @@ func (x *EffectBegun) String() string {
 func (*EffectBegun) ProtoMessage() {}
 
 func (x *EffectBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[45]
+	mi := &file_command_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3329,7 +4271,7 @@ func (x *EffectBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectBegun.ProtoReflect.Descriptor instead.
 func (*EffectBegun) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{45}
+	return file_command_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *EffectBegun) GetWorkspace() string {
@@ -3362,7 +4304,7 @@ type EffectAllowed struct {
 
 func (x *EffectAllowed) Reset() {
 	*x = EffectAllowed{}
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_command_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3374,7 +4316,7 @@ func (x *EffectAllowed) String() string {
 func (*EffectAllowed) ProtoMessage() {}
 
 func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_command_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3387,7 +4329,7 @@ func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectAllowed.ProtoReflect.Descriptor instead.
 func (*EffectAllowed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{46}
+	return file_command_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *EffectAllowed) GetExecId() string {
@@ -3408,7 +4350,7 @@ type EffectEnded struct {
 
 func (x *EffectEnded) Reset() {
 	*x = EffectEnded{}
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_command_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3420,7 +4362,7 @@ func (x *EffectEnded) String() string {
 func (*EffectEnded) ProtoMessage() {}
 
 func (x *EffectEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_command_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3433,7 +4375,7 @@ func (x *EffectEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectEnded.ProtoReflect.Descriptor instead.
 func (*EffectEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{47}
+	return file_command_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *EffectEnded) GetWorkspace() string {
@@ -3468,7 +4410,7 @@ type OpenWorkspace struct {
 
 func (x *OpenWorkspace) Reset() {
 	*x = OpenWorkspace{}
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_command_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3480,7 +4422,7 @@ func (x *OpenWorkspace) String() string {
 func (*OpenWorkspace) ProtoMessage() {}
 
 func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_command_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3493,7 +4435,7 @@ func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkspace.ProtoReflect.Descriptor instead.
 func (*OpenWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{48}
+	return file_command_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *OpenWorkspace) GetGrant() *WorkspaceGrant {
@@ -3518,7 +4460,7 @@ type DescribeWorkspace struct {
 
 func (x *DescribeWorkspace) Reset() {
 	*x = DescribeWorkspace{}
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_command_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3530,7 +4472,7 @@ func (x *DescribeWorkspace) String() string {
 func (*DescribeWorkspace) ProtoMessage() {}
 
 func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_command_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3543,7 +4485,7 @@ func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorkspace.ProtoReflect.Descriptor instead.
 func (*DescribeWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{49}
+	return file_command_proto_rawDescGZIP(), []int{63}
 }
 
 type WorkspaceView struct {
@@ -3559,7 +4501,7 @@ type WorkspaceView struct {
 
 func (x *WorkspaceView) Reset() {
 	*x = WorkspaceView{}
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_command_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3571,7 +4513,7 @@ func (x *WorkspaceView) String() string {
 func (*WorkspaceView) ProtoMessage() {}
 
 func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_command_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3584,7 +4526,7 @@ func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceView.ProtoReflect.Descriptor instead.
 func (*WorkspaceView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{50}
+	return file_command_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *WorkspaceView) GetUri() string {
@@ -3631,7 +4573,7 @@ type AcquirePermit struct {
 
 func (x *AcquirePermit) Reset() {
 	*x = AcquirePermit{}
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_command_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3643,7 +4585,7 @@ func (x *AcquirePermit) String() string {
 func (*AcquirePermit) ProtoMessage() {}
 
 func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_command_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3656,7 +4598,7 @@ func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquirePermit.ProtoReflect.Descriptor instead.
 func (*AcquirePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{51}
+	return file_command_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *AcquirePermit) GetRequest() uint64 {
@@ -3675,7 +4617,7 @@ type PermitGranted struct {
 
 func (x *PermitGranted) Reset() {
 	*x = PermitGranted{}
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3687,7 +4629,7 @@ func (x *PermitGranted) String() string {
 func (*PermitGranted) ProtoMessage() {}
 
 func (x *PermitGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3700,7 +4642,7 @@ func (x *PermitGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitGranted.ProtoReflect.Descriptor instead.
 func (*PermitGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{52}
+	return file_command_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *PermitGranted) GetRequest() uint64 {
@@ -3719,7 +4661,7 @@ type ReleasePermit struct {
 
 func (x *ReleasePermit) Reset() {
 	*x = ReleasePermit{}
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3731,7 +4673,7 @@ func (x *ReleasePermit) String() string {
 func (*ReleasePermit) ProtoMessage() {}
 
 func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3744,7 +4686,7 @@ func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasePermit.ProtoReflect.Descriptor instead.
 func (*ReleasePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{53}
+	return file_command_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ReleasePermit) GetRequest() uint64 {
@@ -3781,7 +4723,7 @@ type Execute struct {
 
 func (x *Execute) Reset() {
 	*x = Execute{}
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3793,7 +4735,7 @@ func (x *Execute) String() string {
 func (*Execute) ProtoMessage() {}
 
 func (x *Execute) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3806,7 +4748,7 @@ func (x *Execute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Execute.ProtoReflect.Descriptor instead.
 func (*Execute) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{54}
+	return file_command_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Execute) GetExecId() string {
@@ -3959,7 +4901,7 @@ type ToolReply struct {
 
 func (x *ToolReply) Reset() {
 	*x = ToolReply{}
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3971,7 +4913,7 @@ func (x *ToolReply) String() string {
 func (*ToolReply) ProtoMessage() {}
 
 func (x *ToolReply) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3984,7 +4926,7 @@ func (x *ToolReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolReply.ProtoReflect.Descriptor instead.
 func (*ToolReply) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{55}
+	return file_command_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ToolReply) GetExecId() string {
@@ -4103,7 +5045,7 @@ type CancelCalls struct {
 
 func (x *CancelCalls) Reset() {
 	*x = CancelCalls{}
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4115,7 +5057,7 @@ func (x *CancelCalls) String() string {
 func (*CancelCalls) ProtoMessage() {}
 
 func (x *CancelCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4128,7 +5070,7 @@ func (x *CancelCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCalls.ProtoReflect.Descriptor instead.
 func (*CancelCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{56}
+	return file_command_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *CancelCalls) GetExecIds() []string {
@@ -4160,7 +5102,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4172,7 +5114,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4185,7 +5127,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{57}
+	return file_command_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Progress) GetExecId() string {
@@ -4240,7 +5182,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4252,7 +5194,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4265,7 +5207,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{58}
+	return file_command_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -4291,7 +5233,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4303,7 +5245,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4316,7 +5258,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{59}
+	return file_command_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -4335,7 +5277,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4347,7 +5289,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4360,7 +5302,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{60}
+	return file_command_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -4379,7 +5321,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4391,7 +5333,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4404,7 +5346,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{61}
+	return file_command_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -4424,7 +5366,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4436,7 +5378,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4449,7 +5391,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{62}
+	return file_command_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -4475,7 +5417,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4487,7 +5429,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4500,7 +5442,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{63}
+	return file_command_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -4520,7 +5462,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4532,7 +5474,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4545,7 +5487,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{64}
+	return file_command_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Show) GetId() string {
@@ -4565,7 +5507,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4577,7 +5519,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4590,7 +5532,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{65}
+	return file_command_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -4626,7 +5568,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4638,7 +5580,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4651,7 +5593,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{66}
+	return file_command_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -4746,7 +5688,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4758,7 +5700,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4771,7 +5713,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{67}
+	return file_command_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -4833,7 +5775,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4845,7 +5787,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4858,7 +5800,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{68}
+	return file_command_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -4879,7 +5821,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4891,7 +5833,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4904,7 +5846,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{69}
+	return file_command_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -4939,7 +5881,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4951,7 +5893,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4964,7 +5906,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{70}
+	return file_command_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Finding) GetStream() string {
@@ -4997,7 +5939,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5009,7 +5951,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5022,7 +5964,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{71}
+	return file_command_proto_rawDescGZIP(), []int{85}
 }
 
 type Holder struct {
@@ -5037,7 +5979,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5049,7 +5991,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5062,7 +6004,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{72}
+	return file_command_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -5097,7 +6039,7 @@ var File_command_proto protoreflect.FileDescriptor
 
 const file_command_proto_rawDesc = "" +
 	"\n" +
-	"\rcommand.proto\x12\ttroupe.v1\x1a\fcommon.proto\x1a\vevent.proto\x1a\fworker.proto\"\xbc\x03\n" +
+	"\rcommand.proto\x12\ttroupe.v1\x1a\fcommon.proto\x1a\vevent.proto\x1a\fworker.proto\"\xf1\x03\n" +
 	"\rCreateSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
@@ -5116,12 +6058,14 @@ const file_command_proto_rawDesc = "" +
 	" \x01(\v2\x16.troupe.v1.SubmitInputR\x05first\x12\x16\n" +
 	"\x06tenant\x18\v \x01(\tR\x06tenant\x12*\n" +
 	"\x06origin\x18\f \x01(\v2\x12.troupe.v1.LineageR\x06origin\x12'\n" +
-	"\x06copied\x18\r \x03(\v2\x0f.troupe.v1.TurnR\x06copied\"}\n" +
+	"\x06copied\x18\r \x03(\v2\x0f.troupe.v1.TurnR\x06copied\x123\n" +
+	"\apersist\x18\x0e \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\"}\n" +
 	"\rWorkspaceSpec\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12,\n" +
 	"\x05trust\x18\x03 \x01(\x0e2\x16.troupe.v1.Trust.LevelR\x05trust\x12\x18\n" +
-	"\aprimary\x18\x04 \x01(\bR\aprimary\"\xb8\a\n" +
+	"\aprimary\x18\x04 \x01(\bR\aprimary\"\xf1\n" +
+	"\n" +
 	"\tToSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x120\n" +
@@ -5144,7 +6088,16 @@ const file_command_proto_rawDesc = "" +
 	"count_jobs\x18\x0e \x01(\v2\x14.troupe.v1.CountJobsH\x00R\tcountJobs\x122\n" +
 	"\twait_idle\x18\x0f \x01(\v2\x13.troupe.v1.WaitIdleH\x00R\bwaitIdle\x12/\n" +
 	"\x05close\x18\x10 \x01(\v2\x17.troupe.v1.CloseSessionH\x00R\x05close\x12:\n" +
-	"\vunsubscribe\x18\x11 \x01(\v2\x16.troupe.v1.UnsubscribeH\x00R\vunsubscribeB\t\n" +
+	"\vunsubscribe\x18\x11 \x01(\v2\x16.troupe.v1.UnsubscribeH\x00R\vunsubscribe\x12;\n" +
+	"\fresolve_call\x18\x12 \x01(\v2\x16.troupe.v1.ResolveCallH\x00R\vresolveCall\x12A\n" +
+	"\x0erelease_worker\x18\x13 \x01(\v2\x18.troupe.v1.ReleaseWorkerH\x00R\rreleaseWorker\x125\n" +
+	"\acompact\x18\x14 \x01(\v2\x19.troupe.v1.CompactHistoryH\x00R\acompact\x122\n" +
+	"\tset_timer\x18\x15 \x01(\v2\x13.troupe.v1.SetTimerH\x00R\bsetTimer\x12;\n" +
+	"\fcancel_timer\x18\x16 \x01(\v2\x16.troupe.v1.CancelTimerH\x00R\vcancelTimer\x128\n" +
+	"\vlist_timers\x18\x17 \x01(\v2\x15.troupe.v1.ListTimersH\x00R\n" +
+	"listTimers\x12,\n" +
+	"\x04save\x18\x18 \x01(\v2\x16.troupe.v1.SaveHistoryH\x00R\x04save\x12'\n" +
+	"\x03run\x18\x19 \x01(\v2\x13.troupe.v1.RunInputH\x00R\x03runB\t\n" +
 	"\acommand\"\x0e\n" +
 	"\fDescribeTree\"\xcc\x01\n" +
 	"\tActorView\x12\x12\n" +
@@ -5172,7 +6125,9 @@ const file_command_proto_rawDesc = "" +
 	"\n" +
 	"session_id\x18\x03 \x01(\tR\tsessionId\x12\x1b\n" +
 	"\tworker_id\x18\x04 \x01(\tR\bworkerId\x12\x1c\n" +
-	"\tduplicate\x18\x05 \x01(\bR\tduplicate\"C\n" +
+	"\tduplicate\x18\x05 \x01(\bR\tduplicate\"8\n" +
+	"\bRunInput\x12,\n" +
+	"\x05input\x18\x01 \x01(\v2\x16.troupe.v1.SubmitInputR\x05input\"C\n" +
 	"\tAwaitTurn\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x19\n" +
 	"\binput_id\x18\x02 \x01(\tR\ainputId\"\x95\x04\n" +
@@ -5244,7 +6199,51 @@ const file_command_proto_rawDesc = "" +
 	"\tCountJobs\">\n" +
 	"\bJobCount\x12\x18\n" +
 	"\arunning\x18\x01 \x01(\x05R\arunning\x12\x18\n" +
-	"\awaiting\x18\x02 \x01(\x05R\awaiting\"'\n" +
+	"\awaiting\x18\x02 \x01(\x05R\awaiting\"\xab\x01\n" +
+	"\vResolveCall\x12\x1b\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x17\n" +
+	"\aexec_id\x18\x02 \x01(\tR\x06execId\x12B\n" +
+	"\n" +
+	"resolution\x18\x03 \x01(\x0e2\".troupe.v1.CallResolved.ResolutionR\n" +
+	"resolution\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\x12\x12\n" +
+	"\x04note\x18\x05 \x01(\tR\x04note\"<\n" +
+	"\rReleaseWorker\x12\x1b\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\"=\n" +
+	"\x0eCompactHistory\x12\x1b\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\"\xbf\x01\n" +
+	"\tCompacted\x12\x1b\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x19\n" +
+	"\bupto_seq\x18\x02 \x01(\x04R\auptoSeq\x12#\n" +
+	"\rtokens_before\x18\x03 \x01(\x03R\ftokensBefore\x12!\n" +
+	"\ftokens_after\x18\x04 \x01(\x03R\vtokensAfter\x12\x1a\n" +
+	"\bfallback\x18\x05 \x01(\bR\bfallback\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xd0\x01\n" +
+	"\bSetTimer\x12\x1b\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x19\n" +
+	"\btimer_id\x18\x02 \x01(\tR\atimerId\x12\x1e\n" +
+	"\vdue_unix_ms\x18\x03 \x01(\x03R\tdueUnixMs\x12%\n" +
+	"\x05parts\x18\x04 \x03(\v2\x0f.troupe.v1.PartR\x05parts\x125\n" +
+	"\amisfire\x18\x05 \x01(\x0e2\x1b.troupe.v1.TimerSet.MisfireR\amisfire\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\"U\n" +
+	"\vCancelTimer\x12\x1b\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x19\n" +
+	"\btimer_id\x18\x02 \x01(\tR\atimerId\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\")\n" +
+	"\n" +
+	"ListTimers\x12\x1b\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"t\n" +
+	"\tTimerView\x12\x19\n" +
+	"\btimer_id\x18\x01 \x01(\tR\atimerId\x12\x1e\n" +
+	"\vdue_unix_ms\x18\x02 \x01(\x03R\tdueUnixMs\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\x12\x18\n" +
+	"\amisfire\x18\x04 \x01(\tR\amisfire\"6\n" +
+	"\x06Timers\x12,\n" +
+	"\x06timers\x18\x01 \x03(\v2\x14.troupe.v1.TimerViewR\x06timers\"*\n" +
+	"\vSaveHistory\x12\x1b\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"'\n" +
 	"\bWaitIdle\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"&\n" +
 	"\fCloseSession\x12\x16\n" +
@@ -5289,7 +6288,7 @@ const file_command_proto_rawDesc = "" +
 	"\x05usage\x18\f \x01(\v2\x10.troupe.v1.UsageR\x05usage\x12+\n" +
 	"\x05first\x18\r \x01(\v2\x15.troupe.v1.InputReplyR\x05first\x12\x1d\n" +
 	"\n" +
-	"project_id\x18\x0e \x01(\tR\tprojectId\"\xde\x02\n" +
+	"project_id\x18\x0e \x01(\tR\tprojectId\"\x9b\x03\n" +
 	"\n" +
 	"WorkerView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -5306,7 +6305,9 @@ const file_command_proto_rawDesc = "" +
 	"\x12updated_at_unix_ms\x18\n" +
 	" \x01(\x03R\x0fupdatedAtUnixMs\x12&\n" +
 	"\x05usage\x18\v \x01(\v2\x10.troupe.v1.UsageR\x05usage\x12!\n" +
-	"\flast_outcome\x18\f \x01(\tR\vlastOutcome\"\xc6\x02\n" +
+	"\flast_outcome\x18\f \x01(\tR\vlastOutcome\x12 \n" +
+	"\vquarantined\x18\r \x01(\bR\vquarantined\x12\x19\n" +
+	"\bin_doubt\x18\x0e \x01(\x05R\ainDoubt\"\xc6\x02\n" +
 	"\bCallView\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x1d\n" +
@@ -5325,6 +6326,13 @@ const file_command_proto_rawDesc = "" +
 	"at_unix_ms\x18\v \x01(\x03R\batUnixMs\x12\x16\n" +
 	"\x06effect\x18\f \x01(\tR\x06effect\",\n" +
 	"\vOpenSession\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\",\n" +
+	"\vSessionIdle\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\"\v\n" +
+	"\tPassivate\"(\n" +
+	"\aStaying\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"\xc0\x01\n" +
 	"\tConfigure\x12&\n" +
@@ -5520,165 +6528,199 @@ func file_command_proto_rawDescGZIP() []byte {
 	return file_command_proto_rawDescData
 }
 
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
-var file_command_proto_goTypes = []any{
-	(*CreateSession)(nil),      // 0: troupe.v1.CreateSession
-	(*WorkspaceSpec)(nil),      // 1: troupe.v1.WorkspaceSpec
-	(*ToSession)(nil),          // 2: troupe.v1.ToSession
-	(*DescribeTree)(nil),       // 3: troupe.v1.DescribeTree
-	(*ActorView)(nil),          // 4: troupe.v1.ActorView
-	(*Tree)(nil),               // 5: troupe.v1.Tree
-	(*SubmitInput)(nil),        // 6: troupe.v1.SubmitInput
-	(*InputReply)(nil),         // 7: troupe.v1.InputReply
-	(*AwaitTurn)(nil),          // 8: troupe.v1.AwaitTurn
-	(*TurnResult)(nil),         // 9: troupe.v1.TurnResult
-	(*ToolCallView)(nil),       // 10: troupe.v1.ToolCallView
-	(*CancelSession)(nil),      // 11: troupe.v1.CancelSession
-	(*Cancelled)(nil),          // 12: troupe.v1.Cancelled
-	(*ListInputs)(nil),         // 13: troupe.v1.ListInputs
-	(*InputView)(nil),          // 14: troupe.v1.InputView
-	(*Inputs)(nil),             // 15: troupe.v1.Inputs
-	(*WithdrawInput)(nil),      // 16: troupe.v1.WithdrawInput
-	(*CallTool)(nil),           // 17: troupe.v1.CallTool
-	(*SpawnWorker)(nil),        // 18: troupe.v1.SpawnWorker
-	(*DeleteWorker)(nil),       // 19: troupe.v1.DeleteWorker
-	(*DescribeSession)(nil),    // 20: troupe.v1.DescribeSession
-	(*CountJobs)(nil),          // 21: troupe.v1.CountJobs
-	(*JobCount)(nil),           // 22: troupe.v1.JobCount
-	(*WaitIdle)(nil),           // 23: troupe.v1.WaitIdle
-	(*CloseSession)(nil),       // 24: troupe.v1.CloseSession
-	(*Subscribe)(nil),          // 25: troupe.v1.Subscribe
-	(*Subscribed)(nil),         // 26: troupe.v1.Subscribed
-	(*Unsubscribe)(nil),        // 27: troupe.v1.Unsubscribe
-	(*Published)(nil),          // 28: troupe.v1.Published
-	(*ReadHistory)(nil),        // 29: troupe.v1.ReadHistory
-	(*History)(nil),            // 30: troupe.v1.History
-	(*ConfigureWorker)(nil),    // 31: troupe.v1.ConfigureWorker
-	(*SessionView)(nil),        // 32: troupe.v1.SessionView
-	(*WorkerView)(nil),         // 33: troupe.v1.WorkerView
-	(*CallView)(nil),           // 34: troupe.v1.CallView
-	(*OpenSession)(nil),        // 35: troupe.v1.OpenSession
-	(*Configure)(nil),          // 36: troupe.v1.Configure
-	(*WorkerFailed)(nil),       // 37: troupe.v1.WorkerFailed
-	(*SessionEnded)(nil),       // 38: troupe.v1.SessionEnded
-	(*DescribeWorker)(nil),     // 39: troupe.v1.DescribeWorker
-	(*Watched)(nil),            // 40: troupe.v1.Watched
-	(*AcquireLease)(nil),       // 41: troupe.v1.AcquireLease
-	(*LeaseGranted)(nil),       // 42: troupe.v1.LeaseGranted
-	(*LeaseQueued)(nil),        // 43: troupe.v1.LeaseQueued
-	(*ReleaseLease)(nil),       // 44: troupe.v1.ReleaseLease
-	(*EffectBegun)(nil),        // 45: troupe.v1.EffectBegun
-	(*EffectAllowed)(nil),      // 46: troupe.v1.EffectAllowed
-	(*EffectEnded)(nil),        // 47: troupe.v1.EffectEnded
-	(*OpenWorkspace)(nil),      // 48: troupe.v1.OpenWorkspace
-	(*DescribeWorkspace)(nil),  // 49: troupe.v1.DescribeWorkspace
-	(*WorkspaceView)(nil),      // 50: troupe.v1.WorkspaceView
-	(*AcquirePermit)(nil),      // 51: troupe.v1.AcquirePermit
-	(*PermitGranted)(nil),      // 52: troupe.v1.PermitGranted
-	(*ReleasePermit)(nil),      // 53: troupe.v1.ReleasePermit
-	(*Execute)(nil),            // 54: troupe.v1.Execute
-	(*ToolReply)(nil),          // 55: troupe.v1.ToolReply
-	(*CancelCalls)(nil),        // 56: troupe.v1.CancelCalls
-	(*Progress)(nil),           // 57: troupe.v1.Progress
-	(*ListSessions)(nil),       // 58: troupe.v1.ListSessions
-	(*Sessions)(nil),           // 59: troupe.v1.Sessions
-	(*ListWorkers)(nil),        // 60: troupe.v1.ListWorkers
-	(*Workers)(nil),            // 61: troupe.v1.Workers
-	(*ListCalls)(nil),          // 62: troupe.v1.ListCalls
-	(*Calls)(nil),              // 63: troupe.v1.Calls
-	(*Show)(nil),               // 64: troupe.v1.Show
-	(*Shown)(nil),              // 65: troupe.v1.Shown
-	(*TurnView)(nil),           // 66: troupe.v1.TurnView
-	(*GenerationView)(nil),     // 67: troupe.v1.GenerationView
-	(*Verify)(nil),             // 68: troupe.v1.Verify
-	(*Verified)(nil),           // 69: troupe.v1.Verified
-	(*Finding)(nil),            // 70: troupe.v1.Finding
-	(*Hello)(nil),              // 71: troupe.v1.Hello
-	(*Holder)(nil),             // 72: troupe.v1.Holder
-	(*EnvVar)(nil),             // 73: troupe.v1.EnvVar
-	(*Lineage)(nil),            // 74: troupe.v1.Lineage
-	(*Turn)(nil),               // 75: troupe.v1.Turn
-	(Trust_Level)(0),           // 76: troupe.v1.Trust.Level
-	(*Part)(nil),               // 77: troupe.v1.Part
-	(InputAccepted_Mode)(0),    // 78: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),  // 79: troupe.v1.InputAccepted.Origin
-	(TurnCompleted_Outcome)(0), // 80: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),              // 81: troupe.v1.Usage
-	(*Event)(nil),              // 82: troupe.v1.Event
-	(*WorkspaceGrant)(nil),     // 83: troupe.v1.WorkspaceGrant
-	(*Grant)(nil),              // 84: troupe.v1.Grant
-	(*LeaseToken)(nil),         // 85: troupe.v1.LeaseToken
-	(*FileHash)(nil),           // 86: troupe.v1.FileHash
-	(ToolFinished_Status)(0),   // 87: troupe.v1.ToolFinished.Status
-	(*Timing)(nil),             // 88: troupe.v1.Timing
-}
+var (
+	file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 87)
+	file_command_proto_goTypes  = []any{
+		(*CreateSession)(nil),      // 0: troupe.v1.CreateSession
+		(*WorkspaceSpec)(nil),      // 1: troupe.v1.WorkspaceSpec
+		(*ToSession)(nil),          // 2: troupe.v1.ToSession
+		(*DescribeTree)(nil),       // 3: troupe.v1.DescribeTree
+		(*ActorView)(nil),          // 4: troupe.v1.ActorView
+		(*Tree)(nil),               // 5: troupe.v1.Tree
+		(*SubmitInput)(nil),        // 6: troupe.v1.SubmitInput
+		(*InputReply)(nil),         // 7: troupe.v1.InputReply
+		(*RunInput)(nil),           // 8: troupe.v1.RunInput
+		(*AwaitTurn)(nil),          // 9: troupe.v1.AwaitTurn
+		(*TurnResult)(nil),         // 10: troupe.v1.TurnResult
+		(*ToolCallView)(nil),       // 11: troupe.v1.ToolCallView
+		(*CancelSession)(nil),      // 12: troupe.v1.CancelSession
+		(*Cancelled)(nil),          // 13: troupe.v1.Cancelled
+		(*ListInputs)(nil),         // 14: troupe.v1.ListInputs
+		(*InputView)(nil),          // 15: troupe.v1.InputView
+		(*Inputs)(nil),             // 16: troupe.v1.Inputs
+		(*WithdrawInput)(nil),      // 17: troupe.v1.WithdrawInput
+		(*CallTool)(nil),           // 18: troupe.v1.CallTool
+		(*SpawnWorker)(nil),        // 19: troupe.v1.SpawnWorker
+		(*DeleteWorker)(nil),       // 20: troupe.v1.DeleteWorker
+		(*DescribeSession)(nil),    // 21: troupe.v1.DescribeSession
+		(*CountJobs)(nil),          // 22: troupe.v1.CountJobs
+		(*JobCount)(nil),           // 23: troupe.v1.JobCount
+		(*ResolveCall)(nil),        // 24: troupe.v1.ResolveCall
+		(*ReleaseWorker)(nil),      // 25: troupe.v1.ReleaseWorker
+		(*CompactHistory)(nil),     // 26: troupe.v1.CompactHistory
+		(*Compacted)(nil),          // 27: troupe.v1.Compacted
+		(*SetTimer)(nil),           // 28: troupe.v1.SetTimer
+		(*CancelTimer)(nil),        // 29: troupe.v1.CancelTimer
+		(*ListTimers)(nil),         // 30: troupe.v1.ListTimers
+		(*TimerView)(nil),          // 31: troupe.v1.TimerView
+		(*Timers)(nil),             // 32: troupe.v1.Timers
+		(*SaveHistory)(nil),        // 33: troupe.v1.SaveHistory
+		(*WaitIdle)(nil),           // 34: troupe.v1.WaitIdle
+		(*CloseSession)(nil),       // 35: troupe.v1.CloseSession
+		(*Subscribe)(nil),          // 36: troupe.v1.Subscribe
+		(*Subscribed)(nil),         // 37: troupe.v1.Subscribed
+		(*Unsubscribe)(nil),        // 38: troupe.v1.Unsubscribe
+		(*Published)(nil),          // 39: troupe.v1.Published
+		(*ReadHistory)(nil),        // 40: troupe.v1.ReadHistory
+		(*History)(nil),            // 41: troupe.v1.History
+		(*ConfigureWorker)(nil),    // 42: troupe.v1.ConfigureWorker
+		(*SessionView)(nil),        // 43: troupe.v1.SessionView
+		(*WorkerView)(nil),         // 44: troupe.v1.WorkerView
+		(*CallView)(nil),           // 45: troupe.v1.CallView
+		(*OpenSession)(nil),        // 46: troupe.v1.OpenSession
+		(*SessionIdle)(nil),        // 47: troupe.v1.SessionIdle
+		(*Passivate)(nil),          // 48: troupe.v1.Passivate
+		(*Staying)(nil),            // 49: troupe.v1.Staying
+		(*Configure)(nil),          // 50: troupe.v1.Configure
+		(*WorkerFailed)(nil),       // 51: troupe.v1.WorkerFailed
+		(*SessionEnded)(nil),       // 52: troupe.v1.SessionEnded
+		(*DescribeWorker)(nil),     // 53: troupe.v1.DescribeWorker
+		(*Watched)(nil),            // 54: troupe.v1.Watched
+		(*AcquireLease)(nil),       // 55: troupe.v1.AcquireLease
+		(*LeaseGranted)(nil),       // 56: troupe.v1.LeaseGranted
+		(*LeaseQueued)(nil),        // 57: troupe.v1.LeaseQueued
+		(*ReleaseLease)(nil),       // 58: troupe.v1.ReleaseLease
+		(*EffectBegun)(nil),        // 59: troupe.v1.EffectBegun
+		(*EffectAllowed)(nil),      // 60: troupe.v1.EffectAllowed
+		(*EffectEnded)(nil),        // 61: troupe.v1.EffectEnded
+		(*OpenWorkspace)(nil),      // 62: troupe.v1.OpenWorkspace
+		(*DescribeWorkspace)(nil),  // 63: troupe.v1.DescribeWorkspace
+		(*WorkspaceView)(nil),      // 64: troupe.v1.WorkspaceView
+		(*AcquirePermit)(nil),      // 65: troupe.v1.AcquirePermit
+		(*PermitGranted)(nil),      // 66: troupe.v1.PermitGranted
+		(*ReleasePermit)(nil),      // 67: troupe.v1.ReleasePermit
+		(*Execute)(nil),            // 68: troupe.v1.Execute
+		(*ToolReply)(nil),          // 69: troupe.v1.ToolReply
+		(*CancelCalls)(nil),        // 70: troupe.v1.CancelCalls
+		(*Progress)(nil),           // 71: troupe.v1.Progress
+		(*ListSessions)(nil),       // 72: troupe.v1.ListSessions
+		(*Sessions)(nil),           // 73: troupe.v1.Sessions
+		(*ListWorkers)(nil),        // 74: troupe.v1.ListWorkers
+		(*Workers)(nil),            // 75: troupe.v1.Workers
+		(*ListCalls)(nil),          // 76: troupe.v1.ListCalls
+		(*Calls)(nil),              // 77: troupe.v1.Calls
+		(*Show)(nil),               // 78: troupe.v1.Show
+		(*Shown)(nil),              // 79: troupe.v1.Shown
+		(*TurnView)(nil),           // 80: troupe.v1.TurnView
+		(*GenerationView)(nil),     // 81: troupe.v1.GenerationView
+		(*Verify)(nil),             // 82: troupe.v1.Verify
+		(*Verified)(nil),           // 83: troupe.v1.Verified
+		(*Finding)(nil),            // 84: troupe.v1.Finding
+		(*Hello)(nil),              // 85: troupe.v1.Hello
+		(*Holder)(nil),             // 86: troupe.v1.Holder
+		(*EnvVar)(nil),             // 87: troupe.v1.EnvVar
+		(*Lineage)(nil),            // 88: troupe.v1.Lineage
+		(*Turn)(nil),               // 89: troupe.v1.Turn
+		Persist_Policy(0),          // 90: troupe.v1.Persist.Policy
+		Trust_Level(0),             // 91: troupe.v1.Trust.Level
+		(*Part)(nil),               // 92: troupe.v1.Part
+		InputAccepted_Mode(0),      // 93: troupe.v1.InputAccepted.Mode
+		InputAccepted_Origin(0),    // 94: troupe.v1.InputAccepted.Origin
+		TurnCompleted_Outcome(0),   // 95: troupe.v1.TurnCompleted.Outcome
+		(*Usage)(nil),              // 96: troupe.v1.Usage
+		CallResolved_Resolution(0), // 97: troupe.v1.CallResolved.Resolution
+		TimerSet_Misfire(0),        // 98: troupe.v1.TimerSet.Misfire
+		(*Event)(nil),              // 99: troupe.v1.Event
+		(*WorkspaceGrant)(nil),     // 100: troupe.v1.WorkspaceGrant
+		(*Grant)(nil),              // 101: troupe.v1.Grant
+		(*LeaseToken)(nil),         // 102: troupe.v1.LeaseToken
+		(*FileHash)(nil),           // 103: troupe.v1.FileHash
+		ToolFinished_Status(0),     // 104: troupe.v1.ToolFinished.Status
+		(*Timing)(nil),             // 105: troupe.v1.Timing
+	}
+)
+
 var file_command_proto_depIdxs = []int32{
-	1,  // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	73, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
-	6,  // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	74, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	75, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	76, // 5: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
-	6,  // 6: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
-	8,  // 7: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
-	11, // 8: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
-	13, // 9: troupe.v1.ToSession.list_inputs:type_name -> troupe.v1.ListInputs
-	16, // 10: troupe.v1.ToSession.withdraw_input:type_name -> troupe.v1.WithdrawInput
-	17, // 11: troupe.v1.ToSession.call_tool:type_name -> troupe.v1.CallTool
-	18, // 12: troupe.v1.ToSession.spawn_worker:type_name -> troupe.v1.SpawnWorker
-	19, // 13: troupe.v1.ToSession.delete_worker:type_name -> troupe.v1.DeleteWorker
-	20, // 14: troupe.v1.ToSession.describe:type_name -> troupe.v1.DescribeSession
-	25, // 15: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
-	29, // 16: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
-	31, // 17: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
-	21, // 18: troupe.v1.ToSession.count_jobs:type_name -> troupe.v1.CountJobs
-	23, // 19: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
-	24, // 20: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
-	27, // 21: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
-	4,  // 22: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
-	4,  // 23: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	77, // 24: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	78, // 25: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	79, // 26: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	80, // 27: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	81, // 28: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
-	10, // 29: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
-	14, // 30: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	74, // 31: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	75, // 32: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	82, // 33: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	75, // 34: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	83, // 35: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
-	33, // 36: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	81, // 37: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
-	7,  // 38: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	81, // 39: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	84, // 40: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	83, // 41: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	83, // 42: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	85, // 43: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	73, // 44: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	86, // 45: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	86, // 46: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	83, // 47: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	87, // 48: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	86, // 49: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	32, // 50: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	33, // 51: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	34, // 52: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	32, // 53: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	66, // 54: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	81, // 55: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	10, // 56: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	67, // 57: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	88, // 58: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	81, // 59: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	70, // 60: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	61, // [61:61] is the sub-list for method output_type
-	61, // [61:61] is the sub-list for method input_type
-	61, // [61:61] is the sub-list for extension type_name
-	61, // [61:61] is the sub-list for extension extendee
-	0,  // [0:61] is the sub-list for field type_name
+	1,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
+	87,  // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	6,   // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
+	88,  // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	89,  // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	90,  // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	91,  // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	6,   // 7: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
+	9,   // 8: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
+	12,  // 9: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
+	14,  // 10: troupe.v1.ToSession.list_inputs:type_name -> troupe.v1.ListInputs
+	17,  // 11: troupe.v1.ToSession.withdraw_input:type_name -> troupe.v1.WithdrawInput
+	18,  // 12: troupe.v1.ToSession.call_tool:type_name -> troupe.v1.CallTool
+	19,  // 13: troupe.v1.ToSession.spawn_worker:type_name -> troupe.v1.SpawnWorker
+	20,  // 14: troupe.v1.ToSession.delete_worker:type_name -> troupe.v1.DeleteWorker
+	21,  // 15: troupe.v1.ToSession.describe:type_name -> troupe.v1.DescribeSession
+	36,  // 16: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
+	40,  // 17: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
+	42,  // 18: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
+	22,  // 19: troupe.v1.ToSession.count_jobs:type_name -> troupe.v1.CountJobs
+	34,  // 20: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
+	35,  // 21: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
+	38,  // 22: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
+	24,  // 23: troupe.v1.ToSession.resolve_call:type_name -> troupe.v1.ResolveCall
+	25,  // 24: troupe.v1.ToSession.release_worker:type_name -> troupe.v1.ReleaseWorker
+	26,  // 25: troupe.v1.ToSession.compact:type_name -> troupe.v1.CompactHistory
+	28,  // 26: troupe.v1.ToSession.set_timer:type_name -> troupe.v1.SetTimer
+	29,  // 27: troupe.v1.ToSession.cancel_timer:type_name -> troupe.v1.CancelTimer
+	30,  // 28: troupe.v1.ToSession.list_timers:type_name -> troupe.v1.ListTimers
+	33,  // 29: troupe.v1.ToSession.save:type_name -> troupe.v1.SaveHistory
+	8,   // 30: troupe.v1.ToSession.run:type_name -> troupe.v1.RunInput
+	4,   // 31: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
+	4,   // 32: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
+	92,  // 33: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	93,  // 34: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	94,  // 35: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	6,   // 36: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
+	95,  // 37: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	96,  // 38: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	11,  // 39: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
+	15,  // 40: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
+	88,  // 41: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	89,  // 42: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	97,  // 43: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	92,  // 44: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	98,  // 45: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	31,  // 46: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
+	99,  // 47: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	89,  // 48: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	100, // 49: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	44,  // 50: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
+	96,  // 51: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	7,   // 52: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
+	96,  // 53: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	101, // 54: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	100, // 55: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	100, // 56: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	102, // 57: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	87,  // 58: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	103, // 59: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	103, // 60: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	100, // 61: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	104, // 62: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	103, // 63: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	43,  // 64: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	44,  // 65: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	45,  // 66: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	43,  // 67: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	80,  // 68: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	96,  // 69: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	11,  // 70: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	81,  // 71: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	105, // 72: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	96,  // 73: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	84,  // 74: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	75,  // [75:75] is the sub-list for method output_type
+	75,  // [75:75] is the sub-list for method input_type
+	75,  // [75:75] is the sub-list for extension type_name
+	75,  // [75:75] is the sub-list for extension extendee
+	0,   // [0:75] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }
@@ -5706,6 +6748,14 @@ func file_command_proto_init() {
 		(*ToSession_WaitIdle)(nil),
 		(*ToSession_Close)(nil),
 		(*ToSession_Unsubscribe)(nil),
+		(*ToSession_ResolveCall)(nil),
+		(*ToSession_ReleaseWorker)(nil),
+		(*ToSession_Compact)(nil),
+		(*ToSession_SetTimer)(nil),
+		(*ToSession_CancelTimer)(nil),
+		(*ToSession_ListTimers)(nil),
+		(*ToSession_Save)(nil),
+		(*ToSession_Run)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -5713,7 +6763,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   73,
+			NumMessages:   87,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -9,11 +9,12 @@
 package messages
 
 import (
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
+
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -235,6 +236,55 @@ func (x Decision_Value) Number() protoreflect.EnumNumber {
 // Deprecated: Use Decision_Value.Descriptor instead.
 func (Decision_Value) EnumDescriptor() ([]byte, []int) {
 	return file_common_proto_rawDescGZIP(), []int{3, 0}
+}
+
+type Persist_Policy int32
+
+const (
+	Persist_MESSAGE Persist_Policy = 0 // with each message
+	Persist_TASK    Persist_Policy = 1 // at the end of a turn: a crash may lose the turn under way
+	Persist_MANUAL  Persist_Policy = 2 // when told: a crash may lose all turns since
+)
+
+// Enum value maps for Persist_Policy.
+var (
+	Persist_Policy_name = map[int32]string{
+		0: "MESSAGE",
+		1: "TASK",
+		2: "MANUAL",
+	}
+	Persist_Policy_value = map[string]int32{
+		"MESSAGE": 0,
+		"TASK":    1,
+		"MANUAL":  2,
+	}
+)
+
+func (x Persist_Policy) Enum() *Persist_Policy {
+	p := new(Persist_Policy)
+	*p = x
+	return p
+}
+
+func (x Persist_Policy) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Persist_Policy) Descriptor() protoreflect.EnumDescriptor {
+	return file_common_proto_enumTypes[4].Descriptor()
+}
+
+func (Persist_Policy) Type() protoreflect.EnumType {
+	return &file_common_proto_enumTypes[4]
+}
+
+func (x Persist_Policy) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Persist_Policy.Descriptor instead.
+func (Persist_Policy) EnumDescriptor() ([]byte, []int) {
+	return file_common_proto_rawDescGZIP(), []int{14, 0}
 }
 
 // Effect says what a second run of a tool call would do to the world.
@@ -1098,6 +1148,43 @@ func (x *Failure) GetHint() string {
 }
 
 // Ack answers a command that has nothing else to say.
+// Persist says when facts are made durable that no effect, approval or acknowledgement hangs on (row 25).
+type Persist struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Persist) Reset() {
+	*x = Persist{}
+	mi := &file_common_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Persist) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Persist) ProtoMessage() {}
+
+func (x *Persist) ProtoReflect() protoreflect.Message {
+	mi := &file_common_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Persist.ProtoReflect.Descriptor instead.
+func (*Persist) Descriptor() ([]byte, []int) {
+	return file_common_proto_rawDescGZIP(), []int{14}
+}
+
 type Ack struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1106,7 +1193,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_common_proto_msgTypes[14]
+	mi := &file_common_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1118,7 +1205,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[14]
+	mi := &file_common_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1131,7 +1218,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{14}
+	return file_common_proto_rawDescGZIP(), []int{15}
 }
 
 var File_common_proto protoreflect.FileDescriptor
@@ -1224,7 +1311,13 @@ const file_common_proto_rawDesc = "" +
 	"\aFailure\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x12\n" +
-	"\x04hint\x18\x03 \x01(\tR\x04hint\"\x05\n" +
+	"\x04hint\x18\x03 \x01(\tR\x04hint\"6\n" +
+	"\aPersist\"+\n" +
+	"\x06Policy\x12\v\n" +
+	"\aMESSAGE\x10\x00\x12\b\n" +
+	"\x04TASK\x10\x01\x12\n" +
+	"\n" +
+	"\x06MANUAL\x10\x02\"\x05\n" +
 	"\x03AckB0Z.github.com/troupe-dev/troupe/messages;messagesb\x06proto3"
 
 var (
@@ -1239,34 +1332,39 @@ func file_common_proto_rawDescGZIP() []byte {
 	return file_common_proto_rawDescData
 }
 
-var file_common_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_common_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
-var file_common_proto_goTypes = []any{
-	(Effect_Class)(0),          // 0: troupe.v1.Effect.Class
-	(UnknownOutcome_Policy)(0), // 1: troupe.v1.UnknownOutcome.Policy
-	(Trust_Level)(0),           // 2: troupe.v1.Trust.Level
-	(Decision_Value)(0),        // 3: troupe.v1.Decision.Value
-	(*Effect)(nil),             // 4: troupe.v1.Effect
-	(*UnknownOutcome)(nil),     // 5: troupe.v1.UnknownOutcome
-	(*Trust)(nil),              // 6: troupe.v1.Trust
-	(*Decision)(nil),           // 7: troupe.v1.Decision
-	(*Usage)(nil),              // 8: troupe.v1.Usage
-	(*ToolCall)(nil),           // 9: troupe.v1.ToolCall
-	(*Part)(nil),               // 10: troupe.v1.Part
-	(*FilePart)(nil),           // 11: troupe.v1.FilePart
-	(*LeaseToken)(nil),         // 12: troupe.v1.LeaseToken
-	(*WorkspaceInfo)(nil),      // 13: troupe.v1.WorkspaceInfo
-	(*WorkspaceGrant)(nil),     // 14: troupe.v1.WorkspaceGrant
-	(*Grant)(nil),              // 15: troupe.v1.Grant
-	(*EnvVar)(nil),             // 16: troupe.v1.EnvVar
-	(*Failure)(nil),            // 17: troupe.v1.Failure
-	(*Ack)(nil),                // 18: troupe.v1.Ack
-}
+var (
+	file_common_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+	file_common_proto_msgTypes  = make([]protoimpl.MessageInfo, 16)
+	file_common_proto_goTypes   = []any{
+		Effect_Class(0),          // 0: troupe.v1.Effect.Class
+		UnknownOutcome_Policy(0), // 1: troupe.v1.UnknownOutcome.Policy
+		Trust_Level(0),           // 2: troupe.v1.Trust.Level
+		Decision_Value(0),        // 3: troupe.v1.Decision.Value
+		Persist_Policy(0),        // 4: troupe.v1.Persist.Policy
+		(*Effect)(nil),           // 5: troupe.v1.Effect
+		(*UnknownOutcome)(nil),   // 6: troupe.v1.UnknownOutcome
+		(*Trust)(nil),            // 7: troupe.v1.Trust
+		(*Decision)(nil),         // 8: troupe.v1.Decision
+		(*Usage)(nil),            // 9: troupe.v1.Usage
+		(*ToolCall)(nil),         // 10: troupe.v1.ToolCall
+		(*Part)(nil),             // 11: troupe.v1.Part
+		(*FilePart)(nil),         // 12: troupe.v1.FilePart
+		(*LeaseToken)(nil),       // 13: troupe.v1.LeaseToken
+		(*WorkspaceInfo)(nil),    // 14: troupe.v1.WorkspaceInfo
+		(*WorkspaceGrant)(nil),   // 15: troupe.v1.WorkspaceGrant
+		(*Grant)(nil),            // 16: troupe.v1.Grant
+		(*EnvVar)(nil),           // 17: troupe.v1.EnvVar
+		(*Failure)(nil),          // 18: troupe.v1.Failure
+		(*Persist)(nil),          // 19: troupe.v1.Persist
+		(*Ack)(nil),              // 20: troupe.v1.Ack
+	}
+)
+
 var file_common_proto_depIdxs = []int32{
-	11, // 0: troupe.v1.Part.file:type_name -> troupe.v1.FilePart
+	12, // 0: troupe.v1.Part.file:type_name -> troupe.v1.FilePart
 	2,  // 1: troupe.v1.WorkspaceGrant.trust:type_name -> troupe.v1.Trust.Level
-	14, // 2: troupe.v1.Grant.workspaces:type_name -> troupe.v1.WorkspaceGrant
-	16, // 3: troupe.v1.Grant.env:type_name -> troupe.v1.EnvVar
+	15, // 2: troupe.v1.Grant.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	17, // 3: troupe.v1.Grant.env:type_name -> troupe.v1.EnvVar
 	4,  // [4:4] is the sub-list for method output_type
 	4,  // [4:4] is the sub-list for method input_type
 	4,  // [4:4] is the sub-list for extension type_name
@@ -1288,8 +1386,8 @@ func file_common_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_common_proto_rawDesc), len(file_common_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   15,
+			NumEnums:      5,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -120,6 +120,10 @@ func WorkerFactOf(m proto.Message) (*WorkerFact, uint32) { //nolint:funlen // on
 		return &WorkerFact{Fact: &WorkerFact_CancelRequested{f}}, 29
 	case *Closed:
 		return &WorkerFact{Fact: &WorkerFact_Closed{f}}, 30
+	case *CallResolved:
+		return &WorkerFact{Fact: &WorkerFact_CallResolved{f}}, 31
+	case *Released:
+		return &WorkerFact{Fact: &WorkerFact_Released{f}}, 32
 	}
 	return nil, 0
 }
@@ -187,6 +191,10 @@ func UnwrapWorker(w *WorkerFact) proto.Message { //nolint:funlen // one case per
 		return f.CancelRequested
 	case *WorkerFact_Closed:
 		return f.Closed
+	case *WorkerFact_CallResolved:
+		return f.CallResolved
+	case *WorkerFact_Released:
+		return f.Released
 	}
 	return nil
 }

@@ -26,6 +26,7 @@ type CreateJSON struct {
 	Env        []EnvVarJSON `json:"env,omitempty"`
 	Rules      []string     `json:"rules,omitempty"`
 	NoInput    bool         `json:"no_input,omitempty"` // nobody answers: every question is a denial
+	Persist    string       `json:"persist,omitempty"`  // message (default) | task | manual
 	Input      *InputJSON   `json:"input,omitempty"`    // accepted in the same append
 
 	Origin *LineageJSON   `json:"origin,omitempty"` // the conversation that the first worker continues
@@ -139,6 +140,11 @@ func (j *CreateJSON) Proto() (*CreateSession, error) {
 		}
 		m.Workspaces = append(m.Workspaces, &WorkspaceSpec{Uri: w.URI, Name: w.Name, Trust: t, Primary: w.Primary})
 	}
+	persist, ok := Persist_Policy_value[strings.ToUpper(j.Persist)]
+	if j.Persist != "" && (!ok || j.Persist != strings.ToLower(j.Persist)) {
+		return nil, Fail(CodeBadRequest, fmt.Sprintf("persistence policy %q is not known", j.Persist), "one of message, task, manual")
+	}
+	m.Persist = Persist_Policy(persist)
 	m.Origin, m.Copied = j.Origin.proto(), convert(j.Copied, ExchangeJSON.Proto)
 	if j.Input != nil {
 		first, err := j.Input.Proto()
@@ -162,6 +168,9 @@ func CreateFrom(m *CreateSession) (*CreateJSON, error) {
 		Workspaces: convert(m.GetWorkspaces(), func(w *WorkspaceSpec) AttachJSON {
 			return AttachJSON{URI: w.GetUri(), Name: w.GetName(), Trust: TrustName(w.GetTrust()), Primary: w.GetPrimary()}
 		}),
+	}
+	if m.GetPersist() != Persist_MESSAGE {
+		j.Persist = strings.ToLower(m.GetPersist().String())
 	}
 	j.Origin, j.Copied = lineageJSON(m.GetOrigin()), convert(m.GetCopied(), (*Turn).JSON)
 	if m.GetFirst() != nil {

@@ -10,11 +10,12 @@
 package messages
 
 import (
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
+
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -228,6 +229,8 @@ type SessionCreated struct {
 	Folder        string                 `protobuf:"bytes,6,opt,name=folder,proto3" json:"folder,omitempty"` // canonical address of the folder it was created in
 	Rules         []string               `protobuf:"bytes,7,rep,name=rules,proto3" json:"rules,omitempty"`
 	NoInput       bool                   `protobuf:"varint,8,opt,name=no_input,json=noInput,proto3" json:"no_input,omitempty"` // nobody answers: every ask is a denial
+	Persist       Persist_Policy         `protobuf:"varint,9,opt,name=persist,proto3,enum=troupe.v1.Persist_Policy" json:"persist,omitempty"`
+	Env           []*EnvVar              `protobuf:"bytes,10,rep,name=env,proto3" json:"env,omitempty"` // given at creation
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -316,6 +319,20 @@ func (x *SessionCreated) GetNoInput() bool {
 		return x.NoInput
 	}
 	return false
+}
+
+func (x *SessionCreated) GetPersist() Persist_Policy {
+	if x != nil {
+		return x.Persist
+	}
+	return Persist_MESSAGE
+}
+
+func (x *SessionCreated) GetEnv() []*EnvVar {
+	if x != nil {
+		return x.Env
+	}
+	return nil
 }
 
 type WorkspaceAttached struct {
@@ -2994,7 +3011,7 @@ const file_session_proto_rawDesc = "" +
 	"\n" +
 	"rule_added\x18\b \x01(\v2\x14.troupe.v1.RuleAddedH\x00R\truleAdded\x12A\n" +
 	"\x0esession_closed\x18\t \x01(\v2\x18.troupe.v1.SessionClosedH\x00R\rsessionClosedB\x06\n" +
-	"\x04fact\"\xdb\x01\n" +
+	"\x04fact\"\xb5\x02\n" +
 	"\x0eSessionCreated\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
@@ -3005,7 +3022,10 @@ const file_session_proto_rawDesc = "" +
 	"\x06tenant\x18\x05 \x01(\tR\x06tenant\x12\x16\n" +
 	"\x06folder\x18\x06 \x01(\tR\x06folder\x12\x14\n" +
 	"\x05rules\x18\a \x03(\tR\x05rules\x12\x19\n" +
-	"\bno_input\x18\b \x01(\bR\anoInput\"\xe9\x01\n" +
+	"\bno_input\x18\b \x01(\bR\anoInput\x123\n" +
+	"\apersist\x18\t \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\x12#\n" +
+	"\x03env\x18\n" +
+	" \x03(\v2\x11.troupe.v1.EnvVarR\x03env\"\xe9\x01\n" +
 	"\x11WorkspaceAttached\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -3205,53 +3225,57 @@ func file_session_proto_rawDescGZIP() []byte {
 	return file_session_proto_rawDescData
 }
 
-var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
-var file_session_proto_goTypes = []any{
-	(*SessionFact)(nil),        // 0: troupe.v1.SessionFact
-	(*SessionCreated)(nil),     // 1: troupe.v1.SessionCreated
-	(*WorkspaceAttached)(nil),  // 2: troupe.v1.WorkspaceAttached
-	(*WorkspaceDetached)(nil),  // 3: troupe.v1.WorkspaceDetached
-	(*TrustChanged)(nil),       // 4: troupe.v1.TrustChanged
-	(*WorkerSpawned)(nil),      // 5: troupe.v1.WorkerSpawned
-	(*WorkerEnded)(nil),        // 6: troupe.v1.WorkerEnded
-	(*PolicyChanged)(nil),      // 7: troupe.v1.PolicyChanged
-	(*RuleAdded)(nil),          // 8: troupe.v1.RuleAdded
-	(*SessionClosed)(nil),      // 9: troupe.v1.SessionClosed
-	(*WorkspaceFact)(nil),      // 10: troupe.v1.WorkspaceFact
-	(*WorkspaceOpened)(nil),    // 11: troupe.v1.WorkspaceOpened
-	(*FieldSet)(nil),           // 12: troupe.v1.FieldSet
-	(*LeaseRevoked)(nil),       // 13: troupe.v1.LeaseRevoked
-	(*RunFact)(nil),            // 14: troupe.v1.RunFact
-	(*RunStarted)(nil),         // 15: troupe.v1.RunStarted
-	(*StepStarted)(nil),        // 16: troupe.v1.StepStarted
-	(*StepItemStarted)(nil),    // 17: troupe.v1.StepItemStarted
-	(*StepFinished)(nil),       // 18: troupe.v1.StepFinished
-	(*HumanAsked)(nil),         // 19: troupe.v1.HumanAsked
-	(*HumanAnswered)(nil),      // 20: troupe.v1.HumanAnswered
-	(*RunPaused)(nil),          // 21: troupe.v1.RunPaused
-	(*RunResumed)(nil),         // 22: troupe.v1.RunResumed
-	(*RunFinished)(nil),        // 23: troupe.v1.RunFinished
-	(*ConversationFact)(nil),   // 24: troupe.v1.ConversationFact
-	(*ConversationOpened)(nil), // 25: troupe.v1.ConversationOpened
-	(*MemberJoined)(nil),       // 26: troupe.v1.MemberJoined
-	(*TurnSubmitted)(nil),      // 27: troupe.v1.TurnSubmitted
-	(*MemberLeft)(nil),         // 28: troupe.v1.MemberLeft
-	(*SystemFact)(nil),         // 29: troupe.v1.SystemFact
-	(*NodeBooted)(nil),         // 30: troupe.v1.NodeBooted
-	(*RuleRemembered)(nil),     // 31: troupe.v1.RuleRemembered
-	(*RuleRevoked)(nil),        // 32: troupe.v1.RuleRevoked
-	(*TokenCreated)(nil),       // 33: troupe.v1.TokenCreated
-	(*TokenRevoked)(nil),       // 34: troupe.v1.TokenRevoked
-	(*HostRegistered)(nil),     // 35: troupe.v1.HostRegistered
-	(*ProjectSaved)(nil),       // 36: troupe.v1.ProjectSaved
-	(*ProjectRemoved)(nil),     // 37: troupe.v1.ProjectRemoved
-	(*FolderTrusted)(nil),      // 38: troupe.v1.FolderTrusted
-	(*FolderUntrusted)(nil),    // 39: troupe.v1.FolderUntrusted
-	(*Audited)(nil),            // 40: troupe.v1.Audited
-	(Trust_Level)(0),           // 41: troupe.v1.Trust.Level
-	(*Usage)(nil),              // 42: troupe.v1.Usage
-	(*EnvVar)(nil),             // 43: troupe.v1.EnvVar
-}
+var (
+	file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+	file_session_proto_goTypes  = []any{
+		(*SessionFact)(nil),        // 0: troupe.v1.SessionFact
+		(*SessionCreated)(nil),     // 1: troupe.v1.SessionCreated
+		(*WorkspaceAttached)(nil),  // 2: troupe.v1.WorkspaceAttached
+		(*WorkspaceDetached)(nil),  // 3: troupe.v1.WorkspaceDetached
+		(*TrustChanged)(nil),       // 4: troupe.v1.TrustChanged
+		(*WorkerSpawned)(nil),      // 5: troupe.v1.WorkerSpawned
+		(*WorkerEnded)(nil),        // 6: troupe.v1.WorkerEnded
+		(*PolicyChanged)(nil),      // 7: troupe.v1.PolicyChanged
+		(*RuleAdded)(nil),          // 8: troupe.v1.RuleAdded
+		(*SessionClosed)(nil),      // 9: troupe.v1.SessionClosed
+		(*WorkspaceFact)(nil),      // 10: troupe.v1.WorkspaceFact
+		(*WorkspaceOpened)(nil),    // 11: troupe.v1.WorkspaceOpened
+		(*FieldSet)(nil),           // 12: troupe.v1.FieldSet
+		(*LeaseRevoked)(nil),       // 13: troupe.v1.LeaseRevoked
+		(*RunFact)(nil),            // 14: troupe.v1.RunFact
+		(*RunStarted)(nil),         // 15: troupe.v1.RunStarted
+		(*StepStarted)(nil),        // 16: troupe.v1.StepStarted
+		(*StepItemStarted)(nil),    // 17: troupe.v1.StepItemStarted
+		(*StepFinished)(nil),       // 18: troupe.v1.StepFinished
+		(*HumanAsked)(nil),         // 19: troupe.v1.HumanAsked
+		(*HumanAnswered)(nil),      // 20: troupe.v1.HumanAnswered
+		(*RunPaused)(nil),          // 21: troupe.v1.RunPaused
+		(*RunResumed)(nil),         // 22: troupe.v1.RunResumed
+		(*RunFinished)(nil),        // 23: troupe.v1.RunFinished
+		(*ConversationFact)(nil),   // 24: troupe.v1.ConversationFact
+		(*ConversationOpened)(nil), // 25: troupe.v1.ConversationOpened
+		(*MemberJoined)(nil),       // 26: troupe.v1.MemberJoined
+		(*TurnSubmitted)(nil),      // 27: troupe.v1.TurnSubmitted
+		(*MemberLeft)(nil),         // 28: troupe.v1.MemberLeft
+		(*SystemFact)(nil),         // 29: troupe.v1.SystemFact
+		(*NodeBooted)(nil),         // 30: troupe.v1.NodeBooted
+		(*RuleRemembered)(nil),     // 31: troupe.v1.RuleRemembered
+		(*RuleRevoked)(nil),        // 32: troupe.v1.RuleRevoked
+		(*TokenCreated)(nil),       // 33: troupe.v1.TokenCreated
+		(*TokenRevoked)(nil),       // 34: troupe.v1.TokenRevoked
+		(*HostRegistered)(nil),     // 35: troupe.v1.HostRegistered
+		(*ProjectSaved)(nil),       // 36: troupe.v1.ProjectSaved
+		(*ProjectRemoved)(nil),     // 37: troupe.v1.ProjectRemoved
+		(*FolderTrusted)(nil),      // 38: troupe.v1.FolderTrusted
+		(*FolderUntrusted)(nil),    // 39: troupe.v1.FolderUntrusted
+		(*Audited)(nil),            // 40: troupe.v1.Audited
+		Persist_Policy(0),          // 41: troupe.v1.Persist.Policy
+		(*EnvVar)(nil),             // 42: troupe.v1.EnvVar
+		Trust_Level(0),             // 43: troupe.v1.Trust.Level
+		(*Usage)(nil),              // 44: troupe.v1.Usage
+	}
+)
+
 var file_session_proto_depIdxs = []int32{
 	1,  // 0: troupe.v1.SessionFact.session_created:type_name -> troupe.v1.SessionCreated
 	2,  // 1: troupe.v1.SessionFact.workspace_attached:type_name -> troupe.v1.WorkspaceAttached
@@ -3262,42 +3286,44 @@ var file_session_proto_depIdxs = []int32{
 	7,  // 6: troupe.v1.SessionFact.policy_changed:type_name -> troupe.v1.PolicyChanged
 	8,  // 7: troupe.v1.SessionFact.rule_added:type_name -> troupe.v1.RuleAdded
 	9,  // 8: troupe.v1.SessionFact.session_closed:type_name -> troupe.v1.SessionClosed
-	41, // 9: troupe.v1.WorkspaceAttached.trust:type_name -> troupe.v1.Trust.Level
-	41, // 10: troupe.v1.TrustChanged.trust:type_name -> troupe.v1.Trust.Level
-	11, // 11: troupe.v1.WorkspaceFact.workspace_opened:type_name -> troupe.v1.WorkspaceOpened
-	12, // 12: troupe.v1.WorkspaceFact.field_set:type_name -> troupe.v1.FieldSet
-	13, // 13: troupe.v1.WorkspaceFact.lease_revoked:type_name -> troupe.v1.LeaseRevoked
-	15, // 14: troupe.v1.RunFact.run_started:type_name -> troupe.v1.RunStarted
-	16, // 15: troupe.v1.RunFact.step_started:type_name -> troupe.v1.StepStarted
-	17, // 16: troupe.v1.RunFact.step_item_started:type_name -> troupe.v1.StepItemStarted
-	18, // 17: troupe.v1.RunFact.step_finished:type_name -> troupe.v1.StepFinished
-	19, // 18: troupe.v1.RunFact.human_asked:type_name -> troupe.v1.HumanAsked
-	20, // 19: troupe.v1.RunFact.human_answered:type_name -> troupe.v1.HumanAnswered
-	21, // 20: troupe.v1.RunFact.run_paused:type_name -> troupe.v1.RunPaused
-	22, // 21: troupe.v1.RunFact.run_resumed:type_name -> troupe.v1.RunResumed
-	23, // 22: troupe.v1.RunFact.run_finished:type_name -> troupe.v1.RunFinished
-	42, // 23: troupe.v1.StepFinished.usage:type_name -> troupe.v1.Usage
-	25, // 24: troupe.v1.ConversationFact.conversation_opened:type_name -> troupe.v1.ConversationOpened
-	26, // 25: troupe.v1.ConversationFact.member_joined:type_name -> troupe.v1.MemberJoined
-	27, // 26: troupe.v1.ConversationFact.turn_submitted:type_name -> troupe.v1.TurnSubmitted
-	28, // 27: troupe.v1.ConversationFact.member_left:type_name -> troupe.v1.MemberLeft
-	30, // 28: troupe.v1.SystemFact.node_booted:type_name -> troupe.v1.NodeBooted
-	31, // 29: troupe.v1.SystemFact.rule_remembered:type_name -> troupe.v1.RuleRemembered
-	32, // 30: troupe.v1.SystemFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
-	33, // 31: troupe.v1.SystemFact.token_created:type_name -> troupe.v1.TokenCreated
-	34, // 32: troupe.v1.SystemFact.token_revoked:type_name -> troupe.v1.TokenRevoked
-	35, // 33: troupe.v1.SystemFact.host_registered:type_name -> troupe.v1.HostRegistered
-	36, // 34: troupe.v1.SystemFact.project_saved:type_name -> troupe.v1.ProjectSaved
-	37, // 35: troupe.v1.SystemFact.project_removed:type_name -> troupe.v1.ProjectRemoved
-	38, // 36: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
-	39, // 37: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
-	40, // 38: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
-	43, // 39: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
-	40, // [40:40] is the sub-list for method output_type
-	40, // [40:40] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	41, // 9: troupe.v1.SessionCreated.persist:type_name -> troupe.v1.Persist.Policy
+	42, // 10: troupe.v1.SessionCreated.env:type_name -> troupe.v1.EnvVar
+	43, // 11: troupe.v1.WorkspaceAttached.trust:type_name -> troupe.v1.Trust.Level
+	43, // 12: troupe.v1.TrustChanged.trust:type_name -> troupe.v1.Trust.Level
+	11, // 13: troupe.v1.WorkspaceFact.workspace_opened:type_name -> troupe.v1.WorkspaceOpened
+	12, // 14: troupe.v1.WorkspaceFact.field_set:type_name -> troupe.v1.FieldSet
+	13, // 15: troupe.v1.WorkspaceFact.lease_revoked:type_name -> troupe.v1.LeaseRevoked
+	15, // 16: troupe.v1.RunFact.run_started:type_name -> troupe.v1.RunStarted
+	16, // 17: troupe.v1.RunFact.step_started:type_name -> troupe.v1.StepStarted
+	17, // 18: troupe.v1.RunFact.step_item_started:type_name -> troupe.v1.StepItemStarted
+	18, // 19: troupe.v1.RunFact.step_finished:type_name -> troupe.v1.StepFinished
+	19, // 20: troupe.v1.RunFact.human_asked:type_name -> troupe.v1.HumanAsked
+	20, // 21: troupe.v1.RunFact.human_answered:type_name -> troupe.v1.HumanAnswered
+	21, // 22: troupe.v1.RunFact.run_paused:type_name -> troupe.v1.RunPaused
+	22, // 23: troupe.v1.RunFact.run_resumed:type_name -> troupe.v1.RunResumed
+	23, // 24: troupe.v1.RunFact.run_finished:type_name -> troupe.v1.RunFinished
+	44, // 25: troupe.v1.StepFinished.usage:type_name -> troupe.v1.Usage
+	25, // 26: troupe.v1.ConversationFact.conversation_opened:type_name -> troupe.v1.ConversationOpened
+	26, // 27: troupe.v1.ConversationFact.member_joined:type_name -> troupe.v1.MemberJoined
+	27, // 28: troupe.v1.ConversationFact.turn_submitted:type_name -> troupe.v1.TurnSubmitted
+	28, // 29: troupe.v1.ConversationFact.member_left:type_name -> troupe.v1.MemberLeft
+	30, // 30: troupe.v1.SystemFact.node_booted:type_name -> troupe.v1.NodeBooted
+	31, // 31: troupe.v1.SystemFact.rule_remembered:type_name -> troupe.v1.RuleRemembered
+	32, // 32: troupe.v1.SystemFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
+	33, // 33: troupe.v1.SystemFact.token_created:type_name -> troupe.v1.TokenCreated
+	34, // 34: troupe.v1.SystemFact.token_revoked:type_name -> troupe.v1.TokenRevoked
+	35, // 35: troupe.v1.SystemFact.host_registered:type_name -> troupe.v1.HostRegistered
+	36, // 36: troupe.v1.SystemFact.project_saved:type_name -> troupe.v1.ProjectSaved
+	37, // 37: troupe.v1.SystemFact.project_removed:type_name -> troupe.v1.ProjectRemoved
+	38, // 38: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
+	39, // 39: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
+	40, // 40: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
+	42, // 41: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
+	42, // [42:42] is the sub-list for method output_type
+	42, // [42:42] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_session_proto_init() }

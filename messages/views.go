@@ -52,6 +52,8 @@ type WorkerJSON struct {
 	Staged      int32     `json:"staged"` // inputs that wait for their turn
 	Restarts    int32     `json:"restarts"`
 	LastOutcome string    `json:"last_outcome,omitempty"`
+	Quarantined bool      `json:"quarantined,omitempty"` // not started again until it is released
+	InDoubt     int32     `json:"in_doubt,omitempty"`    // calls that wait for a person to say what became of them
 	LastError   string    `json:"last_error,omitempty"`
 	UpdatedAt   string    `json:"updated_at,omitempty"`
 	Usage       UsageJSON `json:"usage"`
@@ -171,6 +173,7 @@ func (x *WorkerView) JSON() WorkerJSON {
 	return WorkerJSON{
 		ID: x.GetId(), State: x.GetState(), Session: x.GetSessionId(), Agent: x.GetAgent(), Model: x.GetModel(), Turns: x.GetTurns(),
 		Staged: x.GetStaged(), Restarts: x.GetRestarts(), LastOutcome: x.GetLastOutcome(), LastError: x.GetLastError(),
+		Quarantined: x.GetQuarantined(), InDoubt: x.GetInDoubt(),
 		UpdatedAt: timeText(x.GetUpdatedAtUnixMs()), Usage: x.GetUsage().JSON(),
 	}
 }
@@ -180,6 +183,7 @@ func (j WorkerJSON) Proto() *WorkerView {
 	return &WorkerView{
 		Id: j.ID, State: j.State, SessionId: j.Session, Agent: j.Agent, Model: j.Model, Turns: j.Turns, Staged: j.Staged,
 		Restarts: j.Restarts, LastOutcome: j.LastOutcome, LastError: j.LastError, UpdatedAtUnixMs: timeRead(j.UpdatedAt),
+		Quarantined: j.Quarantined, InDoubt: j.InDoubt,
 		Usage: j.Usage.Proto(),
 	}
 }

@@ -9,11 +9,12 @@
 package messages
 
 import (
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
+
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -322,6 +323,105 @@ func (TurnCompleted_Outcome) EnumDescriptor() ([]byte, []int) {
 	return file_worker_proto_rawDescGZIP(), []int{20, 0}
 }
 
+// Misfire says what becomes of a timer that nobody was there to fire in time.
+type TimerSet_Misfire int32
+
+const (
+	TimerSet_FIRE TimerSet_Misfire = 0 // as soon as possible, once
+	TimerSet_SKIP TimerSet_Misfire = 1 // not at all, when it is over a minute late
+)
+
+// Enum value maps for TimerSet_Misfire.
+var (
+	TimerSet_Misfire_name = map[int32]string{
+		0: "FIRE",
+		1: "SKIP",
+	}
+	TimerSet_Misfire_value = map[string]int32{
+		"FIRE": 0,
+		"SKIP": 1,
+	}
+)
+
+func (x TimerSet_Misfire) Enum() *TimerSet_Misfire {
+	p := new(TimerSet_Misfire)
+	*p = x
+	return p
+}
+
+func (x TimerSet_Misfire) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TimerSet_Misfire) Descriptor() protoreflect.EnumDescriptor {
+	return file_worker_proto_enumTypes[5].Descriptor()
+}
+
+func (TimerSet_Misfire) Type() protoreflect.EnumType {
+	return &file_worker_proto_enumTypes[5]
+}
+
+func (x TimerSet_Misfire) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TimerSet_Misfire.Descriptor instead.
+func (TimerSet_Misfire) EnumDescriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{23, 0}
+}
+
+type CallResolved_Resolution int32
+
+const (
+	CallResolved_UNSPECIFIED CallResolved_Resolution = 0
+	CallResolved_RETRY       CallResolved_Resolution = 1 // run it again, with the same exec id
+	CallResolved_DONE        CallResolved_Resolution = 2 // it happened
+	CallResolved_FAIL        CallResolved_Resolution = 3 // it did not, and shall not
+)
+
+// Enum value maps for CallResolved_Resolution.
+var (
+	CallResolved_Resolution_name = map[int32]string{
+		0: "UNSPECIFIED",
+		1: "RETRY",
+		2: "DONE",
+		3: "FAIL",
+	}
+	CallResolved_Resolution_value = map[string]int32{
+		"UNSPECIFIED": 0,
+		"RETRY":       1,
+		"DONE":        2,
+		"FAIL":        3,
+	}
+)
+
+func (x CallResolved_Resolution) Enum() *CallResolved_Resolution {
+	p := new(CallResolved_Resolution)
+	*p = x
+	return p
+}
+
+func (x CallResolved_Resolution) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CallResolved_Resolution) Descriptor() protoreflect.EnumDescriptor {
+	return file_worker_proto_enumTypes[6].Descriptor()
+}
+
+func (CallResolved_Resolution) Type() protoreflect.EnumType {
+	return &file_worker_proto_enumTypes[6]
+}
+
+func (x CallResolved_Resolution) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CallResolved_Resolution.Descriptor instead.
+func (CallResolved_Resolution) EnumDescriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{37, 0}
+}
+
 // WorkerFact is the body of every record in a worker's stream.
 type WorkerFact struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -357,6 +457,8 @@ type WorkerFact struct {
 	//	*WorkerFact_OutboxAcked
 	//	*WorkerFact_CancelRequested
 	//	*WorkerFact_Closed
+	//	*WorkerFact_CallResolved
+	//	*WorkerFact_Released
 	Fact          isWorkerFact_Fact `protobuf_oneof:"fact"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -669,6 +771,24 @@ func (x *WorkerFact) GetClosed() *Closed {
 	return nil
 }
 
+func (x *WorkerFact) GetCallResolved() *CallResolved {
+	if x != nil {
+		if x, ok := x.Fact.(*WorkerFact_CallResolved); ok {
+			return x.CallResolved
+		}
+	}
+	return nil
+}
+
+func (x *WorkerFact) GetReleased() *Released {
+	if x != nil {
+		if x, ok := x.Fact.(*WorkerFact_Released); ok {
+			return x.Released
+		}
+	}
+	return nil
+}
+
 type isWorkerFact_Fact interface {
 	isWorkerFact_Fact()
 }
@@ -793,6 +913,14 @@ type WorkerFact_Closed struct {
 	Closed *Closed `protobuf:"bytes,30,opt,name=closed,proto3,oneof"`
 }
 
+type WorkerFact_CallResolved struct {
+	CallResolved *CallResolved `protobuf:"bytes,31,opt,name=call_resolved,json=callResolved,proto3,oneof"`
+}
+
+type WorkerFact_Released struct {
+	Released *Released `protobuf:"bytes,32,opt,name=released,proto3,oneof"`
+}
+
 func (*WorkerFact_WorkerCreated) isWorkerFact_Fact() {}
 
 func (*WorkerFact_Activated) isWorkerFact_Fact() {}
@@ -852,6 +980,10 @@ func (*WorkerFact_OutboxAcked) isWorkerFact_Fact() {}
 func (*WorkerFact_CancelRequested) isWorkerFact_Fact() {}
 
 func (*WorkerFact_Closed) isWorkerFact_Fact() {}
+
+func (*WorkerFact_CallResolved) isWorkerFact_Fact() {}
+
+func (*WorkerFact_Released) isWorkerFact_Fact() {}
 
 // Origin is a conversation that another one continues (rows 33 and 96).
 type Lineage struct {
@@ -1657,6 +1789,7 @@ type GenerationCompleted struct {
 	Timing            *Timing                `protobuf:"bytes,8,opt,name=timing,proto3" json:"timing,omitempty"`
 	Model             string                 `protobuf:"bytes,9,opt,name=model,proto3" json:"model,omitempty"`         // as the provider named it
 	Scripted          bool                   `protobuf:"varint,10,opt,name=scripted,proto3" json:"scripted,omitempty"` // no language model was running
+	Partial           bool                   `protobuf:"varint,11,opt,name=partial,proto3" json:"partial,omitempty"`   // the turn was cancelled in the middle of the answer: content is what had arrived
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -1757,6 +1890,13 @@ func (x *GenerationCompleted) GetModel() string {
 func (x *GenerationCompleted) GetScripted() bool {
 	if x != nil {
 		return x.Scripted
+	}
+	return false
+}
+
+func (x *GenerationCompleted) GetPartial() bool {
+	if x != nil {
+		return x.Partial
 	}
 	return false
 }
@@ -2630,6 +2770,9 @@ type TimerSet struct {
 	TimerId       string                 `protobuf:"bytes,1,opt,name=timer_id,json=timerId,proto3" json:"timer_id,omitempty"`
 	DueUnixMs     int64                  `protobuf:"varint,2,opt,name=due_unix_ms,json=dueUnixMs,proto3" json:"due_unix_ms,omitempty"`
 	Purpose       string                 `protobuf:"bytes,3,opt,name=purpose,proto3" json:"purpose,omitempty"`
+	Parts         []*Part                `protobuf:"bytes,4,rep,name=parts,proto3" json:"parts,omitempty"` // of the input that it submits
+	Misfire       TimerSet_Misfire       `protobuf:"varint,5,opt,name=misfire,proto3,enum=troupe.v1.TimerSet_Misfire" json:"misfire,omitempty"`
+	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2685,9 +2828,33 @@ func (x *TimerSet) GetPurpose() string {
 	return ""
 }
 
+func (x *TimerSet) GetParts() []*Part {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *TimerSet) GetMisfire() TimerSet_Misfire {
+	if x != nil {
+		return x.Misfire
+	}
+	return TimerSet_FIRE
+}
+
+func (x *TimerSet) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
 type TimerFired struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	TimerId       string                 `protobuf:"bytes,1,opt,name=timer_id,json=timerId,proto3" json:"timer_id,omitempty"`
+	LateMs        int64                  `protobuf:"varint,2,opt,name=late_ms,json=lateMs,proto3" json:"late_ms,omitempty"`
+	Skipped       bool                   `protobuf:"varint,3,opt,name=skipped,proto3" json:"skipped,omitempty"`               // by its misfire policy
+	InputId       string                 `protobuf:"bytes,4,opt,name=input_id,json=inputId,proto3" json:"input_id,omitempty"` // that it submitted, in the same append
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2725,6 +2892,27 @@ func (*TimerFired) Descriptor() ([]byte, []int) {
 func (x *TimerFired) GetTimerId() string {
 	if x != nil {
 		return x.TimerId
+	}
+	return ""
+}
+
+func (x *TimerFired) GetLateMs() int64 {
+	if x != nil {
+		return x.LateMs
+	}
+	return 0
+}
+
+func (x *TimerFired) GetSkipped() bool {
+	if x != nil {
+		return x.Skipped
+	}
+	return false
+}
+
+func (x *TimerFired) GetInputId() string {
+	if x != nil {
+		return x.InputId
 	}
 	return ""
 }
@@ -2777,7 +2965,12 @@ type HistoryCompacted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	UptoSeq       uint64                 `protobuf:"varint,1,opt,name=upto_seq,json=uptoSeq,proto3" json:"upto_seq,omitempty"`
 	Summary       string                 `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
-	Fallback      bool                   `protobuf:"varint,3,opt,name=fallback,proto3" json:"fallback,omitempty"`
+	Fallback      bool                   `protobuf:"varint,3,opt,name=fallback,proto3" json:"fallback,omitempty"`                             // no summary could be had: the oldest turns are dropped
+	TokensBefore  int64                  `protobuf:"varint,4,opt,name=tokens_before,json=tokensBefore,proto3" json:"tokens_before,omitempty"` // of the request, as counted
+	TokensAfter   int64                  `protobuf:"varint,5,opt,name=tokens_after,json=tokensAfter,proto3" json:"tokens_after,omitempty"`
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"` // of the fallback
+	Usage         *Usage                 `protobuf:"bytes,7,opt,name=usage,proto3" json:"usage,omitempty"`   // of the summary
+	By            string                 `protobuf:"bytes,8,opt,name=by,proto3" json:"by,omitempty"`         // who asked for it; empty: the worker itself
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2831,6 +3024,41 @@ func (x *HistoryCompacted) GetFallback() bool {
 		return x.Fallback
 	}
 	return false
+}
+
+func (x *HistoryCompacted) GetTokensBefore() int64 {
+	if x != nil {
+		return x.TokensBefore
+	}
+	return 0
+}
+
+func (x *HistoryCompacted) GetTokensAfter() int64 {
+	if x != nil {
+		return x.TokensAfter
+	}
+	return 0
+}
+
+func (x *HistoryCompacted) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *HistoryCompacted) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *HistoryCompacted) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
 }
 
 type ConfigChanged struct {
@@ -3393,11 +3621,125 @@ func (x *Closed) GetReason() string {
 	return ""
 }
 
+// CallResolved is what a person said of a call whose outcome was unknown.
+type CallResolved struct {
+	state         protoimpl.MessageState  `protogen:"open.v1"`
+	ExecId        string                  `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	Resolution    CallResolved_Resolution `protobuf:"varint,2,opt,name=resolution,proto3,enum=troupe.v1.CallResolved_Resolution" json:"resolution,omitempty"`
+	By            string                  `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	Note          string                  `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"` // for the model
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallResolved) Reset() {
+	*x = CallResolved{}
+	mi := &file_worker_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallResolved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallResolved) ProtoMessage() {}
+
+func (x *CallResolved) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallResolved.ProtoReflect.Descriptor instead.
+func (*CallResolved) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *CallResolved) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *CallResolved) GetResolution() CallResolved_Resolution {
+	if x != nil {
+		return x.Resolution
+	}
+	return CallResolved_UNSPECIFIED
+}
+
+func (x *CallResolved) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *CallResolved) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+// Released lets a quarantined worker try again: its panics no longer count.
+type Released struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Released) Reset() {
+	*x = Released{}
+	mi := &file_worker_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Released) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Released) ProtoMessage() {}
+
+func (x *Released) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Released.ProtoReflect.Descriptor instead.
+func (*Released) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *Released) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
 var File_worker_proto protoreflect.FileDescriptor
 
 const file_worker_proto_rawDesc = "" +
 	"\n" +
-	"\fworker.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\xf1\x0f\n" +
+	"\fworker.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\xe4\x10\n" +
 	"\n" +
 	"WorkerFact\x12A\n" +
 	"\x0eworker_created\x18\x01 \x01(\v2\x18.troupe.v1.WorkerCreatedH\x00R\rworkerCreated\x124\n" +
@@ -3432,7 +3774,9 @@ const file_worker_proto_rawDesc = "" +
 	"\x0foutbox_enqueued\x18\x1b \x01(\v2\x19.troupe.v1.OutboxEnqueuedH\x00R\x0eoutboxEnqueued\x12;\n" +
 	"\foutbox_acked\x18\x1c \x01(\v2\x16.troupe.v1.OutboxAckedH\x00R\voutboxAcked\x12G\n" +
 	"\x10cancel_requested\x18\x1d \x01(\v2\x1a.troupe.v1.CancelRequestedH\x00R\x0fcancelRequested\x12+\n" +
-	"\x06closed\x18\x1e \x01(\v2\x11.troupe.v1.ClosedH\x00R\x06closedB\x06\n" +
+	"\x06closed\x18\x1e \x01(\v2\x11.troupe.v1.ClosedH\x00R\x06closed\x12>\n" +
+	"\rcall_resolved\x18\x1f \x01(\v2\x17.troupe.v1.CallResolvedH\x00R\fcallResolved\x121\n" +
+	"\breleased\x18  \x01(\v2\x13.troupe.v1.ReleasedH\x00R\breleasedB\x06\n" +
 	"\x04fact\"?\n" +
 	"\aLineage\x12\"\n" +
 	"\fconversation\x18\x01 \x01(\tR\fconversation\x12\x10\n" +
@@ -3521,7 +3865,7 @@ const file_worker_proto_rawDesc = "" +
 	"\x0efirst_token_us\x18\x02 \x01(\x03R\ffirstTokenUs\x12\x1f\n" +
 	"\vduration_us\x18\x03 \x01(\x03R\n" +
 	"durationUs\x12+\n" +
-	"\x11provider_attempts\x18\x04 \x01(\x05R\x10providerAttempts\"\xf2\x02\n" +
+	"\x11provider_attempts\x18\x04 \x01(\x05R\x10providerAttempts\"\x8c\x03\n" +
 	"\x13GenerationCompleted\x12\x15\n" +
 	"\x06gen_id\x18\x01 \x01(\tR\x05genId\x12\x18\n" +
 	"\acontent\x18\x02 \x01(\tR\acontent\x12\x1c\n" +
@@ -3534,7 +3878,8 @@ const file_worker_proto_rawDesc = "" +
 	"\x06timing\x18\b \x01(\v2\x11.troupe.v1.TimingR\x06timing\x12\x14\n" +
 	"\x05model\x18\t \x01(\tR\x05model\x12\x1a\n" +
 	"\bscripted\x18\n" +
-	" \x01(\bR\bscripted\"\x9c\x01\n" +
+	" \x01(\bR\bscripted\x12\x18\n" +
+	"\apartial\x18\v \x01(\bR\apartial\"\x9c\x01\n" +
 	"\x10GenerationFailed\x12\x15\n" +
 	"\x06gen_id\x18\x01 \x01(\tR\x05genId\x12\x14\n" +
 	"\x05class\x18\x02 \x01(\tR\x05class\x12'\n" +
@@ -3636,20 +3981,34 @@ const file_worker_proto_rawDesc = "" +
 	"\rBudgetSettled\x12\x15\n" +
 	"\x06gen_id\x18\x01 \x01(\tR\x05genId\x12\x16\n" +
 	"\x06tokens\x18\x02 \x01(\x03R\x06tokens\x12\x1b\n" +
-	"\tmicro_usd\x18\x03 \x01(\x03R\bmicroUsd\"_\n" +
+	"\tmicro_usd\x18\x03 \x01(\x03R\bmicroUsd\"\xec\x01\n" +
 	"\bTimerSet\x12\x19\n" +
 	"\btimer_id\x18\x01 \x01(\tR\atimerId\x12\x1e\n" +
 	"\vdue_unix_ms\x18\x02 \x01(\x03R\tdueUnixMs\x12\x18\n" +
-	"\apurpose\x18\x03 \x01(\tR\apurpose\"'\n" +
+	"\apurpose\x18\x03 \x01(\tR\apurpose\x12%\n" +
+	"\x05parts\x18\x04 \x03(\v2\x0f.troupe.v1.PartR\x05parts\x125\n" +
+	"\amisfire\x18\x05 \x01(\x0e2\x1b.troupe.v1.TimerSet.MisfireR\amisfire\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\"\x1d\n" +
+	"\aMisfire\x12\b\n" +
+	"\x04FIRE\x10\x00\x12\b\n" +
+	"\x04SKIP\x10\x01\"u\n" +
 	"\n" +
 	"TimerFired\x12\x19\n" +
-	"\btimer_id\x18\x01 \x01(\tR\atimerId\"+\n" +
+	"\btimer_id\x18\x01 \x01(\tR\atimerId\x12\x17\n" +
+	"\alate_ms\x18\x02 \x01(\x03R\x06lateMs\x12\x18\n" +
+	"\askipped\x18\x03 \x01(\bR\askipped\x12\x19\n" +
+	"\binput_id\x18\x04 \x01(\tR\ainputId\"+\n" +
 	"\x0eTimerCancelled\x12\x19\n" +
-	"\btimer_id\x18\x01 \x01(\tR\atimerId\"c\n" +
+	"\btimer_id\x18\x01 \x01(\tR\atimerId\"\xfb\x01\n" +
 	"\x10HistoryCompacted\x12\x19\n" +
 	"\bupto_seq\x18\x01 \x01(\x04R\auptoSeq\x12\x18\n" +
 	"\asummary\x18\x02 \x01(\tR\asummary\x12\x1a\n" +
-	"\bfallback\x18\x03 \x01(\bR\bfallback\"i\n" +
+	"\bfallback\x18\x03 \x01(\bR\bfallback\x12#\n" +
+	"\rtokens_before\x18\x04 \x01(\x03R\ftokensBefore\x12!\n" +
+	"\ftokens_after\x18\x05 \x01(\x03R\vtokensAfter\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12&\n" +
+	"\x05usage\x18\a \x01(\v2\x10.troupe.v1.UsageR\x05usage\x12\x0e\n" +
+	"\x02by\x18\b \x01(\tR\x02by\"i\n" +
 	"\rConfigChanged\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x14\n" +
@@ -3689,7 +4048,22 @@ const file_worker_proto_rawDesc = "" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\" \n" +
 	"\x06Closed\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reasonB0Z.github.com/troupe-dev/troupe/messages;messagesb\x06proto3"
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xcd\x01\n" +
+	"\fCallResolved\x12\x17\n" +
+	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12B\n" +
+	"\n" +
+	"resolution\x18\x02 \x01(\x0e2\".troupe.v1.CallResolved.ResolutionR\n" +
+	"resolution\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x12\n" +
+	"\x04note\x18\x04 \x01(\tR\x04note\"<\n" +
+	"\n" +
+	"Resolution\x12\x0f\n" +
+	"\vUNSPECIFIED\x10\x00\x12\t\n" +
+	"\x05RETRY\x10\x01\x12\b\n" +
+	"\x04DONE\x10\x02\x12\b\n" +
+	"\x04FAIL\x10\x03\"\x1a\n" +
+	"\bReleased\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\tR\x02byB0Z.github.com/troupe-dev/troupe/messages;messagesb\x06proto3"
 
 var (
 	file_worker_proto_rawDescOnce sync.Once
@@ -3703,121 +4077,134 @@ func file_worker_proto_rawDescGZIP() []byte {
 	return file_worker_proto_rawDescData
 }
 
-var file_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
-var file_worker_proto_goTypes = []any{
-	(RecoveryDecision_Action)(0), // 0: troupe.v1.RecoveryDecision.Action
-	(InputAccepted_Mode)(0),      // 1: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 2: troupe.v1.InputAccepted.Origin
-	(ToolFinished_Status)(0),     // 3: troupe.v1.ToolFinished.Status
-	(TurnCompleted_Outcome)(0),   // 4: troupe.v1.TurnCompleted.Outcome
-	(*WorkerFact)(nil),           // 5: troupe.v1.WorkerFact
-	(*Lineage)(nil),              // 6: troupe.v1.Lineage
-	(*WorkerCreated)(nil),        // 7: troupe.v1.WorkerCreated
-	(*Turn)(nil),                 // 8: troupe.v1.Turn
-	(*ChatMessage)(nil),          // 9: troupe.v1.ChatMessage
-	(*Activated)(nil),            // 10: troupe.v1.Activated
-	(*RecoveryDecision)(nil),     // 11: troupe.v1.RecoveryDecision
-	(*InputAccepted)(nil),        // 12: troupe.v1.InputAccepted
-	(*InputWithdrawn)(nil),       // 13: troupe.v1.InputWithdrawn
-	(*TurnStarted)(nil),          // 14: troupe.v1.TurnStarted
-	(*GenerationStarted)(nil),    // 15: troupe.v1.GenerationStarted
-	(*Timing)(nil),               // 16: troupe.v1.Timing
-	(*GenerationCompleted)(nil),  // 17: troupe.v1.GenerationCompleted
-	(*GenerationFailed)(nil),     // 18: troupe.v1.GenerationFailed
-	(*ToolPlanned)(nil),          // 19: troupe.v1.ToolPlanned
-	(*ApprovalRequested)(nil),    // 20: troupe.v1.ApprovalRequested
-	(*ApprovalResolved)(nil),     // 21: troupe.v1.ApprovalResolved
-	(*FileHash)(nil),             // 22: troupe.v1.FileHash
-	(*ToolDispatched)(nil),       // 23: troupe.v1.ToolDispatched
-	(*ToolFinished)(nil),         // 24: troupe.v1.ToolFinished
-	(*TurnCompleted)(nil),        // 25: troupe.v1.TurnCompleted
-	(*BudgetReserved)(nil),       // 26: troupe.v1.BudgetReserved
-	(*BudgetSettled)(nil),        // 27: troupe.v1.BudgetSettled
-	(*TimerSet)(nil),             // 28: troupe.v1.TimerSet
-	(*TimerFired)(nil),           // 29: troupe.v1.TimerFired
-	(*TimerCancelled)(nil),       // 30: troupe.v1.TimerCancelled
-	(*HistoryCompacted)(nil),     // 31: troupe.v1.HistoryCompacted
-	(*ConfigChanged)(nil),        // 32: troupe.v1.ConfigChanged
-	(*ChildSpawned)(nil),         // 33: troupe.v1.ChildSpawned
-	(*ChildEnded)(nil),           // 34: troupe.v1.ChildEnded
-	(*AllotmentGranted)(nil),     // 35: troupe.v1.AllotmentGranted
-	(*AllotmentReturned)(nil),    // 36: troupe.v1.AllotmentReturned
-	(*Panicked)(nil),             // 37: troupe.v1.Panicked
-	(*OutboxEnqueued)(nil),       // 38: troupe.v1.OutboxEnqueued
-	(*OutboxAcked)(nil),          // 39: troupe.v1.OutboxAcked
-	(*CancelRequested)(nil),      // 40: troupe.v1.CancelRequested
-	(*Closed)(nil),               // 41: troupe.v1.Closed
-	(*ToolCall)(nil),             // 42: troupe.v1.ToolCall
-	(*LeaseToken)(nil),           // 43: troupe.v1.LeaseToken
-	(*Part)(nil),                 // 44: troupe.v1.Part
-	(*Usage)(nil),                // 45: troupe.v1.Usage
-	(Effect_Class)(0),            // 46: troupe.v1.Effect.Class
-	(UnknownOutcome_Policy)(0),   // 47: troupe.v1.UnknownOutcome.Policy
-	(Decision_Value)(0),          // 48: troupe.v1.Decision.Value
-}
+var (
+	file_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+	file_worker_proto_msgTypes  = make([]protoimpl.MessageInfo, 39)
+	file_worker_proto_goTypes   = []any{
+		RecoveryDecision_Action(0),  // 0: troupe.v1.RecoveryDecision.Action
+		InputAccepted_Mode(0),       // 1: troupe.v1.InputAccepted.Mode
+		InputAccepted_Origin(0),     // 2: troupe.v1.InputAccepted.Origin
+		ToolFinished_Status(0),      // 3: troupe.v1.ToolFinished.Status
+		TurnCompleted_Outcome(0),    // 4: troupe.v1.TurnCompleted.Outcome
+		TimerSet_Misfire(0),         // 5: troupe.v1.TimerSet.Misfire
+		CallResolved_Resolution(0),  // 6: troupe.v1.CallResolved.Resolution
+		(*WorkerFact)(nil),          // 7: troupe.v1.WorkerFact
+		(*Lineage)(nil),             // 8: troupe.v1.Lineage
+		(*WorkerCreated)(nil),       // 9: troupe.v1.WorkerCreated
+		(*Turn)(nil),                // 10: troupe.v1.Turn
+		(*ChatMessage)(nil),         // 11: troupe.v1.ChatMessage
+		(*Activated)(nil),           // 12: troupe.v1.Activated
+		(*RecoveryDecision)(nil),    // 13: troupe.v1.RecoveryDecision
+		(*InputAccepted)(nil),       // 14: troupe.v1.InputAccepted
+		(*InputWithdrawn)(nil),      // 15: troupe.v1.InputWithdrawn
+		(*TurnStarted)(nil),         // 16: troupe.v1.TurnStarted
+		(*GenerationStarted)(nil),   // 17: troupe.v1.GenerationStarted
+		(*Timing)(nil),              // 18: troupe.v1.Timing
+		(*GenerationCompleted)(nil), // 19: troupe.v1.GenerationCompleted
+		(*GenerationFailed)(nil),    // 20: troupe.v1.GenerationFailed
+		(*ToolPlanned)(nil),         // 21: troupe.v1.ToolPlanned
+		(*ApprovalRequested)(nil),   // 22: troupe.v1.ApprovalRequested
+		(*ApprovalResolved)(nil),    // 23: troupe.v1.ApprovalResolved
+		(*FileHash)(nil),            // 24: troupe.v1.FileHash
+		(*ToolDispatched)(nil),      // 25: troupe.v1.ToolDispatched
+		(*ToolFinished)(nil),        // 26: troupe.v1.ToolFinished
+		(*TurnCompleted)(nil),       // 27: troupe.v1.TurnCompleted
+		(*BudgetReserved)(nil),      // 28: troupe.v1.BudgetReserved
+		(*BudgetSettled)(nil),       // 29: troupe.v1.BudgetSettled
+		(*TimerSet)(nil),            // 30: troupe.v1.TimerSet
+		(*TimerFired)(nil),          // 31: troupe.v1.TimerFired
+		(*TimerCancelled)(nil),      // 32: troupe.v1.TimerCancelled
+		(*HistoryCompacted)(nil),    // 33: troupe.v1.HistoryCompacted
+		(*ConfigChanged)(nil),       // 34: troupe.v1.ConfigChanged
+		(*ChildSpawned)(nil),        // 35: troupe.v1.ChildSpawned
+		(*ChildEnded)(nil),          // 36: troupe.v1.ChildEnded
+		(*AllotmentGranted)(nil),    // 37: troupe.v1.AllotmentGranted
+		(*AllotmentReturned)(nil),   // 38: troupe.v1.AllotmentReturned
+		(*Panicked)(nil),            // 39: troupe.v1.Panicked
+		(*OutboxEnqueued)(nil),      // 40: troupe.v1.OutboxEnqueued
+		(*OutboxAcked)(nil),         // 41: troupe.v1.OutboxAcked
+		(*CancelRequested)(nil),     // 42: troupe.v1.CancelRequested
+		(*Closed)(nil),              // 43: troupe.v1.Closed
+		(*CallResolved)(nil),        // 44: troupe.v1.CallResolved
+		(*Released)(nil),            // 45: troupe.v1.Released
+		(*ToolCall)(nil),            // 46: troupe.v1.ToolCall
+		(*LeaseToken)(nil),          // 47: troupe.v1.LeaseToken
+		(*Part)(nil),                // 48: troupe.v1.Part
+		(*Usage)(nil),               // 49: troupe.v1.Usage
+		Effect_Class(0),             // 50: troupe.v1.Effect.Class
+		UnknownOutcome_Policy(0),    // 51: troupe.v1.UnknownOutcome.Policy
+		Decision_Value(0),           // 52: troupe.v1.Decision.Value
+	}
+)
+
 var file_worker_proto_depIdxs = []int32{
-	7,  // 0: troupe.v1.WorkerFact.worker_created:type_name -> troupe.v1.WorkerCreated
-	10, // 1: troupe.v1.WorkerFact.activated:type_name -> troupe.v1.Activated
-	12, // 2: troupe.v1.WorkerFact.input_accepted:type_name -> troupe.v1.InputAccepted
-	13, // 3: troupe.v1.WorkerFact.input_withdrawn:type_name -> troupe.v1.InputWithdrawn
-	14, // 4: troupe.v1.WorkerFact.turn_started:type_name -> troupe.v1.TurnStarted
-	15, // 5: troupe.v1.WorkerFact.generation_started:type_name -> troupe.v1.GenerationStarted
-	17, // 6: troupe.v1.WorkerFact.generation_completed:type_name -> troupe.v1.GenerationCompleted
-	18, // 7: troupe.v1.WorkerFact.generation_failed:type_name -> troupe.v1.GenerationFailed
-	19, // 8: troupe.v1.WorkerFact.tool_planned:type_name -> troupe.v1.ToolPlanned
-	20, // 9: troupe.v1.WorkerFact.approval_requested:type_name -> troupe.v1.ApprovalRequested
-	21, // 10: troupe.v1.WorkerFact.approval_resolved:type_name -> troupe.v1.ApprovalResolved
-	23, // 11: troupe.v1.WorkerFact.tool_dispatched:type_name -> troupe.v1.ToolDispatched
-	24, // 12: troupe.v1.WorkerFact.tool_finished:type_name -> troupe.v1.ToolFinished
-	25, // 13: troupe.v1.WorkerFact.turn_completed:type_name -> troupe.v1.TurnCompleted
-	26, // 14: troupe.v1.WorkerFact.budget_reserved:type_name -> troupe.v1.BudgetReserved
-	27, // 15: troupe.v1.WorkerFact.budget_settled:type_name -> troupe.v1.BudgetSettled
-	28, // 16: troupe.v1.WorkerFact.timer_set:type_name -> troupe.v1.TimerSet
-	29, // 17: troupe.v1.WorkerFact.timer_fired:type_name -> troupe.v1.TimerFired
-	30, // 18: troupe.v1.WorkerFact.timer_cancelled:type_name -> troupe.v1.TimerCancelled
-	31, // 19: troupe.v1.WorkerFact.history_compacted:type_name -> troupe.v1.HistoryCompacted
-	32, // 20: troupe.v1.WorkerFact.config_changed:type_name -> troupe.v1.ConfigChanged
-	33, // 21: troupe.v1.WorkerFact.child_spawned:type_name -> troupe.v1.ChildSpawned
-	34, // 22: troupe.v1.WorkerFact.child_ended:type_name -> troupe.v1.ChildEnded
-	35, // 23: troupe.v1.WorkerFact.allotment_granted:type_name -> troupe.v1.AllotmentGranted
-	36, // 24: troupe.v1.WorkerFact.allotment_returned:type_name -> troupe.v1.AllotmentReturned
-	37, // 25: troupe.v1.WorkerFact.panicked:type_name -> troupe.v1.Panicked
-	38, // 26: troupe.v1.WorkerFact.outbox_enqueued:type_name -> troupe.v1.OutboxEnqueued
-	39, // 27: troupe.v1.WorkerFact.outbox_acked:type_name -> troupe.v1.OutboxAcked
-	40, // 28: troupe.v1.WorkerFact.cancel_requested:type_name -> troupe.v1.CancelRequested
-	41, // 29: troupe.v1.WorkerFact.closed:type_name -> troupe.v1.Closed
-	6,  // 30: troupe.v1.WorkerCreated.origin:type_name -> troupe.v1.Lineage
-	8,  // 31: troupe.v1.WorkerCreated.copied:type_name -> troupe.v1.Turn
-	9,  // 32: troupe.v1.Turn.messages:type_name -> troupe.v1.ChatMessage
-	42, // 33: troupe.v1.ChatMessage.tool_calls:type_name -> troupe.v1.ToolCall
-	11, // 34: troupe.v1.Activated.decisions:type_name -> troupe.v1.RecoveryDecision
-	43, // 35: troupe.v1.Activated.leases:type_name -> troupe.v1.LeaseToken
-	0,  // 36: troupe.v1.RecoveryDecision.action:type_name -> troupe.v1.RecoveryDecision.Action
-	1,  // 37: troupe.v1.InputAccepted.mode:type_name -> troupe.v1.InputAccepted.Mode
-	2,  // 38: troupe.v1.InputAccepted.origin:type_name -> troupe.v1.InputAccepted.Origin
-	44, // 39: troupe.v1.InputAccepted.parts:type_name -> troupe.v1.Part
-	42, // 40: troupe.v1.InputAccepted.call:type_name -> troupe.v1.ToolCall
-	43, // 41: troupe.v1.TurnStarted.leases:type_name -> troupe.v1.LeaseToken
-	42, // 42: troupe.v1.GenerationCompleted.tool_calls:type_name -> troupe.v1.ToolCall
-	45, // 43: troupe.v1.GenerationCompleted.usage:type_name -> troupe.v1.Usage
-	16, // 44: troupe.v1.GenerationCompleted.timing:type_name -> troupe.v1.Timing
-	46, // 45: troupe.v1.ToolPlanned.effect:type_name -> troupe.v1.Effect.Class
-	47, // 46: troupe.v1.ToolPlanned.unknown:type_name -> troupe.v1.UnknownOutcome.Policy
-	48, // 47: troupe.v1.ApprovalResolved.decision:type_name -> troupe.v1.Decision.Value
-	43, // 48: troupe.v1.ToolDispatched.lease:type_name -> troupe.v1.LeaseToken
-	22, // 49: troupe.v1.ToolDispatched.precondition_hashes:type_name -> troupe.v1.FileHash
-	3,  // 50: troupe.v1.ToolFinished.status:type_name -> troupe.v1.ToolFinished.Status
-	22, // 51: troupe.v1.ToolFinished.postcondition_hashes:type_name -> troupe.v1.FileHash
-	4,  // 52: troupe.v1.TurnCompleted.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	45, // 53: troupe.v1.TurnCompleted.usage:type_name -> troupe.v1.Usage
-	4,  // 54: troupe.v1.ChildEnded.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	45, // 55: troupe.v1.ChildEnded.usage:type_name -> troupe.v1.Usage
-	56, // [56:56] is the sub-list for method output_type
-	56, // [56:56] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	9,  // 0: troupe.v1.WorkerFact.worker_created:type_name -> troupe.v1.WorkerCreated
+	12, // 1: troupe.v1.WorkerFact.activated:type_name -> troupe.v1.Activated
+	14, // 2: troupe.v1.WorkerFact.input_accepted:type_name -> troupe.v1.InputAccepted
+	15, // 3: troupe.v1.WorkerFact.input_withdrawn:type_name -> troupe.v1.InputWithdrawn
+	16, // 4: troupe.v1.WorkerFact.turn_started:type_name -> troupe.v1.TurnStarted
+	17, // 5: troupe.v1.WorkerFact.generation_started:type_name -> troupe.v1.GenerationStarted
+	19, // 6: troupe.v1.WorkerFact.generation_completed:type_name -> troupe.v1.GenerationCompleted
+	20, // 7: troupe.v1.WorkerFact.generation_failed:type_name -> troupe.v1.GenerationFailed
+	21, // 8: troupe.v1.WorkerFact.tool_planned:type_name -> troupe.v1.ToolPlanned
+	22, // 9: troupe.v1.WorkerFact.approval_requested:type_name -> troupe.v1.ApprovalRequested
+	23, // 10: troupe.v1.WorkerFact.approval_resolved:type_name -> troupe.v1.ApprovalResolved
+	25, // 11: troupe.v1.WorkerFact.tool_dispatched:type_name -> troupe.v1.ToolDispatched
+	26, // 12: troupe.v1.WorkerFact.tool_finished:type_name -> troupe.v1.ToolFinished
+	27, // 13: troupe.v1.WorkerFact.turn_completed:type_name -> troupe.v1.TurnCompleted
+	28, // 14: troupe.v1.WorkerFact.budget_reserved:type_name -> troupe.v1.BudgetReserved
+	29, // 15: troupe.v1.WorkerFact.budget_settled:type_name -> troupe.v1.BudgetSettled
+	30, // 16: troupe.v1.WorkerFact.timer_set:type_name -> troupe.v1.TimerSet
+	31, // 17: troupe.v1.WorkerFact.timer_fired:type_name -> troupe.v1.TimerFired
+	32, // 18: troupe.v1.WorkerFact.timer_cancelled:type_name -> troupe.v1.TimerCancelled
+	33, // 19: troupe.v1.WorkerFact.history_compacted:type_name -> troupe.v1.HistoryCompacted
+	34, // 20: troupe.v1.WorkerFact.config_changed:type_name -> troupe.v1.ConfigChanged
+	35, // 21: troupe.v1.WorkerFact.child_spawned:type_name -> troupe.v1.ChildSpawned
+	36, // 22: troupe.v1.WorkerFact.child_ended:type_name -> troupe.v1.ChildEnded
+	37, // 23: troupe.v1.WorkerFact.allotment_granted:type_name -> troupe.v1.AllotmentGranted
+	38, // 24: troupe.v1.WorkerFact.allotment_returned:type_name -> troupe.v1.AllotmentReturned
+	39, // 25: troupe.v1.WorkerFact.panicked:type_name -> troupe.v1.Panicked
+	40, // 26: troupe.v1.WorkerFact.outbox_enqueued:type_name -> troupe.v1.OutboxEnqueued
+	41, // 27: troupe.v1.WorkerFact.outbox_acked:type_name -> troupe.v1.OutboxAcked
+	42, // 28: troupe.v1.WorkerFact.cancel_requested:type_name -> troupe.v1.CancelRequested
+	43, // 29: troupe.v1.WorkerFact.closed:type_name -> troupe.v1.Closed
+	44, // 30: troupe.v1.WorkerFact.call_resolved:type_name -> troupe.v1.CallResolved
+	45, // 31: troupe.v1.WorkerFact.released:type_name -> troupe.v1.Released
+	8,  // 32: troupe.v1.WorkerCreated.origin:type_name -> troupe.v1.Lineage
+	10, // 33: troupe.v1.WorkerCreated.copied:type_name -> troupe.v1.Turn
+	11, // 34: troupe.v1.Turn.messages:type_name -> troupe.v1.ChatMessage
+	46, // 35: troupe.v1.ChatMessage.tool_calls:type_name -> troupe.v1.ToolCall
+	13, // 36: troupe.v1.Activated.decisions:type_name -> troupe.v1.RecoveryDecision
+	47, // 37: troupe.v1.Activated.leases:type_name -> troupe.v1.LeaseToken
+	0,  // 38: troupe.v1.RecoveryDecision.action:type_name -> troupe.v1.RecoveryDecision.Action
+	1,  // 39: troupe.v1.InputAccepted.mode:type_name -> troupe.v1.InputAccepted.Mode
+	2,  // 40: troupe.v1.InputAccepted.origin:type_name -> troupe.v1.InputAccepted.Origin
+	48, // 41: troupe.v1.InputAccepted.parts:type_name -> troupe.v1.Part
+	46, // 42: troupe.v1.InputAccepted.call:type_name -> troupe.v1.ToolCall
+	47, // 43: troupe.v1.TurnStarted.leases:type_name -> troupe.v1.LeaseToken
+	46, // 44: troupe.v1.GenerationCompleted.tool_calls:type_name -> troupe.v1.ToolCall
+	49, // 45: troupe.v1.GenerationCompleted.usage:type_name -> troupe.v1.Usage
+	18, // 46: troupe.v1.GenerationCompleted.timing:type_name -> troupe.v1.Timing
+	50, // 47: troupe.v1.ToolPlanned.effect:type_name -> troupe.v1.Effect.Class
+	51, // 48: troupe.v1.ToolPlanned.unknown:type_name -> troupe.v1.UnknownOutcome.Policy
+	52, // 49: troupe.v1.ApprovalResolved.decision:type_name -> troupe.v1.Decision.Value
+	47, // 50: troupe.v1.ToolDispatched.lease:type_name -> troupe.v1.LeaseToken
+	24, // 51: troupe.v1.ToolDispatched.precondition_hashes:type_name -> troupe.v1.FileHash
+	3,  // 52: troupe.v1.ToolFinished.status:type_name -> troupe.v1.ToolFinished.Status
+	24, // 53: troupe.v1.ToolFinished.postcondition_hashes:type_name -> troupe.v1.FileHash
+	4,  // 54: troupe.v1.TurnCompleted.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	49, // 55: troupe.v1.TurnCompleted.usage:type_name -> troupe.v1.Usage
+	48, // 56: troupe.v1.TimerSet.parts:type_name -> troupe.v1.Part
+	5,  // 57: troupe.v1.TimerSet.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	49, // 58: troupe.v1.HistoryCompacted.usage:type_name -> troupe.v1.Usage
+	4,  // 59: troupe.v1.ChildEnded.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	49, // 60: troupe.v1.ChildEnded.usage:type_name -> troupe.v1.Usage
+	6,  // 61: troupe.v1.CallResolved.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	62, // [62:62] is the sub-list for method output_type
+	62, // [62:62] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_worker_proto_init() }
@@ -3857,14 +4244,16 @@ func file_worker_proto_init() {
 		(*WorkerFact_OutboxAcked)(nil),
 		(*WorkerFact_CancelRequested)(nil),
 		(*WorkerFact_Closed)(nil),
+		(*WorkerFact_CallResolved)(nil),
+		(*WorkerFact_Released)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_worker_proto_rawDesc), len(file_worker_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   37,
+			NumEnums:      7,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
