@@ -140,7 +140,7 @@ func statusOf(code string) int {
 	case messages.CodeBadRequest, messages.CodeInvalidURI:
 		return http.StatusBadRequest
 	case messages.CodeConflict, messages.CodeCommitted, messages.CodeBusy, messages.CodeAlreadyExists, messages.CodeStaleLease,
-		messages.CodeQuarantined:
+		messages.CodeQuarantined, messages.CodeResolved:
 		return http.StatusConflict
 	case messages.CodeClosed, messages.CodeWithdrawn:
 		return http.StatusGone

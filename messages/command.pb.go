@@ -10,12 +10,11 @@
 package messages
 
 import (
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
-
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -4715,8 +4714,9 @@ type Execute struct {
 	PreconditionHashes []*FileHash            `protobuf:"bytes,14,rep,name=precondition_hashes,json=preconditionHashes,proto3" json:"precondition_hashes,omitempty"` // for reconcile
 	Attempt            uint32                 `protobuf:"varint,15,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Home               *WorkspaceGrant        `protobuf:"bytes,16,opt,name=home,proto3" json:"home,omitempty"`
-	Pure               bool                   `protobuf:"varint,17,opt,name=pure,proto3" json:"pure,omitempty"`       // no lease is counted
-	Prepare            bool                   `protobuf:"varint,18,opt,name=prepare,proto3" json:"prepare,omitempty"` // only hash the files that the call is about to change
+	Pure               bool                   `protobuf:"varint,17,opt,name=pure,proto3" json:"pure,omitempty"`                  // no lease is counted
+	Prepare            bool                   `protobuf:"varint,18,opt,name=prepare,proto3" json:"prepare,omitempty"`            // only hash the files that the call is about to change
+	TurnId             string                 `protobuf:"bytes,19,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"` // whose ledger the executor keeps
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -4877,6 +4877,13 @@ func (x *Execute) GetPrepare() bool {
 	return false
 }
 
+func (x *Execute) GetTurnId() string {
+	if x != nil {
+		return x.TurnId
+	}
+	return ""
+}
+
 // ToolReply is what became of one call.
 type ToolReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5034,6 +5041,75 @@ func (x *ToolReply) GetPrepared() bool {
 	return false
 }
 
+// LedgerEntry is one line of an executor's ledger: what it knows of an exec id that it was given.
+type LedgerEntry struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ExecId        string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Done          *ToolReply             `protobuf:"bytes,3,opt,name=done,proto3" json:"done,omitempty"` // absent: it has started
+	AtUnixMs      int64                  `protobuf:"varint,4,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LedgerEntry) Reset() {
+	*x = LedgerEntry{}
+	mi := &file_command_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LedgerEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LedgerEntry) ProtoMessage() {}
+
+func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
+func (*LedgerEntry) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *LedgerEntry) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *LedgerEntry) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *LedgerEntry) GetDone() *ToolReply {
+	if x != nil {
+		return x.Done
+	}
+	return nil
+}
+
+func (x *LedgerEntry) GetAtUnixMs() int64 {
+	if x != nil {
+		return x.AtUnixMs
+	}
+	return 0
+}
+
 // CancelCalls ends running calls of a ToolExecutor; empty: all of them.
 type CancelCalls struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5045,7 +5121,7 @@ type CancelCalls struct {
 
 func (x *CancelCalls) Reset() {
 	*x = CancelCalls{}
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5057,7 +5133,7 @@ func (x *CancelCalls) String() string {
 func (*CancelCalls) ProtoMessage() {}
 
 func (x *CancelCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5070,7 +5146,7 @@ func (x *CancelCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCalls.ProtoReflect.Descriptor instead.
 func (*CancelCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{70}
+	return file_command_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *CancelCalls) GetExecIds() []string {
@@ -5102,7 +5178,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5114,7 +5190,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5127,7 +5203,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{71}
+	return file_command_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Progress) GetExecId() string {
@@ -5182,7 +5258,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5194,7 +5270,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5207,7 +5283,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{72}
+	return file_command_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -5233,7 +5309,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5245,7 +5321,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5258,7 +5334,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{73}
+	return file_command_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -5277,7 +5353,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5289,7 +5365,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5302,7 +5378,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{74}
+	return file_command_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -5321,7 +5397,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5333,7 +5409,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5346,7 +5422,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{75}
+	return file_command_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -5366,7 +5442,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5378,7 +5454,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5391,7 +5467,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{76}
+	return file_command_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -5417,7 +5493,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5429,7 +5505,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5442,7 +5518,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{77}
+	return file_command_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -5462,7 +5538,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5474,7 +5550,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5487,7 +5563,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{78}
+	return file_command_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Show) GetId() string {
@@ -5507,7 +5583,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5519,7 +5595,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5532,7 +5608,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{79}
+	return file_command_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -5568,7 +5644,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5580,7 +5656,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5593,7 +5669,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{80}
+	return file_command_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -5688,7 +5764,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5700,7 +5776,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5713,7 +5789,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{81}
+	return file_command_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -5775,7 +5851,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5787,7 +5863,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5800,7 +5876,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{82}
+	return file_command_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -5821,7 +5897,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5833,7 +5909,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5846,7 +5922,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{83}
+	return file_command_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -5881,7 +5957,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5893,7 +5969,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5906,7 +5982,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{84}
+	return file_command_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Finding) GetStream() string {
@@ -5939,7 +6015,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5951,7 +6027,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5964,7 +6040,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{85}
+	return file_command_proto_rawDescGZIP(), []int{86}
 }
 
 type Holder struct {
@@ -5979,7 +6055,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5991,7 +6067,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6004,7 +6080,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{86}
+	return file_command_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -6402,7 +6478,7 @@ const file_command_proto_rawDesc = "" +
 	"\rPermitGranted\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\")\n" +
 	"\rReleasePermit\x12\x18\n" +
-	"\arequest\x18\x01 \x01(\x04R\arequest\"\xfa\x04\n" +
+	"\arequest\x18\x01 \x01(\x04R\arequest\"\x93\x05\n" +
 	"\aExecute\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x12\n" +
@@ -6425,7 +6501,8 @@ const file_command_proto_rawDesc = "" +
 	"\aattempt\x18\x0f \x01(\rR\aattempt\x12-\n" +
 	"\x04home\x18\x10 \x01(\v2\x19.troupe.v1.WorkspaceGrantR\x04home\x12\x12\n" +
 	"\x04pure\x18\x11 \x01(\bR\x04pure\x12\x18\n" +
-	"\aprepare\x18\x12 \x01(\bR\aprepare\"\xd1\x03\n" +
+	"\aprepare\x18\x12 \x01(\bR\aprepare\x12\x17\n" +
+	"\aturn_id\x18\x13 \x01(\tR\x06turnId\"\xd1\x03\n" +
 	"\tToolReply\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x12\n" +
@@ -6444,7 +6521,13 @@ const file_command_proto_rawDesc = "" +
 	"\x04diff\x18\f \x01(\tR\x04diff\x12\x18\n" +
 	"\aunknown\x18\r \x01(\bR\aunknown\x12\x19\n" +
 	"\bnot_done\x18\x0e \x01(\bR\anotDone\x12\x1a\n" +
-	"\bprepared\x18\x0f \x01(\bR\bprepared\"@\n" +
+	"\bprepared\x18\x0f \x01(\bR\bprepared\"\x88\x01\n" +
+	"\vLedgerEntry\x12\x17\n" +
+	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12(\n" +
+	"\x04done\x18\x03 \x01(\v2\x14.troupe.v1.ToolReplyR\x04done\x12\x1c\n" +
+	"\n" +
+	"at_unix_ms\x18\x04 \x01(\x03R\batUnixMs\"@\n" +
 	"\vCancelCalls\x12\x19\n" +
 	"\bexec_ids\x18\x01 \x03(\tR\aexecIds\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x8e\x01\n" +
@@ -6528,126 +6611,124 @@ func file_command_proto_rawDescGZIP() []byte {
 	return file_command_proto_rawDescData
 }
 
-var (
-	file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 87)
-	file_command_proto_goTypes  = []any{
-		(*CreateSession)(nil),      // 0: troupe.v1.CreateSession
-		(*WorkspaceSpec)(nil),      // 1: troupe.v1.WorkspaceSpec
-		(*ToSession)(nil),          // 2: troupe.v1.ToSession
-		(*DescribeTree)(nil),       // 3: troupe.v1.DescribeTree
-		(*ActorView)(nil),          // 4: troupe.v1.ActorView
-		(*Tree)(nil),               // 5: troupe.v1.Tree
-		(*SubmitInput)(nil),        // 6: troupe.v1.SubmitInput
-		(*InputReply)(nil),         // 7: troupe.v1.InputReply
-		(*RunInput)(nil),           // 8: troupe.v1.RunInput
-		(*AwaitTurn)(nil),          // 9: troupe.v1.AwaitTurn
-		(*TurnResult)(nil),         // 10: troupe.v1.TurnResult
-		(*ToolCallView)(nil),       // 11: troupe.v1.ToolCallView
-		(*CancelSession)(nil),      // 12: troupe.v1.CancelSession
-		(*Cancelled)(nil),          // 13: troupe.v1.Cancelled
-		(*ListInputs)(nil),         // 14: troupe.v1.ListInputs
-		(*InputView)(nil),          // 15: troupe.v1.InputView
-		(*Inputs)(nil),             // 16: troupe.v1.Inputs
-		(*WithdrawInput)(nil),      // 17: troupe.v1.WithdrawInput
-		(*CallTool)(nil),           // 18: troupe.v1.CallTool
-		(*SpawnWorker)(nil),        // 19: troupe.v1.SpawnWorker
-		(*DeleteWorker)(nil),       // 20: troupe.v1.DeleteWorker
-		(*DescribeSession)(nil),    // 21: troupe.v1.DescribeSession
-		(*CountJobs)(nil),          // 22: troupe.v1.CountJobs
-		(*JobCount)(nil),           // 23: troupe.v1.JobCount
-		(*ResolveCall)(nil),        // 24: troupe.v1.ResolveCall
-		(*ReleaseWorker)(nil),      // 25: troupe.v1.ReleaseWorker
-		(*CompactHistory)(nil),     // 26: troupe.v1.CompactHistory
-		(*Compacted)(nil),          // 27: troupe.v1.Compacted
-		(*SetTimer)(nil),           // 28: troupe.v1.SetTimer
-		(*CancelTimer)(nil),        // 29: troupe.v1.CancelTimer
-		(*ListTimers)(nil),         // 30: troupe.v1.ListTimers
-		(*TimerView)(nil),          // 31: troupe.v1.TimerView
-		(*Timers)(nil),             // 32: troupe.v1.Timers
-		(*SaveHistory)(nil),        // 33: troupe.v1.SaveHistory
-		(*WaitIdle)(nil),           // 34: troupe.v1.WaitIdle
-		(*CloseSession)(nil),       // 35: troupe.v1.CloseSession
-		(*Subscribe)(nil),          // 36: troupe.v1.Subscribe
-		(*Subscribed)(nil),         // 37: troupe.v1.Subscribed
-		(*Unsubscribe)(nil),        // 38: troupe.v1.Unsubscribe
-		(*Published)(nil),          // 39: troupe.v1.Published
-		(*ReadHistory)(nil),        // 40: troupe.v1.ReadHistory
-		(*History)(nil),            // 41: troupe.v1.History
-		(*ConfigureWorker)(nil),    // 42: troupe.v1.ConfigureWorker
-		(*SessionView)(nil),        // 43: troupe.v1.SessionView
-		(*WorkerView)(nil),         // 44: troupe.v1.WorkerView
-		(*CallView)(nil),           // 45: troupe.v1.CallView
-		(*OpenSession)(nil),        // 46: troupe.v1.OpenSession
-		(*SessionIdle)(nil),        // 47: troupe.v1.SessionIdle
-		(*Passivate)(nil),          // 48: troupe.v1.Passivate
-		(*Staying)(nil),            // 49: troupe.v1.Staying
-		(*Configure)(nil),          // 50: troupe.v1.Configure
-		(*WorkerFailed)(nil),       // 51: troupe.v1.WorkerFailed
-		(*SessionEnded)(nil),       // 52: troupe.v1.SessionEnded
-		(*DescribeWorker)(nil),     // 53: troupe.v1.DescribeWorker
-		(*Watched)(nil),            // 54: troupe.v1.Watched
-		(*AcquireLease)(nil),       // 55: troupe.v1.AcquireLease
-		(*LeaseGranted)(nil),       // 56: troupe.v1.LeaseGranted
-		(*LeaseQueued)(nil),        // 57: troupe.v1.LeaseQueued
-		(*ReleaseLease)(nil),       // 58: troupe.v1.ReleaseLease
-		(*EffectBegun)(nil),        // 59: troupe.v1.EffectBegun
-		(*EffectAllowed)(nil),      // 60: troupe.v1.EffectAllowed
-		(*EffectEnded)(nil),        // 61: troupe.v1.EffectEnded
-		(*OpenWorkspace)(nil),      // 62: troupe.v1.OpenWorkspace
-		(*DescribeWorkspace)(nil),  // 63: troupe.v1.DescribeWorkspace
-		(*WorkspaceView)(nil),      // 64: troupe.v1.WorkspaceView
-		(*AcquirePermit)(nil),      // 65: troupe.v1.AcquirePermit
-		(*PermitGranted)(nil),      // 66: troupe.v1.PermitGranted
-		(*ReleasePermit)(nil),      // 67: troupe.v1.ReleasePermit
-		(*Execute)(nil),            // 68: troupe.v1.Execute
-		(*ToolReply)(nil),          // 69: troupe.v1.ToolReply
-		(*CancelCalls)(nil),        // 70: troupe.v1.CancelCalls
-		(*Progress)(nil),           // 71: troupe.v1.Progress
-		(*ListSessions)(nil),       // 72: troupe.v1.ListSessions
-		(*Sessions)(nil),           // 73: troupe.v1.Sessions
-		(*ListWorkers)(nil),        // 74: troupe.v1.ListWorkers
-		(*Workers)(nil),            // 75: troupe.v1.Workers
-		(*ListCalls)(nil),          // 76: troupe.v1.ListCalls
-		(*Calls)(nil),              // 77: troupe.v1.Calls
-		(*Show)(nil),               // 78: troupe.v1.Show
-		(*Shown)(nil),              // 79: troupe.v1.Shown
-		(*TurnView)(nil),           // 80: troupe.v1.TurnView
-		(*GenerationView)(nil),     // 81: troupe.v1.GenerationView
-		(*Verify)(nil),             // 82: troupe.v1.Verify
-		(*Verified)(nil),           // 83: troupe.v1.Verified
-		(*Finding)(nil),            // 84: troupe.v1.Finding
-		(*Hello)(nil),              // 85: troupe.v1.Hello
-		(*Holder)(nil),             // 86: troupe.v1.Holder
-		(*EnvVar)(nil),             // 87: troupe.v1.EnvVar
-		(*Lineage)(nil),            // 88: troupe.v1.Lineage
-		(*Turn)(nil),               // 89: troupe.v1.Turn
-		Persist_Policy(0),          // 90: troupe.v1.Persist.Policy
-		Trust_Level(0),             // 91: troupe.v1.Trust.Level
-		(*Part)(nil),               // 92: troupe.v1.Part
-		InputAccepted_Mode(0),      // 93: troupe.v1.InputAccepted.Mode
-		InputAccepted_Origin(0),    // 94: troupe.v1.InputAccepted.Origin
-		TurnCompleted_Outcome(0),   // 95: troupe.v1.TurnCompleted.Outcome
-		(*Usage)(nil),              // 96: troupe.v1.Usage
-		CallResolved_Resolution(0), // 97: troupe.v1.CallResolved.Resolution
-		TimerSet_Misfire(0),        // 98: troupe.v1.TimerSet.Misfire
-		(*Event)(nil),              // 99: troupe.v1.Event
-		(*WorkspaceGrant)(nil),     // 100: troupe.v1.WorkspaceGrant
-		(*Grant)(nil),              // 101: troupe.v1.Grant
-		(*LeaseToken)(nil),         // 102: troupe.v1.LeaseToken
-		(*FileHash)(nil),           // 103: troupe.v1.FileHash
-		ToolFinished_Status(0),     // 104: troupe.v1.ToolFinished.Status
-		(*Timing)(nil),             // 105: troupe.v1.Timing
-	}
-)
-
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 88)
+var file_command_proto_goTypes = []any{
+	(*CreateSession)(nil),        // 0: troupe.v1.CreateSession
+	(*WorkspaceSpec)(nil),        // 1: troupe.v1.WorkspaceSpec
+	(*ToSession)(nil),            // 2: troupe.v1.ToSession
+	(*DescribeTree)(nil),         // 3: troupe.v1.DescribeTree
+	(*ActorView)(nil),            // 4: troupe.v1.ActorView
+	(*Tree)(nil),                 // 5: troupe.v1.Tree
+	(*SubmitInput)(nil),          // 6: troupe.v1.SubmitInput
+	(*InputReply)(nil),           // 7: troupe.v1.InputReply
+	(*RunInput)(nil),             // 8: troupe.v1.RunInput
+	(*AwaitTurn)(nil),            // 9: troupe.v1.AwaitTurn
+	(*TurnResult)(nil),           // 10: troupe.v1.TurnResult
+	(*ToolCallView)(nil),         // 11: troupe.v1.ToolCallView
+	(*CancelSession)(nil),        // 12: troupe.v1.CancelSession
+	(*Cancelled)(nil),            // 13: troupe.v1.Cancelled
+	(*ListInputs)(nil),           // 14: troupe.v1.ListInputs
+	(*InputView)(nil),            // 15: troupe.v1.InputView
+	(*Inputs)(nil),               // 16: troupe.v1.Inputs
+	(*WithdrawInput)(nil),        // 17: troupe.v1.WithdrawInput
+	(*CallTool)(nil),             // 18: troupe.v1.CallTool
+	(*SpawnWorker)(nil),          // 19: troupe.v1.SpawnWorker
+	(*DeleteWorker)(nil),         // 20: troupe.v1.DeleteWorker
+	(*DescribeSession)(nil),      // 21: troupe.v1.DescribeSession
+	(*CountJobs)(nil),            // 22: troupe.v1.CountJobs
+	(*JobCount)(nil),             // 23: troupe.v1.JobCount
+	(*ResolveCall)(nil),          // 24: troupe.v1.ResolveCall
+	(*ReleaseWorker)(nil),        // 25: troupe.v1.ReleaseWorker
+	(*CompactHistory)(nil),       // 26: troupe.v1.CompactHistory
+	(*Compacted)(nil),            // 27: troupe.v1.Compacted
+	(*SetTimer)(nil),             // 28: troupe.v1.SetTimer
+	(*CancelTimer)(nil),          // 29: troupe.v1.CancelTimer
+	(*ListTimers)(nil),           // 30: troupe.v1.ListTimers
+	(*TimerView)(nil),            // 31: troupe.v1.TimerView
+	(*Timers)(nil),               // 32: troupe.v1.Timers
+	(*SaveHistory)(nil),          // 33: troupe.v1.SaveHistory
+	(*WaitIdle)(nil),             // 34: troupe.v1.WaitIdle
+	(*CloseSession)(nil),         // 35: troupe.v1.CloseSession
+	(*Subscribe)(nil),            // 36: troupe.v1.Subscribe
+	(*Subscribed)(nil),           // 37: troupe.v1.Subscribed
+	(*Unsubscribe)(nil),          // 38: troupe.v1.Unsubscribe
+	(*Published)(nil),            // 39: troupe.v1.Published
+	(*ReadHistory)(nil),          // 40: troupe.v1.ReadHistory
+	(*History)(nil),              // 41: troupe.v1.History
+	(*ConfigureWorker)(nil),      // 42: troupe.v1.ConfigureWorker
+	(*SessionView)(nil),          // 43: troupe.v1.SessionView
+	(*WorkerView)(nil),           // 44: troupe.v1.WorkerView
+	(*CallView)(nil),             // 45: troupe.v1.CallView
+	(*OpenSession)(nil),          // 46: troupe.v1.OpenSession
+	(*SessionIdle)(nil),          // 47: troupe.v1.SessionIdle
+	(*Passivate)(nil),            // 48: troupe.v1.Passivate
+	(*Staying)(nil),              // 49: troupe.v1.Staying
+	(*Configure)(nil),            // 50: troupe.v1.Configure
+	(*WorkerFailed)(nil),         // 51: troupe.v1.WorkerFailed
+	(*SessionEnded)(nil),         // 52: troupe.v1.SessionEnded
+	(*DescribeWorker)(nil),       // 53: troupe.v1.DescribeWorker
+	(*Watched)(nil),              // 54: troupe.v1.Watched
+	(*AcquireLease)(nil),         // 55: troupe.v1.AcquireLease
+	(*LeaseGranted)(nil),         // 56: troupe.v1.LeaseGranted
+	(*LeaseQueued)(nil),          // 57: troupe.v1.LeaseQueued
+	(*ReleaseLease)(nil),         // 58: troupe.v1.ReleaseLease
+	(*EffectBegun)(nil),          // 59: troupe.v1.EffectBegun
+	(*EffectAllowed)(nil),        // 60: troupe.v1.EffectAllowed
+	(*EffectEnded)(nil),          // 61: troupe.v1.EffectEnded
+	(*OpenWorkspace)(nil),        // 62: troupe.v1.OpenWorkspace
+	(*DescribeWorkspace)(nil),    // 63: troupe.v1.DescribeWorkspace
+	(*WorkspaceView)(nil),        // 64: troupe.v1.WorkspaceView
+	(*AcquirePermit)(nil),        // 65: troupe.v1.AcquirePermit
+	(*PermitGranted)(nil),        // 66: troupe.v1.PermitGranted
+	(*ReleasePermit)(nil),        // 67: troupe.v1.ReleasePermit
+	(*Execute)(nil),              // 68: troupe.v1.Execute
+	(*ToolReply)(nil),            // 69: troupe.v1.ToolReply
+	(*LedgerEntry)(nil),          // 70: troupe.v1.LedgerEntry
+	(*CancelCalls)(nil),          // 71: troupe.v1.CancelCalls
+	(*Progress)(nil),             // 72: troupe.v1.Progress
+	(*ListSessions)(nil),         // 73: troupe.v1.ListSessions
+	(*Sessions)(nil),             // 74: troupe.v1.Sessions
+	(*ListWorkers)(nil),          // 75: troupe.v1.ListWorkers
+	(*Workers)(nil),              // 76: troupe.v1.Workers
+	(*ListCalls)(nil),            // 77: troupe.v1.ListCalls
+	(*Calls)(nil),                // 78: troupe.v1.Calls
+	(*Show)(nil),                 // 79: troupe.v1.Show
+	(*Shown)(nil),                // 80: troupe.v1.Shown
+	(*TurnView)(nil),             // 81: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 82: troupe.v1.GenerationView
+	(*Verify)(nil),               // 83: troupe.v1.Verify
+	(*Verified)(nil),             // 84: troupe.v1.Verified
+	(*Finding)(nil),              // 85: troupe.v1.Finding
+	(*Hello)(nil),                // 86: troupe.v1.Hello
+	(*Holder)(nil),               // 87: troupe.v1.Holder
+	(*EnvVar)(nil),               // 88: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 89: troupe.v1.Lineage
+	(*Turn)(nil),                 // 90: troupe.v1.Turn
+	(Persist_Policy)(0),          // 91: troupe.v1.Persist.Policy
+	(Trust_Level)(0),             // 92: troupe.v1.Trust.Level
+	(*Part)(nil),                 // 93: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 94: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 95: troupe.v1.InputAccepted.Origin
+	(TurnCompleted_Outcome)(0),   // 96: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 97: troupe.v1.Usage
+	(CallResolved_Resolution)(0), // 98: troupe.v1.CallResolved.Resolution
+	(TimerSet_Misfire)(0),        // 99: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 100: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 101: troupe.v1.WorkspaceGrant
+	(*Grant)(nil),                // 102: troupe.v1.Grant
+	(*LeaseToken)(nil),           // 103: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 104: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 105: troupe.v1.ToolFinished.Status
+	(*Timing)(nil),               // 106: troupe.v1.Timing
+}
 var file_command_proto_depIdxs = []int32{
 	1,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	87,  // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	88,  // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	6,   // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	88,  // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	89,  // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	90,  // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	91,  // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	89,  // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	90,  // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	91,  // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	92,  // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	6,   // 7: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
 	9,   // 8: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
 	12,  // 9: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
@@ -6674,53 +6755,54 @@ var file_command_proto_depIdxs = []int32{
 	8,   // 30: troupe.v1.ToSession.run:type_name -> troupe.v1.RunInput
 	4,   // 31: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
 	4,   // 32: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	92,  // 33: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	93,  // 34: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	94,  // 35: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	93,  // 33: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	94,  // 34: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	95,  // 35: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
 	6,   // 36: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	95,  // 37: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	96,  // 38: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	96,  // 37: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	97,  // 38: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
 	11,  // 39: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
 	15,  // 40: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	88,  // 41: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	89,  // 42: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	97,  // 43: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	92,  // 44: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	98,  // 45: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	89,  // 41: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	90,  // 42: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	98,  // 43: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	93,  // 44: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	99,  // 45: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
 	31,  // 46: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	99,  // 47: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	89,  // 48: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	100, // 49: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	100, // 47: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	90,  // 48: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	101, // 49: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
 	44,  // 50: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	96,  // 51: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	97,  // 51: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
 	7,   // 52: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	96,  // 53: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	101, // 54: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	100, // 55: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	100, // 56: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	102, // 57: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	87,  // 58: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	103, // 59: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	103, // 60: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	100, // 61: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	104, // 62: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	103, // 63: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	43,  // 64: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	44,  // 65: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	45,  // 66: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	43,  // 67: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	80,  // 68: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	96,  // 69: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	11,  // 70: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	81,  // 71: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	105, // 72: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	96,  // 73: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	84,  // 74: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	75,  // [75:75] is the sub-list for method output_type
-	75,  // [75:75] is the sub-list for method input_type
-	75,  // [75:75] is the sub-list for extension type_name
-	75,  // [75:75] is the sub-list for extension extendee
-	0,   // [0:75] is the sub-list for field type_name
+	97,  // 53: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	102, // 54: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	101, // 55: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	101, // 56: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	103, // 57: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	88,  // 58: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	104, // 59: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	104, // 60: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	101, // 61: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	105, // 62: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	104, // 63: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	69,  // 64: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	43,  // 65: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	44,  // 66: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	45,  // 67: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	43,  // 68: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	81,  // 69: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	97,  // 70: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	11,  // 71: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	82,  // 72: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	106, // 73: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	97,  // 74: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	85,  // 75: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	76,  // [76:76] is the sub-list for method output_type
+	76,  // [76:76] is the sub-list for method input_type
+	76,  // [76:76] is the sub-list for extension type_name
+	76,  // [76:76] is the sub-list for extension extendee
+	0,   // [0:76] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }
@@ -6763,7 +6845,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   87,
+			NumMessages:   88,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

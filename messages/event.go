@@ -22,6 +22,8 @@ const (
 	EventApprovalResolved    = "approval.resolved"
 	EventToolDispatched      = "tool.dispatched"
 	EventToolProgress        = "tool.progress"
+	EventToolInDoubt         = "tool.in_doubt"
+	EventToolResolved        = "tool.resolved"
 	EventToolFinished        = "tool.finished"
 	EventWorkerSpawned       = "worker.spawned"
 	EventWorkerEnded         = "worker.ended"
@@ -68,6 +70,7 @@ type eventJSON struct {
 	Done         int64           `json:"done,omitempty"`
 	Total        int64           `json:"total,omitempty"`
 	Unit         string          `json:"unit,omitempty"`
+	State        string          `json:"state,omitempty"` // of a tool call, as in listings
 }
 
 type callJSON struct {
@@ -125,7 +128,7 @@ func (x *Event) MarshalJSON() ([]byte, error) {
 		Outcome: x.GetOutcome(), Reason: x.GetReason(), ApprovalID: x.GetApprovalId(), Decision: x.GetDecision(),
 		Workspace: x.GetWorkspace(), DurationUs: x.GetDurationUs(), Scripted: x.GetScripted(), Diff: x.GetDiff(),
 		Details: raw(x.GetDetailsJson()), Meta: raw(x.GetMetaJson()), Effect: x.GetEffect(),
-		Done: x.GetDone(), Total: x.GetTotal(), Unit: x.GetUnit(),
+		Done: x.GetDone(), Total: x.GetTotal(), Unit: x.GetUnit(), State: x.GetState(),
 	}
 	if t := x.GetText(); t != "" || textual(x.GetType()) {
 		j.Text = &t
@@ -163,7 +166,7 @@ func (x *Event) UnmarshalJSON(b []byte) error {
 	x.ErrorCode, x.Truncated, x.Outcome, x.Reason = j.ErrorCode, j.Truncated, j.Outcome, j.Reason
 	x.ApprovalId, x.Decision, x.Workspace, x.DurationUs = j.ApprovalID, j.Decision, j.Workspace, j.DurationUs
 	x.Scripted, x.Diff, x.DetailsJson, x.MetaJson = j.Scripted, j.Diff, string(j.Details), string(j.Meta)
-	x.Effect, x.Done, x.Total, x.Unit = j.Effect, j.Done, j.Total, j.Unit
+	x.Effect, x.Done, x.Total, x.Unit, x.State = j.Effect, j.Done, j.Total, j.Unit, j.State
 	if j.Text != nil {
 		x.Text = *j.Text
 	}

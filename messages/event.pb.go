@@ -7,12 +7,11 @@
 package messages
 
 import (
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
-
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -61,6 +60,7 @@ type Event struct {
 	Done          int64                  `protobuf:"varint,33,opt,name=done,proto3" json:"done,omitempty"` // progress
 	Total         int64                  `protobuf:"varint,34,opt,name=total,proto3" json:"total,omitempty"`
 	Unit          string                 `protobuf:"bytes,35,opt,name=unit,proto3" json:"unit,omitempty"`
+	State         string                 `protobuf:"bytes,36,opt,name=state,proto3" json:"state,omitempty"` // of a tool call, as listings have it (row 48)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -340,11 +340,18 @@ func (x *Event) GetUnit() string {
 	return ""
 }
 
+func (x *Event) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
 var File_event_proto protoreflect.FileDescriptor
 
 const file_event_proto_rawDesc = "" +
 	"\n" +
-	"\vevent.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\xb1\a\n" +
+	"\vevent.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\xc7\a\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x1c\n" +
@@ -386,7 +393,8 @@ const file_event_proto_rawDesc = "" +
 	"\x06effect\x18  \x01(\tR\x06effect\x12\x12\n" +
 	"\x04done\x18! \x01(\x03R\x04done\x12\x14\n" +
 	"\x05total\x18\" \x01(\x03R\x05total\x12\x12\n" +
-	"\x04unit\x18# \x01(\tR\x04unitB0Z.github.com/troupe-dev/troupe/messages;messagesb\x06proto3"
+	"\x04unit\x18# \x01(\tR\x04unit\x12\x14\n" +
+	"\x05state\x18$ \x01(\tR\x05stateB0Z.github.com/troupe-dev/troupe/messages;messagesb\x06proto3"
 
 var (
 	file_event_proto_rawDescOnce sync.Once
@@ -400,15 +408,12 @@ func file_event_proto_rawDescGZIP() []byte {
 	return file_event_proto_rawDescData
 }
 
-var (
-	file_event_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
-	file_event_proto_goTypes  = []any{
-		(*Event)(nil),    // 0: troupe.v1.Event
-		(*ToolCall)(nil), // 1: troupe.v1.ToolCall
-		(*Usage)(nil),    // 2: troupe.v1.Usage
-	}
-)
-
+var file_event_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
+var file_event_proto_goTypes = []any{
+	(*Event)(nil),    // 0: troupe.v1.Event
+	(*ToolCall)(nil), // 1: troupe.v1.ToolCall
+	(*Usage)(nil),    // 2: troupe.v1.Usage
+}
 var file_event_proto_depIdxs = []int32{
 	1, // 0: troupe.v1.Event.tool_calls:type_name -> troupe.v1.ToolCall
 	2, // 1: troupe.v1.Event.usage:type_name -> troupe.v1.Usage

@@ -124,6 +124,8 @@ func WorkerFactOf(m proto.Message) (*WorkerFact, uint32) { //nolint:funlen // on
 		return &WorkerFact{Fact: &WorkerFact_CallResolved{f}}, 31
 	case *Released:
 		return &WorkerFact{Fact: &WorkerFact_Released{f}}, 32
+	case *CallDoubted:
+		return &WorkerFact{Fact: &WorkerFact_CallDoubted{f}}, 33
 	}
 	return nil, 0
 }
@@ -195,6 +197,8 @@ func UnwrapWorker(w *WorkerFact) proto.Message { //nolint:funlen // one case per
 		return f.CallResolved
 	case *WorkerFact_Released:
 		return f.Released
+	case *WorkerFact_CallDoubted:
+		return f.CallDoubted
 	}
 	return nil
 }

@@ -19,7 +19,8 @@ const (
 	CodeInternal      = "internal_error" // a defect of troupe
 	CodeInvalidURI    = "invalid_uri"
 	CodeAlreadyExists = "already_exists"
-	CodeTooLarge      = "too_large" // a request over its limit
+	CodeTooLarge      = "too_large"        // a request over its limit
+	CodeResolved      = "already_resolved" // somebody was first
 )
 
 // Fail makes a Failure. hint says what to do and may be empty.

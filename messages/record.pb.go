@@ -7,12 +7,11 @@
 package messages
 
 import (
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
-
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -319,15 +318,12 @@ func file_record_proto_rawDescGZIP() []byte {
 	return file_record_proto_rawDescData
 }
 
-var (
-	file_record_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
-	file_record_proto_goTypes  = []any{
-		(*Record)(nil),   // 0: troupe.v1.Record
-		(*Commit)(nil),   // 1: troupe.v1.Commit
-		(*Snapshot)(nil), // 2: troupe.v1.Snapshot
-	}
-)
-
+var file_record_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_record_proto_goTypes = []any{
+	(*Record)(nil),   // 0: troupe.v1.Record
+	(*Commit)(nil),   // 1: troupe.v1.Commit
+	(*Snapshot)(nil), // 2: troupe.v1.Snapshot
+}
 var file_record_proto_depIdxs = []int32{
 	0, // 0: troupe.v1.Commit.records:type_name -> troupe.v1.Record
 	1, // [1:1] is the sub-list for method output_type

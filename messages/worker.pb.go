@@ -9,12 +9,11 @@
 package messages
 
 import (
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
-
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -35,6 +34,7 @@ const (
 	RecoveryDecision_ASK_PERSON     RecoveryDecision_Action = 5
 	RecoveryDecision_FAIL_TURN      RecoveryDecision_Action = 6
 	RecoveryDecision_WAIT_APPROVAL  RecoveryDecision_Action = 7
+	RecoveryDecision_KNOWN          RecoveryDecision_Action = 8 // the executor's ledger has its result
 )
 
 // Enum value maps for RecoveryDecision_Action.
@@ -48,6 +48,7 @@ var (
 		5: "ASK_PERSON",
 		6: "FAIL_TURN",
 		7: "WAIT_APPROVAL",
+		8: "KNOWN",
 	}
 	RecoveryDecision_Action_value = map[string]int32{
 		"UNSPECIFIED":    0,
@@ -58,6 +59,7 @@ var (
 		"ASK_PERSON":     5,
 		"FAIL_TURN":      6,
 		"WAIT_APPROVAL":  7,
+		"KNOWN":          8,
 	}
 )
 
@@ -419,7 +421,7 @@ func (x CallResolved_Resolution) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CallResolved_Resolution.Descriptor instead.
 func (CallResolved_Resolution) EnumDescriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{37, 0}
+	return file_worker_proto_rawDescGZIP(), []int{38, 0}
 }
 
 // WorkerFact is the body of every record in a worker's stream.
@@ -459,6 +461,7 @@ type WorkerFact struct {
 	//	*WorkerFact_Closed
 	//	*WorkerFact_CallResolved
 	//	*WorkerFact_Released
+	//	*WorkerFact_CallDoubted
 	Fact          isWorkerFact_Fact `protobuf_oneof:"fact"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -789,6 +792,15 @@ func (x *WorkerFact) GetReleased() *Released {
 	return nil
 }
 
+func (x *WorkerFact) GetCallDoubted() *CallDoubted {
+	if x != nil {
+		if x, ok := x.Fact.(*WorkerFact_CallDoubted); ok {
+			return x.CallDoubted
+		}
+	}
+	return nil
+}
+
 type isWorkerFact_Fact interface {
 	isWorkerFact_Fact()
 }
@@ -921,6 +933,10 @@ type WorkerFact_Released struct {
 	Released *Released `protobuf:"bytes,32,opt,name=released,proto3,oneof"`
 }
 
+type WorkerFact_CallDoubted struct {
+	CallDoubted *CallDoubted `protobuf:"bytes,33,opt,name=call_doubted,json=callDoubted,proto3,oneof"`
+}
+
 func (*WorkerFact_WorkerCreated) isWorkerFact_Fact() {}
 
 func (*WorkerFact_Activated) isWorkerFact_Fact() {}
@@ -984,6 +1000,8 @@ func (*WorkerFact_Closed) isWorkerFact_Fact() {}
 func (*WorkerFact_CallResolved) isWorkerFact_Fact() {}
 
 func (*WorkerFact_Released) isWorkerFact_Fact() {}
+
+func (*WorkerFact_CallDoubted) isWorkerFact_Fact() {}
 
 // Origin is a conversation that another one continues (rows 33 and 96).
 type Lineage struct {
@@ -3621,6 +3639,67 @@ func (x *Closed) GetReason() string {
 	return ""
 }
 
+// CallDoubted says that nobody knows what became of a call that was dispatched, and that a person is asked.
+type CallDoubted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ExecId        string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	CallId        string                 `protobuf:"bytes,2,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	Tool          string                 `protobuf:"bytes,3,opt,name=tool,proto3" json:"tool,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallDoubted) Reset() {
+	*x = CallDoubted{}
+	mi := &file_worker_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallDoubted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallDoubted) ProtoMessage() {}
+
+func (x *CallDoubted) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallDoubted.ProtoReflect.Descriptor instead.
+func (*CallDoubted) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *CallDoubted) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *CallDoubted) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *CallDoubted) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
 // CallResolved is what a person said of a call whose outcome was unknown.
 type CallResolved struct {
 	state         protoimpl.MessageState  `protogen:"open.v1"`
@@ -3634,7 +3713,7 @@ type CallResolved struct {
 
 func (x *CallResolved) Reset() {
 	*x = CallResolved{}
-	mi := &file_worker_proto_msgTypes[37]
+	mi := &file_worker_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3646,7 +3725,7 @@ func (x *CallResolved) String() string {
 func (*CallResolved) ProtoMessage() {}
 
 func (x *CallResolved) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[37]
+	mi := &file_worker_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3659,7 +3738,7 @@ func (x *CallResolved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallResolved.ProtoReflect.Descriptor instead.
 func (*CallResolved) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{37}
+	return file_worker_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CallResolved) GetExecId() string {
@@ -3700,7 +3779,7 @@ type Released struct {
 
 func (x *Released) Reset() {
 	*x = Released{}
-	mi := &file_worker_proto_msgTypes[38]
+	mi := &file_worker_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3712,7 +3791,7 @@ func (x *Released) String() string {
 func (*Released) ProtoMessage() {}
 
 func (x *Released) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[38]
+	mi := &file_worker_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3725,7 +3804,7 @@ func (x *Released) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Released.ProtoReflect.Descriptor instead.
 func (*Released) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{38}
+	return file_worker_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Released) GetBy() string {
@@ -3739,7 +3818,7 @@ var File_worker_proto protoreflect.FileDescriptor
 
 const file_worker_proto_rawDesc = "" +
 	"\n" +
-	"\fworker.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\xe4\x10\n" +
+	"\fworker.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\xa1\x11\n" +
 	"\n" +
 	"WorkerFact\x12A\n" +
 	"\x0eworker_created\x18\x01 \x01(\v2\x18.troupe.v1.WorkerCreatedH\x00R\rworkerCreated\x124\n" +
@@ -3776,7 +3855,8 @@ const file_worker_proto_rawDesc = "" +
 	"\x10cancel_requested\x18\x1d \x01(\v2\x1a.troupe.v1.CancelRequestedH\x00R\x0fcancelRequested\x12+\n" +
 	"\x06closed\x18\x1e \x01(\v2\x11.troupe.v1.ClosedH\x00R\x06closed\x12>\n" +
 	"\rcall_resolved\x18\x1f \x01(\v2\x17.troupe.v1.CallResolvedH\x00R\fcallResolved\x121\n" +
-	"\breleased\x18  \x01(\v2\x13.troupe.v1.ReleasedH\x00R\breleasedB\x06\n" +
+	"\breleased\x18  \x01(\v2\x13.troupe.v1.ReleasedH\x00R\breleased\x12;\n" +
+	"\fcall_doubted\x18! \x01(\v2\x16.troupe.v1.CallDoubtedH\x00R\vcallDoubtedB\x06\n" +
 	"\x04fact\"?\n" +
 	"\aLineage\x12\"\n" +
 	"\fconversation\x18\x01 \x01(\tR\fconversation\x12\x10\n" +
@@ -3811,10 +3891,10 @@ const file_worker_proto_rawDesc = "" +
 	"\x04boot\x18\x03 \x01(\x04R\x04boot\x12#\n" +
 	"\rrecovered_seq\x18\x04 \x01(\x04R\frecoveredSeq\x129\n" +
 	"\tdecisions\x18\x05 \x03(\v2\x1b.troupe.v1.RecoveryDecisionR\tdecisions\x12-\n" +
-	"\x06leases\x18\x06 \x03(\v2\x15.troupe.v1.LeaseTokenR\x06leases\"\xf1\x01\n" +
+	"\x06leases\x18\x06 \x03(\v2\x15.troupe.v1.LeaseTokenR\x06leases\"\xfc\x01\n" +
 	"\x10RecoveryDecision\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12:\n" +
-	"\x06action\x18\x02 \x01(\x0e2\".troupe.v1.RecoveryDecision.ActionR\x06action\"\x87\x01\n" +
+	"\x06action\x18\x02 \x01(\x0e2\".troupe.v1.RecoveryDecision.ActionR\x06action\"\x92\x01\n" +
 	"\x06Action\x12\x0f\n" +
 	"\vUNSPECIFIED\x10\x00\x12\f\n" +
 	"\bDISPATCH\x10\x01\x12\t\n" +
@@ -3824,7 +3904,8 @@ const file_worker_proto_rawDesc = "" +
 	"\n" +
 	"ASK_PERSON\x10\x05\x12\r\n" +
 	"\tFAIL_TURN\x10\x06\x12\x11\n" +
-	"\rWAIT_APPROVAL\x10\a\"\x8d\x03\n" +
+	"\rWAIT_APPROVAL\x10\a\x12\t\n" +
+	"\x05KNOWN\x10\b\"\x8d\x03\n" +
 	"\rInputAccepted\x12\x19\n" +
 	"\binput_id\x18\x01 \x01(\tR\ainputId\x121\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\x1d.troupe.v1.InputAccepted.ModeR\x04mode\x127\n" +
@@ -4048,7 +4129,11 @@ const file_worker_proto_rawDesc = "" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\" \n" +
 	"\x06Closed\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xcd\x01\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"S\n" +
+	"\vCallDoubted\x12\x17\n" +
+	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
+	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x12\n" +
+	"\x04tool\x18\x03 \x01(\tR\x04tool\"\xcd\x01\n" +
 	"\fCallResolved\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12B\n" +
 	"\n" +
@@ -4077,66 +4162,64 @@ func file_worker_proto_rawDescGZIP() []byte {
 	return file_worker_proto_rawDescData
 }
 
-var (
-	file_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-	file_worker_proto_msgTypes  = make([]protoimpl.MessageInfo, 39)
-	file_worker_proto_goTypes   = []any{
-		RecoveryDecision_Action(0),  // 0: troupe.v1.RecoveryDecision.Action
-		InputAccepted_Mode(0),       // 1: troupe.v1.InputAccepted.Mode
-		InputAccepted_Origin(0),     // 2: troupe.v1.InputAccepted.Origin
-		ToolFinished_Status(0),      // 3: troupe.v1.ToolFinished.Status
-		TurnCompleted_Outcome(0),    // 4: troupe.v1.TurnCompleted.Outcome
-		TimerSet_Misfire(0),         // 5: troupe.v1.TimerSet.Misfire
-		CallResolved_Resolution(0),  // 6: troupe.v1.CallResolved.Resolution
-		(*WorkerFact)(nil),          // 7: troupe.v1.WorkerFact
-		(*Lineage)(nil),             // 8: troupe.v1.Lineage
-		(*WorkerCreated)(nil),       // 9: troupe.v1.WorkerCreated
-		(*Turn)(nil),                // 10: troupe.v1.Turn
-		(*ChatMessage)(nil),         // 11: troupe.v1.ChatMessage
-		(*Activated)(nil),           // 12: troupe.v1.Activated
-		(*RecoveryDecision)(nil),    // 13: troupe.v1.RecoveryDecision
-		(*InputAccepted)(nil),       // 14: troupe.v1.InputAccepted
-		(*InputWithdrawn)(nil),      // 15: troupe.v1.InputWithdrawn
-		(*TurnStarted)(nil),         // 16: troupe.v1.TurnStarted
-		(*GenerationStarted)(nil),   // 17: troupe.v1.GenerationStarted
-		(*Timing)(nil),              // 18: troupe.v1.Timing
-		(*GenerationCompleted)(nil), // 19: troupe.v1.GenerationCompleted
-		(*GenerationFailed)(nil),    // 20: troupe.v1.GenerationFailed
-		(*ToolPlanned)(nil),         // 21: troupe.v1.ToolPlanned
-		(*ApprovalRequested)(nil),   // 22: troupe.v1.ApprovalRequested
-		(*ApprovalResolved)(nil),    // 23: troupe.v1.ApprovalResolved
-		(*FileHash)(nil),            // 24: troupe.v1.FileHash
-		(*ToolDispatched)(nil),      // 25: troupe.v1.ToolDispatched
-		(*ToolFinished)(nil),        // 26: troupe.v1.ToolFinished
-		(*TurnCompleted)(nil),       // 27: troupe.v1.TurnCompleted
-		(*BudgetReserved)(nil),      // 28: troupe.v1.BudgetReserved
-		(*BudgetSettled)(nil),       // 29: troupe.v1.BudgetSettled
-		(*TimerSet)(nil),            // 30: troupe.v1.TimerSet
-		(*TimerFired)(nil),          // 31: troupe.v1.TimerFired
-		(*TimerCancelled)(nil),      // 32: troupe.v1.TimerCancelled
-		(*HistoryCompacted)(nil),    // 33: troupe.v1.HistoryCompacted
-		(*ConfigChanged)(nil),       // 34: troupe.v1.ConfigChanged
-		(*ChildSpawned)(nil),        // 35: troupe.v1.ChildSpawned
-		(*ChildEnded)(nil),          // 36: troupe.v1.ChildEnded
-		(*AllotmentGranted)(nil),    // 37: troupe.v1.AllotmentGranted
-		(*AllotmentReturned)(nil),   // 38: troupe.v1.AllotmentReturned
-		(*Panicked)(nil),            // 39: troupe.v1.Panicked
-		(*OutboxEnqueued)(nil),      // 40: troupe.v1.OutboxEnqueued
-		(*OutboxAcked)(nil),         // 41: troupe.v1.OutboxAcked
-		(*CancelRequested)(nil),     // 42: troupe.v1.CancelRequested
-		(*Closed)(nil),              // 43: troupe.v1.Closed
-		(*CallResolved)(nil),        // 44: troupe.v1.CallResolved
-		(*Released)(nil),            // 45: troupe.v1.Released
-		(*ToolCall)(nil),            // 46: troupe.v1.ToolCall
-		(*LeaseToken)(nil),          // 47: troupe.v1.LeaseToken
-		(*Part)(nil),                // 48: troupe.v1.Part
-		(*Usage)(nil),               // 49: troupe.v1.Usage
-		Effect_Class(0),             // 50: troupe.v1.Effect.Class
-		UnknownOutcome_Policy(0),    // 51: troupe.v1.UnknownOutcome.Policy
-		Decision_Value(0),           // 52: troupe.v1.Decision.Value
-	}
-)
-
+var file_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_worker_proto_goTypes = []any{
+	(RecoveryDecision_Action)(0), // 0: troupe.v1.RecoveryDecision.Action
+	(InputAccepted_Mode)(0),      // 1: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 2: troupe.v1.InputAccepted.Origin
+	(ToolFinished_Status)(0),     // 3: troupe.v1.ToolFinished.Status
+	(TurnCompleted_Outcome)(0),   // 4: troupe.v1.TurnCompleted.Outcome
+	(TimerSet_Misfire)(0),        // 5: troupe.v1.TimerSet.Misfire
+	(CallResolved_Resolution)(0), // 6: troupe.v1.CallResolved.Resolution
+	(*WorkerFact)(nil),           // 7: troupe.v1.WorkerFact
+	(*Lineage)(nil),              // 8: troupe.v1.Lineage
+	(*WorkerCreated)(nil),        // 9: troupe.v1.WorkerCreated
+	(*Turn)(nil),                 // 10: troupe.v1.Turn
+	(*ChatMessage)(nil),          // 11: troupe.v1.ChatMessage
+	(*Activated)(nil),            // 12: troupe.v1.Activated
+	(*RecoveryDecision)(nil),     // 13: troupe.v1.RecoveryDecision
+	(*InputAccepted)(nil),        // 14: troupe.v1.InputAccepted
+	(*InputWithdrawn)(nil),       // 15: troupe.v1.InputWithdrawn
+	(*TurnStarted)(nil),          // 16: troupe.v1.TurnStarted
+	(*GenerationStarted)(nil),    // 17: troupe.v1.GenerationStarted
+	(*Timing)(nil),               // 18: troupe.v1.Timing
+	(*GenerationCompleted)(nil),  // 19: troupe.v1.GenerationCompleted
+	(*GenerationFailed)(nil),     // 20: troupe.v1.GenerationFailed
+	(*ToolPlanned)(nil),          // 21: troupe.v1.ToolPlanned
+	(*ApprovalRequested)(nil),    // 22: troupe.v1.ApprovalRequested
+	(*ApprovalResolved)(nil),     // 23: troupe.v1.ApprovalResolved
+	(*FileHash)(nil),             // 24: troupe.v1.FileHash
+	(*ToolDispatched)(nil),       // 25: troupe.v1.ToolDispatched
+	(*ToolFinished)(nil),         // 26: troupe.v1.ToolFinished
+	(*TurnCompleted)(nil),        // 27: troupe.v1.TurnCompleted
+	(*BudgetReserved)(nil),       // 28: troupe.v1.BudgetReserved
+	(*BudgetSettled)(nil),        // 29: troupe.v1.BudgetSettled
+	(*TimerSet)(nil),             // 30: troupe.v1.TimerSet
+	(*TimerFired)(nil),           // 31: troupe.v1.TimerFired
+	(*TimerCancelled)(nil),       // 32: troupe.v1.TimerCancelled
+	(*HistoryCompacted)(nil),     // 33: troupe.v1.HistoryCompacted
+	(*ConfigChanged)(nil),        // 34: troupe.v1.ConfigChanged
+	(*ChildSpawned)(nil),         // 35: troupe.v1.ChildSpawned
+	(*ChildEnded)(nil),           // 36: troupe.v1.ChildEnded
+	(*AllotmentGranted)(nil),     // 37: troupe.v1.AllotmentGranted
+	(*AllotmentReturned)(nil),    // 38: troupe.v1.AllotmentReturned
+	(*Panicked)(nil),             // 39: troupe.v1.Panicked
+	(*OutboxEnqueued)(nil),       // 40: troupe.v1.OutboxEnqueued
+	(*OutboxAcked)(nil),          // 41: troupe.v1.OutboxAcked
+	(*CancelRequested)(nil),      // 42: troupe.v1.CancelRequested
+	(*Closed)(nil),               // 43: troupe.v1.Closed
+	(*CallDoubted)(nil),          // 44: troupe.v1.CallDoubted
+	(*CallResolved)(nil),         // 45: troupe.v1.CallResolved
+	(*Released)(nil),             // 46: troupe.v1.Released
+	(*ToolCall)(nil),             // 47: troupe.v1.ToolCall
+	(*LeaseToken)(nil),           // 48: troupe.v1.LeaseToken
+	(*Part)(nil),                 // 49: troupe.v1.Part
+	(*Usage)(nil),                // 50: troupe.v1.Usage
+	(Effect_Class)(0),            // 51: troupe.v1.Effect.Class
+	(UnknownOutcome_Policy)(0),   // 52: troupe.v1.UnknownOutcome.Policy
+	(Decision_Value)(0),          // 53: troupe.v1.Decision.Value
+}
 var file_worker_proto_depIdxs = []int32{
 	9,  // 0: troupe.v1.WorkerFact.worker_created:type_name -> troupe.v1.WorkerCreated
 	12, // 1: troupe.v1.WorkerFact.activated:type_name -> troupe.v1.Activated
@@ -4168,43 +4251,44 @@ var file_worker_proto_depIdxs = []int32{
 	41, // 27: troupe.v1.WorkerFact.outbox_acked:type_name -> troupe.v1.OutboxAcked
 	42, // 28: troupe.v1.WorkerFact.cancel_requested:type_name -> troupe.v1.CancelRequested
 	43, // 29: troupe.v1.WorkerFact.closed:type_name -> troupe.v1.Closed
-	44, // 30: troupe.v1.WorkerFact.call_resolved:type_name -> troupe.v1.CallResolved
-	45, // 31: troupe.v1.WorkerFact.released:type_name -> troupe.v1.Released
-	8,  // 32: troupe.v1.WorkerCreated.origin:type_name -> troupe.v1.Lineage
-	10, // 33: troupe.v1.WorkerCreated.copied:type_name -> troupe.v1.Turn
-	11, // 34: troupe.v1.Turn.messages:type_name -> troupe.v1.ChatMessage
-	46, // 35: troupe.v1.ChatMessage.tool_calls:type_name -> troupe.v1.ToolCall
-	13, // 36: troupe.v1.Activated.decisions:type_name -> troupe.v1.RecoveryDecision
-	47, // 37: troupe.v1.Activated.leases:type_name -> troupe.v1.LeaseToken
-	0,  // 38: troupe.v1.RecoveryDecision.action:type_name -> troupe.v1.RecoveryDecision.Action
-	1,  // 39: troupe.v1.InputAccepted.mode:type_name -> troupe.v1.InputAccepted.Mode
-	2,  // 40: troupe.v1.InputAccepted.origin:type_name -> troupe.v1.InputAccepted.Origin
-	48, // 41: troupe.v1.InputAccepted.parts:type_name -> troupe.v1.Part
-	46, // 42: troupe.v1.InputAccepted.call:type_name -> troupe.v1.ToolCall
-	47, // 43: troupe.v1.TurnStarted.leases:type_name -> troupe.v1.LeaseToken
-	46, // 44: troupe.v1.GenerationCompleted.tool_calls:type_name -> troupe.v1.ToolCall
-	49, // 45: troupe.v1.GenerationCompleted.usage:type_name -> troupe.v1.Usage
-	18, // 46: troupe.v1.GenerationCompleted.timing:type_name -> troupe.v1.Timing
-	50, // 47: troupe.v1.ToolPlanned.effect:type_name -> troupe.v1.Effect.Class
-	51, // 48: troupe.v1.ToolPlanned.unknown:type_name -> troupe.v1.UnknownOutcome.Policy
-	52, // 49: troupe.v1.ApprovalResolved.decision:type_name -> troupe.v1.Decision.Value
-	47, // 50: troupe.v1.ToolDispatched.lease:type_name -> troupe.v1.LeaseToken
-	24, // 51: troupe.v1.ToolDispatched.precondition_hashes:type_name -> troupe.v1.FileHash
-	3,  // 52: troupe.v1.ToolFinished.status:type_name -> troupe.v1.ToolFinished.Status
-	24, // 53: troupe.v1.ToolFinished.postcondition_hashes:type_name -> troupe.v1.FileHash
-	4,  // 54: troupe.v1.TurnCompleted.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	49, // 55: troupe.v1.TurnCompleted.usage:type_name -> troupe.v1.Usage
-	48, // 56: troupe.v1.TimerSet.parts:type_name -> troupe.v1.Part
-	5,  // 57: troupe.v1.TimerSet.misfire:type_name -> troupe.v1.TimerSet.Misfire
-	49, // 58: troupe.v1.HistoryCompacted.usage:type_name -> troupe.v1.Usage
-	4,  // 59: troupe.v1.ChildEnded.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	49, // 60: troupe.v1.ChildEnded.usage:type_name -> troupe.v1.Usage
-	6,  // 61: troupe.v1.CallResolved.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	62, // [62:62] is the sub-list for method output_type
-	62, // [62:62] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	45, // 30: troupe.v1.WorkerFact.call_resolved:type_name -> troupe.v1.CallResolved
+	46, // 31: troupe.v1.WorkerFact.released:type_name -> troupe.v1.Released
+	44, // 32: troupe.v1.WorkerFact.call_doubted:type_name -> troupe.v1.CallDoubted
+	8,  // 33: troupe.v1.WorkerCreated.origin:type_name -> troupe.v1.Lineage
+	10, // 34: troupe.v1.WorkerCreated.copied:type_name -> troupe.v1.Turn
+	11, // 35: troupe.v1.Turn.messages:type_name -> troupe.v1.ChatMessage
+	47, // 36: troupe.v1.ChatMessage.tool_calls:type_name -> troupe.v1.ToolCall
+	13, // 37: troupe.v1.Activated.decisions:type_name -> troupe.v1.RecoveryDecision
+	48, // 38: troupe.v1.Activated.leases:type_name -> troupe.v1.LeaseToken
+	0,  // 39: troupe.v1.RecoveryDecision.action:type_name -> troupe.v1.RecoveryDecision.Action
+	1,  // 40: troupe.v1.InputAccepted.mode:type_name -> troupe.v1.InputAccepted.Mode
+	2,  // 41: troupe.v1.InputAccepted.origin:type_name -> troupe.v1.InputAccepted.Origin
+	49, // 42: troupe.v1.InputAccepted.parts:type_name -> troupe.v1.Part
+	47, // 43: troupe.v1.InputAccepted.call:type_name -> troupe.v1.ToolCall
+	48, // 44: troupe.v1.TurnStarted.leases:type_name -> troupe.v1.LeaseToken
+	47, // 45: troupe.v1.GenerationCompleted.tool_calls:type_name -> troupe.v1.ToolCall
+	50, // 46: troupe.v1.GenerationCompleted.usage:type_name -> troupe.v1.Usage
+	18, // 47: troupe.v1.GenerationCompleted.timing:type_name -> troupe.v1.Timing
+	51, // 48: troupe.v1.ToolPlanned.effect:type_name -> troupe.v1.Effect.Class
+	52, // 49: troupe.v1.ToolPlanned.unknown:type_name -> troupe.v1.UnknownOutcome.Policy
+	53, // 50: troupe.v1.ApprovalResolved.decision:type_name -> troupe.v1.Decision.Value
+	48, // 51: troupe.v1.ToolDispatched.lease:type_name -> troupe.v1.LeaseToken
+	24, // 52: troupe.v1.ToolDispatched.precondition_hashes:type_name -> troupe.v1.FileHash
+	3,  // 53: troupe.v1.ToolFinished.status:type_name -> troupe.v1.ToolFinished.Status
+	24, // 54: troupe.v1.ToolFinished.postcondition_hashes:type_name -> troupe.v1.FileHash
+	4,  // 55: troupe.v1.TurnCompleted.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	50, // 56: troupe.v1.TurnCompleted.usage:type_name -> troupe.v1.Usage
+	49, // 57: troupe.v1.TimerSet.parts:type_name -> troupe.v1.Part
+	5,  // 58: troupe.v1.TimerSet.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	50, // 59: troupe.v1.HistoryCompacted.usage:type_name -> troupe.v1.Usage
+	4,  // 60: troupe.v1.ChildEnded.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	50, // 61: troupe.v1.ChildEnded.usage:type_name -> troupe.v1.Usage
+	6,  // 62: troupe.v1.CallResolved.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	63, // [63:63] is the sub-list for method output_type
+	63, // [63:63] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_worker_proto_init() }
@@ -4246,6 +4330,7 @@ func file_worker_proto_init() {
 		(*WorkerFact_Closed)(nil),
 		(*WorkerFact_CallResolved)(nil),
 		(*WorkerFact_Released)(nil),
+		(*WorkerFact_CallDoubted)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -4253,7 +4338,7 @@ func file_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_worker_proto_rawDesc), len(file_worker_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   39,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
