@@ -50,6 +50,10 @@ race: ## run every suite in full, with the race detector
 chaos: ## kill a run 200 times at random moments and look at what comes back (about two minutes)
 	@TROUPE_CHAOS_KILLS=$${TROUPE_CHAOS_KILLS:-200} $(GO) test ./test/chaos -count=1 -timeout 30m -run 'KilledAtRandomMoments'
 
+.PHONY: powercut
+powercut: ## take the power from the disk 50 times while it is written to (as root on Linux; about two minutes)
+	@TROUPE_CHAOS_CUTS=$${TROUPE_CHAOS_CUTS:-50} $(GO) test ./test/chaos -count=1 -v -timeout 30m -run 'PowerCuts'
+
 .PHONY: vet
 vet: ## go vet
 	@$(GO) vet $(PACKAGES)

@@ -26,6 +26,9 @@ import (
 const patience = time.Minute
 
 func TestMain(m *testing.M) {
+	if runWriter() {
+		return
+	}
 	dir, err := os.MkdirTemp("", "troupe-chaos-")
 	if err != nil {
 		panic(err)
@@ -58,6 +61,12 @@ type machine struct {
 
 func newMachine(t *testing.T) *machine {
 	t.Helper()
+	return newMachineIn(t, "")
+}
+
+// newMachineIn makes a machine below a folder, "" for the one of temporary files.
+func newMachineIn(t *testing.T, parent string) *machine {
+	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("processes are looked at through /proc")
 	}
@@ -65,7 +74,7 @@ func newMachine(t *testing.T) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := os.MkdirTemp("", "tch")
+	root, err := os.MkdirTemp(parent, "tch")
 	if err != nil {
 		t.Fatal(err)
 	}
