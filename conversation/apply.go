@@ -34,8 +34,12 @@ func (s *State) Apply(r *messages.Record) error {
 
 // ApplyFact is Apply for a fact that is at hand in its decoded form; r is its record.
 func (s *State) ApplyFact(fact proto.Message, r *messages.Record) error {
+	open := s.turn
 	if err := s.fold(fact, r); err != nil {
 		return err
+	}
+	if open != nil && open == s.turn && r.GetEpoch() == s.epoch {
+		open.WorkedMs += max(0, r.GetAtUnixMs()-s.atMs)
 	}
 	s.seq, s.epoch, s.atMs = r.GetSeq(), r.GetEpoch(), r.GetAtUnixMs()
 	return nil
@@ -70,6 +74,9 @@ func (s *State) fold(fact proto.Message, r *messages.Record) error {
 	case *messages.TurnStarted:
 		return s.applyTurnStarted(f, r)
 	}
+	if known, err := s.foldTimer(fact); known {
+		return err
+	}
 	return s.foldTurn(fact, r)
 }
 
@@ -83,7 +90,7 @@ func (s *State) foldTurn(fact proto.Message, r *messages.Record) error {
 			*messages.ToolDispatched, *messages.ToolFinished, *messages.TurnCompleted:
 			return ErrIllegal
 		}
-		return nil // budgets, timers, children, outbox: no part of the conversation
+		return nil // budgets, children, outbox: no part of the conversation
 	}
 	switch f := fact.(type) {
 	case *messages.GenerationStarted:
@@ -95,7 +102,7 @@ func (s *State) foldTurn(fact proto.Message, r *messages.Record) error {
 		if t.Gen == nil || t.Gen.GetGenId() != f.GetGenId() {
 			return ErrIllegal
 		}
-		t.Gen, t.Failed = nil, f
+		t.Gen, t.Failed, t.FailedMs = nil, f, r.GetAtUnixMs()
 		t.Failures++
 	case *messages.ToolPlanned:
 		return t.toolPlanned(f, r)

@@ -42,6 +42,7 @@ type State struct {
 	turns   int
 	usage   *messages.Usage
 	files   map[string]map[string]string // workspace -> path -> sha256 of what was read
+	timers  map[string]*Timer            // every one ever set
 	panics  int                          // since the last progress
 	resumed int                          // activations
 }
@@ -72,11 +73,13 @@ type Turn struct {
 	Inputs    []*Input
 	Leases    []*messages.LeaseToken
 	StartedMs int64
+	WorkedMs  int64 // that activations have spent on it, by their records: neither the time between two of them nor a clock set back counts
 
 	Steps     int // generations completed
 	Attempts  int // of the step that is under way
 	Gen       *messages.GenerationStarted
 	Failed    *messages.GenerationFailed // of the newest attempt
+	FailedMs  int64                      // when it failed
 	Failures  int                        // attempts of the step that failed, crashes not counted
 	Calls     []*Call                    // of the newest generation, in call order
 	AllCalls  []*Call                    // of the whole turn

@@ -142,7 +142,7 @@ func (s *State) applyTurnCompleted(t *Turn, f *messages.TurnCompleted, r *messag
 		return fmt.Errorf("turn %s completed while a call is open: %w", f.GetTurnId(), ErrIllegal)
 	}
 	t.Completed, t.DoneMs, t.DoneSeq, t.Gen = f, r.GetAtUnixMs(), r.GetSeq(), nil
-	if f.GetOutcome() != messages.TurnCompleted_ABORTED {
+	if f.GetOutcome() != messages.TurnCompleted_ABORTED || f.GetInputsStay() {
 		s.commitInputs(t) // what was said stays said, also when the model could not answer
 	}
 	for _, in := range t.Inputs {

@@ -273,6 +273,7 @@ type ToSession struct {
 	//	*ToSession_ListTimers
 	//	*ToSession_Save
 	//	*ToSession_Run
+	//	*ToSession_FireTimer
 	Command       isToSession_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -538,6 +539,15 @@ func (x *ToSession) GetRun() *RunInput {
 	return nil
 }
 
+func (x *ToSession) GetFireTimer() *FireTimer {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_FireTimer); ok {
+			return x.FireTimer
+		}
+	}
+	return nil
+}
+
 type isToSession_Command interface {
 	isToSession_Command()
 }
@@ -638,6 +648,10 @@ type ToSession_Run struct {
 	Run *RunInput `protobuf:"bytes,25,opt,name=run,proto3,oneof"`
 }
 
+type ToSession_FireTimer struct {
+	FireTimer *FireTimer `protobuf:"bytes,26,opt,name=fire_timer,json=fireTimer,proto3,oneof"`
+}
+
 func (*ToSession_Submit) isToSession_Command() {}
 
 func (*ToSession_AwaitTurn) isToSession_Command() {}
@@ -685,6 +699,8 @@ func (*ToSession_ListTimers) isToSession_Command() {}
 func (*ToSession_Save) isToSession_Command() {}
 
 func (*ToSession_Run) isToSession_Command() {}
+
+func (*ToSession_FireTimer) isToSession_Command() {}
 
 // Describe of the live tree. Reply: Tree.
 type DescribeTree struct {
@@ -2470,7 +2486,9 @@ type TimerView struct {
 	TimerId       string                 `protobuf:"bytes,1,opt,name=timer_id,json=timerId,proto3" json:"timer_id,omitempty"`
 	DueUnixMs     int64                  `protobuf:"varint,2,opt,name=due_unix_ms,json=dueUnixMs,proto3" json:"due_unix_ms,omitempty"`
 	Text          string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
-	Misfire       string                 `protobuf:"bytes,4,opt,name=misfire,proto3" json:"misfire,omitempty"`
+	Misfire       string                 `protobuf:"bytes,4,opt,name=misfire,proto3" json:"misfire,omitempty"` // fire | skip
+	WorkerId      string                 `protobuf:"bytes,5,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	State         string                 `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"` // set | fired | skipped | cancelled
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2533,6 +2551,20 @@ func (x *TimerView) GetMisfire() string {
 	return ""
 }
 
+func (x *TimerView) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *TimerView) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
 type Timers struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Timers        []*TimerView           `protobuf:"bytes,1,rep,name=timers,proto3" json:"timers,omitempty"`
@@ -2577,6 +2609,105 @@ func (x *Timers) GetTimers() []*TimerView {
 	return nil
 }
 
+// FireTimer tells a worker that a timer of its is due. It looks at its own clock before it believes so.
+// Reply: TimerView, of state `set` when the time has not come after all.
+type FireTimer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	TimerId       string                 `protobuf:"bytes,2,opt,name=timer_id,json=timerId,proto3" json:"timer_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FireTimer) Reset() {
+	*x = FireTimer{}
+	mi := &file_command_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FireTimer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FireTimer) ProtoMessage() {}
+
+func (x *FireTimer) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FireTimer.ProtoReflect.Descriptor instead.
+func (*FireTimer) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *FireTimer) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *FireTimer) GetTimerId() string {
+	if x != nil {
+		return x.TimerId
+	}
+	return ""
+}
+
+// TimerChanged tells the Timers that one is set.
+type TimerChanged struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	DueUnixMs     int64                  `protobuf:"varint,1,opt,name=due_unix_ms,json=dueUnixMs,proto3" json:"due_unix_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TimerChanged) Reset() {
+	*x = TimerChanged{}
+	mi := &file_command_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TimerChanged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TimerChanged) ProtoMessage() {}
+
+func (x *TimerChanged) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TimerChanged.ProtoReflect.Descriptor instead.
+func (*TimerChanged) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *TimerChanged) GetDueUnixMs() int64 {
+	if x != nil {
+		return x.DueUnixMs
+	}
+	return 0
+}
+
 // SaveHistory makes durable what the persistence policy has kept in memory so far. Reply: Ack.
 type SaveHistory struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2587,7 +2718,7 @@ type SaveHistory struct {
 
 func (x *SaveHistory) Reset() {
 	*x = SaveHistory{}
-	mi := &file_command_proto_msgTypes[33]
+	mi := &file_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2599,7 +2730,7 @@ func (x *SaveHistory) String() string {
 func (*SaveHistory) ProtoMessage() {}
 
 func (x *SaveHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[33]
+	mi := &file_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2612,7 +2743,7 @@ func (x *SaveHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveHistory.ProtoReflect.Descriptor instead.
 func (*SaveHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{33}
+	return file_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SaveHistory) GetWorkerId() string {
@@ -2632,7 +2763,7 @@ type WaitIdle struct {
 
 func (x *WaitIdle) Reset() {
 	*x = WaitIdle{}
-	mi := &file_command_proto_msgTypes[34]
+	mi := &file_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2644,7 +2775,7 @@ func (x *WaitIdle) String() string {
 func (*WaitIdle) ProtoMessage() {}
 
 func (x *WaitIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[34]
+	mi := &file_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2657,7 +2788,7 @@ func (x *WaitIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitIdle.ProtoReflect.Descriptor instead.
 func (*WaitIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{34}
+	return file_command_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WaitIdle) GetWorkerId() string {
@@ -2676,7 +2807,7 @@ type CloseSession struct {
 
 func (x *CloseSession) Reset() {
 	*x = CloseSession{}
-	mi := &file_command_proto_msgTypes[35]
+	mi := &file_command_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2688,7 +2819,7 @@ func (x *CloseSession) String() string {
 func (*CloseSession) ProtoMessage() {}
 
 func (x *CloseSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[35]
+	mi := &file_command_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2701,7 +2832,7 @@ func (x *CloseSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSession.ProtoReflect.Descriptor instead.
 func (*CloseSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{35}
+	return file_command_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CloseSession) GetReason() string {
@@ -2721,7 +2852,7 @@ type Subscribe struct {
 
 func (x *Subscribe) Reset() {
 	*x = Subscribe{}
-	mi := &file_command_proto_msgTypes[36]
+	mi := &file_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2733,7 +2864,7 @@ func (x *Subscribe) String() string {
 func (*Subscribe) ProtoMessage() {}
 
 func (x *Subscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[36]
+	mi := &file_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2746,7 +2877,7 @@ func (x *Subscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribe.ProtoReflect.Descriptor instead.
 func (*Subscribe) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{36}
+	return file_command_proto_rawDescGZIP(), []int{38}
 }
 
 type Subscribed struct {
@@ -2758,7 +2889,7 @@ type Subscribed struct {
 
 func (x *Subscribed) Reset() {
 	*x = Subscribed{}
-	mi := &file_command_proto_msgTypes[37]
+	mi := &file_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2770,7 +2901,7 @@ func (x *Subscribed) String() string {
 func (*Subscribed) ProtoMessage() {}
 
 func (x *Subscribed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[37]
+	mi := &file_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2783,7 +2914,7 @@ func (x *Subscribed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribed.ProtoReflect.Descriptor instead.
 func (*Subscribed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{37}
+	return file_command_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Subscribed) GetCursor() uint64 {
@@ -2801,7 +2932,7 @@ type Unsubscribe struct {
 
 func (x *Unsubscribe) Reset() {
 	*x = Unsubscribe{}
-	mi := &file_command_proto_msgTypes[38]
+	mi := &file_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2813,7 +2944,7 @@ func (x *Unsubscribe) String() string {
 func (*Unsubscribe) ProtoMessage() {}
 
 func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[38]
+	mi := &file_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2826,7 +2957,7 @@ func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unsubscribe.ProtoReflect.Descriptor instead.
 func (*Unsubscribe) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{38}
+	return file_command_proto_rawDescGZIP(), []int{40}
 }
 
 // Published carries events to a watcher. Cursors of one session are dense, so a watcher puts
@@ -2842,7 +2973,7 @@ type Published struct {
 
 func (x *Published) Reset() {
 	*x = Published{}
-	mi := &file_command_proto_msgTypes[39]
+	mi := &file_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2854,7 +2985,7 @@ func (x *Published) String() string {
 func (*Published) ProtoMessage() {}
 
 func (x *Published) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[39]
+	mi := &file_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2867,7 +2998,7 @@ func (x *Published) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Published.ProtoReflect.Descriptor instead.
 func (*Published) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{39}
+	return file_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Published) GetFirstCursor() uint64 {
@@ -2901,7 +3032,7 @@ type ReadHistory struct {
 
 func (x *ReadHistory) Reset() {
 	*x = ReadHistory{}
-	mi := &file_command_proto_msgTypes[40]
+	mi := &file_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2913,7 +3044,7 @@ func (x *ReadHistory) String() string {
 func (*ReadHistory) ProtoMessage() {}
 
 func (x *ReadHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[40]
+	mi := &file_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2926,7 +3057,7 @@ func (x *ReadHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadHistory.ProtoReflect.Descriptor instead.
 func (*ReadHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{40}
+	return file_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ReadHistory) GetWorkerId() string {
@@ -2947,7 +3078,7 @@ type History struct {
 
 func (x *History) Reset() {
 	*x = History{}
-	mi := &file_command_proto_msgTypes[41]
+	mi := &file_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2959,7 +3090,7 @@ func (x *History) String() string {
 func (*History) ProtoMessage() {}
 
 func (x *History) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[41]
+	mi := &file_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2972,7 +3103,7 @@ func (x *History) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use History.ProtoReflect.Descriptor instead.
 func (*History) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{41}
+	return file_command_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *History) GetWorkerId() string {
@@ -3010,7 +3141,7 @@ type ConfigureWorker struct {
 
 func (x *ConfigureWorker) Reset() {
 	*x = ConfigureWorker{}
-	mi := &file_command_proto_msgTypes[42]
+	mi := &file_command_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3022,7 +3153,7 @@ func (x *ConfigureWorker) String() string {
 func (*ConfigureWorker) ProtoMessage() {}
 
 func (x *ConfigureWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[42]
+	mi := &file_command_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3035,7 +3166,7 @@ func (x *ConfigureWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureWorker.ProtoReflect.Descriptor instead.
 func (*ConfigureWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{42}
+	return file_command_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ConfigureWorker) GetWorkerId() string {
@@ -3095,7 +3226,7 @@ type SessionView struct {
 
 func (x *SessionView) Reset() {
 	*x = SessionView{}
-	mi := &file_command_proto_msgTypes[43]
+	mi := &file_command_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3107,7 +3238,7 @@ func (x *SessionView) String() string {
 func (*SessionView) ProtoMessage() {}
 
 func (x *SessionView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[43]
+	mi := &file_command_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3120,7 +3251,7 @@ func (x *SessionView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionView.ProtoReflect.Descriptor instead.
 func (*SessionView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{43}
+	return file_command_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SessionView) GetId() string {
@@ -3243,7 +3374,7 @@ type WorkerView struct {
 
 func (x *WorkerView) Reset() {
 	*x = WorkerView{}
-	mi := &file_command_proto_msgTypes[44]
+	mi := &file_command_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3255,7 +3386,7 @@ func (x *WorkerView) String() string {
 func (*WorkerView) ProtoMessage() {}
 
 func (x *WorkerView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[44]
+	mi := &file_command_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3268,7 +3399,7 @@ func (x *WorkerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerView.ProtoReflect.Descriptor instead.
 func (*WorkerView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{44}
+	return file_command_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *WorkerView) GetId() string {
@@ -3390,7 +3521,7 @@ type CallView struct {
 
 func (x *CallView) Reset() {
 	*x = CallView{}
-	mi := &file_command_proto_msgTypes[45]
+	mi := &file_command_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3402,7 +3533,7 @@ func (x *CallView) String() string {
 func (*CallView) ProtoMessage() {}
 
 func (x *CallView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[45]
+	mi := &file_command_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3415,7 +3546,7 @@ func (x *CallView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallView.ProtoReflect.Descriptor instead.
 func (*CallView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{45}
+	return file_command_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CallView) GetExecId() string {
@@ -3512,7 +3643,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_command_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3524,7 +3655,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_command_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3537,7 +3668,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{46}
+	return file_command_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *OpenSession) GetSessionId() string {
@@ -3558,7 +3689,7 @@ type SessionIdle struct {
 
 func (x *SessionIdle) Reset() {
 	*x = SessionIdle{}
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_command_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3570,7 +3701,7 @@ func (x *SessionIdle) String() string {
 func (*SessionIdle) ProtoMessage() {}
 
 func (x *SessionIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_command_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3583,7 +3714,7 @@ func (x *SessionIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionIdle.ProtoReflect.Descriptor instead.
 func (*SessionIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{47}
+	return file_command_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SessionIdle) GetSessionId() string {
@@ -3602,7 +3733,7 @@ type Passivate struct {
 
 func (x *Passivate) Reset() {
 	*x = Passivate{}
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_command_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3614,7 +3745,7 @@ func (x *Passivate) String() string {
 func (*Passivate) ProtoMessage() {}
 
 func (x *Passivate) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_command_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3627,7 +3758,7 @@ func (x *Passivate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Passivate.ProtoReflect.Descriptor instead.
 func (*Passivate) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{48}
+	return file_command_proto_rawDescGZIP(), []int{50}
 }
 
 type Staying struct {
@@ -3639,7 +3770,7 @@ type Staying struct {
 
 func (x *Staying) Reset() {
 	*x = Staying{}
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_command_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3651,7 +3782,7 @@ func (x *Staying) String() string {
 func (*Staying) ProtoMessage() {}
 
 func (x *Staying) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_command_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3664,7 +3795,7 @@ func (x *Staying) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Staying.ProtoReflect.Descriptor instead.
 func (*Staying) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{49}
+	return file_command_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Staying) GetSessionId() string {
@@ -3689,7 +3820,7 @@ type Configure struct {
 
 func (x *Configure) Reset() {
 	*x = Configure{}
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_command_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3701,7 +3832,7 @@ func (x *Configure) String() string {
 func (*Configure) ProtoMessage() {}
 
 func (x *Configure) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_command_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3714,7 +3845,7 @@ func (x *Configure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Configure.ProtoReflect.Descriptor instead.
 func (*Configure) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{50}
+	return file_command_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Configure) GetGrant() *Grant {
@@ -3772,7 +3903,7 @@ type WorkerFailed struct {
 
 func (x *WorkerFailed) Reset() {
 	*x = WorkerFailed{}
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_command_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3784,7 +3915,7 @@ func (x *WorkerFailed) String() string {
 func (*WorkerFailed) ProtoMessage() {}
 
 func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_command_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3797,7 +3928,7 @@ func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerFailed.ProtoReflect.Descriptor instead.
 func (*WorkerFailed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{51}
+	return file_command_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *WorkerFailed) GetWorkerId() string {
@@ -3834,7 +3965,7 @@ type SessionEnded struct {
 
 func (x *SessionEnded) Reset() {
 	*x = SessionEnded{}
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3846,7 +3977,7 @@ func (x *SessionEnded) String() string {
 func (*SessionEnded) ProtoMessage() {}
 
 func (x *SessionEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3859,7 +3990,7 @@ func (x *SessionEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionEnded.ProtoReflect.Descriptor instead.
 func (*SessionEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{52}
+	return file_command_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SessionEnded) GetSessionId() string {
@@ -3892,7 +4023,7 @@ type DescribeWorker struct {
 
 func (x *DescribeWorker) Reset() {
 	*x = DescribeWorker{}
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3904,7 +4035,7 @@ func (x *DescribeWorker) String() string {
 func (*DescribeWorker) ProtoMessage() {}
 
 func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3917,7 +4048,7 @@ func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorker.ProtoReflect.Descriptor instead.
 func (*DescribeWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{53}
+	return file_command_proto_rawDescGZIP(), []int{55}
 }
 
 // Watched tells a worker whether anybody looks at its live events.
@@ -3930,7 +4061,7 @@ type Watched struct {
 
 func (x *Watched) Reset() {
 	*x = Watched{}
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3942,7 +4073,7 @@ func (x *Watched) String() string {
 func (*Watched) ProtoMessage() {}
 
 func (x *Watched) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3955,7 +4086,7 @@ func (x *Watched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watched.ProtoReflect.Descriptor instead.
 func (*Watched) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{54}
+	return file_command_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Watched) GetOn() bool {
@@ -3980,7 +4111,7 @@ type AcquireLease struct {
 
 func (x *AcquireLease) Reset() {
 	*x = AcquireLease{}
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3992,7 +4123,7 @@ func (x *AcquireLease) String() string {
 func (*AcquireLease) ProtoMessage() {}
 
 func (x *AcquireLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4005,7 +4136,7 @@ func (x *AcquireLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireLease.ProtoReflect.Descriptor instead.
 func (*AcquireLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{55}
+	return file_command_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *AcquireLease) GetWorkspace() string {
@@ -4054,7 +4185,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4066,7 +4197,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4079,7 +4210,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{56}
+	return file_command_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *LeaseGranted) GetWorkspace() string {
@@ -4114,7 +4245,7 @@ type LeaseQueued struct {
 
 func (x *LeaseQueued) Reset() {
 	*x = LeaseQueued{}
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4126,7 +4257,7 @@ func (x *LeaseQueued) String() string {
 func (*LeaseQueued) ProtoMessage() {}
 
 func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4139,7 +4270,7 @@ func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseQueued.ProtoReflect.Descriptor instead.
 func (*LeaseQueued) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{57}
+	return file_command_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *LeaseQueued) GetWorkspace() string {
@@ -4176,7 +4307,7 @@ type ReleaseLease struct {
 
 func (x *ReleaseLease) Reset() {
 	*x = ReleaseLease{}
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4188,7 +4319,7 @@ func (x *ReleaseLease) String() string {
 func (*ReleaseLease) ProtoMessage() {}
 
 func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4201,7 +4332,7 @@ func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseLease.ProtoReflect.Descriptor instead.
 func (*ReleaseLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{58}
+	return file_command_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ReleaseLease) GetWorkspace() string {
@@ -4245,7 +4376,7 @@ type EffectBegun struct {
 
 func (x *EffectBegun) Reset() {
 	*x = EffectBegun{}
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4257,7 +4388,7 @@ func (x *EffectBegun) String() string {
 func (*EffectBegun) ProtoMessage() {}
 
 func (x *EffectBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4270,7 +4401,7 @@ func (x *EffectBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectBegun.ProtoReflect.Descriptor instead.
 func (*EffectBegun) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{59}
+	return file_command_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *EffectBegun) GetWorkspace() string {
@@ -4303,7 +4434,7 @@ type EffectAllowed struct {
 
 func (x *EffectAllowed) Reset() {
 	*x = EffectAllowed{}
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4315,7 +4446,7 @@ func (x *EffectAllowed) String() string {
 func (*EffectAllowed) ProtoMessage() {}
 
 func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4328,7 +4459,7 @@ func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectAllowed.ProtoReflect.Descriptor instead.
 func (*EffectAllowed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{60}
+	return file_command_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *EffectAllowed) GetExecId() string {
@@ -4349,7 +4480,7 @@ type EffectEnded struct {
 
 func (x *EffectEnded) Reset() {
 	*x = EffectEnded{}
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4361,7 +4492,7 @@ func (x *EffectEnded) String() string {
 func (*EffectEnded) ProtoMessage() {}
 
 func (x *EffectEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4374,7 +4505,7 @@ func (x *EffectEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectEnded.ProtoReflect.Descriptor instead.
 func (*EffectEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{61}
+	return file_command_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *EffectEnded) GetWorkspace() string {
@@ -4409,7 +4540,7 @@ type OpenWorkspace struct {
 
 func (x *OpenWorkspace) Reset() {
 	*x = OpenWorkspace{}
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4421,7 +4552,7 @@ func (x *OpenWorkspace) String() string {
 func (*OpenWorkspace) ProtoMessage() {}
 
 func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4434,7 +4565,7 @@ func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkspace.ProtoReflect.Descriptor instead.
 func (*OpenWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{62}
+	return file_command_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *OpenWorkspace) GetGrant() *WorkspaceGrant {
@@ -4459,7 +4590,7 @@ type DescribeWorkspace struct {
 
 func (x *DescribeWorkspace) Reset() {
 	*x = DescribeWorkspace{}
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4471,7 +4602,7 @@ func (x *DescribeWorkspace) String() string {
 func (*DescribeWorkspace) ProtoMessage() {}
 
 func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4484,7 +4615,7 @@ func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorkspace.ProtoReflect.Descriptor instead.
 func (*DescribeWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{63}
+	return file_command_proto_rawDescGZIP(), []int{65}
 }
 
 type WorkspaceView struct {
@@ -4500,7 +4631,7 @@ type WorkspaceView struct {
 
 func (x *WorkspaceView) Reset() {
 	*x = WorkspaceView{}
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4512,7 +4643,7 @@ func (x *WorkspaceView) String() string {
 func (*WorkspaceView) ProtoMessage() {}
 
 func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4525,7 +4656,7 @@ func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceView.ProtoReflect.Descriptor instead.
 func (*WorkspaceView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{64}
+	return file_command_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *WorkspaceView) GetUri() string {
@@ -4572,7 +4703,7 @@ type AcquirePermit struct {
 
 func (x *AcquirePermit) Reset() {
 	*x = AcquirePermit{}
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4584,7 +4715,7 @@ func (x *AcquirePermit) String() string {
 func (*AcquirePermit) ProtoMessage() {}
 
 func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4597,7 +4728,7 @@ func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquirePermit.ProtoReflect.Descriptor instead.
 func (*AcquirePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{65}
+	return file_command_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *AcquirePermit) GetRequest() uint64 {
@@ -4616,7 +4747,7 @@ type PermitGranted struct {
 
 func (x *PermitGranted) Reset() {
 	*x = PermitGranted{}
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4628,7 +4759,7 @@ func (x *PermitGranted) String() string {
 func (*PermitGranted) ProtoMessage() {}
 
 func (x *PermitGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4641,7 +4772,7 @@ func (x *PermitGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitGranted.ProtoReflect.Descriptor instead.
 func (*PermitGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{66}
+	return file_command_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *PermitGranted) GetRequest() uint64 {
@@ -4660,7 +4791,7 @@ type ReleasePermit struct {
 
 func (x *ReleasePermit) Reset() {
 	*x = ReleasePermit{}
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4672,7 +4803,7 @@ func (x *ReleasePermit) String() string {
 func (*ReleasePermit) ProtoMessage() {}
 
 func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4685,7 +4816,7 @@ func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasePermit.ProtoReflect.Descriptor instead.
 func (*ReleasePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{67}
+	return file_command_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ReleasePermit) GetRequest() uint64 {
@@ -4723,7 +4854,7 @@ type Execute struct {
 
 func (x *Execute) Reset() {
 	*x = Execute{}
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4735,7 +4866,7 @@ func (x *Execute) String() string {
 func (*Execute) ProtoMessage() {}
 
 func (x *Execute) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4748,7 +4879,7 @@ func (x *Execute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Execute.ProtoReflect.Descriptor instead.
 func (*Execute) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{68}
+	return file_command_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Execute) GetExecId() string {
@@ -4908,7 +5039,7 @@ type ToolReply struct {
 
 func (x *ToolReply) Reset() {
 	*x = ToolReply{}
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4920,7 +5051,7 @@ func (x *ToolReply) String() string {
 func (*ToolReply) ProtoMessage() {}
 
 func (x *ToolReply) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4933,7 +5064,7 @@ func (x *ToolReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolReply.ProtoReflect.Descriptor instead.
 func (*ToolReply) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{69}
+	return file_command_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ToolReply) GetExecId() string {
@@ -5054,7 +5185,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5066,7 +5197,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5079,7 +5210,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{70}
+	return file_command_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *LedgerEntry) GetExecId() string {
@@ -5121,7 +5252,7 @@ type CancelCalls struct {
 
 func (x *CancelCalls) Reset() {
 	*x = CancelCalls{}
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5133,7 +5264,7 @@ func (x *CancelCalls) String() string {
 func (*CancelCalls) ProtoMessage() {}
 
 func (x *CancelCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5146,7 +5277,7 @@ func (x *CancelCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCalls.ProtoReflect.Descriptor instead.
 func (*CancelCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{71}
+	return file_command_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *CancelCalls) GetExecIds() []string {
@@ -5178,7 +5309,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5190,7 +5321,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5203,7 +5334,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{72}
+	return file_command_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Progress) GetExecId() string {
@@ -5258,7 +5389,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5270,7 +5401,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5283,7 +5414,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{73}
+	return file_command_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -5309,7 +5440,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5321,7 +5452,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5334,7 +5465,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{74}
+	return file_command_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -5353,7 +5484,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5365,7 +5496,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5378,7 +5509,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{75}
+	return file_command_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -5397,7 +5528,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5409,7 +5540,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5422,7 +5553,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{76}
+	return file_command_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -5442,7 +5573,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5454,7 +5585,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5467,7 +5598,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{77}
+	return file_command_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -5493,7 +5624,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5505,7 +5636,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5518,7 +5649,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{78}
+	return file_command_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -5538,7 +5669,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5550,7 +5681,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5563,7 +5694,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{79}
+	return file_command_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Show) GetId() string {
@@ -5583,7 +5714,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5595,7 +5726,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5608,7 +5739,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{80}
+	return file_command_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -5644,7 +5775,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5656,7 +5787,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5669,7 +5800,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{81}
+	return file_command_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -5764,7 +5895,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5776,7 +5907,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5789,7 +5920,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{82}
+	return file_command_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -5851,7 +5982,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5863,7 +5994,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5876,7 +6007,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{83}
+	return file_command_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -5897,7 +6028,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5909,7 +6040,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5922,7 +6053,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{84}
+	return file_command_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -5957,7 +6088,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5969,7 +6100,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5982,7 +6113,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{85}
+	return file_command_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Finding) GetStream() string {
@@ -6006,6 +6137,313 @@ func (x *Finding) GetProblem() string {
 	return ""
 }
 
+// ForkSession makes a session that goes on from a record of another one, which stays as it is and is not
+// woken. Reply: Forked.
+type ForkSession struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	At            uint64                 `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`      // session cursor of the last record that is copied; 0: the newest that can be read
+	Model         string                 `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"` // of later generations; empty: as before
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForkSession) Reset() {
+	*x = ForkSession{}
+	mi := &file_command_proto_msgTypes[88]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForkSession) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForkSession) ProtoMessage() {}
+
+func (x *ForkSession) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[88]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForkSession.ProtoReflect.Descriptor instead.
+func (*ForkSession) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{88}
+}
+
+func (x *ForkSession) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ForkSession) GetAt() uint64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *ForkSession) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+type Forked struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       *SessionView           `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`                             // the new one
+	Origin        string                 `protobuf:"bytes,2,opt,name=origin,proto3" json:"origin,omitempty"`                               // the session that it was forked from
+	At            uint64                 `protobuf:"varint,3,opt,name=at,proto3" json:"at,omitempty"`                                      // cursor of the last record that was copied
+	ClosedCalls   int32                  `protobuf:"varint,4,opt,name=closed_calls,json=closedCalls,proto3" json:"closed_calls,omitempty"` // open calls that were closed in the copy
+	ClosedTurns   int32                  `protobuf:"varint,5,opt,name=closed_turns,json=closedTurns,proto3" json:"closed_turns,omitempty"` // open turns, aborted in the copy
+	Staged        int32                  `protobuf:"varint,6,opt,name=staged,proto3" json:"staged,omitempty"`                              // inputs that wait in the copy, and run when it is opened
+	Damage        string                 `protobuf:"bytes,7,opt,name=damage,proto3" json:"damage,omitempty"`                               // why no later record could be copied; empty: they were not asked for
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Forked) Reset() {
+	*x = Forked{}
+	mi := &file_command_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Forked) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Forked) ProtoMessage() {}
+
+func (x *Forked) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Forked.ProtoReflect.Descriptor instead.
+func (*Forked) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *Forked) GetSession() *SessionView {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *Forked) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *Forked) GetAt() uint64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *Forked) GetClosedCalls() int32 {
+	if x != nil {
+		return x.ClosedCalls
+	}
+	return 0
+}
+
+func (x *Forked) GetClosedTurns() int32 {
+	if x != nil {
+		return x.ClosedTurns
+	}
+	return 0
+}
+
+func (x *Forked) GetStaged() int32 {
+	if x != nil {
+		return x.Staged
+	}
+	return 0
+}
+
+func (x *Forked) GetDamage() string {
+	if x != nil {
+		return x.Damage
+	}
+	return ""
+}
+
+// ImportSession brings an exported session in. Reply: Imported.
+type ImportSession struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	NewId         bool                   `protobuf:"varint,1,opt,name=new_id,json=newId,proto3" json:"new_id,omitempty"`             // under new ids
+	KeepTrust     bool                   `protobuf:"varint,2,opt,name=keep_trust,json=keepTrust,proto3" json:"keep_trust,omitempty"` // as the file says; without it folders are restricted and the session's own rules do not count
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportSession) Reset() {
+	*x = ImportSession{}
+	mi := &file_command_proto_msgTypes[90]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportSession) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportSession) ProtoMessage() {}
+
+func (x *ImportSession) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[90]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportSession.ProtoReflect.Descriptor instead.
+func (*ImportSession) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{90}
+}
+
+func (x *ImportSession) GetNewId() bool {
+	if x != nil {
+		return x.NewId
+	}
+	return false
+}
+
+func (x *ImportSession) GetKeepTrust() bool {
+	if x != nil {
+		return x.KeepTrust
+	}
+	return false
+}
+
+type Imported struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       *SessionView           `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	Origin        string                 `protobuf:"bytes,2,opt,name=origin,proto3" json:"origin,omitempty"` // id in the file
+	Records       uint64                 `protobuf:"varint,3,opt,name=records,proto3" json:"records,omitempty"`
+	Identical     bool                   `protobuf:"varint,4,opt,name=identical,proto3" json:"identical,omitempty"` // it was here already, just so
+	ClosedCalls   int32                  `protobuf:"varint,5,opt,name=closed_calls,json=closedCalls,proto3" json:"closed_calls,omitempty"`
+	ClosedTurns   int32                  `protobuf:"varint,6,opt,name=closed_turns,json=closedTurns,proto3" json:"closed_turns,omitempty"`
+	Staged        int32                  `protobuf:"varint,7,opt,name=staged,proto3" json:"staged,omitempty"`
+	Restricted    bool                   `protobuf:"varint,8,opt,name=restricted,proto3" json:"restricted,omitempty"` // it was more trusted where it comes from
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Imported) Reset() {
+	*x = Imported{}
+	mi := &file_command_proto_msgTypes[91]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Imported) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Imported) ProtoMessage() {}
+
+func (x *Imported) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[91]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Imported.ProtoReflect.Descriptor instead.
+func (*Imported) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{91}
+}
+
+func (x *Imported) GetSession() *SessionView {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *Imported) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *Imported) GetRecords() uint64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
+func (x *Imported) GetIdentical() bool {
+	if x != nil {
+		return x.Identical
+	}
+	return false
+}
+
+func (x *Imported) GetClosedCalls() int32 {
+	if x != nil {
+		return x.ClosedCalls
+	}
+	return 0
+}
+
+func (x *Imported) GetClosedTurns() int32 {
+	if x != nil {
+		return x.ClosedTurns
+	}
+	return 0
+}
+
+func (x *Imported) GetStaged() int32 {
+	if x != nil {
+		return x.Staged
+	}
+	return 0
+}
+
+func (x *Imported) GetRestricted() bool {
+	if x != nil {
+		return x.Restricted
+	}
+	return false
+}
+
 // Hello identifies the process that holds a data directory.
 type Hello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6015,7 +6453,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6027,7 +6465,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6040,7 +6478,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{86}
+	return file_command_proto_rawDescGZIP(), []int{92}
 }
 
 type Holder struct {
@@ -6055,7 +6493,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6067,7 +6505,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6080,7 +6518,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{87}
+	return file_command_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -6140,8 +6578,7 @@ const file_command_proto_rawDesc = "" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12,\n" +
 	"\x05trust\x18\x03 \x01(\x0e2\x16.troupe.v1.Trust.LevelR\x05trust\x12\x18\n" +
-	"\aprimary\x18\x04 \x01(\bR\aprimary\"\xf1\n" +
-	"\n" +
+	"\aprimary\x18\x04 \x01(\bR\aprimary\"\xa8\v\n" +
 	"\tToSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x120\n" +
@@ -6173,7 +6610,9 @@ const file_command_proto_rawDesc = "" +
 	"\vlist_timers\x18\x17 \x01(\v2\x15.troupe.v1.ListTimersH\x00R\n" +
 	"listTimers\x12,\n" +
 	"\x04save\x18\x18 \x01(\v2\x16.troupe.v1.SaveHistoryH\x00R\x04save\x12'\n" +
-	"\x03run\x18\x19 \x01(\v2\x13.troupe.v1.RunInputH\x00R\x03runB\t\n" +
+	"\x03run\x18\x19 \x01(\v2\x13.troupe.v1.RunInputH\x00R\x03run\x125\n" +
+	"\n" +
+	"fire_timer\x18\x1a \x01(\v2\x14.troupe.v1.FireTimerH\x00R\tfireTimerB\t\n" +
 	"\acommand\"\x0e\n" +
 	"\fDescribeTree\"\xcc\x01\n" +
 	"\tActorView\x12\x12\n" +
@@ -6310,14 +6749,21 @@ const file_command_proto_rawDesc = "" +
 	"\x02by\x18\x03 \x01(\tR\x02by\")\n" +
 	"\n" +
 	"ListTimers\x12\x1b\n" +
-	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"t\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"\xa7\x01\n" +
 	"\tTimerView\x12\x19\n" +
 	"\btimer_id\x18\x01 \x01(\tR\atimerId\x12\x1e\n" +
 	"\vdue_unix_ms\x18\x02 \x01(\x03R\tdueUnixMs\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12\x18\n" +
-	"\amisfire\x18\x04 \x01(\tR\amisfire\"6\n" +
+	"\amisfire\x18\x04 \x01(\tR\amisfire\x12\x1b\n" +
+	"\tworker_id\x18\x05 \x01(\tR\bworkerId\x12\x14\n" +
+	"\x05state\x18\x06 \x01(\tR\x05state\"6\n" +
 	"\x06Timers\x12,\n" +
-	"\x06timers\x18\x01 \x03(\v2\x14.troupe.v1.TimerViewR\x06timers\"*\n" +
+	"\x06timers\x18\x01 \x03(\v2\x14.troupe.v1.TimerViewR\x06timers\"C\n" +
+	"\tFireTimer\x12\x1b\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x19\n" +
+	"\btimer_id\x18\x02 \x01(\tR\atimerId\".\n" +
+	"\fTimerChanged\x12\x1e\n" +
+	"\vdue_unix_ms\x18\x01 \x01(\x03R\tdueUnixMs\"*\n" +
 	"\vSaveHistory\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"'\n" +
 	"\bWaitIdle\x12\x1b\n" +
@@ -6591,7 +7037,35 @@ const file_command_proto_rawDesc = "" +
 	"\aFinding\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x18\n" +
-	"\aproblem\x18\x03 \x01(\tR\aproblem\"\a\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem\"R\n" +
+	"\vForkSession\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x0e\n" +
+	"\x02at\x18\x02 \x01(\x04R\x02at\x12\x14\n" +
+	"\x05model\x18\x03 \x01(\tR\x05model\"\xd8\x01\n" +
+	"\x06Forked\x120\n" +
+	"\asession\x18\x01 \x01(\v2\x16.troupe.v1.SessionViewR\asession\x12\x16\n" +
+	"\x06origin\x18\x02 \x01(\tR\x06origin\x12\x0e\n" +
+	"\x02at\x18\x03 \x01(\x04R\x02at\x12!\n" +
+	"\fclosed_calls\x18\x04 \x01(\x05R\vclosedCalls\x12!\n" +
+	"\fclosed_turns\x18\x05 \x01(\x05R\vclosedTurns\x12\x16\n" +
+	"\x06staged\x18\x06 \x01(\x05R\x06staged\x12\x16\n" +
+	"\x06damage\x18\a \x01(\tR\x06damage\"E\n" +
+	"\rImportSession\x12\x15\n" +
+	"\x06new_id\x18\x01 \x01(\bR\x05newId\x12\x1d\n" +
+	"\n" +
+	"keep_trust\x18\x02 \x01(\bR\tkeepTrust\"\x8a\x02\n" +
+	"\bImported\x120\n" +
+	"\asession\x18\x01 \x01(\v2\x16.troupe.v1.SessionViewR\asession\x12\x16\n" +
+	"\x06origin\x18\x02 \x01(\tR\x06origin\x12\x18\n" +
+	"\arecords\x18\x03 \x01(\x04R\arecords\x12\x1c\n" +
+	"\tidentical\x18\x04 \x01(\bR\tidentical\x12!\n" +
+	"\fclosed_calls\x18\x05 \x01(\x05R\vclosedCalls\x12!\n" +
+	"\fclosed_turns\x18\x06 \x01(\x05R\vclosedTurns\x12\x16\n" +
+	"\x06staged\x18\a \x01(\x05R\x06staged\x12\x1e\n" +
+	"\n" +
+	"restricted\x18\b \x01(\bR\n" +
+	"restricted\"\a\n" +
 	"\x05Hello\"u\n" +
 	"\x06Holder\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x18\n" +
@@ -6611,7 +7085,7 @@ func file_command_proto_rawDescGZIP() []byte {
 	return file_command_proto_rawDescData
 }
 
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 88)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 94)
 var file_command_proto_goTypes = []any{
 	(*CreateSession)(nil),        // 0: troupe.v1.CreateSession
 	(*WorkspaceSpec)(nil),        // 1: troupe.v1.WorkspaceSpec
@@ -6646,89 +7120,95 @@ var file_command_proto_goTypes = []any{
 	(*ListTimers)(nil),           // 30: troupe.v1.ListTimers
 	(*TimerView)(nil),            // 31: troupe.v1.TimerView
 	(*Timers)(nil),               // 32: troupe.v1.Timers
-	(*SaveHistory)(nil),          // 33: troupe.v1.SaveHistory
-	(*WaitIdle)(nil),             // 34: troupe.v1.WaitIdle
-	(*CloseSession)(nil),         // 35: troupe.v1.CloseSession
-	(*Subscribe)(nil),            // 36: troupe.v1.Subscribe
-	(*Subscribed)(nil),           // 37: troupe.v1.Subscribed
-	(*Unsubscribe)(nil),          // 38: troupe.v1.Unsubscribe
-	(*Published)(nil),            // 39: troupe.v1.Published
-	(*ReadHistory)(nil),          // 40: troupe.v1.ReadHistory
-	(*History)(nil),              // 41: troupe.v1.History
-	(*ConfigureWorker)(nil),      // 42: troupe.v1.ConfigureWorker
-	(*SessionView)(nil),          // 43: troupe.v1.SessionView
-	(*WorkerView)(nil),           // 44: troupe.v1.WorkerView
-	(*CallView)(nil),             // 45: troupe.v1.CallView
-	(*OpenSession)(nil),          // 46: troupe.v1.OpenSession
-	(*SessionIdle)(nil),          // 47: troupe.v1.SessionIdle
-	(*Passivate)(nil),            // 48: troupe.v1.Passivate
-	(*Staying)(nil),              // 49: troupe.v1.Staying
-	(*Configure)(nil),            // 50: troupe.v1.Configure
-	(*WorkerFailed)(nil),         // 51: troupe.v1.WorkerFailed
-	(*SessionEnded)(nil),         // 52: troupe.v1.SessionEnded
-	(*DescribeWorker)(nil),       // 53: troupe.v1.DescribeWorker
-	(*Watched)(nil),              // 54: troupe.v1.Watched
-	(*AcquireLease)(nil),         // 55: troupe.v1.AcquireLease
-	(*LeaseGranted)(nil),         // 56: troupe.v1.LeaseGranted
-	(*LeaseQueued)(nil),          // 57: troupe.v1.LeaseQueued
-	(*ReleaseLease)(nil),         // 58: troupe.v1.ReleaseLease
-	(*EffectBegun)(nil),          // 59: troupe.v1.EffectBegun
-	(*EffectAllowed)(nil),        // 60: troupe.v1.EffectAllowed
-	(*EffectEnded)(nil),          // 61: troupe.v1.EffectEnded
-	(*OpenWorkspace)(nil),        // 62: troupe.v1.OpenWorkspace
-	(*DescribeWorkspace)(nil),    // 63: troupe.v1.DescribeWorkspace
-	(*WorkspaceView)(nil),        // 64: troupe.v1.WorkspaceView
-	(*AcquirePermit)(nil),        // 65: troupe.v1.AcquirePermit
-	(*PermitGranted)(nil),        // 66: troupe.v1.PermitGranted
-	(*ReleasePermit)(nil),        // 67: troupe.v1.ReleasePermit
-	(*Execute)(nil),              // 68: troupe.v1.Execute
-	(*ToolReply)(nil),            // 69: troupe.v1.ToolReply
-	(*LedgerEntry)(nil),          // 70: troupe.v1.LedgerEntry
-	(*CancelCalls)(nil),          // 71: troupe.v1.CancelCalls
-	(*Progress)(nil),             // 72: troupe.v1.Progress
-	(*ListSessions)(nil),         // 73: troupe.v1.ListSessions
-	(*Sessions)(nil),             // 74: troupe.v1.Sessions
-	(*ListWorkers)(nil),          // 75: troupe.v1.ListWorkers
-	(*Workers)(nil),              // 76: troupe.v1.Workers
-	(*ListCalls)(nil),            // 77: troupe.v1.ListCalls
-	(*Calls)(nil),                // 78: troupe.v1.Calls
-	(*Show)(nil),                 // 79: troupe.v1.Show
-	(*Shown)(nil),                // 80: troupe.v1.Shown
-	(*TurnView)(nil),             // 81: troupe.v1.TurnView
-	(*GenerationView)(nil),       // 82: troupe.v1.GenerationView
-	(*Verify)(nil),               // 83: troupe.v1.Verify
-	(*Verified)(nil),             // 84: troupe.v1.Verified
-	(*Finding)(nil),              // 85: troupe.v1.Finding
-	(*Hello)(nil),                // 86: troupe.v1.Hello
-	(*Holder)(nil),               // 87: troupe.v1.Holder
-	(*EnvVar)(nil),               // 88: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 89: troupe.v1.Lineage
-	(*Turn)(nil),                 // 90: troupe.v1.Turn
-	(Persist_Policy)(0),          // 91: troupe.v1.Persist.Policy
-	(Trust_Level)(0),             // 92: troupe.v1.Trust.Level
-	(*Part)(nil),                 // 93: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 94: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 95: troupe.v1.InputAccepted.Origin
-	(TurnCompleted_Outcome)(0),   // 96: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 97: troupe.v1.Usage
-	(CallResolved_Resolution)(0), // 98: troupe.v1.CallResolved.Resolution
-	(TimerSet_Misfire)(0),        // 99: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 100: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 101: troupe.v1.WorkspaceGrant
-	(*Grant)(nil),                // 102: troupe.v1.Grant
-	(*LeaseToken)(nil),           // 103: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 104: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 105: troupe.v1.ToolFinished.Status
-	(*Timing)(nil),               // 106: troupe.v1.Timing
+	(*FireTimer)(nil),            // 33: troupe.v1.FireTimer
+	(*TimerChanged)(nil),         // 34: troupe.v1.TimerChanged
+	(*SaveHistory)(nil),          // 35: troupe.v1.SaveHistory
+	(*WaitIdle)(nil),             // 36: troupe.v1.WaitIdle
+	(*CloseSession)(nil),         // 37: troupe.v1.CloseSession
+	(*Subscribe)(nil),            // 38: troupe.v1.Subscribe
+	(*Subscribed)(nil),           // 39: troupe.v1.Subscribed
+	(*Unsubscribe)(nil),          // 40: troupe.v1.Unsubscribe
+	(*Published)(nil),            // 41: troupe.v1.Published
+	(*ReadHistory)(nil),          // 42: troupe.v1.ReadHistory
+	(*History)(nil),              // 43: troupe.v1.History
+	(*ConfigureWorker)(nil),      // 44: troupe.v1.ConfigureWorker
+	(*SessionView)(nil),          // 45: troupe.v1.SessionView
+	(*WorkerView)(nil),           // 46: troupe.v1.WorkerView
+	(*CallView)(nil),             // 47: troupe.v1.CallView
+	(*OpenSession)(nil),          // 48: troupe.v1.OpenSession
+	(*SessionIdle)(nil),          // 49: troupe.v1.SessionIdle
+	(*Passivate)(nil),            // 50: troupe.v1.Passivate
+	(*Staying)(nil),              // 51: troupe.v1.Staying
+	(*Configure)(nil),            // 52: troupe.v1.Configure
+	(*WorkerFailed)(nil),         // 53: troupe.v1.WorkerFailed
+	(*SessionEnded)(nil),         // 54: troupe.v1.SessionEnded
+	(*DescribeWorker)(nil),       // 55: troupe.v1.DescribeWorker
+	(*Watched)(nil),              // 56: troupe.v1.Watched
+	(*AcquireLease)(nil),         // 57: troupe.v1.AcquireLease
+	(*LeaseGranted)(nil),         // 58: troupe.v1.LeaseGranted
+	(*LeaseQueued)(nil),          // 59: troupe.v1.LeaseQueued
+	(*ReleaseLease)(nil),         // 60: troupe.v1.ReleaseLease
+	(*EffectBegun)(nil),          // 61: troupe.v1.EffectBegun
+	(*EffectAllowed)(nil),        // 62: troupe.v1.EffectAllowed
+	(*EffectEnded)(nil),          // 63: troupe.v1.EffectEnded
+	(*OpenWorkspace)(nil),        // 64: troupe.v1.OpenWorkspace
+	(*DescribeWorkspace)(nil),    // 65: troupe.v1.DescribeWorkspace
+	(*WorkspaceView)(nil),        // 66: troupe.v1.WorkspaceView
+	(*AcquirePermit)(nil),        // 67: troupe.v1.AcquirePermit
+	(*PermitGranted)(nil),        // 68: troupe.v1.PermitGranted
+	(*ReleasePermit)(nil),        // 69: troupe.v1.ReleasePermit
+	(*Execute)(nil),              // 70: troupe.v1.Execute
+	(*ToolReply)(nil),            // 71: troupe.v1.ToolReply
+	(*LedgerEntry)(nil),          // 72: troupe.v1.LedgerEntry
+	(*CancelCalls)(nil),          // 73: troupe.v1.CancelCalls
+	(*Progress)(nil),             // 74: troupe.v1.Progress
+	(*ListSessions)(nil),         // 75: troupe.v1.ListSessions
+	(*Sessions)(nil),             // 76: troupe.v1.Sessions
+	(*ListWorkers)(nil),          // 77: troupe.v1.ListWorkers
+	(*Workers)(nil),              // 78: troupe.v1.Workers
+	(*ListCalls)(nil),            // 79: troupe.v1.ListCalls
+	(*Calls)(nil),                // 80: troupe.v1.Calls
+	(*Show)(nil),                 // 81: troupe.v1.Show
+	(*Shown)(nil),                // 82: troupe.v1.Shown
+	(*TurnView)(nil),             // 83: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 84: troupe.v1.GenerationView
+	(*Verify)(nil),               // 85: troupe.v1.Verify
+	(*Verified)(nil),             // 86: troupe.v1.Verified
+	(*Finding)(nil),              // 87: troupe.v1.Finding
+	(*ForkSession)(nil),          // 88: troupe.v1.ForkSession
+	(*Forked)(nil),               // 89: troupe.v1.Forked
+	(*ImportSession)(nil),        // 90: troupe.v1.ImportSession
+	(*Imported)(nil),             // 91: troupe.v1.Imported
+	(*Hello)(nil),                // 92: troupe.v1.Hello
+	(*Holder)(nil),               // 93: troupe.v1.Holder
+	(*EnvVar)(nil),               // 94: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 95: troupe.v1.Lineage
+	(*Turn)(nil),                 // 96: troupe.v1.Turn
+	(Persist_Policy)(0),          // 97: troupe.v1.Persist.Policy
+	(Trust_Level)(0),             // 98: troupe.v1.Trust.Level
+	(*Part)(nil),                 // 99: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 100: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 101: troupe.v1.InputAccepted.Origin
+	(TurnCompleted_Outcome)(0),   // 102: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 103: troupe.v1.Usage
+	(CallResolved_Resolution)(0), // 104: troupe.v1.CallResolved.Resolution
+	(TimerSet_Misfire)(0),        // 105: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 106: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 107: troupe.v1.WorkspaceGrant
+	(*Grant)(nil),                // 108: troupe.v1.Grant
+	(*LeaseToken)(nil),           // 109: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 110: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 111: troupe.v1.ToolFinished.Status
+	(*Timing)(nil),               // 112: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	1,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	88,  // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	94,  // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	6,   // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	89,  // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	90,  // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	91,  // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	92,  // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	95,  // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	96,  // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	97,  // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	98,  // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	6,   // 7: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
 	9,   // 8: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
 	12,  // 9: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
@@ -6738,71 +7218,74 @@ var file_command_proto_depIdxs = []int32{
 	19,  // 13: troupe.v1.ToSession.spawn_worker:type_name -> troupe.v1.SpawnWorker
 	20,  // 14: troupe.v1.ToSession.delete_worker:type_name -> troupe.v1.DeleteWorker
 	21,  // 15: troupe.v1.ToSession.describe:type_name -> troupe.v1.DescribeSession
-	36,  // 16: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
-	40,  // 17: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
-	42,  // 18: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
+	38,  // 16: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
+	42,  // 17: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
+	44,  // 18: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
 	22,  // 19: troupe.v1.ToSession.count_jobs:type_name -> troupe.v1.CountJobs
-	34,  // 20: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
-	35,  // 21: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
-	38,  // 22: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
+	36,  // 20: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
+	37,  // 21: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
+	40,  // 22: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
 	24,  // 23: troupe.v1.ToSession.resolve_call:type_name -> troupe.v1.ResolveCall
 	25,  // 24: troupe.v1.ToSession.release_worker:type_name -> troupe.v1.ReleaseWorker
 	26,  // 25: troupe.v1.ToSession.compact:type_name -> troupe.v1.CompactHistory
 	28,  // 26: troupe.v1.ToSession.set_timer:type_name -> troupe.v1.SetTimer
 	29,  // 27: troupe.v1.ToSession.cancel_timer:type_name -> troupe.v1.CancelTimer
 	30,  // 28: troupe.v1.ToSession.list_timers:type_name -> troupe.v1.ListTimers
-	33,  // 29: troupe.v1.ToSession.save:type_name -> troupe.v1.SaveHistory
+	35,  // 29: troupe.v1.ToSession.save:type_name -> troupe.v1.SaveHistory
 	8,   // 30: troupe.v1.ToSession.run:type_name -> troupe.v1.RunInput
-	4,   // 31: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
-	4,   // 32: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	93,  // 33: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	94,  // 34: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	95,  // 35: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	6,   // 36: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	96,  // 37: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	97,  // 38: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
-	11,  // 39: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
-	15,  // 40: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	89,  // 41: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	90,  // 42: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	98,  // 43: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	93,  // 44: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	99,  // 45: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
-	31,  // 46: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	100, // 47: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	90,  // 48: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	101, // 49: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
-	44,  // 50: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	97,  // 51: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
-	7,   // 52: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	97,  // 53: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	102, // 54: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	101, // 55: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	101, // 56: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	103, // 57: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	88,  // 58: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	104, // 59: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	104, // 60: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	101, // 61: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	105, // 62: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	104, // 63: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	69,  // 64: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	43,  // 65: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	44,  // 66: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	45,  // 67: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	43,  // 68: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	81,  // 69: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	97,  // 70: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	11,  // 71: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	82,  // 72: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	106, // 73: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	97,  // 74: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	85,  // 75: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	76,  // [76:76] is the sub-list for method output_type
-	76,  // [76:76] is the sub-list for method input_type
-	76,  // [76:76] is the sub-list for extension type_name
-	76,  // [76:76] is the sub-list for extension extendee
-	0,   // [0:76] is the sub-list for field type_name
+	33,  // 31: troupe.v1.ToSession.fire_timer:type_name -> troupe.v1.FireTimer
+	4,   // 32: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
+	4,   // 33: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
+	99,  // 34: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	100, // 35: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	101, // 36: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	6,   // 37: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
+	102, // 38: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	103, // 39: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	11,  // 40: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
+	15,  // 41: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
+	95,  // 42: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	96,  // 43: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	104, // 44: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	99,  // 45: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	105, // 46: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	31,  // 47: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
+	106, // 48: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	96,  // 49: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	107, // 50: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	46,  // 51: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
+	103, // 52: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	7,   // 53: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
+	103, // 54: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	108, // 55: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	107, // 56: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	107, // 57: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	109, // 58: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	94,  // 59: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	110, // 60: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	110, // 61: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	107, // 62: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	111, // 63: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	110, // 64: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	71,  // 65: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	45,  // 66: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	46,  // 67: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	47,  // 68: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	45,  // 69: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	83,  // 70: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	103, // 71: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	11,  // 72: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	84,  // 73: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	112, // 74: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	103, // 75: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	87,  // 76: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	45,  // 77: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
+	45,  // 78: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
+	79,  // [79:79] is the sub-list for method output_type
+	79,  // [79:79] is the sub-list for method input_type
+	79,  // [79:79] is the sub-list for extension type_name
+	79,  // [79:79] is the sub-list for extension extendee
+	0,   // [0:79] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }
@@ -6838,6 +7321,7 @@ func file_command_proto_init() {
 		(*ToSession_ListTimers)(nil),
 		(*ToSession_Save)(nil),
 		(*ToSession_Run)(nil),
+		(*ToSession_FireTimer)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -6845,7 +7329,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   88,
+			NumMessages:   94,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

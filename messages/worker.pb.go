@@ -2587,6 +2587,7 @@ type TurnCompleted struct {
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`                      // for people, when the outcome is not DONE
 	FinalSeq      uint64                 `protobuf:"varint,5,opt,name=final_seq,json=finalSeq,proto3" json:"final_seq,omitempty"` // record of the generation whose text is the answer; 0 = none
 	ErrorCode     string                 `protobuf:"bytes,6,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"`
+	InputsStay    bool                   `protobuf:"varint,7,opt,name=inputs_stay,json=inputsStay,proto3" json:"inputs_stay,omitempty"` // though it was aborted before an answer: what was said stays in the conversation
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2661,6 +2662,13 @@ func (x *TurnCompleted) GetErrorCode() string {
 		return x.ErrorCode
 	}
 	return ""
+}
+
+func (x *TurnCompleted) GetInputsStay() bool {
+	if x != nil {
+		return x.InputsStay
+	}
+	return false
 }
 
 type BudgetReserved struct {
@@ -4036,7 +4044,7 @@ const file_worker_proto_rawDesc = "" +
 	"\tCANCELLED\x10\x05\x12\x17\n" +
 	"\x13INTERRUPTED_UNKNOWN\x10\x06\x12\x12\n" +
 	"\x0eCLIENT_OFFLINE\x10\a\x12\f\n" +
-	"\bBAD_ARGS\x10\b\"\xcd\x02\n" +
+	"\bBAD_ARGS\x10\b\"\xee\x02\n" +
 	"\rTurnCompleted\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12:\n" +
 	"\aoutcome\x18\x02 \x01(\x0e2 .troupe.v1.TurnCompleted.OutcomeR\aoutcome\x12&\n" +
@@ -4044,7 +4052,9 @@ const file_worker_proto_rawDesc = "" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x1b\n" +
 	"\tfinal_seq\x18\x05 \x01(\x04R\bfinalSeq\x12\x1d\n" +
 	"\n" +
-	"error_code\x18\x06 \x01(\tR\terrorCode\"k\n" +
+	"error_code\x18\x06 \x01(\tR\terrorCode\x12\x1f\n" +
+	"\vinputs_stay\x18\a \x01(\bR\n" +
+	"inputsStay\"k\n" +
 	"\aOutcome\x12\x0f\n" +
 	"\vUNSPECIFIED\x10\x00\x12\b\n" +
 	"\x04DONE\x10\x01\x12\t\n" +
