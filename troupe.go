@@ -76,6 +76,9 @@ type Options struct {
 	Agents  []Agent           // profiles; one named "default" replaces the built-in one
 	Sandbox tools.Sandbox     // for commands; nil: exec is refused
 	Limits  Limits
+	// IdleAfter is how long a session rests before it leaves memory: no turn, no waiting input, nobody who watches.
+	// The next message brings it back, and nothing is lost by it. 0: sessions stay in memory.
+	IdleAfter time.Duration
 
 	// ToolContext adds values of the program to the context of each call, off the mailbox.
 	ToolContext func(ctx context.Context, c Call) (map[any]any, error)
@@ -180,7 +183,7 @@ func services(o *Options, store persistence.Store, registry *tools.Registry) *ac
 	return &actors.Services{
 		Store: store, Models: models, Tools: registry, Agents: agents, Sandbox: o.Sandbox, Log: o.Logger, Limits: o.Limits,
 		Now: o.Now, Node: nodeName(), ServerName: o.ServerName, DataDir: o.DataDir, TempDir: filepath.Join(o.DataDir, "tmp"),
-		Env: env, Values: o.ToolContext,
+		Env: env, Values: o.ToolContext, IdleAfter: o.IdleAfter,
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -86,7 +87,9 @@ type Services struct {
 	Log     *slog.Logger
 	Limits  Limits
 	Now     func() time.Time
-	Node    string // name of this process
+	// IdleAfter is how long a session rests before it leaves memory; 0: it stays. The next message brings it back.
+	IdleAfter time.Duration
+	Node      string // name of this process
 
 	ServerName string // host of server workspaces
 	DataDir    string // homes of sessions
@@ -99,6 +102,7 @@ type Services struct {
 	offers  sync.Map // joined tool names -> []model.ToolDef: one slice for all workers with that toolset
 	folders *Folders
 	pool    *act.Pool
+	tokens  atomic.Uint64   // leases given since the start, of all workspaces: a token is never given twice
 	running *sync.WaitGroup // goroutines of ours
 	stopped chan struct{}   // closed when the house stops: nobody waits for an answer any more
 	sys     *actor.ActorSystem
@@ -163,5 +167,5 @@ func limiterPID(sys *actor.ActorSystem, provider string) *actor.PID {
 }
 
 func workspacePID(sys *actor.ActorSystem, id string) *actor.PID {
-	return sys.NewLocalPID(root + "/workspace-" + id)
+	return sys.NewLocalPID(root + "/" + workspaceName(id))
 }

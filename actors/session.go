@@ -39,6 +39,7 @@ type Session struct {
 	stash    act.Stash
 	building bool // a worker is being written down
 	builds   act.Stash
+	rest     rest
 	ending   bool // stopping: nobody is started any more, though messages still come
 }
 
@@ -79,11 +80,17 @@ func (s *Session) Receive(c actor.Context) {
 		if s.journal != nil {
 			s.journal.Release()
 		}
-		s.workers, s.grant, s.watchers = nil, nil, nil
-		s.receive = func(actor.Context) {}
+		s.forget()
 	default:
 		s.receive(c)
 	}
+}
+
+// forget lets go of the state: a kept PID would keep all of it alive (house rule 10).
+func (s *Session) forget() {
+	s.workers, s.grant, s.watchers, s.journal, s.facts, s.order = nil, nil, nil, nil, sessionFacts{}, nil
+	s.stash, s.builds = act.Stash{}, act.Stash{}
+	s.receive = func(actor.Context) {}
 }
 
 // rescue turns a panic of a handler into an orderly end: the Supervisor stops routing here, poisons this
@@ -132,6 +139,12 @@ func (s *Session) ready(c actor.Context) {
 		s.respawn(c, m)
 	case *workerBuilt:
 		s.workerBuilt(c, m)
+	case *idleDue:
+		s.idleDue(c, m)
+	case *idleKnown:
+		s.idleKnown(c, m)
+	case *messages.Passivate:
+		s.passivate(c)
 	case *messages.SubmitInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
 		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.WaitIdle:
 		s.route(c, m) // handed back by a worker that failed
@@ -142,6 +155,9 @@ func (s *Session) ready(c actor.Context) {
 
 // command unwraps what the Supervisor routed here.
 func (s *Session) command(c actor.Context, m *messages.ToSession) {
+	if _, look := m.GetCommand().(*messages.ToSession_Describe); !look {
+		s.use()
+	}
 	switch cmd := m.GetCommand().(type) {
 	case *messages.ToSession_Submit:
 		s.route(c, cmd.Submit)
@@ -240,7 +256,7 @@ func (s *Session) workerFailed(c actor.Context, m *messages.WorkerFailed) {
 
 // lost counts a failure; a worker that ran for a while starts at the short pause again.
 func (s *Session) lost(w *member, reason string) {
-	if s.svc.Now().Sub(w.since) > time.Minute {
+	if s.svc.Now().Sub(w.since) > ranWell {
 		w.failures = 0
 	}
 	w.failures++
@@ -265,7 +281,12 @@ func (s *Session) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, chil
 func (s *Session) terminated(c actor.Context, who *actor.PID) {
 	s.unsubscribe(c, who)
 	w := s.workers[filepath.Base(who.GetId())]
-	if w == nil || s.ending || who.GetAddress() != c.Self().GetAddress() {
+	if w == nil || who.GetAddress() != c.Self().GetAddress() {
+		return
+	}
+	if s.ending {
+		w.pid = nil
+		s.lastOut(c)
 		return
 	}
 	if w.pid != nil { // ended by itself, or killed from outside
@@ -281,8 +302,7 @@ func (s *Session) terminated(c actor.Context, who *actor.PID) {
 		})
 		return
 	}
-	pause := act.Backoff{First: 10 * time.Millisecond, Max: 30 * time.Second}.Pause(w.failures)
-	w.timer.Set(c, pause, func(gen uint64) any { return &respawn{w.id, gen} })
+	w.timer.Set(c, restartPause(w.failures), func(gen uint64) any { return &respawn{w.id, gen} })
 }
 
 func (s *Session) respawn(c actor.Context, m *respawn) {
@@ -305,8 +325,10 @@ func (s *Session) subscribe(c actor.Context) {
 			pids = append(pids, w.pid)
 		}
 	}
-	svc, sys, asker, id := s.svc, c.ActorSystem(), c.Sender(), s.id
+	svc, sys, asker, id, away := s.svc, c.ActorSystem(), c.Sender(), s.id, &s.rest.away
+	away.Add(1)
 	svc.spawn(sys, asker, func(p *act.Panic) any { return messages.Fail(messages.CodeInternal, p.Error(), "") }, func() any {
+		defer away.Add(-1)
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		for _, pid := range pids {
@@ -362,8 +384,10 @@ func (s *Session) describe(c actor.Context) {
 		}
 		pids = append(pids, w.pid)
 	}
-	sys, asker := c.ActorSystem(), c.Sender()
+	sys, asker, away := c.ActorSystem(), c.Sender(), &s.rest.away
+	away.Add(1)
 	s.svc.spawn(sys, asker, func(p *act.Panic) any { return messages.Fail(messages.CodeInternal, p.Error(), "") }, func() any {
+		defer away.Add(-1)
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		for _, pid := range pids {
@@ -403,6 +427,7 @@ func (s *Session) stopping(c actor.Context) {
 			c.Send(sender, gone)
 		}
 	}
+	s.rest.timer.Stop()
 	s.stash.Each(drop)
 	s.builds.Each(drop)
 	for _, pid := range s.watchers {

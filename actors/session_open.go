@@ -101,7 +101,7 @@ func (s *Session) create(c actor.Context, m *messages.CreateSession) {
 		b := &sessionBuilder{svc: svc, m: m}
 		o := b.build()
 		if o.fail == nil {
-			o.fail = openWorkspaces(svc, sys, o.grant)
+			o.fail = openWorkspaces(svc, sys, o.facts.created.GetSessionId(), o.grant)
 		}
 		o.creator = creator
 		return o
@@ -117,7 +117,7 @@ func (s *Session) open(c actor.Context) {
 	}, func() any {
 		o := readSession(svc, id)
 		if o.fail == nil {
-			o.fail = openWorkspaces(svc, sys, o.grant)
+			o.fail = openWorkspaces(svc, sys, o.facts.created.GetSessionId(), o.grant)
 		}
 		return o
 	})
@@ -149,6 +149,8 @@ func (s *Session) opening(c actor.Context) {
 	}
 	s.journal, s.facts, s.grant = m.journal, m.facts, m.grant
 	s.receive = s.ready
+	s.use()
+	s.watchRest(c, s.svc.IdleAfter)
 	for _, w := range s.facts.workers {
 		s.add(c, w.GetWorkerId())
 	}
@@ -213,11 +215,12 @@ func NoSession(id string) *messages.Failure {
 	return messages.Fail(messages.CodeNotFound, fmt.Sprintf("no session %s", id), "`troupe ls sessions` lists them")
 }
 
-func openWorkspaces(svc *Services, sys *actor.ActorSystem, g *messages.Grant) *messages.Failure {
+// openWorkspaces makes sure that the workspaces of a grant are there, as long as the session is.
+func openWorkspaces(svc *Services, sys *actor.ActorSystem, session string, g *messages.Grant) *messages.Failure {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	for _, w := range g.GetWorkspaces() {
-		if _, err := act.Ask[*messages.Ack](ctx, sys, sys.NewLocalPID(root), &messages.OpenWorkspace{Grant: w}); err != nil {
+		if _, err := act.Ask[*messages.Ack](ctx, sys, sys.NewLocalPID(root), &messages.OpenWorkspace{Grant: w, SessionId: session}); err != nil {
 			return messages.Fail(messages.CodeUnavailable, fmt.Sprintf("open workspace %s: %v", w.GetUri(), err), "")
 		}
 	}

@@ -18,8 +18,8 @@ import (
 // Supervisor is the root of the tree. It finds or starts the Session that a command is for, and
 // replaces what fails below it after a growing pause; a child that keeps failing is given up.
 //
-// Accepts: CreateSession, ToSession, OpenWorkspace, DescribeTree. Children: Limiters,
-// Workspaces, Sessions. Parent: none; it is stopped last.
+// Accepts: CreateSession, ToSession, OpenWorkspace, DescribeTree; of Sessions SessionEnded, SessionIdle and
+// Staying, of Workspaces WorkspaceUnused. Children: Limiters, Workspaces, Sessions. Parent: none; it is stopped last.
 type Supervisor struct {
 	svc   *Services
 	log   *slog.Logger
@@ -31,14 +31,22 @@ type Supervisor struct {
 
 // kid is a child as the Supervisor sees it.
 type kid struct {
-	name     string
-	pid      *actor.PID
-	spawn    func(actor.Context) *actor.PID // nil: not started again, the next message does
-	failures int
-	restarts uint64
-	gaveUp   string
-	timer    act.Timer
-	queue    act.Stash
+	name      string
+	pid       *actor.PID
+	leaving   *actor.PID                     // a session that has been told that nothing more comes: it ends, or says that it stays
+	ended     bool                           // it leaves for good: it is forgotten, not replaced
+	spawn     func(actor.Context) *actor.PID // nil: not started again, the next message does
+	since     time.Time                      // its start
+	failures  int                            // in a row
+	restarts  uint64
+	lastError string
+	gaveUp    string
+	timer     act.Timer
+	queue     act.Stash
+
+	uses    []string // of a session: its workspaces, by name
+	users   int      // of a workspace: sessions that use it
+	retired uint64   // of a workspace: how often it was to be given up
 }
 
 type kidDue struct {
@@ -46,8 +54,17 @@ type kidDue struct {
 	gen  uint64
 }
 
-// giveUpAfter is how often in a row a child may fail.
-const giveUpAfter = 10
+const (
+	// giveUpAfter is how often in a row a child may fail.
+	giveUpAfter = 10
+	// ranWell is how long a child runs before its earlier failures are forgotten.
+	ranWell = time.Minute
+)
+
+// restartPause is how long a child that failed stays down: longer with each failure in a row.
+func restartPause(failures int) time.Duration {
+	return act.Backoff{First: 10 * time.Millisecond, Max: 30 * time.Second}.Pause(max(failures, 1))
+}
 
 // NewSupervisor readies the services and returns the props of the root.
 func NewSupervisor(svc *Services) *actor.Props {
@@ -121,6 +138,12 @@ func (s *Supervisor) Receive(c actor.Context) {
 		c.Respond(&messages.Tree{Root: s.tree()})
 	case *messages.SessionEnded:
 		s.sessionEnded(c, m)
+	case *messages.SessionIdle:
+		s.sessionIdle(c, m)
+	case *messages.Staying:
+		s.staying(c, m)
+	case *messages.WorkspaceUnused:
+		s.workspaceUnused(c, m)
 	case *actor.Terminated:
 		s.terminated(c, m.GetWho())
 	case *kidDue:
@@ -151,7 +174,7 @@ func (s *Supervisor) spawn(c actor.Context, props *actor.Props, name string) *ac
 }
 
 func (s *Supervisor) keep(c actor.Context, name string, spawn func(actor.Context) *actor.PID) *kid {
-	k := &kid{name: name, spawn: spawn, pid: spawn(c)}
+	k := &kid{name: name, spawn: spawn, pid: spawn(c), since: s.svc.Now()}
 	s.kids[name] = k
 	return k
 }
@@ -172,7 +195,7 @@ func (s *Supervisor) create(c actor.Context, m *messages.CreateSession) {
 		c.Respond(messages.Fail(messages.CodeAlreadyExists, fmt.Sprintf("session %s exists", m.GetSessionId()), ""))
 		return
 	}
-	k := &kid{name: m.GetSessionId(), pid: s.spawn(c, s.props.session, m.GetSessionId())}
+	k := &kid{name: m.GetSessionId(), pid: s.spawn(c, s.props.session, m.GetSessionId()), since: s.svc.Now()}
 	s.kids[k.name] = k
 	c.RequestWithCustomSender(k.pid, m, c.Sender())
 }
@@ -184,7 +207,10 @@ func (s *Supervisor) toSession(c actor.Context, m *messages.ToSession) {
 		return
 	}
 	k := s.kids[m.GetSessionId()]
+	_, leaves := m.GetCommand().(*messages.ToSession_Unsubscribe)
 	switch {
+	case k == nil && leaves: // nobody is there who could still send to it
+		return
 	case k == nil:
 		k = &kid{name: m.GetSessionId()}
 		s.kids[k.name] = k
@@ -200,39 +226,26 @@ func (s *Supervisor) toSession(c actor.Context, m *messages.ToSession) {
 }
 
 func (s *Supervisor) reopen(c actor.Context, k *kid) {
-	k.pid = s.spawn(c, s.props.session, k.name)
+	k.pid, k.since = s.spawn(c, s.props.session, k.name), s.svc.Now()
 	c.Send(k.pid, &messages.OpenSession{SessionId: k.name})
-}
-
-func (s *Supervisor) openWorkspace(c actor.Context, m *messages.OpenWorkspace) {
-	name := "workspace-" + m.GetGrant().GetId()
-	k := s.kids[name]
-	if k == nil {
-		grant := m.GetGrant()
-		k = &kid{name: name}
-		k.spawn = func(c actor.Context) *actor.PID {
-			pid := s.spawn(c, s.props.workspace, name)
-			// The epoch grows with every incarnation of every boot, and so do the tokens.
-			c.Send(pid, &messages.OpenWorkspace{Grant: grant, Epoch: s.svc.Store.Boot()<<12 | k.restarts&0xfff})
-			return pid
-		}
-		k.pid = k.spawn(c)
-		s.kids[name] = k
-	}
-	c.Respond(&messages.Ack{})
 }
 
 // HandleFailure is the strategy for children that panicked: stop, and start anew after a pause.
 func (s *Supervisor) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, child *actor.PID, _ *actor.RestartStatistics, reason, _ any) {
 	s.log.Error("actor panicked", "actor", child.GetId(), "err", reason)
 	if k := s.kids[nameOf(child)]; k != nil {
-		k.failed(fmt.Sprint(reason))
+		k.failed(s.svc.Now(), fmt.Sprint(reason))
 	}
 	sup.StopChildren(child)
 }
 
-func (k *kid) failed(reason string) {
+// failed counts a failure; a child that ran for a while starts at the short pause again.
+func (k *kid) failed(now time.Time, reason string) {
+	if now.Sub(k.since) > ranWell {
+		k.failures = 0
+	}
 	k.failures++
+	k.lastError = reason
 	if k.failures >= giveUpAfter {
 		k.gaveUp = reason
 	}
@@ -242,14 +255,17 @@ func (k *kid) failed(reason string) {
 // answered or handed back first, and what comes now waits for the end (house rule 4).
 func (s *Supervisor) sessionEnded(c actor.Context, m *messages.SessionEnded) {
 	k := s.kids[m.GetSessionId()]
-	if k == nil || k.pid == nil {
+	if k == nil || k.pid == nil && k.leaving == nil {
 		return
 	}
 	if m.GetFailed() {
-		k.failed(m.GetReason())
+		k.failed(s.svc.Now(), m.GetReason())
+	}
+	if k.pid == nil {
+		k.pid = k.leaving
 	}
 	c.Poison(k.pid)
-	k.pid = nil
+	k.pid, k.leaving = nil, nil
 }
 
 func nameOf(pid *actor.PID) string { return pid.GetId()[strings.LastIndex(pid.GetId(), "/")+1:] }
@@ -261,17 +277,16 @@ func (s *Supervisor) terminated(c actor.Context, who *actor.PID) {
 	if k == nil || s.ending {
 		return
 	}
-	k.pid = nil
-	k.restarts++
+	left := k.leaving != nil || k.ended || k.spawn == nil && k.failures == 0 || k.retired > 0 && k.users == 0
+	k.pid, k.leaving = nil, nil
 	switch {
+	case left:
+		s.forget(c, k)
 	case k.gaveUp != "":
-		k.queue.Forward(c, c.Self()) // to be refused
-	case k.spawn == nil && k.failures == 0:
-		delete(s.kids, k.name)
-		k.queue.Forward(c, c.Self())
+		s.again(c, k) // to be refused
 	default:
-		pause := act.Backoff{First: 10 * time.Millisecond, Max: 30 * time.Second}.Pause(max(k.failures, 1))
-		k.timer.Set(c, pause, func(gen uint64) any { return &kidDue{k.name, gen} })
+		k.restarts++
+		k.timer.Set(c, restartPause(k.failures), func(gen uint64) any { return &kidDue{k.name, gen} })
 	}
 }
 
@@ -282,7 +297,7 @@ func (s *Supervisor) due(c actor.Context, m *kidDue) {
 	}
 	k.timer.Stop()
 	if k.spawn != nil {
-		k.pid = k.spawn(c)
+		k.pid, k.since = k.spawn(c), s.svc.Now()
 	} else {
 		s.reopen(c, k)
 	}
@@ -301,24 +316,4 @@ func (s *Supervisor) stopping(c actor.Context) {
 			}
 		})
 	}
-}
-
-// tree is the live tree as far as the root sees it: its children, with their restarts.
-func (s *Supervisor) tree() *messages.ActorView {
-	v := &messages.ActorView{Kind: "supervisor", Id: root, State: "running"}
-	for _, k := range s.kids {
-		kind, _, _ := strings.Cut(k.name, "-")
-		if strings.HasPrefix(k.name, messages.SessionPrefix) {
-			kind = "session"
-		}
-		state := "running"
-		switch {
-		case k.gaveUp != "":
-			state = "given up"
-		case k.pid == nil:
-			state = "restarting"
-		}
-		v.Children = append(v.Children, &messages.ActorView{Kind: kind, Id: k.name, State: state, Restarts: int32(k.restarts), LastError: k.gaveUp})
-	}
-	return v
 }

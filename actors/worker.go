@@ -249,6 +249,8 @@ func (w *Worker) common(c actor.Context) {
 		w.reconfigure(c, m)
 	case *messages.DescribeWorker:
 		c.Respond(w.view())
+	case *messages.ReportIdle:
+		c.Respond(w.idleness())
 	case *messages.WaitIdle:
 		w.waitIdle(c)
 	case *messages.Configure:
@@ -283,6 +285,8 @@ func (w *Worker) failed(c actor.Context) {
 		w.watch(c, m)
 	case *messages.DescribeWorker:
 		c.Respond(w.view())
+	case *messages.ReportIdle:
+		c.Respond(&messages.Idleness{})
 	case *messages.Progress, *messages.Failure, *actor.DeadLetterResponse:
 	default:
 		_ = m
@@ -310,7 +314,7 @@ func (w *Worker) rescue(c actor.Context) {
 func asks(msg any) bool {
 	switch msg.(type) {
 	case *messages.SubmitInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
-		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.DescribeWorker, *messages.WaitIdle:
+		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.DescribeWorker, *messages.WaitIdle, *messages.ReportIdle:
 		return true
 	}
 	return false

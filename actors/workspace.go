@@ -13,8 +13,8 @@ import (
 // here first, in order of arrival; readers share, a writer is alone; nobody overtakes.
 // Tools run elsewhere, so it always answers.
 //
-// Owns: the lease queue, the fencing token (epoch << 32 | n: it only grows), the count of
-// effects per token. Accepts: AcquireLease (LeaseGranted or LeaseQueued at once, LeaseGranted when
+// Owns: the lease queue, the newest fencing token (epoch << 32 + n: it only grows, since n counts the leases
+// of all workspaces since the start, and the epoch the starts), the count of effects per token. Accepts: AcquireLease (LeaseGranted or LeaseQueued at once, LeaseGranted when
 // the turn comes), ReleaseLease, EffectBegun, EffectEnded, DescribeWorkspace, Terminated of a holder.
 // A lease passes on only when its effects have ended: a dead worker's command may still run.
 // Parent: Supervisor, which replaces it; the epoch of the new one is higher.
@@ -23,7 +23,8 @@ type Workspace struct {
 	svc    *Services
 	uri    string
 	epoch  uint64
-	issued uint64
+	last   uint64    // token given
+	unused uint64    // generation of the Supervisor's wish to be told when nothing runs any more; 0: none
 	early  act.Stash // what came before OpenWorkspace: it is addressed by name, and without the epoch no token may be given
 	held   []*lease  // granted and not passed on
 	queue  []*lease
@@ -56,7 +57,7 @@ func (w *Workspace) Receive(c actor.Context) {
 		w.refuse(c)
 	case *actor.Stopped:
 		w.svc.folders.close(w.uri)
-		w.held, w.queue = nil, nil
+		w.held, w.queue, w.watch, w.early = nil, nil, nil, act.Stash{}
 	default:
 		if w.uri == "" {
 			w.early.Put(c)
@@ -79,6 +80,9 @@ func (w *Workspace) serve(c actor.Context) {
 		w.ended(c, m)
 	case *messages.DescribeWorkspace:
 		c.Respond(w.view())
+	case *messages.RetireWorkspace:
+		w.unused = m.GetGeneration()
+		w.grant(c)
 	default:
 		act.Unexpected(c, w.log)
 	}
@@ -118,12 +122,16 @@ func (w *Workspace) grant(c actor.Context) {
 			return
 		}
 		w.queue = w.queue[1:]
-		w.issued++
-		l.token = w.epoch<<32 | w.issued
+		l.token = w.epoch<<32 + w.svc.tokens.Add(1)
+		w.last = l.token
 		w.held = append(w.held, l)
 		c.Send(l.who, &messages.LeaseGranted{Workspace: w.uri, Token: l.token, Request: l.request})
 	}
 	w.queue = nil
+	if w.unused != 0 && len(w.held) == 0 { // also no effect of somebody who is dead runs any more (I6)
+		c.Send(c.Parent(), &messages.WorkspaceUnused{Id: nameOf(c.Self()), Generation: w.unused})
+		w.unused = 0
+	}
 }
 
 func (w *Workspace) compatible(l *lease) bool {
@@ -227,7 +235,7 @@ func (w *Workspace) refuse(c actor.Context) {
 }
 
 func (w *Workspace) view() *messages.WorkspaceView {
-	v := &messages.WorkspaceView{Uri: w.uri, Waiting: int32(len(w.queue)), LastToken: w.epoch<<32 | w.issued}
+	v := &messages.WorkspaceView{Uri: w.uri, Waiting: int32(len(w.queue)), LastToken: w.last}
 	for _, l := range w.held {
 		v.Holders = append(v.Holders, l.token)
 		v.Effects += int32(len(l.effects))

@@ -52,6 +52,7 @@ type Limits struct {
 	Depth   int64         `yaml:"depth" default:"0" project:"narrow" doc:"How deep agents may delegate."`
 	Jobs    int64         `yaml:"jobs" default:"0" project:"narrow" doc:"Background jobs of one agent."`
 	Queue   int64         `yaml:"queue" default:"0" project:"narrow" doc:"Inputs that may wait in one session."`
+	Idle    time.Duration `yaml:"idle" default:"0s" project:"deny" doc:"How long a session rests before it leaves memory; the next message brings it back. Only the common one counts; 0s: it stays."`
 }
 
 // Cluster is the section cluster.
@@ -88,5 +89,6 @@ func commonLimits() map[string]string {
 		"limits.depth":   "4",
 		"limits.jobs":    "16",
 		"limits.queue":   "1000",
+		"limits.idle":    "10m",
 	}
 }

@@ -3805,6 +3805,103 @@ func (x *Staying) GetSessionId() string {
 	return ""
 }
 
+// ReportIdle asks a worker whether it could leave memory. Reply: Idleness, in its turn.
+type ReportIdle struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportIdle) Reset() {
+	*x = ReportIdle{}
+	mi := &file_command_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportIdle) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportIdle) ProtoMessage() {}
+
+func (x *ReportIdle) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportIdle.ProtoReflect.Descriptor instead.
+func (*ReportIdle) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{52}
+}
+
+type Idleness struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Idle          bool                   `protobuf:"varint,1,opt,name=idle,proto3" json:"idle,omitempty"`                                    // no turn, no input, nothing that only memory holds
+	SinceUnixMs   int64                  `protobuf:"varint,2,opt,name=since_unix_ms,json=sinceUnixMs,proto3" json:"since_unix_ms,omitempty"` // when it last wrote something down
+	DueUnixMs     int64                  `protobuf:"varint,3,opt,name=due_unix_ms,json=dueUnixMs,proto3" json:"due_unix_ms,omitempty"`       // of its next timer; 0: none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Idleness) Reset() {
+	*x = Idleness{}
+	mi := &file_command_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Idleness) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Idleness) ProtoMessage() {}
+
+func (x *Idleness) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Idleness.ProtoReflect.Descriptor instead.
+func (*Idleness) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *Idleness) GetIdle() bool {
+	if x != nil {
+		return x.Idle
+	}
+	return false
+}
+
+func (x *Idleness) GetSinceUnixMs() int64 {
+	if x != nil {
+		return x.SinceUnixMs
+	}
+	return 0
+}
+
+func (x *Idleness) GetDueUnixMs() int64 {
+	if x != nil {
+		return x.DueUnixMs
+	}
+	return 0
+}
+
 // Configure is the first message of a worker, and comes again at every change of the grant.
 type Configure struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3820,7 +3917,7 @@ type Configure struct {
 
 func (x *Configure) Reset() {
 	*x = Configure{}
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3832,7 +3929,7 @@ func (x *Configure) String() string {
 func (*Configure) ProtoMessage() {}
 
 func (x *Configure) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3845,7 +3942,7 @@ func (x *Configure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Configure.ProtoReflect.Descriptor instead.
 func (*Configure) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{52}
+	return file_command_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Configure) GetGrant() *Grant {
@@ -3903,7 +4000,7 @@ type WorkerFailed struct {
 
 func (x *WorkerFailed) Reset() {
 	*x = WorkerFailed{}
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3915,7 +4012,7 @@ func (x *WorkerFailed) String() string {
 func (*WorkerFailed) ProtoMessage() {}
 
 func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3928,7 +4025,7 @@ func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerFailed.ProtoReflect.Descriptor instead.
 func (*WorkerFailed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{53}
+	return file_command_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *WorkerFailed) GetWorkerId() string {
@@ -3965,7 +4062,7 @@ type SessionEnded struct {
 
 func (x *SessionEnded) Reset() {
 	*x = SessionEnded{}
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3977,7 +4074,7 @@ func (x *SessionEnded) String() string {
 func (*SessionEnded) ProtoMessage() {}
 
 func (x *SessionEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3990,7 +4087,7 @@ func (x *SessionEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionEnded.ProtoReflect.Descriptor instead.
 func (*SessionEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{54}
+	return file_command_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SessionEnded) GetSessionId() string {
@@ -4023,7 +4120,7 @@ type DescribeWorker struct {
 
 func (x *DescribeWorker) Reset() {
 	*x = DescribeWorker{}
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4035,7 +4132,7 @@ func (x *DescribeWorker) String() string {
 func (*DescribeWorker) ProtoMessage() {}
 
 func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4048,7 +4145,7 @@ func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorker.ProtoReflect.Descriptor instead.
 func (*DescribeWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{55}
+	return file_command_proto_rawDescGZIP(), []int{57}
 }
 
 // Watched tells a worker whether anybody looks at its live events.
@@ -4061,7 +4158,7 @@ type Watched struct {
 
 func (x *Watched) Reset() {
 	*x = Watched{}
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4073,7 +4170,7 @@ func (x *Watched) String() string {
 func (*Watched) ProtoMessage() {}
 
 func (x *Watched) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4086,7 +4183,7 @@ func (x *Watched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watched.ProtoReflect.Descriptor instead.
 func (*Watched) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{56}
+	return file_command_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Watched) GetOn() bool {
@@ -4111,7 +4208,7 @@ type AcquireLease struct {
 
 func (x *AcquireLease) Reset() {
 	*x = AcquireLease{}
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4123,7 +4220,7 @@ func (x *AcquireLease) String() string {
 func (*AcquireLease) ProtoMessage() {}
 
 func (x *AcquireLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4136,7 +4233,7 @@ func (x *AcquireLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireLease.ProtoReflect.Descriptor instead.
 func (*AcquireLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{57}
+	return file_command_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *AcquireLease) GetWorkspace() string {
@@ -4185,7 +4282,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4197,7 +4294,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4210,7 +4307,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{58}
+	return file_command_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *LeaseGranted) GetWorkspace() string {
@@ -4245,7 +4342,7 @@ type LeaseQueued struct {
 
 func (x *LeaseQueued) Reset() {
 	*x = LeaseQueued{}
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4257,7 +4354,7 @@ func (x *LeaseQueued) String() string {
 func (*LeaseQueued) ProtoMessage() {}
 
 func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4270,7 +4367,7 @@ func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseQueued.ProtoReflect.Descriptor instead.
 func (*LeaseQueued) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{59}
+	return file_command_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *LeaseQueued) GetWorkspace() string {
@@ -4307,7 +4404,7 @@ type ReleaseLease struct {
 
 func (x *ReleaseLease) Reset() {
 	*x = ReleaseLease{}
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4319,7 +4416,7 @@ func (x *ReleaseLease) String() string {
 func (*ReleaseLease) ProtoMessage() {}
 
 func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4332,7 +4429,7 @@ func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseLease.ProtoReflect.Descriptor instead.
 func (*ReleaseLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{60}
+	return file_command_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ReleaseLease) GetWorkspace() string {
@@ -4376,7 +4473,7 @@ type EffectBegun struct {
 
 func (x *EffectBegun) Reset() {
 	*x = EffectBegun{}
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4388,7 +4485,7 @@ func (x *EffectBegun) String() string {
 func (*EffectBegun) ProtoMessage() {}
 
 func (x *EffectBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4401,7 +4498,7 @@ func (x *EffectBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectBegun.ProtoReflect.Descriptor instead.
 func (*EffectBegun) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{61}
+	return file_command_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *EffectBegun) GetWorkspace() string {
@@ -4434,7 +4531,7 @@ type EffectAllowed struct {
 
 func (x *EffectAllowed) Reset() {
 	*x = EffectAllowed{}
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4446,7 +4543,7 @@ func (x *EffectAllowed) String() string {
 func (*EffectAllowed) ProtoMessage() {}
 
 func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4459,7 +4556,7 @@ func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectAllowed.ProtoReflect.Descriptor instead.
 func (*EffectAllowed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{62}
+	return file_command_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *EffectAllowed) GetExecId() string {
@@ -4480,7 +4577,7 @@ type EffectEnded struct {
 
 func (x *EffectEnded) Reset() {
 	*x = EffectEnded{}
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4492,7 +4589,7 @@ func (x *EffectEnded) String() string {
 func (*EffectEnded) ProtoMessage() {}
 
 func (x *EffectEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4505,7 +4602,7 @@ func (x *EffectEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectEnded.ProtoReflect.Descriptor instead.
 func (*EffectEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{63}
+	return file_command_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *EffectEnded) GetWorkspace() string {
@@ -4533,14 +4630,15 @@ func (x *EffectEnded) GetExecId() string {
 type OpenWorkspace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Grant         *WorkspaceGrant        `protobuf:"bytes,1,opt,name=grant,proto3" json:"grant,omitempty"`
-	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"` // set by the Supervisor: higher with every spawn
+	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`                         // set by the Supervisor: higher with every boot
+	SessionId     string                 `protobuf:"bytes,3,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"` // that uses it from now on, until it ends; empty: it is kept for good
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OpenWorkspace) Reset() {
 	*x = OpenWorkspace{}
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4552,7 +4650,7 @@ func (x *OpenWorkspace) String() string {
 func (*OpenWorkspace) ProtoMessage() {}
 
 func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4565,7 +4663,7 @@ func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkspace.ProtoReflect.Descriptor instead.
 func (*OpenWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{64}
+	return file_command_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *OpenWorkspace) GetGrant() *WorkspaceGrant {
@@ -4582,6 +4680,111 @@ func (x *OpenWorkspace) GetEpoch() uint64 {
 	return 0
 }
 
+func (x *OpenWorkspace) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+// RetireWorkspace asks a Workspace that nobody uses any more to say when its last effect has ended:
+// WorkspaceUnused, with the same generation.
+type RetireWorkspace struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Generation    uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetireWorkspace) Reset() {
+	*x = RetireWorkspace{}
+	mi := &file_command_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetireWorkspace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetireWorkspace) ProtoMessage() {}
+
+func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetireWorkspace.ProtoReflect.Descriptor instead.
+func (*RetireWorkspace) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *RetireWorkspace) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+type WorkspaceUnused struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkspaceUnused) Reset() {
+	*x = WorkspaceUnused{}
+	mi := &file_command_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkspaceUnused) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkspaceUnused) ProtoMessage() {}
+
+func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkspaceUnused.ProtoReflect.Descriptor instead.
+func (*WorkspaceUnused) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *WorkspaceUnused) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *WorkspaceUnused) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
 type DescribeWorkspace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -4590,7 +4793,7 @@ type DescribeWorkspace struct {
 
 func (x *DescribeWorkspace) Reset() {
 	*x = DescribeWorkspace{}
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4602,7 +4805,7 @@ func (x *DescribeWorkspace) String() string {
 func (*DescribeWorkspace) ProtoMessage() {}
 
 func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4615,7 +4818,7 @@ func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorkspace.ProtoReflect.Descriptor instead.
 func (*DescribeWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{65}
+	return file_command_proto_rawDescGZIP(), []int{69}
 }
 
 type WorkspaceView struct {
@@ -4631,7 +4834,7 @@ type WorkspaceView struct {
 
 func (x *WorkspaceView) Reset() {
 	*x = WorkspaceView{}
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4643,7 +4846,7 @@ func (x *WorkspaceView) String() string {
 func (*WorkspaceView) ProtoMessage() {}
 
 func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4656,7 +4859,7 @@ func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceView.ProtoReflect.Descriptor instead.
 func (*WorkspaceView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{66}
+	return file_command_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *WorkspaceView) GetUri() string {
@@ -4703,7 +4906,7 @@ type AcquirePermit struct {
 
 func (x *AcquirePermit) Reset() {
 	*x = AcquirePermit{}
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4715,7 +4918,7 @@ func (x *AcquirePermit) String() string {
 func (*AcquirePermit) ProtoMessage() {}
 
 func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4728,7 +4931,7 @@ func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquirePermit.ProtoReflect.Descriptor instead.
 func (*AcquirePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{67}
+	return file_command_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *AcquirePermit) GetRequest() uint64 {
@@ -4747,7 +4950,7 @@ type PermitGranted struct {
 
 func (x *PermitGranted) Reset() {
 	*x = PermitGranted{}
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4759,7 +4962,7 @@ func (x *PermitGranted) String() string {
 func (*PermitGranted) ProtoMessage() {}
 
 func (x *PermitGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4772,7 +4975,7 @@ func (x *PermitGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitGranted.ProtoReflect.Descriptor instead.
 func (*PermitGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{68}
+	return file_command_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *PermitGranted) GetRequest() uint64 {
@@ -4791,7 +4994,7 @@ type ReleasePermit struct {
 
 func (x *ReleasePermit) Reset() {
 	*x = ReleasePermit{}
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4803,7 +5006,7 @@ func (x *ReleasePermit) String() string {
 func (*ReleasePermit) ProtoMessage() {}
 
 func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4816,7 +5019,7 @@ func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasePermit.ProtoReflect.Descriptor instead.
 func (*ReleasePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{69}
+	return file_command_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ReleasePermit) GetRequest() uint64 {
@@ -4854,7 +5057,7 @@ type Execute struct {
 
 func (x *Execute) Reset() {
 	*x = Execute{}
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4866,7 +5069,7 @@ func (x *Execute) String() string {
 func (*Execute) ProtoMessage() {}
 
 func (x *Execute) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4879,7 +5082,7 @@ func (x *Execute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Execute.ProtoReflect.Descriptor instead.
 func (*Execute) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{70}
+	return file_command_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Execute) GetExecId() string {
@@ -5039,7 +5242,7 @@ type ToolReply struct {
 
 func (x *ToolReply) Reset() {
 	*x = ToolReply{}
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5051,7 +5254,7 @@ func (x *ToolReply) String() string {
 func (*ToolReply) ProtoMessage() {}
 
 func (x *ToolReply) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5064,7 +5267,7 @@ func (x *ToolReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolReply.ProtoReflect.Descriptor instead.
 func (*ToolReply) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{71}
+	return file_command_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ToolReply) GetExecId() string {
@@ -5185,7 +5388,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5197,7 +5400,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5210,7 +5413,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{72}
+	return file_command_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *LedgerEntry) GetExecId() string {
@@ -5252,7 +5455,7 @@ type CancelCalls struct {
 
 func (x *CancelCalls) Reset() {
 	*x = CancelCalls{}
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5264,7 +5467,7 @@ func (x *CancelCalls) String() string {
 func (*CancelCalls) ProtoMessage() {}
 
 func (x *CancelCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5277,7 +5480,7 @@ func (x *CancelCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCalls.ProtoReflect.Descriptor instead.
 func (*CancelCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{73}
+	return file_command_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *CancelCalls) GetExecIds() []string {
@@ -5309,7 +5512,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5321,7 +5524,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5334,7 +5537,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{74}
+	return file_command_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Progress) GetExecId() string {
@@ -5389,7 +5592,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5401,7 +5604,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5414,7 +5617,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{75}
+	return file_command_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -5440,7 +5643,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5452,7 +5655,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5465,7 +5668,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{76}
+	return file_command_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -5484,7 +5687,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5496,7 +5699,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5509,7 +5712,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{77}
+	return file_command_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -5528,7 +5731,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5540,7 +5743,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5553,7 +5756,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{78}
+	return file_command_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -5573,7 +5776,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5585,7 +5788,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5598,7 +5801,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{79}
+	return file_command_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -5624,7 +5827,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5636,7 +5839,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5649,7 +5852,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{80}
+	return file_command_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -5669,7 +5872,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5681,7 +5884,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5694,7 +5897,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{81}
+	return file_command_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Show) GetId() string {
@@ -5714,7 +5917,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5726,7 +5929,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5739,7 +5942,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{82}
+	return file_command_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -5775,7 +5978,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5787,7 +5990,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5800,7 +6003,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{83}
+	return file_command_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -5895,7 +6098,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5907,7 +6110,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5920,7 +6123,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{84}
+	return file_command_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -5982,7 +6185,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5994,7 +6197,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6007,7 +6210,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{85}
+	return file_command_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -6028,7 +6231,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6040,7 +6243,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6053,7 +6256,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{86}
+	return file_command_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -6088,7 +6291,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6100,7 +6303,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6113,7 +6316,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{87}
+	return file_command_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Finding) GetStream() string {
@@ -6150,7 +6353,7 @@ type ForkSession struct {
 
 func (x *ForkSession) Reset() {
 	*x = ForkSession{}
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6162,7 +6365,7 @@ func (x *ForkSession) String() string {
 func (*ForkSession) ProtoMessage() {}
 
 func (x *ForkSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6175,7 +6378,7 @@ func (x *ForkSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSession.ProtoReflect.Descriptor instead.
 func (*ForkSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{88}
+	return file_command_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ForkSession) GetSessionId() string {
@@ -6214,7 +6417,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6226,7 +6429,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6239,7 +6442,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{89}
+	return file_command_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Forked) GetSession() *SessionView {
@@ -6302,7 +6505,7 @@ type ImportSession struct {
 
 func (x *ImportSession) Reset() {
 	*x = ImportSession{}
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6314,7 +6517,7 @@ func (x *ImportSession) String() string {
 func (*ImportSession) ProtoMessage() {}
 
 func (x *ImportSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6327,7 +6530,7 @@ func (x *ImportSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSession.ProtoReflect.Descriptor instead.
 func (*ImportSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{90}
+	return file_command_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ImportSession) GetNewId() bool {
@@ -6360,7 +6563,7 @@ type Imported struct {
 
 func (x *Imported) Reset() {
 	*x = Imported{}
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6372,7 +6575,7 @@ func (x *Imported) String() string {
 func (*Imported) ProtoMessage() {}
 
 func (x *Imported) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6385,7 +6588,7 @@ func (x *Imported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Imported.ProtoReflect.Descriptor instead.
 func (*Imported) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{91}
+	return file_command_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Imported) GetSession() *SessionView {
@@ -6453,7 +6656,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6465,7 +6668,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6478,7 +6681,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{92}
+	return file_command_proto_rawDescGZIP(), []int{96}
 }
 
 type Holder struct {
@@ -6493,7 +6696,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6505,7 +6708,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6518,7 +6721,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{93}
+	return file_command_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -6856,7 +7059,13 @@ const file_command_proto_rawDesc = "" +
 	"\tPassivate\"(\n" +
 	"\aStaying\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x01 \x01(\tR\tsessionId\"\xc0\x01\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\"\f\n" +
+	"\n" +
+	"ReportIdle\"b\n" +
+	"\bIdleness\x12\x12\n" +
+	"\x04idle\x18\x01 \x01(\bR\x04idle\x12\"\n" +
+	"\rsince_unix_ms\x18\x02 \x01(\x03R\vsinceUnixMs\x12\x1e\n" +
+	"\vdue_unix_ms\x18\x03 \x01(\x03R\tdueUnixMs\"\xc0\x01\n" +
 	"\tConfigure\x12&\n" +
 	"\x05grant\x18\x01 \x01(\v2\x10.troupe.v1.GrantR\x05grant\x12\x19\n" +
 	"\bno_input\x18\x02 \x01(\bR\anoInput\x12\x1b\n" +
@@ -6907,10 +7116,21 @@ const file_command_proto_rawDesc = "" +
 	"\vEffectEnded\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x17\n" +
-	"\aexec_id\x18\x03 \x01(\tR\x06execId\"V\n" +
+	"\aexec_id\x18\x03 \x01(\tR\x06execId\"u\n" +
 	"\rOpenWorkspace\x12/\n" +
 	"\x05grant\x18\x01 \x01(\v2\x19.troupe.v1.WorkspaceGrantR\x05grant\x12\x14\n" +
-	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\"\x13\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x03 \x01(\tR\tsessionId\"1\n" +
+	"\x0fRetireWorkspace\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x01 \x01(\x04R\n" +
+	"generation\"A\n" +
+	"\x0fWorkspaceUnused\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x04R\n" +
+	"generation\"\x13\n" +
 	"\x11DescribeWorkspace\"\x8e\x01\n" +
 	"\rWorkspaceView\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x18\n" +
@@ -7085,7 +7305,7 @@ func file_command_proto_rawDescGZIP() []byte {
 	return file_command_proto_rawDescData
 }
 
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 94)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 98)
 var file_command_proto_goTypes = []any{
 	(*CreateSession)(nil),        // 0: troupe.v1.CreateSession
 	(*WorkspaceSpec)(nil),        // 1: troupe.v1.WorkspaceSpec
@@ -7139,76 +7359,80 @@ var file_command_proto_goTypes = []any{
 	(*SessionIdle)(nil),          // 49: troupe.v1.SessionIdle
 	(*Passivate)(nil),            // 50: troupe.v1.Passivate
 	(*Staying)(nil),              // 51: troupe.v1.Staying
-	(*Configure)(nil),            // 52: troupe.v1.Configure
-	(*WorkerFailed)(nil),         // 53: troupe.v1.WorkerFailed
-	(*SessionEnded)(nil),         // 54: troupe.v1.SessionEnded
-	(*DescribeWorker)(nil),       // 55: troupe.v1.DescribeWorker
-	(*Watched)(nil),              // 56: troupe.v1.Watched
-	(*AcquireLease)(nil),         // 57: troupe.v1.AcquireLease
-	(*LeaseGranted)(nil),         // 58: troupe.v1.LeaseGranted
-	(*LeaseQueued)(nil),          // 59: troupe.v1.LeaseQueued
-	(*ReleaseLease)(nil),         // 60: troupe.v1.ReleaseLease
-	(*EffectBegun)(nil),          // 61: troupe.v1.EffectBegun
-	(*EffectAllowed)(nil),        // 62: troupe.v1.EffectAllowed
-	(*EffectEnded)(nil),          // 63: troupe.v1.EffectEnded
-	(*OpenWorkspace)(nil),        // 64: troupe.v1.OpenWorkspace
-	(*DescribeWorkspace)(nil),    // 65: troupe.v1.DescribeWorkspace
-	(*WorkspaceView)(nil),        // 66: troupe.v1.WorkspaceView
-	(*AcquirePermit)(nil),        // 67: troupe.v1.AcquirePermit
-	(*PermitGranted)(nil),        // 68: troupe.v1.PermitGranted
-	(*ReleasePermit)(nil),        // 69: troupe.v1.ReleasePermit
-	(*Execute)(nil),              // 70: troupe.v1.Execute
-	(*ToolReply)(nil),            // 71: troupe.v1.ToolReply
-	(*LedgerEntry)(nil),          // 72: troupe.v1.LedgerEntry
-	(*CancelCalls)(nil),          // 73: troupe.v1.CancelCalls
-	(*Progress)(nil),             // 74: troupe.v1.Progress
-	(*ListSessions)(nil),         // 75: troupe.v1.ListSessions
-	(*Sessions)(nil),             // 76: troupe.v1.Sessions
-	(*ListWorkers)(nil),          // 77: troupe.v1.ListWorkers
-	(*Workers)(nil),              // 78: troupe.v1.Workers
-	(*ListCalls)(nil),            // 79: troupe.v1.ListCalls
-	(*Calls)(nil),                // 80: troupe.v1.Calls
-	(*Show)(nil),                 // 81: troupe.v1.Show
-	(*Shown)(nil),                // 82: troupe.v1.Shown
-	(*TurnView)(nil),             // 83: troupe.v1.TurnView
-	(*GenerationView)(nil),       // 84: troupe.v1.GenerationView
-	(*Verify)(nil),               // 85: troupe.v1.Verify
-	(*Verified)(nil),             // 86: troupe.v1.Verified
-	(*Finding)(nil),              // 87: troupe.v1.Finding
-	(*ForkSession)(nil),          // 88: troupe.v1.ForkSession
-	(*Forked)(nil),               // 89: troupe.v1.Forked
-	(*ImportSession)(nil),        // 90: troupe.v1.ImportSession
-	(*Imported)(nil),             // 91: troupe.v1.Imported
-	(*Hello)(nil),                // 92: troupe.v1.Hello
-	(*Holder)(nil),               // 93: troupe.v1.Holder
-	(*EnvVar)(nil),               // 94: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 95: troupe.v1.Lineage
-	(*Turn)(nil),                 // 96: troupe.v1.Turn
-	(Persist_Policy)(0),          // 97: troupe.v1.Persist.Policy
-	(Trust_Level)(0),             // 98: troupe.v1.Trust.Level
-	(*Part)(nil),                 // 99: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 100: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 101: troupe.v1.InputAccepted.Origin
-	(TurnCompleted_Outcome)(0),   // 102: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 103: troupe.v1.Usage
-	(CallResolved_Resolution)(0), // 104: troupe.v1.CallResolved.Resolution
-	(TimerSet_Misfire)(0),        // 105: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 106: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 107: troupe.v1.WorkspaceGrant
-	(*Grant)(nil),                // 108: troupe.v1.Grant
-	(*LeaseToken)(nil),           // 109: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 110: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 111: troupe.v1.ToolFinished.Status
-	(*Timing)(nil),               // 112: troupe.v1.Timing
+	(*ReportIdle)(nil),           // 52: troupe.v1.ReportIdle
+	(*Idleness)(nil),             // 53: troupe.v1.Idleness
+	(*Configure)(nil),            // 54: troupe.v1.Configure
+	(*WorkerFailed)(nil),         // 55: troupe.v1.WorkerFailed
+	(*SessionEnded)(nil),         // 56: troupe.v1.SessionEnded
+	(*DescribeWorker)(nil),       // 57: troupe.v1.DescribeWorker
+	(*Watched)(nil),              // 58: troupe.v1.Watched
+	(*AcquireLease)(nil),         // 59: troupe.v1.AcquireLease
+	(*LeaseGranted)(nil),         // 60: troupe.v1.LeaseGranted
+	(*LeaseQueued)(nil),          // 61: troupe.v1.LeaseQueued
+	(*ReleaseLease)(nil),         // 62: troupe.v1.ReleaseLease
+	(*EffectBegun)(nil),          // 63: troupe.v1.EffectBegun
+	(*EffectAllowed)(nil),        // 64: troupe.v1.EffectAllowed
+	(*EffectEnded)(nil),          // 65: troupe.v1.EffectEnded
+	(*OpenWorkspace)(nil),        // 66: troupe.v1.OpenWorkspace
+	(*RetireWorkspace)(nil),      // 67: troupe.v1.RetireWorkspace
+	(*WorkspaceUnused)(nil),      // 68: troupe.v1.WorkspaceUnused
+	(*DescribeWorkspace)(nil),    // 69: troupe.v1.DescribeWorkspace
+	(*WorkspaceView)(nil),        // 70: troupe.v1.WorkspaceView
+	(*AcquirePermit)(nil),        // 71: troupe.v1.AcquirePermit
+	(*PermitGranted)(nil),        // 72: troupe.v1.PermitGranted
+	(*ReleasePermit)(nil),        // 73: troupe.v1.ReleasePermit
+	(*Execute)(nil),              // 74: troupe.v1.Execute
+	(*ToolReply)(nil),            // 75: troupe.v1.ToolReply
+	(*LedgerEntry)(nil),          // 76: troupe.v1.LedgerEntry
+	(*CancelCalls)(nil),          // 77: troupe.v1.CancelCalls
+	(*Progress)(nil),             // 78: troupe.v1.Progress
+	(*ListSessions)(nil),         // 79: troupe.v1.ListSessions
+	(*Sessions)(nil),             // 80: troupe.v1.Sessions
+	(*ListWorkers)(nil),          // 81: troupe.v1.ListWorkers
+	(*Workers)(nil),              // 82: troupe.v1.Workers
+	(*ListCalls)(nil),            // 83: troupe.v1.ListCalls
+	(*Calls)(nil),                // 84: troupe.v1.Calls
+	(*Show)(nil),                 // 85: troupe.v1.Show
+	(*Shown)(nil),                // 86: troupe.v1.Shown
+	(*TurnView)(nil),             // 87: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 88: troupe.v1.GenerationView
+	(*Verify)(nil),               // 89: troupe.v1.Verify
+	(*Verified)(nil),             // 90: troupe.v1.Verified
+	(*Finding)(nil),              // 91: troupe.v1.Finding
+	(*ForkSession)(nil),          // 92: troupe.v1.ForkSession
+	(*Forked)(nil),               // 93: troupe.v1.Forked
+	(*ImportSession)(nil),        // 94: troupe.v1.ImportSession
+	(*Imported)(nil),             // 95: troupe.v1.Imported
+	(*Hello)(nil),                // 96: troupe.v1.Hello
+	(*Holder)(nil),               // 97: troupe.v1.Holder
+	(*EnvVar)(nil),               // 98: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 99: troupe.v1.Lineage
+	(*Turn)(nil),                 // 100: troupe.v1.Turn
+	(Persist_Policy)(0),          // 101: troupe.v1.Persist.Policy
+	(Trust_Level)(0),             // 102: troupe.v1.Trust.Level
+	(*Part)(nil),                 // 103: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 104: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 105: troupe.v1.InputAccepted.Origin
+	(TurnCompleted_Outcome)(0),   // 106: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 107: troupe.v1.Usage
+	(CallResolved_Resolution)(0), // 108: troupe.v1.CallResolved.Resolution
+	(TimerSet_Misfire)(0),        // 109: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 110: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 111: troupe.v1.WorkspaceGrant
+	(*Grant)(nil),                // 112: troupe.v1.Grant
+	(*LeaseToken)(nil),           // 113: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 114: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 115: troupe.v1.ToolFinished.Status
+	(*Timing)(nil),               // 116: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	1,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	94,  // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	98,  // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	6,   // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	95,  // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	96,  // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	97,  // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	98,  // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	99,  // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	100, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	101, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	102, // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	6,   // 7: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
 	9,   // 8: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
 	12,  // 9: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
@@ -7236,49 +7460,49 @@ var file_command_proto_depIdxs = []int32{
 	33,  // 31: troupe.v1.ToSession.fire_timer:type_name -> troupe.v1.FireTimer
 	4,   // 32: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
 	4,   // 33: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	99,  // 34: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	100, // 35: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	101, // 36: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	103, // 34: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	104, // 35: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	105, // 36: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
 	6,   // 37: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	102, // 38: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	103, // 39: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	106, // 38: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	107, // 39: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
 	11,  // 40: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
 	15,  // 41: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	95,  // 42: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	96,  // 43: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	104, // 44: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	99,  // 45: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	105, // 46: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	99,  // 42: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	100, // 43: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	108, // 44: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	103, // 45: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	109, // 46: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
 	31,  // 47: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	106, // 48: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	96,  // 49: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	107, // 50: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	110, // 48: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	100, // 49: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	111, // 50: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
 	46,  // 51: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	103, // 52: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	107, // 52: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
 	7,   // 53: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	103, // 54: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	108, // 55: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	107, // 56: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	107, // 57: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	109, // 58: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	94,  // 59: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	110, // 60: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	110, // 61: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	107, // 62: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	111, // 63: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	110, // 64: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	71,  // 65: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	107, // 54: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	112, // 55: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	111, // 56: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	111, // 57: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	113, // 58: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	98,  // 59: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	114, // 60: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	114, // 61: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	111, // 62: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	115, // 63: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	114, // 64: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	75,  // 65: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
 	45,  // 66: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
 	46,  // 67: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
 	47,  // 68: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
 	45,  // 69: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	83,  // 70: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	103, // 71: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	87,  // 70: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	107, // 71: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
 	11,  // 72: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	84,  // 73: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	112, // 74: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	103, // 75: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	87,  // 76: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	88,  // 73: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	116, // 74: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	107, // 75: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	91,  // 76: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
 	45,  // 77: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
 	45,  // 78: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
 	79,  // [79:79] is the sub-list for method output_type
@@ -7329,7 +7553,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   94,
+			NumMessages:   98,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -39,6 +39,8 @@ type Options struct {
 	Log     slog.Handler
 	Node    string
 	Now     func() time.Time
+
+	IdleAfter time.Duration // 0: sessions stay in memory
 }
 
 // House is a running tree of actors.
@@ -83,7 +85,7 @@ func New(t testing.TB, o Options) *House {
 		o.Models = One{o.Model}
 	}
 	h.Svc = &actors.Services{
-		Store: h.Store, Models: o.Models, Tools: registry, Agents: agents, Log: slog.New(o.Log), Limits: o.Limits, Now: o.Now,
+		Store: h.Store, Models: o.Models, Tools: registry, Agents: agents, Log: slog.New(o.Log), Limits: o.Limits, Now: o.Now, IdleAfter: o.IdleAfter,
 		Node: "test/" + o.Node, ServerName: "troupe", DataDir: o.DataDir, TempDir: o.DataDir + "/tmp",
 		Env:   func(string, []*messages.EnvVar, messages.Trust_Level) ([]string, error) { return nil, nil },
 		Fatal: func(err error) { h.failed <- err },

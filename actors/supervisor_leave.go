@@ -1,0 +1,134 @@
+package actors
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// sessionIdle stops routing to a session that wants to leave memory, and says so. What comes from now on
+// waits until it has left, or says that it stays.
+func (s *Supervisor) sessionIdle(c actor.Context, m *messages.SessionIdle) {
+	k := s.kids[m.GetSessionId()]
+	if k == nil || k.pid == nil {
+		return
+	}
+	k.leaving, k.pid = k.pid, nil
+	c.Request(k.leaving, &messages.Passivate{})
+}
+
+// staying routes to a session again.
+func (s *Supervisor) staying(c actor.Context, m *messages.Staying) {
+	k := s.kids[m.GetSessionId()]
+	if k == nil || k.leaving == nil {
+		return
+	}
+	k.pid, k.leaving = k.leaving, nil
+	k.queue.Forward(c, k.pid)
+}
+
+// forget lets go of a child that left: what waited for that, and the next message, is handled as if it
+// had never been there. The workspaces that nobody uses any more are told.
+func (s *Supervisor) forget(c actor.Context, k *kid) {
+	delete(s.kids, k.name)
+	for _, name := range k.uses {
+		if w := s.kids[name]; w != nil {
+			w.users--
+			s.retire(c, w)
+		}
+	}
+	s.again(c, k)
+}
+
+// again handles what waited for a child, in order and ahead of what comes later.
+func (s *Supervisor) again(c actor.Context, k *kid) {
+	q := k.queue
+	k.queue = act.Stash{}
+	q.Replay(c, s.Receive, func() bool { return true })
+}
+
+func workspaceName(id string) string { return "workspace-" + id }
+
+// openWorkspace makes sure that the Workspace of an address is there, and stays as long as the session that
+// asks for it.
+func (s *Supervisor) openWorkspace(c actor.Context, m *messages.OpenWorkspace) {
+	name := workspaceName(m.GetGrant().GetId())
+	k, user := s.kids[name], s.kids[m.GetSessionId()]
+	switch {
+	case m.GetSessionId() != "" && user == nil:
+		c.Respond(messages.Fail(messages.CodeClosed, "the session has ended", ""))
+		return
+	case k != nil && k.ended:
+		k.queue.Put(c)
+		return
+	case k == nil:
+		k = s.newWorkspace(c, name, m.GetGrant())
+	}
+	switch {
+	case user == nil:
+		k.users++
+	case !slices.Contains(user.uses, name):
+		k.users++
+		user.uses = append(user.uses, name)
+	}
+	c.Respond(&messages.Ack{})
+}
+
+func (s *Supervisor) newWorkspace(c actor.Context, name string, grant *messages.WorkspaceGrant) *kid {
+	return s.keep(c, name, func(c actor.Context) *actor.PID {
+		pid := s.spawn(c, s.props.workspace, name)
+		c.Send(pid, &messages.OpenWorkspace{Grant: grant, Epoch: s.svc.Store.Boot() << 12})
+		return pid
+	})
+}
+
+// retire asks a Workspace that nobody uses to say when nothing runs in it any more.
+func (s *Supervisor) retire(c actor.Context, w *kid) {
+	if w.users > 0 || w.pid == nil {
+		return
+	}
+	w.retired++
+	c.Send(w.pid, &messages.RetireWorkspace{Generation: w.retired})
+}
+
+// workspaceUnused ends a Workspace, unless somebody has come since.
+func (s *Supervisor) workspaceUnused(c actor.Context, m *messages.WorkspaceUnused) {
+	k := s.kids[m.GetId()]
+	if k == nil || k.pid == nil || k.users > 0 || k.retired != m.GetGeneration() {
+		return
+	}
+	k.ended = true
+	c.Poison(k.pid)
+	k.pid = nil
+}
+
+// tree is the live tree as far as the root sees it: its children, with their restarts.
+func (s *Supervisor) tree() *messages.ActorView {
+	v := &messages.ActorView{Kind: "supervisor", Id: root, State: "running"}
+	for _, k := range s.kids {
+		kind, _, _ := strings.Cut(k.name, "-")
+		if strings.HasPrefix(k.name, messages.SessionPrefix) {
+			kind = "session"
+		}
+		v.Children = append(v.Children, &messages.ActorView{
+			Kind: kind, Id: k.name, State: k.state(), Restarts: int32(k.restarts), LastError: k.lastError, Pending: int32(k.queue.Len()),
+		})
+	}
+	return v
+}
+
+func (k *kid) state() string {
+	switch {
+	case k.gaveUp != "":
+		return "given up"
+	case k.leaving != nil, k.ended:
+		return "leaving"
+	case k.pid == nil:
+		return "restarting"
+	}
+	return "running"
+}
