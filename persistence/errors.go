@@ -20,6 +20,8 @@ var (
 	ErrCorrupt = errors.New("stored data is corrupt")
 	// ErrAckedDataMissing: the watermark knows of commits that the database does not hold.
 	ErrAckedDataMissing = errors.New("acknowledged data is missing")
+	// ErrKey: the store is encrypted with another key, or is not encrypted, or no key was given. Nothing was changed.
+	ErrKey = errors.New("encryption key does not fit")
 	// ErrInvalid: a name, an append or a blob that no store takes. A bug of the writer; nothing was written.
 	ErrInvalid = errors.New("invalid append")
 	// ErrTooLarge: an append over MaxAppend or a blob over MaxBlob.

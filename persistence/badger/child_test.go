@@ -18,6 +18,10 @@ const childDir = "TROUPE_TEST_STORE"
 
 // runChild is the child's whole life; it reports false in the parent.
 func runChild() bool {
+	if dir := os.Getenv(flipDir); dir != "" {
+		flipChild(dir)
+		return true
+	}
 	dir := os.Getenv(childDir)
 	if dir == "" {
 		return false

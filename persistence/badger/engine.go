@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"time"
 
 	engine "github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
@@ -18,12 +19,13 @@ const memTable = 32 << 20
 // engineOptions are the database's. Values never reach its value log (pieceSize), so that log is
 // kept as small as it may be.
 func engineOptions(dir string, o Options, logger *engineLog) engine.Options {
-	return engine.DefaultOptions(dir).
+	opts := engine.DefaultOptions(dir).
 		WithSyncWrites(true).
 		WithDetectConflicts(false).
 		WithNumVersionsToKeep(1).
 		WithCompactL0OnClose(false).
-		WithChecksumVerificationMode(options.OnTableRead).
+		WithChecksumVerificationMode(options.NoVerification). // inspect has read every table
+		WithCompression(options.Snappy).
 		WithMetricsEnabled(false).
 		WithNumCompactors(2).
 		WithMemTableSize(memTable).
@@ -31,7 +33,18 @@ func engineOptions(dir string, o Options, logger *engineLog) engine.Options {
 		WithValueLogFileSize(1 << 20).
 		WithBlockCacheSize(o.BlockCache).
 		WithLogger(logger)
+	if o.EncryptionKey == nil {
+		return opts
+	}
+	return opts.WithEncryptionKey(o.EncryptionKey).WithEncryptionKeyRotationDuration(dataKeyLife).WithIndexCacheSize(indexCache)
 }
+
+// dataKeyLife is how long a data key of the database encrypts what is new.
+const dataKeyLife = 10 * 24 * time.Hour
+
+// indexCache is the memory for indexes of tables that are encrypted, which the database cannot
+// read where they lie.
+const indexCache = 16 << 20
 
 // engineLog hands the database's messages to slog and listens to what it only logs: a failed
 // sync or flush, and a table that it leaves out.

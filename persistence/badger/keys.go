@@ -20,6 +20,9 @@ const (
 	tagMeta     = 'm' // what the store knows of itself
 )
 
+// tags are all of them, and the first byte of the database's own keys.
+const tags = "ecpiktdbsm!"
+
 // Keys of tagMeta: the number of openings and of commits.
 const (
 	metaBoot    = "mboot"

@@ -53,7 +53,8 @@ func open(ctx context.Context, o Options) (_ *Store, err error) {
 	return s, nil
 }
 
-// openFiles opens database and watermark and compares them.
+// openFiles opens database and watermark and compares them. When it refuses, the database is as
+// it was before.
 func (s *Store) openFiles(ctx context.Context) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -62,18 +63,18 @@ func (s *Store) openFiles(ctx context.Context) (err error) {
 	if err := os.Remove(ballast); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("release ballast: %w", err)
 	}
+	if err := s.prepare(); err != nil {
+		return err
+	}
 	logger := &engineLog{log: s.log}
+	defer func() { //nolint:contextcheck // also when ctx has ended; it is bounded by itself
+		if err != nil {
+			err = errors.Join(err, s.retreat())
+		}
+	}()
 	if s.db, err = openEngine(engineOptions(filepath.Join(s.opts.Dir, "db"), s.opts, logger), s.opts.Dir); err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			_ = s.db.Close() // nothing was written that could be lost
-			if s.mark != nil {
-				_ = s.mark.slots.close()
-			}
-		}
-	}()
 	if err := logger.listen(s.fail); err != nil {
 		return fmt.Errorf("%w: %w", persistence.ErrCorrupt, err)
 	}
@@ -86,6 +87,9 @@ func (s *Store) openFiles(ctx context.Context) (err error) {
 	if s.boot, err = countBoot(s.db, s.mark.start); err != nil {
 		return err
 	}
+	if err := dropAside(s.opts.Dir); err != nil { // before the watermark knows of this opening
+		return err
+	}
 	s.mark.note(s.mark.start + 1)
 	s.mark.start++
 	if s.opts.Ballast > 0 {
@@ -96,19 +100,59 @@ func (s *Store) openFiles(ctx context.Context) (err error) {
 	return nil
 }
 
+// prepare looks at the database's files, refuses damaged ones, and sets them aside when opening
+// may destroy something.
+func (s *Store) prepare() error {
+	if err := putBack(s.opts.Dir); err != nil {
+		return err
+	}
+	in, err := inspect(filepath.Join(s.opts.Dir, "db"), s.opts.EncryptionKey)
+	if err != nil {
+		return err
+	}
+	if err := in.err(); err != nil {
+		return err
+	}
+	if len(in.torn) == 0 {
+		return nil
+	}
+	s.log.Warn("the store was not closed in order", "dir", s.opts.Dir, "found", strings.Join(in.torn, "; "))
+	if err := setAside(s.opts.Dir); err != nil {
+		return err
+	}
+	return in.cutLogs()
+}
+
+// retreat gives the files back after a refusal.
+func (s *Store) retreat() error {
+	if s.db != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), failedTimeout)
+		defer cancel()
+		closed := make(chan struct{})
+		go func() { _ = s.db.Close(); close(closed) }() // nothing was written that could be lost
+		wait(ctx, closed)
+	}
+	if s.mark != nil {
+		_ = s.mark.slots.close() // nothing was written to it
+	}
+	return putBack(s.opts.Dir)
+}
+
 // openEngine opens the database, a second time when a crash cut the creation of its log short:
 // the first attempt fails on the empty file and leaves it whole.
 func openEngine(o engine.Options, dir string) (*engine.DB, error) {
-	db, err := engine.Open(o)
+	var db *engine.DB
+	attempt := func() (err error) { db, err = engine.Open(o); return err }
+	err := caught(attempt)
 	if err != nil && strings.Contains(err.Error(), "Create a new file") {
-		db, err = engine.Open(o)
+		err = caught(attempt)
 	}
 	switch {
 	case err == nil:
 		return db, nil
 	case strings.Contains(err.Error(), "Cannot acquire directory lock"):
 		return nil, locked(dir, readPid(filepath.Join(o.Dir, "LOCK")))
-	case strings.Contains(strings.ToLower(err.Error()), "checksum"):
+	case errors.Is(err, persistence.ErrCorrupt), strings.Contains(strings.ToLower(err.Error()), "checksum"):
 		return nil, fmt.Errorf("open database: %w: %w", persistence.ErrCorrupt, err)
 	}
 	return nil, fmt.Errorf("open database: %w: %w", persistence.ErrUnavailable, err)

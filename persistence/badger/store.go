@@ -49,6 +49,9 @@ type Options struct {
 	BlockCache int64
 	// CloseTimeout is how long Close waits for a database that does not answer. 0: 10 s.
 	CloseTimeout time.Duration
+	// EncryptionKey, of 16, 24 or 32 bytes, encrypts everything in db. nil: nothing is encrypted. A
+	// store is opened with the key that it was made with; ErrKey otherwise.
+	EncryptionKey []byte
 	// AcceptLoss opens a database that lacks acknowledged commits (ErrAckedDataMissing) and
 	// takes it for complete from now on. Only an explicit repair sets it.
 	AcceptLoss bool

@@ -1,0 +1,234 @@
+package badger
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	engine "github.com/dgraph-io/badger/v4"
+
+	"github.com/troupe-dev/troupe/persistence"
+)
+
+// The database ends the process, panics in a goroutine of its own or quietly destroys what it
+// cannot read: it cuts a log behind the first damaged entry, and removes every table that a cut
+// list of tables does not name. So its files are looked at before it opens them. What is found damaged refuses the
+// opening; what may be the trace of a crash is opened with the files set aside (aside.go).
+
+// damage is what is wrong with one file of the database.
+type damage struct {
+	file  string
+	what  string
+	spans []span // of keys that cannot be read, where they are known
+}
+
+func (d damage) String() string {
+	text := d.file + " is damaged: " + d.what
+	if names := d.streams(); len(names) > 0 {
+		text += "; it held records of " + strings.Join(names, ", ")
+	}
+	return text
+}
+
+// inspection is what was found in a database's directory.
+type inspection struct {
+	dir     string
+	damaged []damage
+	torn    []string        // what a crash may have left: why the files are set aside
+	logs    map[string]scan // by name, those that end in something else than zeros
+	tables  map[uint64]engine.TableManifest
+}
+
+// err names everything that is damaged, nil when nothing is.
+func (in *inspection) err() error {
+	errs := make([]error, 0, len(in.damaged))
+	for _, d := range in.damaged {
+		errs = append(errs, fmt.Errorf("%s: %w", d, persistence.ErrCorrupt))
+	}
+	return errors.Join(errs...)
+}
+
+// The database's own files.
+const (
+	manifestFile = "MANIFEST"
+	registryFile = "KEYREGISTRY"
+	discardFile  = "DISCARD"
+	tableSuffix  = ".sst"
+	logSuffix    = ".mem"
+	valueSuffix  = ".vlog"
+)
+
+// inspect looks at the files of a database without changing anything. An error means that
+// they could not be looked at, or that the key is not theirs.
+func inspect(dir string, key []byte) (*inspection, error) {
+	in := &inspection{dir: dir, logs: map[string]scan{}, tables: map[uint64]engine.TableManifest{}}
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return in, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the database: %w: %w", persistence.ErrUnavailable, err)
+	}
+	keys, err := in.registry(key)
+	if err != nil {
+		return nil, err
+	}
+	onDisk := map[uint64]bool{}
+	for _, e := range entries {
+		name := e.Name()
+		switch filepath.Ext(name) {
+		case tableSuffix:
+			id, err := strconv.ParseUint(strings.TrimSuffix(name, tableSuffix), 10, 64)
+			if err != nil {
+				in.found(name, "no table has this name")
+				continue
+			}
+			onDisk[id] = true
+		case logSuffix:
+			err = in.log(name, keys)
+		case valueSuffix:
+			err = in.values(name, keys)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w: %w", name, persistence.ErrUnavailable, err)
+		}
+	}
+	if err := in.manifest(onDisk); err != nil {
+		return nil, err
+	}
+	if err := in.checkTables(onDisk, keys); err != nil {
+		return nil, err
+	}
+	return in, in.discard()
+}
+
+func (in *inspection) found(file, format string, args ...any) {
+	in.damaged = append(in.damaged, damage{file: file, what: fmt.Sprintf(format, args...)})
+}
+
+// manifest reads the list of tables.
+func (in *inspection) manifest(onDisk map[uint64]bool) error {
+	f, err := os.Open(filepath.Join(in.dir, manifestFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		if len(onDisk) > 0 {
+			in.found(manifestFile, "it is missing, and there are %d tables", len(onDisk))
+		}
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w: %w", manifestFile, persistence.ErrUnavailable, err)
+	}
+	defer f.Close()
+	var list engine.Manifest
+	var end int64
+	err = caught(func() (err error) {
+		list, end, err = engine.ReplayManifestFile(f, 0, engine.DefaultOptions(in.dir).WithLogger(nil))
+		return err
+	})
+	if err != nil {
+		in.found(manifestFile, "%v", err)
+		return nil
+	}
+	in.tables = list.Tables
+	rest, err := tailOf(f, end)
+	if err != nil {
+		return fmt.Errorf("read %s: %w: %w", manifestFile, persistence.ErrUnavailable, err)
+	}
+	if rest { // the database preallocates zeros and leaves them after a crash
+		in.torn = append(in.torn, manifestFile+" ends in an entry that is not whole")
+	}
+	for id := range onDisk {
+		if _, listed := list.Tables[id]; !listed {
+			in.torn = append(in.torn, fmt.Sprintf("table %d is not listed", id))
+		}
+	}
+	return nil
+}
+
+// tailOf reports whether a file holds anything but zeros from an offset on.
+func tailOf(f *os.File, from int64) (bool, error) {
+	info, err := f.Stat()
+	if err != nil || from >= info.Size() {
+		return false, err
+	}
+	b := make([]byte, info.Size()-from)
+	if _, err := f.ReadAt(b, from); err != nil {
+		return false, err
+	}
+	return !zeros(b), nil
+}
+
+func zeros(b []byte) bool {
+	return len(bytes.TrimLeft(b, "\x00")) == 0
+}
+
+// checkTables reads every table that is listed, block by block.
+func (in *inspection) checkTables(onDisk map[uint64]bool, keys *keyring) error {
+	ids := make([]uint64, 0, len(in.tables))
+	for id := range in.tables {
+		if !onDisk[id] {
+			in.found(tableName(id), "it is missing")
+			continue
+		}
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		d, err := checkTable(filepath.Join(in.dir, tableName(id)), id, in.tables[id], keys)
+		if err != nil {
+			return fmt.Errorf("read %s: %w: %w", tableName(id), persistence.ErrUnavailable, err)
+		}
+		if d != nil {
+			in.damaged = append(in.damaged, *d)
+		}
+	}
+	return nil
+}
+
+func tableName(id uint64) string { return fmt.Sprintf("%06d%s", id, tableSuffix) }
+
+// values looks at a file of the database's log of long values, which we never use: it holds a
+// header and nothing else. One that holds more is damaged, and nothing is lost with it.
+func (in *inspection) values(name string, keys *keyring) error {
+	b, err := os.ReadFile(filepath.Join(in.dir, name))
+	if err != nil {
+		return err
+	}
+	if !keys.header(b) || len(b) > logHeader && !zeros(b[logHeader:]) {
+		in.torn = append(in.torn, name+" is not empty")
+		in.logs[name] = scan{}
+	}
+	return nil
+}
+
+// discard looks at the counts of what could be freed in those files: always zero.
+func (in *inspection) discard() error {
+	b, err := os.ReadFile(filepath.Join(in.dir, discardFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w: %w", discardFile, persistence.ErrUnavailable, err)
+	}
+	if !zeros(b) {
+		in.torn = append(in.torn, discardFile+" is not empty")
+		in.logs[discardFile] = scan{}
+	}
+	return nil
+}
+
+// caught makes an error of a panic of the database.
+func caught(fn func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: the database panics: %v", persistence.ErrCorrupt, p)
+		}
+	}()
+	return fn()
+}
