@@ -1,8 +1,11 @@
 package openai
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 
@@ -21,14 +24,18 @@ func (t *try) chat(ctx context.Context, emit func(*model.Event) bool) error {
 	defer stream.Close()
 	d := chatDecoder{t: t}
 	for {
-		r, err := stream.Recv()
+		line, err := stream.RecvRaw()
 		if errors.Is(err, io.EOF) { // the repairing layer says it of whole answers alone
 			return d.end(emit)
 		}
 		if err != nil {
 			return err
 		}
-		if !d.chunk(&r, emit) {
+		more, err := d.line(line, emit)
+		if err != nil {
+			return fmt.Errorf("decode an event: %w", err)
+		}
+		if !more {
 			return errStopped
 		}
 	}
@@ -69,6 +76,46 @@ type chatDecoder struct {
 	usage  *messages.Usage
 }
 
+// line emits what one event says; false when the caller stopped. Nearly all events have a shape
+// that tells all by its bytes; go-openai's types read the others.
+func (d *chatDecoder) line(data []byte, emit func(*model.Event) bool) (more bool, err error) {
+	s := classify(data)
+	switch s.kind {
+	case text:
+		d.named(&s)
+		return s.choice != 0 || len(s.body) == 0 || emit(&model.Event{Kind: model.Text, Text: unescape(s.body)}), nil
+	case args, call:
+		d.named(&s)
+		return d.piece(s.tool, string(s.id), string(s.name), unescape(s.body), emit), nil
+	case bill:
+		d.usage = &messages.Usage{
+			InputTokens: int64(s.spent.in), OutputTokens: int64(s.spent.out),
+			CachedTokens: int64(s.spent.cached), ReasoningTokens: int64(s.spent.reasoning),
+		}
+		return true, nil
+	case plain:
+		if len(s.body) == 0 && !s.thought && bytes.IndexByte(s.word, '\\') < 0 {
+			d.named(&s)
+			if s.finish && s.choice == 0 {
+				d.finish = string(s.word)
+			}
+			return true, nil
+		}
+	case odd:
+	}
+	var r goopenai.ChatCompletionStreamResponse
+	if err := json.Unmarshal(data, &r); err != nil {
+		return false, err
+	}
+	return d.chunk(&r, emit), nil
+}
+
+func (d *chatDecoder) named(s *shape) {
+	if d.model == "" && len(s.model) > 0 {
+		d.model = unescape(s.model)
+	}
+}
+
 // chunk emits what one chunk says; false when the caller stopped.
 func (d *chatDecoder) chunk(r *goopenai.ChatCompletionStreamResponse, emit func(*model.Event) bool) bool {
 	d.model = orElse(d.model, r.Model)
@@ -101,20 +148,21 @@ func (d *chatDecoder) chunk(r *goopenai.ChatCompletionStreamResponse, emit func(
 func (d *chatDecoder) toolCalls(calls []goopenai.ToolCall, emit func(*model.Event) bool) bool {
 	for i := range calls {
 		c := &calls[i]
-		if c.Index == nil {
-			continue
-		}
-		if *c.Index == d.calls {
-			d.calls++
-			if !emit(&model.Event{Kind: model.CallStart, Index: *c.Index, CallID: c.ID, Name: c.Function.Name}) {
-				return false
-			}
-		}
-		if s := c.Function.Arguments; s != "" && !emit(&model.Event{Kind: model.CallArgs, Index: *c.Index, Text: s}) {
+		if c.Index != nil && !d.piece(*c.Index, c.ID, c.Function.Name, c.Function.Arguments, emit) {
 			return false
 		}
 	}
 	return true
+}
+
+func (d *chatDecoder) piece(index int, id, name, args string, emit func(*model.Event) bool) bool {
+	if index == d.calls {
+		d.calls++
+		if !emit(&model.Event{Kind: model.CallStart, Index: index, CallID: id, Name: name}) {
+			return false
+		}
+	}
+	return args == "" || emit(&model.Event{Kind: model.CallArgs, Index: index, Text: args})
 }
 
 func (d *chatDecoder) end(emit func(*model.Event) bool) error {

@@ -155,8 +155,7 @@ func (b *repair) toolCalls(d *chunkDelta) bool {
 	for nth := range pieces {
 		p := &pieces[nth]
 		i := b.calls.resolve(p, nth)
-		if i >= maxToolCalls {
-			b.fail(model.Protocol, fmt.Sprintf("the answer has more than %d tool calls", maxToolCalls))
+		if !b.room(i) {
 			return false
 		}
 		b.callPiece(i, p)
@@ -169,6 +168,15 @@ func (b *repair) toolCalls(d *chunkDelta) bool {
 }
 
 const maxToolCalls = 256
+
+// room fails the stream of an answer that has too many calls.
+func (b *repair) room(i int) bool {
+	if i < maxToolCalls {
+		return true
+	}
+	b.fail(model.Protocol, fmt.Sprintf("the answer has more than %d tool calls", maxToolCalls))
+	return false
+}
 
 func (b *repair) callPiece(i int, p *callPiece) {
 	c := &b.calls.list[i]

@@ -66,8 +66,17 @@ func newRepair(src io.ReadCloser, room int) *repair {
 	return r
 }
 
-// decoded reads lines as go-openai does and returns the steps and how many events there were.
-func decoded(t *testing.T, lines [][]byte) (steps, int) {
+// typed reads an event with go-openai's types, as line does it only where the bytes do not tell all.
+func typed(d *chatDecoder, l []byte, emit func(*model.Event) bool) (bool, error) {
+	var r goopenai.ChatCompletionStreamResponse
+	if err := json.Unmarshal(l, &r); err != nil {
+		return false, err
+	}
+	return d.chunk(&r, emit), nil
+}
+
+// decoded reads lines and returns the steps and how many events there were.
+func decoded(t *testing.T, lines [][]byte, read func(*chatDecoder, []byte, func(*model.Event) bool) (bool, error)) (steps, int) {
 	t.Helper()
 	var got steps
 	d := chatDecoder{t: &try{}}
@@ -76,12 +85,10 @@ func decoded(t *testing.T, lines [][]byte) (steps, int) {
 		if string(l) == "[DONE]" {
 			break
 		}
-		var r goopenai.ChatCompletionStreamResponse
-		if err := json.Unmarshal(l, &r); err != nil {
+		n++
+		if more, err := read(&d, l, got.add); err != nil || !more {
 			t.Fatalf("%q: %v", l, err)
 		}
-		n++
-		d.chunk(&r, got.add)
 	}
 	if err := d.end(got.add); err != nil {
 		t.Fatal(err)
@@ -168,8 +175,8 @@ func TestMergedDeltasDecodeAsTheUnmergedOnesDo(t *testing.T) {
 		for l := range bytes.Lines(merged) {
 			sent = append(sent, bytes.TrimSpace(bytes.TrimPrefix(l, []byte("data: "))))
 		}
-		want, n := decoded(t, lines)
-		got, m := decoded(t, sent)
+		want, n := decoded(t, lines, typed)
+		got, m := decoded(t, sent, (*chatDecoder).line)
 		in, out = in+n, out+m
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("seed %d:\n got %+v\nwant %+v\nfrom %s\nsent %s", seed, got, want, wire.Bytes(), merged)
@@ -220,8 +227,11 @@ func TestOnlyWhatTheRuleNamesIsMerged(t *testing.T) {
 		"two choices":            {`{"choices":[{"index":0,"delta":{"content":"a"}},{"index":1,"delta":{"content":"a"}}]}`, odd},
 		"a role":                 {c(`{"role":"assistant","content":"a"}`), plain},
 		"content and arguments":  {c(`{"content":"a","tool_calls":[{"index":0,"function":{"arguments":"a"}}]}`), odd},
-		"a new id":               {c(`{"tool_calls":[{"index":0,"id":"x","function":{"arguments":"a"}}]}`), odd},
-		"a name":                 {c(`{"tool_calls":[{"index":0,"function":{"name":"n","arguments":"a"}}]}`), odd},
+		"a new id":               {c(`{"tool_calls":[{"index":0,"id":"x","function":{"arguments":"a"}}]}`), call},
+		"a name":                 {c(`{"tool_calls":[{"index":0,"function":{"name":"n","arguments":"a"}}]}`), call},
+		"a name with an escape":  {c(`{"tool_calls":[{"index":0,"function":{"name":"\\u006e","arguments":"a"}}]}`), odd},
+		"a name and a finish":    {`{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"name":"n","arguments":"a"}}]},"finish_reason":"tool_calls"}]}`, odd},
+		"a name with a role":     {c(`{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"x","type":"function","function":{"name":"n","arguments":""}}]}`), call},
 		"no index":               {c(`{"tool_calls":[{"function":{"arguments":"a"}}]}`), odd},
 		"two calls":              {c(`{"tool_calls":[{"index":0,"function":{"arguments":"a"}},{"index":1,"function":{"arguments":"a"}}]}`), odd},
 		"arguments as an object": {c(`{"tool_calls":[{"index":0,"function":{"arguments":{}}}]}`), odd},

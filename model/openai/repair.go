@@ -167,13 +167,11 @@ func (b *repair) event(ev event, last bool) {
 	s := classify(data)
 	switch s.kind {
 	case text:
-		if b.events == 1 { // it names the model, which a merged event does not
-			b.mend(data, last)
-			return
-		}
 		b.mergeText(&s)
 	case args:
 		b.mergeArgs(data, &s, last)
+	case call:
+		b.announce(&s)
 	case plain:
 		b.pass(data)
 		if s.finish && s.choice == 0 {
@@ -217,12 +215,42 @@ func (b *repair) pass(data []byte) {
 func (b *repair) mergeText(s *shape) {
 	if b.run.kind != text || b.run.choice != s.choice {
 		b.closeRun()
-		b.out = append(b.out, `data: {"choices":[{"index":`...)
+		b.begin(s.model)
+		b.out = append(b.out, `"choices":[{"index":`...)
 		b.out = strconv.AppendInt(b.out, int64(s.choice), 10)
 		b.out = append(b.out, `,"delta":{"content":"`...)
 		b.run = *s
 	}
 	b.out = append(b.out, s.body...)
+}
+
+// begin opens an event that is written anew. The first one names the model.
+func (b *repair) begin(name []byte) {
+	b.out = append(b.out, `data: {`...)
+	if b.events > 1 || name == nil {
+		return
+	}
+	b.out = append(append(append(b.out, `"model":"`...), name...), `",`...)
+}
+
+// announce sends a call's name on, at its position.
+func (b *repair) announce(s *shape) {
+	if s.choice != 0 {
+		return // only one choice was asked for
+	}
+	b.closeRun()
+	p := callPiece{sentAs: s.tool, id: string(s.id), name: string(s.name), args: unescape(s.body)}
+	i := b.calls.resolve(&p, 0)
+	if !b.room(i) {
+		return
+	}
+	b.begin(s.model)
+	b.out = append(b.out, `"choices":[{"index":0,"delta":{"tool_calls":[`...)
+	b.callPiece(i, &p)
+	if b.out[len(b.out)-1] == ',' {
+		b.out = b.out[:len(b.out)-1]
+	}
+	b.out = append(b.out, "]}}]}\n"...)
 }
 
 // mergeArgs does the same for arguments; the index becomes the call's position.
@@ -252,7 +280,7 @@ func (b *repair) closeRun() {
 		b.out = append(b.out, "\"}}]}\n"...)
 	case args:
 		b.out = append(b.out, "\"}}]}}]}\n"...)
-	case odd, plain, bill:
+	case odd, plain, bill, call:
 		return
 	}
 	b.run = shape{}

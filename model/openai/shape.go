@@ -1,5 +1,7 @@
 package openai
 
+import "bytes"
+
 // kind says what the repairing layer does with an event.
 type kind uint8
 
@@ -8,6 +10,7 @@ const (
 	plain             // passes as it is
 	text              // a delta of nothing but content: may be merged
 	args              // a delta of nothing but one call's arguments: may be merged
+	call              // a delta that names one call: its id, its name, perhaps arguments
 	bill              // no choice, only a usage in the words of OpenAI
 )
 
@@ -15,10 +18,20 @@ const (
 type shape struct {
 	kind   kind
 	choice int
-	tool   int    // the provider's index of the call, for args
+	tool   int    // the provider's index of the call, for args and call
 	body   []byte // the content or the arguments, still escaped; for bill the usage
 	finish bool   // a finish_reason stands in it
+	word   []byte // that reason
+	model  []byte // the model's name, still escaped; nil when it is not given
+	id     []byte // of a call, without escapes
+	name   []byte // likewise
+	spent  counts // of a bill
+
+	thought bool // reasoning stands in it, which is not in body
 }
+
+// counts are the numbers of a bill that anybody asks for.
+type counts struct{ in, out, cached, reasoning int }
 
 // walk is the state of one classification. Each of its methods takes one JSON value and
 // reports false when the event is none that can be judged by its bytes.
@@ -29,8 +42,10 @@ type walk struct {
 	rich    bool   // holds a value that go-openai would decode into a structure of its own
 	choices int
 	content bool
+	said    []byte // the content, still escaped
 	calls   bool
-	other   bool // role, reasoning or finish: passes, never merged
+	other   bool // reasoning or finish: passes, never merged
+	role    bool // passes, or goes with a call's name
 	clean   bool
 	usage   []byte // nil when there is none, or null
 }
@@ -50,19 +65,32 @@ func classify(data []byte) shape {
 	if w.choices != 1 || w.usage != nil {
 		return shape{}
 	}
-	switch {
-	case w.content && w.calls, w.calls && w.other:
-		return shape{}
-	case w.content && !w.other && w.clean:
-		s.kind = text
-	case w.calls && w.clean:
-		s.kind = args
-	case w.calls || w.rich:
-		return shape{}
-	default:
-		s.kind = plain
+	s.kind = w.sort()
+	if !w.calls {
+		s.body = w.said
 	}
 	return s
+}
+
+// sort tells what an event with one choice is.
+func (w *walk) sort() kind {
+	named := len(w.id) > 0 || len(w.name) > 0
+	switch {
+	case w.calls && (w.other || w.rich || !w.clean || len(w.said) > 0):
+		return odd
+	case w.calls && named:
+		return call
+	case w.calls && (w.role || w.content):
+		return odd
+	case w.calls:
+		return args
+	case w.content && !w.other && !w.role && w.clean:
+		return text
+	case w.rich:
+		return odd
+	default:
+		return plain
+	}
 }
 
 func (w *walk) once(bit int) bool {
@@ -78,7 +106,14 @@ func (w *walk) top(key []byte) bool {
 			w.choices++
 			return i == 0 && w.object(w.choiceField)
 		})
-	case "id", "model", "system_fingerprint":
+	case "model":
+		if w.peek() == 'n' {
+			return w.literal("null")
+		}
+		body, clean, ok := w.str()
+		w.model = body
+		return ok && clean && w.once(13)
+	case "id", "system_fingerprint":
 		return w.peek() == 'n' && w.literal("null") || w.short()
 	case "created":
 		if w.peek() == 'n' {
@@ -126,7 +161,7 @@ func (w *walk) choiceField(key []byte) bool {
 		body, _, ok := w.str()
 		if len(body) > 0 {
 			w.finish = string(body) != "null"
-			w.other = true
+			w.other, w.word = true, body
 		}
 		return ok && string(body) != "error"
 	case "logprobs", "error", "message":
@@ -146,13 +181,13 @@ func (w *walk) deltaField(key []byte) bool {
 	switch string(key) {
 	case "content":
 		body, clean, ok := w.str()
-		w.content, w.body, w.clean = true, body, w.clean && clean
+		w.content, w.said, w.clean = true, body, w.clean && clean
 		return ok && w.once(4)
 	case "role":
-		w.other = true
+		w.role = true
 		return w.short()
 	case "reasoning_content":
-		w.other = true
+		w.other, w.thought = true, true
 		return w.short() && w.once(5)
 	case "tool_calls":
 		return w.once(6) && w.array(func(i int) bool {
@@ -164,10 +199,10 @@ func (w *walk) deltaField(key []byte) bool {
 	}
 }
 
-// call takes a piece of a call whose index is given and that brings neither id nor name.
+// call takes a piece of a call whose index is given.
 func (w *walk) call() bool {
-	var indexed, piece bool
-	ok := w.object(func(key []byte) bool {
+	var indexed, piece, ok bool
+	ok = w.object(func(key []byte) bool {
 		switch string(key) {
 		case "index":
 			w.peek()
@@ -175,7 +210,8 @@ func (w *walk) call() bool {
 			w.tool, indexed = n, n >= 0
 			return ok && w.once(7)
 		case "id":
-			return w.once(8) && w.void()
+			w.id, ok = w.bare()
+			return ok && w.once(8)
 		case "type":
 			return w.peek() == 'n' && w.literal("null") || w.short()
 		case "function":
@@ -186,7 +222,8 @@ func (w *walk) call() bool {
 					w.body, w.clean, piece = body, w.clean && clean, true
 					return ok && w.once(10)
 				case "name":
-					return w.once(11) && w.void()
+					w.name, ok = w.bare()
+					return ok && w.once(11)
 				default:
 					return false
 				}
@@ -198,13 +235,13 @@ func (w *walk) call() bool {
 	return ok && indexed && piece
 }
 
-// void takes null or an empty string.
-func (w *walk) void() bool {
+// bare takes null, or a string without escapes.
+func (w *walk) bare() ([]byte, bool) {
 	if w.peek() == 'n' {
-		return w.literal("null")
+		return nil, w.literal("null")
 	}
-	body, _, ok := w.str()
-	return ok && len(body) == 0
+	body, clean, ok := w.str()
+	return body, ok && clean && bytes.IndexByte(body, '\\') < 0
 }
 
 // bill takes a usage in which go-openai knows every name and every number is a plain count.
@@ -213,16 +250,14 @@ func (w *walk) bill() bool {
 	start := w.i
 	ok := w.object(func(key []byte) bool {
 		switch string(key) {
-		case "prompt_tokens", "completion_tokens", "total_tokens":
-			return w.count()
+		case "prompt_tokens":
+			return w.count(&w.spent.in)
+		case "completion_tokens":
+			return w.count(&w.spent.out)
+		case "total_tokens":
+			return w.count(nil)
 		case "prompt_tokens_details", "completion_tokens_details":
-			return w.peek() == 'n' && w.literal("null") || w.object(func(key []byte) bool {
-				switch string(key) {
-				case "cached_tokens", "audio_tokens", "reasoning_tokens", "accepted_prediction_tokens", "rejected_prediction_tokens":
-					return w.count()
-				}
-				return false
-			})
+			return w.peek() == 'n' && w.literal("null") || w.object(w.detail)
 		}
 		return false
 	})
@@ -230,8 +265,23 @@ func (w *walk) bill() bool {
 	return ok
 }
 
-func (w *walk) count() bool {
+func (w *walk) detail(key []byte) bool {
+	switch string(key) {
+	case "cached_tokens":
+		return w.count(&w.spent.cached)
+	case "reasoning_tokens":
+		return w.count(&w.spent.reasoning)
+	case "audio_tokens", "accepted_prediction_tokens", "rejected_prediction_tokens":
+		return w.count(nil)
+	}
+	return false
+}
+
+func (w *walk) count(into *int) bool {
 	w.peek()
 	n, _, ok := w.number()
+	if into != nil {
+		*into = n
+	}
 	return ok && n >= 0
 }
