@@ -129,9 +129,9 @@ func (s *State) applyCreated(f *messages.WorkerCreated) error {
 				ToolCalls: m.GetToolCalls(), ToolCallID: m.GetToolCallId(), ToolName: m.GetName(),
 			})
 		}
-		s.borders = append(s.borders, border{end: len(s.history), outcome: outcomeNamed(t.GetOutcome())})
+		s.borders = append(s.borders, border{end: len(s.history.messages), outcome: outcomeNamed(t.GetOutcome())})
 	}
-	if !paired(s.history) {
+	if !paired(s.history.messages) {
 		return fmt.Errorf("copied history has a tool call without its result: %w", ErrIllegal)
 	}
 	return nil
@@ -188,7 +188,7 @@ func (s *State) applyTurnStarted(f *messages.TurnStarted, r *messages.Record) er
 	}
 	s.turn = &Turn{
 		ID: f.GetTurnId(), Inputs: s.inputs[:n:n], Leases: f.GetLeases(), StartedMs: r.GetAtUnixMs(),
-		Usage: &messages.Usage{}, mark: len(s.history),
+		Usage: &messages.Usage{}, mark: len(s.history.messages),
 	}
 	s.inputs = append([]*Input(nil), s.inputs[n:]...)
 	return nil

@@ -13,7 +13,7 @@ func (s *State) History() *messages.History {
 	from := 0
 	for _, b := range s.borders {
 		t := &messages.Turn{Outcome: OutcomeName(b.outcome)}
-		for _, m := range s.history[from:b.end] {
+		for _, m := range s.history.messages[from:b.end] {
 			t.Messages = append(t.Messages, &messages.ChatMessage{
 				Role: string(m.Role), Content: m.Text, Reasoning: m.Reasoning,
 				ToolCalls: m.ToolCalls, ToolCallId: m.ToolCallID, Name: m.ToolName,

@@ -27,13 +27,13 @@ func (s *State) Ready() (Ready, bool) {
 // message with N tool calls stand exactly N tool messages, in call order.
 func (r Ready) Render(system string) *messages.Prompt {
 	s, t := r.s, r.s.turn
-	p := &messages.Prompt{System: system, Hash: s.chain}
+	p := &messages.Prompt{System: system, Hash: s.chain, Sealed: s.history.segments()}
 	if t.committed {
-		p.Messages = s.history[:len(s.history):len(s.history)]
+		p.Messages = s.history.messages[:len(s.history.messages):len(s.history.messages)]
 		return p
 	}
-	p.Messages = make([]*messages.Message, len(s.history), len(s.history)+len(t.Inputs))
-	copy(p.Messages, s.history)
+	p.Messages = make([]*messages.Message, len(s.history.messages), len(s.history.messages)+len(t.Inputs))
+	copy(p.Messages, s.history.messages)
 	for _, in := range t.Inputs {
 		m := &messages.Message{Role: messages.User, Text: InputText(in.GetParts())}
 		p.Messages = append(p.Messages, m)
@@ -45,8 +45,8 @@ func (r Ready) Render(system string) *messages.Prompt {
 // Preview renders a turn that is about to begin with an input, before its facts are applied.
 func (s *State) Preview(in *messages.InputAccepted, system string) *messages.Prompt {
 	m := &messages.Message{Role: messages.User, Text: InputText(in.GetParts())}
-	p := &messages.Prompt{System: system, Messages: make([]*messages.Message, len(s.history), len(s.history)+1)}
-	copy(p.Messages, s.history)
+	p := &messages.Prompt{System: system, Sealed: s.history.segments(), Messages: make([]*messages.Message, len(s.history.messages), len(s.history.messages)+1)}
+	copy(p.Messages, s.history.messages)
 	p.Messages = append(p.Messages, m)
 	p.Hash = link(s.chain, m)
 	return p
@@ -103,9 +103,25 @@ func InputText(parts []*messages.Part) string {
 // push adds a message to the history. Appending never disturbs a prompt that was handed
 // out: it holds the shorter slice.
 func (s *State) push(m *messages.Message) {
-	s.history = append(s.history, m)
+	s.history.push(m)
 	s.chain = link(s.chain, m)
 }
+
+// kept is the history that goes into requests. It only grows; the runs of messages that are full
+// stand in it a second time, as segments.
+type kept struct {
+	messages []*messages.Message
+	sealed   []*messages.Segment
+}
+
+func (k *kept) push(m *messages.Message) {
+	k.messages = append(k.messages, m)
+	if n := len(k.messages); n%messages.SegmentSize == 0 {
+		k.sealed = append(k.sealed, messages.NewSegment(k.messages[n-messages.SegmentSize:n:n]))
+	}
+}
+
+func (k *kept) segments() []*messages.Segment { return k.sealed[:len(k.sealed):len(k.sealed)] }
 
 // link chains the hash of one more message, so that a request's hash costs one message and not the history.
 func link(chain [sha256.Size]byte, m *messages.Message) [sha256.Size]byte {

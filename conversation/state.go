@@ -31,9 +31,9 @@ type State struct {
 	closed  bool
 	atMs    int64 // of the newest record
 
-	history []*messages.Message // finished exchanges only: never a dangling call
-	borders []border            // where each turn of the history ends
-	chain   [sha256.Size]byte   // over history, in order
+	history kept              // finished exchanges only: never a dangling call
+	borders []border          // where each turn of the history ends
+	chain   [sha256.Size]byte // over history, in order
 
 	inputs  []*Input             // staged, in order of acceptance
 	known   map[string]*accepted // every input id ever accepted

@@ -148,8 +148,8 @@ func (s *State) applyTurnCompleted(t *Turn, f *messages.TurnCompleted, r *messag
 	for _, in := range t.Inputs {
 		s.known[in.GetInputId()].done = true
 	}
-	if len(s.history) > t.mark {
-		s.borders = append(s.borders, border{end: len(s.history), outcome: f.GetOutcome()})
+	if len(s.history.messages) > t.mark {
+		s.borders = append(s.borders, border{end: len(s.history.messages), outcome: f.GetOutcome()})
 	}
 	s.turn, s.last = nil, t
 	s.turns++

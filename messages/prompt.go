@@ -41,10 +41,43 @@ func (m *Message) Wire(format string, encode func(*Message) []byte) []byte {
 	return b
 }
 
+// SegmentSize is how many messages a segment holds.
+const SegmentSize = 64
+
+// Segment is a run of SegmentSize messages that keeps its encoded form as one piece of memory: a long
+// request is then read in order, where thousands of small pieces would each be a cache miss.
+type Segment struct {
+	messages []*Message
+	wire     atomic.Pointer[wire]
+}
+
+// NewSegment takes the messages over; they must not change any more, nor the slice.
+func NewSegment(ms []*Message) *Segment { return &Segment{messages: ms} }
+
+// Wire is Message.Wire for all messages of the segment, one behind the other. The messages' own
+// bytes are let go.
+func (s *Segment) Wire(format string, encode func(*Message) []byte) []byte {
+	if w := s.wire.Load(); w != nil && w.format == format {
+		return w.bytes
+	}
+	n := 0
+	for _, m := range s.messages {
+		n += len(m.Wire(format, encode))
+	}
+	b := make([]byte, 0, n)
+	for _, m := range s.messages {
+		b = append(b, m.Wire(format, encode)...)
+		m.wire.Store(nil)
+	}
+	s.wire.Store(&wire{format: format, bytes: b})
+	return b
+}
+
 // Prompt is what is sent to a model: only [conversation.State.Render] makes one, and only
 // when no tool call is open.
 type Prompt struct {
 	System   string
 	Messages []*Message // a snapshot: never changed after it was handed out
+	Sealed   []*Segment // the first len(Sealed) * SegmentSize of Messages once more, for who sends their bytes
 	Hash     [32]byte   // chained over the messages' hashes
 }

@@ -65,7 +65,7 @@ func Key(key string) func(context.Context) (string, error) {
 func NewTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: 15 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		DialContext:           dial,
 		ForceAttemptHTTP2:     true,
 		MaxIdleConns:          1024,
 		MaxIdleConnsPerHost:   256,
@@ -76,6 +76,14 @@ func NewTransport() *http.Transport {
 		ReadBufferSize:        bufferSize,
 		WriteBufferSize:       64 << 10, // a request of ordinary size leaves in one write
 	}
+}
+
+func dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	c, err := (&net.Dialer{Timeout: 15 * time.Second, KeepAlive: 30 * time.Second}).DialContext(ctx, network, addr)
+	if tcp, ok := c.(*net.TCPConn); ok {
+		return gatherer{tcp}, nil
+	}
+	return c, err
 }
 
 // Model is one provider. It implements model.Model; the request names the model.

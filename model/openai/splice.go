@@ -4,51 +4,55 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 
 	"github.com/troupe-dev/troupe/messages"
 )
 
-// splice is the body of a request, laid together while it is read: head, the kept bytes of
-// each message, tail. Nothing of the history is encoded or copied before the transport asks
-// for it. It may be read only once; the request's GetBody makes another.
+// splice is the body of a request, laid together from pieces while it is sent: what go-openai
+// encoded, and the kept bytes of each message between. Nothing of the history is encoded or copied
+// again. It may be read only once; another begins anew.
 type splice struct {
-	head, tail []byte
-	msgs       []*messages.Message
-	format     string
-	encode     func(*messages.Message) []byte
-	first      bool // drop the comma of the first message
-
-	part []byte // what is left of the part under way
-	next int    // part after it: 0 is the head, i is msgs[i-1], then the tail
+	parts [][]byte
+	next  int    // part to come
+	part  []byte // what is left of the part under way
 }
 
 // oneWrite is the size of a body, in bytes, up to which it is laid together before it is sent. net/http
 // sends headers and a body that it knows to be in memory in one write, and others in two.
 const oneWrite = 32 << 10
 
-// body returns the body from its beginning.
-func (s splice) body() (io.ReadCloser, error) {
-	n := s.length()
-	if n > oneWrite {
-		return &s, nil
+// carry puts the pieces into a request.
+func carry(hr *http.Request, parts [][]byte) {
+	n := 0
+	for _, p := range parts {
+		n += len(p)
 	}
-	b := make([]byte, n)
-	if _, err := io.ReadFull(&s, b); err != nil {
-		return nil, fmt.Errorf("lay the request together: %w", err)
+	hr.ContentLength = int64(n)
+	if n <= oneWrite {
+		whole := bytes.Join(parts, nil)
+		hr.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(whole)), nil }
+	} else {
+		hr.GetBody = func() (io.ReadCloser, error) { return &splice{parts: parts}, nil }
 	}
-	return io.NopCloser(bytes.NewReader(b)), nil
+	hr.Body, _ = hr.GetBody() // of memory: it cannot fail
 }
 
-// length is the number of bytes of the whole body. It encodes what was not encoded yet.
-func (s *splice) length() int64 {
-	n := len(s.head) + len(s.tail)
-	for _, m := range s.msgs {
-		n += len(m.Wire(s.format, s.encode))
+// appendMessages adds the encoded messages of a prompt, whole segments first. The comma before the first
+// one is left out when nothing stands before it.
+func appendMessages(parts [][]byte, p *messages.Prompt, format string, encode func(*messages.Message) []byte, first bool) [][]byte {
+	start := len(parts)
+	for _, s := range p.Sealed {
+		parts = append(parts, s.Wire(format, encode))
 	}
-	if s.first && len(s.msgs) > 0 {
-		n--
+	for _, m := range p.Messages[len(p.Sealed)*messages.SegmentSize:] {
+		parts = append(parts, m.Wire(format, encode))
 	}
-	return int64(n)
+	if first && len(parts) > start && len(parts[start]) > 0 {
+		parts[start] = parts[start][1:]
+	}
+	return parts
 }
 
 // Read implements io.Reader.
@@ -69,22 +73,47 @@ func (s *splice) Read(p []byte) (int, error) {
 }
 
 func (s *splice) advance() bool {
-	switch i := s.next; {
-	case i == 0:
-		s.part = s.head
-	case i <= len(s.msgs):
-		s.part = s.msgs[i-1].Wire(s.format, s.encode)
-		if i == 1 && s.first && len(s.part) > 0 {
-			s.part = s.part[1:]
-		}
-	case i == len(s.msgs)+1:
-		s.part = s.tail
-	default:
+	if s.next == len(s.parts) {
 		return false
 	}
+	s.part = s.parts[s.next]
 	s.next++
 	return true
 }
 
+// rest takes what was not read yet.
+func (s *splice) rest() net.Buffers {
+	all := make(net.Buffers, 0, 1+len(s.parts)-s.next)
+	if len(s.part) > 0 {
+		all = append(all, s.part)
+	}
+	all = append(all, s.parts[s.next:]...)
+	s.part, s.next = nil, len(s.parts)
+	return all
+}
+
 // Close implements io.Closer; there is nothing to close.
 func (s *splice) Close() error { return nil }
+
+// gatherer is a connection that sends a splice from where its pieces lie. What net/http does by itself, to
+// copy a body of unknown kind through a small buffer, costs more than the sending.
+type gatherer struct{ *net.TCPConn }
+
+// ReadFrom implements io.ReaderFrom.
+func (g gatherer) ReadFrom(r io.Reader) (int64, error) {
+	limited, ok := r.(*io.LimitedReader)
+	if !ok {
+		return g.TCPConn.ReadFrom(r)
+	}
+	body, ok := limited.R.(*splice)
+	if !ok {
+		return g.TCPConn.ReadFrom(r)
+	}
+	all := body.rest()
+	n, err := all.WriteTo(g.TCPConn)
+	limited.N -= n
+	if err != nil {
+		return n, fmt.Errorf("send the request: %w", err)
+	}
+	return n, nil
+}

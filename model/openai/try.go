@@ -13,6 +13,7 @@ import (
 
 	goopenai "github.com/sashabaranov/go-openai"
 
+	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
 )
 
@@ -128,7 +129,7 @@ func headerValue(s string) string {
 // splice replaces the body that go-openai encoded without messages by one that carries the
 // kept bytes of the system prompt, the messages and the tools.
 func (t *try) splice(hr *http.Request) error {
-	shell, err := io.ReadAll(hr.Body)
+	shell, err := shellOf(hr)
 	if err != nil {
 		return fmt.Errorf("read the request: %w", err)
 	}
@@ -140,22 +141,30 @@ func (t *try) splice(hr *http.Request) error {
 	if !ok {
 		return errors.New("the request has no place for its messages")
 	}
-	s := splice{msgs: t.req.Prompt.Messages, format: t.m.format, encode: t.m.encode, first: true}
-	s.head = append(append(make([]byte, 0, len(before)+len(t.req.Prompt.System)+64), before...), open...)
-	if t.req.Prompt.System != "" && t.m.opts.API == Chat {
-		s.head = append(s.head, `{"role":"system","content":`...)
-		s.head = append(appendString(s.head, t.req.Prompt.System), '}')
-		s.first = false
+	p, first := t.req.Prompt, true
+	parts := make([][]byte, 0, 8+len(p.Sealed)+len(p.Messages)-len(p.Sealed)*messages.SegmentSize)
+	parts = append(parts, before, []byte(open))
+	if p.System != "" && t.m.opts.API == Chat {
+		system := append(make([]byte, 0, len(p.System)+len(p.System)/8+48), `{"role":"system","content":`...)
+		parts = append(parts, append(appendString(system, p.System), '}'))
+		first = false
 	}
-	s.tail = append(s.tail, ']')
+	parts = append(appendMessages(parts, p, t.m.format, t.m.encode, first), []byte{']'})
 	if tools := t.m.tools.encoded(t.req.Tools); tools != nil {
-		s.tail = append(append(s.tail, `,"tools":`...), tools...)
+		parts = append(parts, []byte(`,"tools":`), tools)
 	}
-	s.tail = append(s.tail, after...)
-	hr.ContentLength = s.length()
-	hr.GetBody = s.body
-	hr.Body, err = hr.GetBody()
-	return err
+	carry(hr, append(parts, after))
+	return nil
+}
+
+// shellOf reads what go-openai has encoded.
+func shellOf(hr *http.Request) ([]byte, error) {
+	if hr.ContentLength <= 0 {
+		return io.ReadAll(hr.Body)
+	}
+	shell := make([]byte, hr.ContentLength)
+	_, err := io.ReadFull(hr.Body, shell)
+	return shell, err
 }
 
 // alive is told of each read of the answer.
