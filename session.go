@@ -127,25 +127,26 @@ func (w *Worker) ID() string { return w.id }
 // Run sends a prompt and returns when its turn is done. An outcome other than done is no error:
 // look at Result.Outcome. When ctx ends first, the turn goes on; Cancel ends it.
 func (w *Worker) Run(ctx context.Context, prompt string) (*Result, error) {
-	in, err := w.submit(ctx, prompt)
-	if err != nil {
-		return nil, err
-	}
-	return w.await(ctx, in.GetInputId())
+	return w.result(ask[*messages.TurnResult](ctx, w.rt, w.session, &messages.RunInput{Input: w.input(prompt)}))
 }
 
 // Wait returns the result of the open turn, or of the last one.
-func (w *Worker) Wait(ctx context.Context) (*Result, error) { return w.await(ctx, "") }
-
-func (w *Worker) submit(ctx context.Context, prompt string) (*messages.InputReply, error) {
-	return ask[*messages.InputReply](ctx, w.rt, w.session, &messages.SubmitInput{
-		WorkerId: w.id, InputId: messages.NewID(messages.InputPrefix),
-		Parts: []*messages.Part{{Kind: &messages.Part_Text{Text: prompt}}},
-	})
+func (w *Worker) Wait(ctx context.Context) (*Result, error) {
+	return w.result(ask[*messages.TurnResult](ctx, w.rt, w.session, &messages.AwaitTurn{WorkerId: w.id}))
 }
 
-func (w *Worker) await(ctx context.Context, input string) (*Result, error) {
-	r, err := ask[*messages.TurnResult](ctx, w.rt, w.session, &messages.AwaitTurn{WorkerId: w.id, InputId: input})
+func (w *Worker) submit(ctx context.Context, prompt string) (*messages.InputReply, error) {
+	return ask[*messages.InputReply](ctx, w.rt, w.session, w.input(prompt))
+}
+
+func (w *Worker) input(prompt string) *messages.SubmitInput {
+	return &messages.SubmitInput{
+		WorkerId: w.id, InputId: messages.NewID(messages.InputPrefix),
+		Parts: []*messages.Part{{Kind: &messages.Part_Text{Text: prompt}}},
+	}
+}
+
+func (w *Worker) result(r *messages.TurnResult, err error) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -250,6 +251,8 @@ func toSession(session string, cmd any) (*messages.ToSession, error) {
 	switch x := cmd.(type) {
 	case *messages.SubmitInput:
 		m.Command = &messages.ToSession_Submit{Submit: x}
+	case *messages.RunInput:
+		m.Command = &messages.ToSession_Run{Run: x}
 	case *messages.AwaitTurn:
 		m.Command = &messages.ToSession_AwaitTurn{AwaitTurn: x}
 	case *messages.CancelSession:

@@ -145,7 +145,7 @@ func (s *Session) ready(c actor.Context) {
 		s.idleKnown(c, m)
 	case *messages.Passivate:
 		s.passivate(c)
-	case *messages.SubmitInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
+	case *messages.SubmitInput, *messages.RunInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
 		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.WaitIdle:
 		s.route(c, m) // handed back by a worker that failed
 	default:
@@ -161,6 +161,8 @@ func (s *Session) command(c actor.Context, m *messages.ToSession) {
 	switch cmd := m.GetCommand().(type) {
 	case *messages.ToSession_Submit:
 		s.route(c, cmd.Submit)
+	case *messages.ToSession_Run:
+		s.route(c, cmd.Run)
 	case *messages.ToSession_AwaitTurn:
 		s.route(c, cmd.AwaitTurn)
 	case *messages.ToSession_Cancel:

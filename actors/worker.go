@@ -22,7 +22,7 @@ import (
 // answers (I1, I2). One append is under way at a time; meanwhile messages wait in a first-in
 // first-out stash, except a cancel, which is heard at once.
 //
-// Accepts, always from its Session: Configure (first), SubmitInput, CallTool, AwaitTurn, CancelSession,
+// Accepts, always from its Session: Configure (first), SubmitInput, RunInput, CallTool, AwaitTurn, CancelSession,
 // ListInputs, WithdrawInput, ReadHistory, ConfigureWorker, DescribeWorker, WaitIdle, Watched; and
 // from those it asked: leases, permits, tool replies. Each ask has one reply.
 // Parent: Session, which replaces a failed worker. Children: one ToolExecutor, on first use.
@@ -165,7 +165,9 @@ func (w *Worker) configure(m *messages.Configure) {
 func (w *Worker) idle(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *messages.SubmitInput:
-		w.submit(c, m)
+		w.submit(c, m, false)
+	case *messages.RunInput:
+		w.submit(c, m.GetInput(), true)
 	case *messages.CallTool:
 		w.submitCall(c, m)
 	default:
@@ -232,7 +234,9 @@ func (w *Worker) common(c actor.Context) {
 	case *appended:
 		w.appended(c, m)
 	case *messages.SubmitInput:
-		w.submit(c, m)
+		w.submit(c, m, false)
+	case *messages.RunInput:
+		w.submit(c, m.GetInput(), true)
 	case *messages.CallTool:
 		w.submitCall(c, m)
 	case *messages.AwaitTurn:
@@ -313,7 +317,7 @@ func (w *Worker) rescue(c actor.Context) {
 // asks says whether a message is one that a sender waits for.
 func asks(msg any) bool {
 	switch msg.(type) {
-	case *messages.SubmitInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
+	case *messages.SubmitInput, *messages.RunInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
 		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.DescribeWorker, *messages.WaitIdle, *messages.ReportIdle:
 		return true
 	}

@@ -67,7 +67,7 @@ func (w *Worker) leaseQueued(c actor.Context, m *messages.LeaseQueued) {
 	if st := w.leases.staging; st != nil && m.GetRequest() == w.leases.request {
 		w.leases.staging = nil
 		w.leases.then = w.beginStaged
-		w.stage(c, st.fact, st.asker)
+		w.stage(c, st)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 type staging struct {
 	fact  *messages.InputAccepted
 	asker *actor.PID
+	run   bool // the asker waits for the turn and not for the acceptance
 }
 
 func (s *staging) askerOrNil() *actor.PID {
@@ -32,22 +33,23 @@ type wallTimeUp struct {
 }
 
 // submit accepts an input: durably, then with an answer (I1).
-func (w *Worker) submit(c actor.Context, m *messages.SubmitInput) {
-	w.accept(c, m.GetMode(), &messages.InputAccepted{
+func (w *Worker) submit(c actor.Context, m *messages.SubmitInput, run bool) {
+	w.accept(c, &messages.InputAccepted{
 		InputId: m.GetInputId(), Mode: m.GetMode(), Origin: m.GetOrigin(), From: m.GetFrom(), Parts: m.GetParts(),
-	})
+	}, run)
 }
 
 // submitCall accepts a program's tool call (row 90): a turn of its own, without a model. Its
 // asker gets the result when the turn is done.
 func (w *Worker) submitCall(c actor.Context, m *messages.CallTool) {
-	w.accept(c, messages.InputAccepted_QUEUE, &messages.InputAccepted{
+	w.accept(c, &messages.InputAccepted{
 		InputId: m.GetCallId(), Origin: messages.InputAccepted_SYSTEM,
 		Call: &messages.ToolCall{Id: m.GetCallId(), Name: m.GetTool(), Arguments: m.GetArguments()},
-	})
+	}, true)
 }
 
-func (w *Worker) accept(c actor.Context, mode messages.InputAccepted_Mode, f *messages.InputAccepted) {
+// accept answers once the input is durable or, with run, once its turn is done.
+func (w *Worker) accept(c actor.Context, f *messages.InputAccepted, run bool) {
 	f.ContentHash = conversation.ContentHash(f.GetParts(), f.GetCall())
 	if f.GetInputId() == "" {
 		f.InputId = messages.NewID(messages.InputPrefix)
@@ -57,31 +59,33 @@ func (w *Worker) accept(c actor.Context, mode messages.InputAccepted_Mode, f *me
 			c.Respond(messages.Fail(messages.CodeConflict, fmt.Sprintf("input %s was accepted with other content", f.GetInputId()), "use a new input id"))
 			return
 		}
-		if f.GetCall() != nil {
+		if run {
 			w.await(c, &messages.AwaitTurn{InputId: f.GetInputId()})
 			return
 		}
 		c.Respond(&messages.InputReply{InputId: f.GetInputId(), Seq: cursor, SessionId: w.session, WorkerId: w.id, Duplicate: true})
 		return
 	}
-	if fail := w.refuse(mode, f); fail != nil {
+	if fail := w.refuse(f); fail != nil {
 		c.Respond(fail)
 		return
 	}
-	if mode == messages.InputAccepted_INTERRUPT && w.state.Turn() != nil {
-		w.interruptFor(c, f)
+	st := &staging{f, c.Sender(), run}
+	if f.GetMode() == messages.InputAccepted_INTERRUPT && w.state.Turn() != nil {
+		w.interruptFor(c, st)
 		return
 	}
 	if w.state.Turn() == nil && len(w.state.Staged()) == 0 && !w.leases.busy() {
-		w.leases.staging = &staging{f, c.Sender()}
+		w.leases.staging = st
 		w.lease(c, func(c actor.Context) { w.begin(c, f) })
 		return
 	}
-	w.stage(c, f, c.Sender())
+	w.stage(c, st)
 }
 
 // refuse says why an input cannot be taken, nil when it can.
-func (w *Worker) refuse(mode messages.InputAccepted_Mode, f *messages.InputAccepted) *messages.Failure {
+func (w *Worker) refuse(f *messages.InputAccepted) *messages.Failure {
+	mode := f.GetMode()
 	busy := w.state.Turn() != nil || len(w.state.Staged()) > 0 || w.leases.busy()
 	switch {
 	case w.state.Closed():
@@ -101,29 +105,30 @@ func (w *Worker) refuse(mode messages.InputAccepted_Mode, f *messages.InputAccep
 }
 
 // stage writes an accepted input down and answers; its turn comes later.
-func (w *Worker) stage(c actor.Context, f *messages.InputAccepted, asker *actor.PID) {
-	w.append(c, asker, func(c actor.Context) { w.answerInput(c, f, asker) }, f)
+func (w *Worker) stage(c actor.Context, st *staging) {
+	w.append(c, st.asker, func(c actor.Context) { w.answerInput(c, st) }, st.fact)
 }
 
-func (w *Worker) answerInput(c actor.Context, f *messages.InputAccepted, asker *actor.PID) {
-	if asker == nil {
+// answerInput answers the acceptance, or notes who waits for the turn.
+func (w *Worker) answerInput(c actor.Context, st *staging) {
+	if st.askerOrNil() == nil {
 		return
 	}
-	if f.GetCall() != nil { // a program's call is answered by its result
-		w.waiting[f.GetInputId()] = append(w.waiting[f.GetInputId()], asker)
+	id := st.fact.GetInputId()
+	if st.run {
+		w.waiting[id] = append(w.waiting[id], st.asker)
 		return
 	}
-	cursor, _, _ := w.state.Answer(f.GetInputId(), nil)
-	c.Send(asker, &messages.InputReply{InputId: f.GetInputId(), Seq: cursor, SessionId: w.session, WorkerId: w.id})
+	cursor, _, _ := w.state.Answer(id, nil)
+	c.Send(st.asker, &messages.InputReply{InputId: id, Seq: cursor, SessionId: w.session, WorkerId: w.id})
 }
 
 // interruptFor cancels the open turn and queues the input that wants its place.
-func (w *Worker) interruptFor(c actor.Context, f *messages.InputAccepted) {
+func (w *Worker) interruptFor(c actor.Context, st *staging) {
 	w.interrupt(c)
-	asker := c.Sender()
-	facts := append([]proto.Message{f}, w.cancelFacts("user", "another input interrupts")...)
-	w.append(c, asker, func(c actor.Context) {
-		w.answerInput(c, f, asker)
+	facts := append([]proto.Message{st.fact}, w.cancelFacts("user", "another input interrupts")...)
+	w.append(c, st.asker, func(c actor.Context) {
+		w.answerInput(c, st)
 		w.settled(c)
 	}, facts...)
 }
@@ -131,10 +136,9 @@ func (w *Worker) interruptFor(c actor.Context, f *messages.InputAccepted) {
 // begin opens the turn of an input: with the input's own record when it was not written yet.
 func (w *Worker) begin(c actor.Context, f *messages.InputAccepted) {
 	facts := []proto.Message{}
-	var asker *actor.PID
-	if st := w.leases.staging; st != nil {
-		facts, asker = append(facts, st.fact), st.asker
-		w.leases.staging = nil
+	st := w.leases.staging
+	if st != nil {
+		facts, w.leases.staging = append(facts, st.fact), nil
 	}
 	turn := messages.NewID(messages.TurnPrefix)
 	w.phase = stateWorking
@@ -143,8 +147,8 @@ func (w *Worker) begin(c actor.Context, f *messages.InputAccepted) {
 		w.prompt = w.state.Preview(f, w.systemPrompt())
 		facts = append(facts, w.generationStarted(1, 1, w.prompt.Hash))
 	}
-	w.append(c, asker, func(c actor.Context) {
-		w.answerInput(c, f, asker)
+	w.append(c, st.askerOrNil(), func(c actor.Context) {
+		w.answerInput(c, st)
 		w.armWall(c)
 		if f.GetCall() == nil {
 			w.ask(c)

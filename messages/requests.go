@@ -156,6 +156,9 @@ func (j *CreateJSON) Proto() (*CreateSession, error) {
 	return m, nil
 }
 
+// GetWorkerId is the worker that the input is for.
+func (x *RunInput) GetWorkerId() string { return x.GetInput().GetWorkerId() }
+
 // CreateFrom is the body that asks for a session. Whose tenant it is, the server decides.
 func CreateFrom(m *CreateSession) (*CreateJSON, error) {
 	if m.GetTenant() != "" {

@@ -35,7 +35,8 @@ type try struct {
 	req   *model.Request
 	n     int
 	key   string
-	watch *time.Timer // ends the request when it fires
+	watch *time.Timer // ends the request when it fires: nothing has arrived for long, or all of it takes too long
+	ends  time.Time   // when it takes too long
 	began atomic.Bool // a byte of the answer arrived
 
 	sent      bool
@@ -53,12 +54,10 @@ func (m *Model) attempt(ctx context.Context, req *model.Request, n int, emit fun
 	if err != nil {
 		return &model.Error{Class: model.Auth, Message: "read the API key of the provider: " + err.Error(), Err: err}
 	}
-	long, end := context.WithTimeoutCause(ctx, m.opts.RequestTimeout, errLong)
-	defer end()
-	tctx, cancel := context.WithCancelCause(long)
+	tctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	t := &try{m: m, req: req, n: n, key: strings.TrimSpace(key)}
-	t.watch = time.AfterFunc(m.opts.FirstByteTimeout, func() { cancel(errSlow) })
+	t := &try{m: m, req: req, n: n, key: strings.TrimSpace(key), ends: time.Now().Add(m.opts.RequestTimeout)}
+	t.watch = time.AfterFunc(min(m.opts.FirstByteTimeout, m.opts.RequestTimeout), func() { cancel(t.overdue()) })
 	defer t.watch.Stop()
 
 	if m.opts.API == Responses {
@@ -171,11 +170,22 @@ func shellOf(hr *http.Request) ([]byte, error) {
 func (t *try) alive(n int) {
 	if n > 0 {
 		t.began.Store(true)
-		t.watch.Reset(t.m.opts.IdleTimeout)
+		t.wait(t.m.opts.IdleTimeout)
 	}
 }
 
-func (t *try) ending() { t.watch.Reset(min(tailTimeout, t.m.opts.IdleTimeout)) }
+func (t *try) ending() { t.wait(min(tailTimeout, t.m.opts.IdleTimeout)) }
+
+// wait bounds the time until the next byte, and never beyond the end of the request.
+func (t *try) wait(d time.Duration) { t.watch.Reset(min(d, time.Until(t.ends))) }
+
+// overdue says what the watch has run out of.
+func (t *try) overdue() error {
+	if time.Now().Before(t.ends) {
+		return errSlow
+	}
+	return errLong
+}
 
 // answerBody is the mended body of an answer, with the buffers lent to it.
 type answerBody struct {
@@ -195,7 +205,7 @@ func (a *answerBody) Close() error {
 		return nil
 	}
 	if *a.done {
-		a.t.watch.Reset(drainTimeout)
+		a.t.wait(drainTimeout)
 		_, _ = io.CopyN(io.Discard, a.src, bufferSize) // fails on a connection that is then dropped
 	}
 	err := a.src.Close()
