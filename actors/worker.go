@@ -42,6 +42,7 @@ type Worker struct {
 	projector conversation.Projector
 	activated bool // this activation's record is in the journal
 	inflight  *appending
+	snaps     *snapshots
 	stash     act.Stash
 
 	phase       string                                      // row 31
@@ -396,6 +397,7 @@ func (w *Worker) stopping(c actor.Context) {
 		}
 	}
 	w.giveBackAll(c)
+	w.lastSnapshot(c)
 	w.inflight, w.leases.staging = nil, nil
 	w.receive = func(c actor.Context) { // messages still come until Stopped (house rule 4)
 		if c.Sender() != nil && asks(c.Message()) {
@@ -412,7 +414,7 @@ func (w *Worker) release() {
 	w.wall.Stop()
 	w.retry.Stop()
 	svc, log := w.svc, w.log
-	w.journal, w.state, w.prompt, w.stash, w.tools = nil, nil, nil, act.Stash{}, nil
+	w.journal, w.state, w.snaps, w.prompt, w.stash, w.tools = nil, nil, nil, nil, act.Stash{}, nil
 	w.grant, w.waiting, w.running, w.decided, w.inflight, w.gen = nil, nil, nil, nil, nil, nil
 	w.svc, w.log = svc, log
 	w.receive = func(actor.Context) {}

@@ -99,6 +99,7 @@ func (w *Worker) appended(c actor.Context, m *appended) {
 		return
 	}
 	w.inflight = nil
+	w.snaps.grew(in.records)
 	for i, f := range in.facts {
 		if err := w.state.ApplyFact(f, in.records[i]); err != nil {
 			w.fail(c, fmt.Sprintf("apply %T that was just written: %v", f, err), &messages.Panicked{Reason: err.Error()})

@@ -18,6 +18,7 @@ import (
 type opened struct {
 	journal *persistence.Journal
 	state   *conversation.State
+	snaps   *snapshots
 	err     error
 }
 
@@ -37,25 +38,14 @@ func recoverWorker(svc *Services, id, session string) *opened {
 		return &opened{err: err}
 	}
 	j.Now = svc.Now
-	s := &conversation.State{}
-	err = j.Replay(ctx, 1, func(e persistence.Entry) error {
-		if err := s.Apply(e.Record); err != nil { // it would fail again and again
-			return fmt.Errorf("%w: %w", persistence.ErrCorrupt, err)
-		}
-		if f, err := messages.WorkerFactIn(e.Record); err == nil {
-			if a, ok := f.(*messages.InputAccepted); ok {
-				s.SetCursor(a.GetInputId(), e.Cursor)
-			}
-		}
-		return nil
-	})
+	s, snaps, err := recoverState(ctx, svc, j)
 	if err == nil && !s.Exists() {
 		err = fmt.Errorf("worker %s has no beginning: %w", id, persistence.ErrCorrupt)
 	}
 	if err != nil {
 		j.Release()
 	}
-	return &opened{journal: j, state: s, err: err}
+	return &opened{journal: j, state: s, snaps: snaps, err: err}
 }
 
 // opening waits for the recovered state; everything else waits with it.
@@ -70,7 +60,7 @@ func (w *Worker) opening(c actor.Context) {
 		w.down(c, m.err.Error(), errors.Is(m.err, persistence.ErrCorrupt))
 		return
 	}
-	w.journal, w.state = m.journal, m.state
+	w.journal, w.state, w.snaps = m.journal, m.state, m.snaps
 	w.projector.Lookup = w.generation
 	if w.state.Turn() == nil {
 		w.advance(c)

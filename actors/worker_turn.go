@@ -240,6 +240,7 @@ func (w *Worker) turnDone(c actor.Context) {
 		c.Send(pid, &messages.Cancelled{Turns: 1})
 	}
 	w.cancels = nil
+	w.snapshot(c)
 	w.advance(c)
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/troupe-dev/troupe/messages"
 )
@@ -41,7 +42,7 @@ func (s *State) ApplyFact(fact proto.Message, r *messages.Record) error {
 	if open != nil && open == s.turn && r.GetEpoch() == s.epoch {
 		open.WorkedMs += max(0, r.GetAtUnixMs()-s.atMs)
 	}
-	s.seq, s.epoch, s.atMs = r.GetSeq(), r.GetEpoch(), r.GetAtUnixMs()
+	s.seq, s.epoch, s.atMs, s.head = r.GetSeq(), r.GetEpoch(), r.GetAtUnixMs(), r.GetRecordId()
 	return nil
 }
 
@@ -51,7 +52,7 @@ func (s *State) fold(fact proto.Message, r *messages.Record) error {
 	}
 	switch f := fact.(type) {
 	case *messages.WorkerCreated:
-		return s.applyCreated(f)
+		return s.applyCreated(f, r)
 	case *messages.Activated:
 		s.resumed++
 		return nil
@@ -110,7 +111,7 @@ func (s *State) foldTurn(fact proto.Message, r *messages.Record) error {
 		return t.callFact(f)
 	case *messages.ToolFinished:
 		s.panics = 0
-		return s.applyToolFinished(t, f)
+		return s.applyToolFinished(t, f, r)
 	case *messages.CancelRequested:
 		t.Cancelled = f
 	case *messages.TurnCompleted:
@@ -119,15 +120,12 @@ func (s *State) foldTurn(fact proto.Message, r *messages.Record) error {
 	return nil
 }
 
-func (s *State) applyCreated(f *messages.WorkerCreated) error {
-	s.created, s.agent, s.model, s.system = f, f.GetAgent(), f.GetModel(), f.GetSystem()
+func (s *State) applyCreated(f *messages.WorkerCreated, r *messages.Record) error {
+	s.created, s.agent, s.model, s.system = withoutCopied(f), f.GetAgent(), f.GetModel(), f.GetSystem()
 	s.known = make(map[string]*accepted)
 	for _, t := range f.GetCopied() {
 		for _, m := range t.GetMessages() {
-			s.push(&messages.Message{
-				Role: messages.Role(m.GetRole()), Text: m.GetContent(), Reasoning: m.GetReasoning(),
-				ToolCalls: m.GetToolCalls(), ToolCallID: m.GetToolCallId(), ToolName: m.GetName(),
-			})
+			s.push(messageOf(m), source{r.GetSeq(), len(s.sources)})
 		}
 		s.borders = append(s.borders, border{end: len(s.history.messages), outcome: outcomeNamed(t.GetOutcome())})
 	}
@@ -135,6 +133,25 @@ func (s *State) applyCreated(f *messages.WorkerCreated) error {
 		return fmt.Errorf("copied history has a tool call without its result: %w", ErrIllegal)
 	}
 	return nil
+}
+
+// withoutCopied is the fact without the turns that it hands over: they are the history by now.
+func withoutCopied(f *messages.WorkerCreated) *messages.WorkerCreated {
+	kept := &messages.WorkerCreated{}
+	f.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if field.Name() != "copied" {
+			kept.ProtoReflect().Set(field, v)
+		}
+		return true
+	})
+	return kept
+}
+
+func messageOf(m *messages.ChatMessage) *messages.Message {
+	return &messages.Message{
+		Role: messages.Role(m.GetRole()), Text: m.GetContent(), Reasoning: m.GetReasoning(),
+		ToolCalls: m.GetToolCalls(), ToolCallID: m.GetToolCallId(), ToolName: m.GetName(),
+	}
 }
 
 func (s *State) applyInput(f *messages.InputAccepted, r *messages.Record) error {

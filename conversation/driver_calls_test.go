@@ -29,7 +29,7 @@ func (d *driver) settle(c *conversation.Call) {
 }
 
 func (d *driver) result(c *conversation.Call, st messages.ToolFinished_Status) *messages.ToolFinished {
-	f := &messages.ToolFinished{ExecId: c.Plan.GetExecId(), CallId: c.Plan.GetCallId(), Status: st, Content: d.pick("result", "", "one", "two")}
+	f := &messages.ToolFinished{ExecId: c.Plan.GetExecId(), CallId: c.Plan.GetCallId(), Status: st, Content: d.bulk(d.pick("result", "", "one", "two"))}
 	if rapid.Bool().Draw(d.t, "saw a file") {
 		f.PostconditionHashes = []*messages.FileHash{{Path: d.pick("path", "a", "b", "c"), Sha256: d.pick("hash", "", "11", "22")}}
 	}

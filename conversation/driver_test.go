@@ -2,6 +2,7 @@ package conversation_test
 
 import (
 	"fmt"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
@@ -17,6 +18,7 @@ type driver struct {
 	t      *rapid.T
 	ids    int
 	limits conversation.Limits
+	large  bool     // some texts are
 	prints []string // of the state after each record
 
 	prompts   []handedOut
@@ -122,6 +124,14 @@ func (d *driver) pick(what string, of ...string) string {
 	return rapid.SampledFrom(of).Draw(d.t, what)
 }
 
+// bulk makes some texts as large as what a snapshot does not copy.
+func (d *driver) bulk(text string) string {
+	if d.large && text != "" && rapid.IntRange(0, 3).Draw(d.t, "bulk") == 0 {
+		return text + strings.Repeat(".", 16<<10)
+	}
+	return text
+}
+
 // outside lets something happen that no step asks for; false when nothing did.
 func (d *driver) outside() bool {
 	switch d.pick("event", "", "", "", "", "", "input", "withdraw", "cancel", "config", "panic", "crash", "other") {
@@ -141,7 +151,19 @@ func (d *driver) outside() bool {
 		d.cut(len(d.records))
 		d.put(&messages.Activated{Epoch: d.epoch, RecoveredSeq: d.s.Seq(), Decisions: d.s.Recover()})
 	case "other":
-		d.put(&messages.TimerSet{TimerId: d.id("tmr")})
+		open := d.s.Timers()
+		switch d.pick("timer", "set", "fire", "cancel") {
+		case "fire":
+			if len(open) > 0 {
+				d.put(&messages.TimerFired{TimerId: open[0].GetTimerId(), Skipped: rapid.Bool().Draw(d.t, "skipped")})
+			}
+		case "cancel":
+			if len(open) > 0 {
+				d.put(&messages.TimerCancelled{TimerId: open[0].GetTimerId()})
+			}
+		default:
+			d.put(&messages.TimerSet{TimerId: d.id("tmr"), DueUnixMs: int64(d.ids)})
+		}
 	default:
 		return false
 	}
@@ -159,7 +181,7 @@ func (d *driver) cut(n int) {
 }
 
 func (d *driver) input() *messages.InputAccepted {
-	f := &messages.InputAccepted{InputId: d.id("inp"), Parts: []*messages.Part{{Kind: &messages.Part_Text{Text: d.pick("text", "hello", "again", "")}}}}
+	f := &messages.InputAccepted{InputId: d.id("inp"), Parts: []*messages.Part{{Kind: &messages.Part_Text{Text: d.bulk(d.pick("text", "hello", "again", ""))}}}}
 	switch d.pick("input", "text", "text", "text", "file", "call") {
 	case "file":
 		f.Parts = append(f.Parts, &messages.Part{Kind: &messages.Part_File{File: &messages.FilePart{Name: "a.txt", Text: "A"}}})
@@ -230,7 +252,7 @@ func (d *driver) generate(n conversation.Generate) {
 
 func (d *driver) answer(gen string, calls int, finish string) {
 	f := &messages.GenerationCompleted{
-		GenId: gen, Content: d.pick("content", "", "an answer", "another"), FinishReason: finish,
+		GenId: gen, Content: d.bulk(d.pick("content", "", "an answer", "another")), FinishReason: finish,
 		Usage: &messages.Usage{InputTokens: 7, OutputTokens: 2}, Model: d.s.Model(),
 	}
 	for range calls {

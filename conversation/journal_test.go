@@ -50,6 +50,7 @@ func (j *journal) encode(fact proto.Message) ([]byte, error) {
 		return nil, err
 	}
 	r.Seq, r.Epoch = uint64(len(j.records)+1), j.epoch
+	r.RecordId = fmt.Appendf(nil, "record %d.%d", r.GetEpoch(), r.GetSeq())
 	r.AtUnixMs = 1_700_000_000_000 + int64(r.GetSeq())
 	return proto.Marshal(r)
 }

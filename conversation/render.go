@@ -102,8 +102,9 @@ func InputText(parts []*messages.Part) string {
 
 // push adds a message to the history. Appending never disturbs a prompt that was handed
 // out: it holds the shorter slice.
-func (s *State) push(m *messages.Message) {
+func (s *State) push(m *messages.Message, from source) {
 	s.history.push(m)
+	s.sources = append(s.sources, from)
 	s.chain = link(s.chain, m)
 }
 

@@ -31,7 +31,10 @@ type State struct {
 	closed  bool
 	atMs    int64 // of the newest record
 
+	head    []byte // record id of the newest record
+
 	history kept              // finished exchanges only: never a dangling call
+	sources []source          // of history: which record each message came from
 	borders []border          // where each turn of the history ends
 	chain   [sha256.Size]byte // over history, in order
 
@@ -45,6 +48,12 @@ type State struct {
 	timers  map[string]*Timer            // every one ever set
 	panics  int                          // since the last progress
 	resumed int                          // activations
+}
+
+// source is where a message stands in the journal.
+type source struct {
+	seq uint64 // of the record
+	at  int    // of several from one record, which
 }
 
 type border struct {
@@ -99,6 +108,7 @@ type Turn struct {
 	committed bool // the inputs stand in the history
 	mark      int  // length of the history when the turn began
 	assistant *messages.Message
+	genSeqs   []uint64 // of Gens: their records
 }
 
 // Call is one tool call of a turn, from its plan to its result.
@@ -111,6 +121,8 @@ type Call struct {
 	Dispatched *messages.ToolDispatched
 	Finished   *messages.ToolFinished
 	AtMs       int64
+
+	finishedSeq uint64 // record of Finished
 }
 
 // Open says whether the call has no result yet.

@@ -32,16 +32,20 @@ func (s *State) applyGeneration(t *Turn, f *messages.GenerationCompleted, r *mes
 	t.Text, t.Finish, t.FinalSeq = f.GetContent(), f.GetFinishReason(), r.GetSeq()
 	t.Scripted = t.Scripted || f.GetScripted()
 	t.Model = f.GetModel()
-	t.Gens = append(t.Gens, f)
+	t.Gens, t.genSeqs = append(t.Gens, f), append(t.genSeqs, r.GetSeq())
 	t.Usage = addUsage(t.Usage, f.GetUsage())
 	s.usage = addUsage(s.usage, f.GetUsage())
-	m := &messages.Message{Role: messages.Assistant, Text: f.GetContent(), Reasoning: f.GetReasoning(), ToolCalls: f.GetToolCalls()}
+	m := answerOf(f)
 	if len(f.GetToolCalls()) == 0 {
-		s.push(m)
+		s.push(m, source{seq: r.GetSeq()})
 		return nil
 	}
 	t.assistant = m
 	return nil
+}
+
+func answerOf(f *messages.GenerationCompleted) *messages.Message {
+	return &messages.Message{Role: messages.Assistant, Text: f.GetContent(), Reasoning: f.GetReasoning(), ToolCalls: f.GetToolCalls()}
 }
 
 func (t *Turn) toolPlanned(f *messages.ToolPlanned, r *messages.Record) error {
@@ -95,22 +99,22 @@ func (t *Turn) callFact(fact proto.Message) error {
 	return nil
 }
 
-func (s *State) applyToolFinished(t *Turn, f *messages.ToolFinished) error {
+func (s *State) applyToolFinished(t *Turn, f *messages.ToolFinished, r *messages.Record) error {
 	c := t.Call(f.GetExecId())
 	if c == nil || !c.Open() {
 		return fmt.Errorf("result for call %s, which is not open: %w", f.GetExecId(), ErrIllegal)
 	}
-	c.Finished = f
+	c.Finished, c.finishedSeq = f, r.GetSeq()
 	s.remember(c.Plan.GetWorkspace(), f.GetPostconditionHashes())
 	if t.assistant == nil || len(t.Calls) < len(t.assistant.ToolCalls) || len(t.OpenCalls()) > 0 {
 		return nil
 	}
-	s.push(t.assistant)
+	s.push(t.assistant, source{seq: t.FinalSeq})
 	for i, tc := range t.assistant.ToolCalls {
 		s.push(&messages.Message{
 			Role: messages.ToolRole, Text: t.Calls[i].Finished.GetContent(),
 			ToolCallID: tc.GetId(), ToolName: tc.GetName(),
-		})
+		}, source{seq: t.Calls[i].finishedSeq})
 	}
 	t.assistant = nil
 	return nil
@@ -169,6 +173,6 @@ func (s *State) commitInputs(t *Turn) {
 	}
 	t.committed = true
 	for _, in := range t.Inputs {
-		s.push(&messages.Message{Role: messages.User, Text: InputText(in.GetParts())})
+		s.push(&messages.Message{Role: messages.User, Text: InputText(in.GetParts())}, source{seq: in.Seq})
 	}
 }

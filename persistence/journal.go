@@ -131,9 +131,10 @@ func (j *Journal) PutSnapshot(ctx context.Context, seq uint64, schema uint32, st
 	return j.store.PutSnapshot(ctx, j.lease, s)
 }
 
-// Snapshot returns the newest valid fold of the stream, ErrNotFound when there is none.
-func (j *Journal) Snapshot(ctx context.Context) (*messages.Snapshot, error) {
-	return j.store.Snapshot(ctx, j.lease.Stream)
+// Snapshot returns the newest valid fold of the stream up to a record before below (0: the newest
+// of all), ErrNotFound when there is none.
+func (j *Journal) Snapshot(ctx context.Context, below uint64) (*messages.Snapshot, error) {
+	return j.store.Snapshot(ctx, j.lease.Stream, below)
 }
 
 // Release gives the lease back when its owner passivates: later appends of this journal are

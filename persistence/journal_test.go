@@ -176,7 +176,7 @@ func TestCreationOverTwoJournalsIsOneAppend(t *testing.T) {
 func TestSnapshotThroughTheJournal(t *testing.T) {
 	ctx := context.Background()
 	j := journal(t, open(t), "wrk/a")
-	_, err := j.Snapshot(ctx)
+	_, err := j.Snapshot(ctx, 0)
 	wantErr(t, "snapshot of a new stream", err, persistence.ErrNotFound)
 	if a := <-appending(j, 3); a.err != nil {
 		t.Fatal(a.err)
@@ -184,7 +184,7 @@ func TestSnapshotThroughTheJournal(t *testing.T) {
 	if err := j.PutSnapshot(ctx, 3, 2, []byte("state")); err != nil {
 		t.Fatal(err)
 	}
-	snap, err := j.Snapshot(ctx)
+	snap, err := j.Snapshot(ctx, 0)
 	if err != nil || snap.Seq != 3 || snap.Schema != 2 || string(snap.State) != "state" {
 		t.Errorf("snapshot %v, %v", snap, err)
 	}

@@ -127,8 +127,9 @@ type Store interface {
 
 	// PutSnapshot keeps a fold of a stream; the two newest are kept.
 	PutSnapshot(ctx context.Context, l Lease, s *messages.Snapshot) error
-	// Snapshot returns the newest valid one, ErrNotFound when there is none.
-	Snapshot(ctx context.Context, stream string) (*messages.Snapshot, error)
+	// Snapshot returns the newest valid one with a seq under below (0: the newest of all), so that
+	// its reader can go back to the one before; ErrNotFound when there is none.
+	Snapshot(ctx context.Context, stream string, below uint64) (*messages.Snapshot, error)
 
 	// Verify checks every record of the streams (nil: all) for order, epochs, checksums and the
 	// commit watermark, and reports what is wrong without changing anything.

@@ -154,13 +154,13 @@ func TestDamagedSnapshotGivesWayToTheOneBefore(t *testing.T) {
 		}
 	}
 	for _, want := range []uint64{3, 2} {
-		snap, err := s.Snapshot(ctx, "wrk/a")
+		snap, err := s.Snapshot(ctx, "wrk/a", 0)
 		if err != nil || snap.Seq != want || string(snap.State) != fmt.Sprint(want) {
 			t.Fatalf("snapshot %v, %v, want seq %d", snap, err, want)
 		}
 		tamper(t, s, nameKey(nil, tagSnapshot, "wrk/a", want), func(b []byte) []byte { b[1] ^= 1; return b })
 	}
-	if _, err := s.Snapshot(ctx, "wrk/a"); !errors.Is(err, persistence.ErrNotFound) {
+	if _, err := s.Snapshot(ctx, "wrk/a", 0); !errors.Is(err, persistence.ErrNotFound) {
 		t.Errorf("third snapshot: %v; two are kept", err)
 	}
 }

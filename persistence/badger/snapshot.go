@@ -124,11 +124,14 @@ func (c *committer) removeSnapshot(k knownSnapshot) {
 	}
 }
 
-// Snapshot returns the newest fold that reads, ErrNotFound when there is none.
-func (s *Store) Snapshot(ctx context.Context, stream string) (*messages.Snapshot, error) {
+// Snapshot returns the newest fold that reads of those under below, ErrNotFound when there is none.
+func (s *Store) Snapshot(ctx context.Context, stream string, below uint64) (*messages.Snapshot, error) {
 	var found *messages.Snapshot
 	err := s.view(ctx, func(txn *engine.Txn) error {
 		return backward(txn, namePrefix(nil, tagSnapshot, stream), func(item *engine.Item) error {
+			if _, seq, ok := splitName(item.Key()); ok && below != 0 && seq >= below {
+				return nil
+			}
 			value, err := content(txn, item)
 			snap := &messages.Snapshot{}
 			if err == nil {

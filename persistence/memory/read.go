@@ -179,15 +179,16 @@ func (s *Store) PutBlob(ctx context.Context, b persistence.Blob) error {
 	})
 }
 
-// Snapshot returns the newest fold of a stream.
-func (s *Store) Snapshot(ctx context.Context, stream string) (snap *messages.Snapshot, err error) {
+// Snapshot returns the newest fold of a stream under below.
+func (s *Store) Snapshot(ctx context.Context, stream string, below uint64) (snap *messages.Snapshot, err error) {
 	err = s.view(ctx, "snapshot of "+stream, func(st *state) error {
-		kept := st.snapshots[stream]
-		if len(kept) == 0 {
-			return persistence.ErrNotFound
+		for _, kept := range slices.Backward(st.snapshots[stream]) {
+			if below == 0 || kept.GetSeq() < below {
+				snap = proto.CloneOf(kept)
+				return nil
+			}
 		}
-		snap = proto.CloneOf(kept[len(kept)-1])
-		return nil
+		return persistence.ErrNotFound
 	})
 	return snap, err
 }

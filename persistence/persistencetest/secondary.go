@@ -299,7 +299,7 @@ func nonsense(t *testing.T, su suite) {
 func snapshots(t *testing.T, su suite) {
 	s, ctx := su.open(t), context.Background()
 	w := write(t, s, "wrk/a", "s1")
-	_, err := s.Snapshot(ctx, "wrk/a")
+	_, err := s.Snapshot(ctx, "wrk/a", 0)
 	wantErr(t, "snapshot before any", err, persistence.ErrNotFound)
 	w.append(t, 9)
 	state := func(seq uint64) []byte { return pattern(int(seq)*200<<10, byte(seq)) }
@@ -309,7 +309,7 @@ func snapshots(t *testing.T, su suite) {
 	}
 	want := func(seq uint64) {
 		t.Helper()
-		snap, err := s.Snapshot(ctx, "wrk/a")
+		snap, err := s.Snapshot(ctx, "wrk/a", 0)
 		must(t, err)
 		if snap.Seq != seq || snap.Schema != 2 || snap.Stream != "wrk/a" || !bytes.Equal(snap.State, state(seq)) {
 			t.Fatalf("snapshot at %d of %d bytes, want seq %d", snap.Seq, len(snap.State), seq)
@@ -323,7 +323,16 @@ func snapshots(t *testing.T, su suite) {
 	want(9)
 	put(9)
 	want(9)
-	_, err = s.Snapshot(ctx, "wrk/")
+	for below, seq := range map[uint64]uint64{10: 9, 9: 5, 6: 5} {
+		snap, err := s.Snapshot(ctx, "wrk/a", below)
+		must(t, err)
+		if snap.Seq != seq || !bytes.Equal(snap.State, state(seq)) {
+			t.Fatalf("snapshot below %d is at %d, want seq %d", below, snap.Seq, seq)
+		}
+	}
+	_, err = s.Snapshot(ctx, "wrk/a", 5)
+	wantErr(t, "snapshot below both that are kept", err, persistence.ErrNotFound)
+	_, err = s.Snapshot(ctx, "wrk/", 0)
 	wantErr(t, "snapshot of another stream", err, persistence.ErrNotFound)
 	if su.reopen != nil {
 		s = su.reopen(t, s)
@@ -341,7 +350,7 @@ func snapshotGuards(t *testing.T, su suite) {
 	wantErr(t, "snapshot of what is not there yet", s.PutSnapshot(ctx, w.lease, &messages.Snapshot{Seq: 3}), persistence.ErrConflict)
 	wantErr(t, "snapshot of another stream", s.PutSnapshot(ctx, w.lease, &messages.Snapshot{Stream: "wrk/b", Seq: 1}), persistence.ErrInvalid)
 	wantErr(t, "no snapshot", s.PutSnapshot(ctx, w.lease, nil), persistence.ErrInvalid)
-	_, err := s.Snapshot(ctx, "wrk/a")
+	_, err := s.Snapshot(ctx, "wrk/a", 0)
 	wantErr(t, "snapshot after refusals", err, persistence.ErrNotFound)
 	must(t, s.PutSnapshot(ctx, w.lease, snap))
 }
@@ -391,7 +400,7 @@ func closed(t *testing.T, su suite) {
 	_, cursorErr := s.Cursor(ctx, "s1")
 	_, lookupErr := s.Lookup(ctx, "k")
 	_, blobErr := s.Blob(ctx, [32]byte{})
-	_, snapErr := s.Snapshot(ctx, "wrk/a")
+	_, snapErr := s.Snapshot(ctx, "wrk/a", 0)
 	_, verifyErr := s.Verify(ctx, nil, func(persistence.Finding) {})
 	for doing, err := range map[string]error{
 		"claim": claimErr, "append": appendErr, "head": headErr, "cursor": cursorErr, "lookup": lookupErr, "blob": blobErr,

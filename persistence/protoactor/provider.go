@@ -122,7 +122,7 @@ func (s *State) GetSnapshot(actor string) (snapshot any, eventIndex int, ok bool
 	ctx, cancel := s.bounded()
 	defer cancel()
 	l := s.lease(ctx, actor)
-	snap, err := s.store.Snapshot(ctx, l.Stream)
+	snap, err := s.store.Snapshot(ctx, l.Stream, 0)
 	if errors.Is(err, persistence.ErrNotFound) {
 		return nil, 0, false
 	}
