@@ -17,7 +17,7 @@ import (
 )
 
 // Ask answers any command or question of package messages that a surface may put: CreateSession,
-// ToSession, DescribeTree, ListSessions, ListWorkers, ListCalls, Show, Verify, Hello. A refusal
+// ToSession, DescribeTree, ListSessions, ListWorkers, ListCalls, Show, Verify, ForkSession, Hello. A refusal
 // is a *Failure. Questions are answered from the store: they wake no session.
 func (rt *Runtime) Ask(ctx context.Context, m proto.Message) (proto.Message, error) {
 	switch x := m.(type) {
@@ -33,6 +33,8 @@ func (rt *Runtime) Ask(ctx context.Context, m proto.Message) (proto.Message, err
 		return rt.show(ctx, x)
 	case *messages.Verify:
 		return rt.verify(ctx, x)
+	case *messages.ForkSession:
+		return actors.Fork(ctx, rt.svc, x)
 	case *messages.Hello:
 		return &messages.Holder{Pid: int32(os.Getpid()), Data: rt.svc.DataDir}, nil
 	}

@@ -169,8 +169,16 @@ func (s *Session) add(c actor.Context, worker string) {
 
 func readSession(svc *Services, id string) *sessionOpened {
 	ctx := context.Background()
-	j, err := persistence.OpenJournal(ctx, svc.Store, messages.SessionStream(id), id, svc.Node)
-	o := &sessionOpened{journal: j}
+	mark, err := marked(ctx, svc.Store, id)
+	if err == nil && mark == markUnfinished {
+		return &sessionOpened{fail: NoSession(id)}
+	}
+	o := &sessionOpened{}
+	var j *persistence.Journal
+	if err == nil {
+		j, err = persistence.OpenJournal(ctx, svc.Store, messages.SessionStream(id), id, svc.Node)
+		o.journal = j
+	}
 	if err == nil {
 		err = j.Replay(ctx, 1, func(e persistence.Entry) error {
 			f, err := messages.SessionFactIn(e.Record)
@@ -194,6 +202,9 @@ func readSession(svc *Services, id string) *sessionOpened {
 	case o.facts.created == nil:
 		o.fail = NoSession(id)
 	default:
+		if mark == markRestricted {
+			o.facts.restrict()
+		}
 		o.grant, err = o.facts.grantOf(nil)
 		if err != nil {
 			o.fail = messages.Fail(messages.CodeCorrupt, err.Error(), "")
@@ -315,8 +326,11 @@ func (b *sessionBuilder) append(sj, wj *persistence.Journal, srecs, wrecs []*mes
 	return nil
 }
 
-func (b *sessionBuilder) title() string {
-	t := strings.Join(strings.Fields(conversation.InputText(b.m.GetFirst().GetParts())), " ")
+func (b *sessionBuilder) title() string { return cutTitle(b.m.GetFirst().GetParts()) }
+
+// cutTitle is what a listing calls a session, by its first input.
+func cutTitle(parts []*messages.Part) string {
+	t := strings.Join(strings.Fields(conversation.InputText(parts)), " ")
 	if r := []rune(t); len(r) > 80 {
 		t = string(r[:79]) + "…"
 	}

@@ -119,6 +119,7 @@ func (a *api) routes() {
 		"PATCH /api/sessions/{id}":     a.configure,
 		"DELETE /api/sessions/{id}":    a.closeSession,
 		"POST /api/sessions/{id}/open": a.open,
+		"POST /api/sessions/{id}/fork": a.fork,
 		"GET /api/sessions/{id}/jobs":  a.jobs,
 		"GET /api/sessions/{id}/idle":  a.idle,
 

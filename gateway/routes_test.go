@@ -89,6 +89,16 @@ func routeCases() []routeCase {
 			"GET /version", "", &messages.Hello{}, &messages.Holder{Pid: 7, Data: "/d", StartedAtUnixMs: 1},
 			200, `{"pid":7,"version":"v1.2.3","data":"/d","started_at":"1970-01-01T00:00:00.001Z"}`,
 		},
+		{
+			"POST /api/sessions/ses_1/fork", `{"at":7,"model":"p/m"}`, &messages.ForkSession{SessionId: "ses_1", At: 7, Model: "p/m"},
+			&messages.Forked{Session: &messages.SessionView{Id: "ses_2", State: "inactive"}, Origin: "ses_1", At: 7, ClosedCalls: 2, ClosedTurns: 1},
+			201, `{"id":"ses_2","state":"inactive","origin":{"session":"ses_1","seq":7},"closed_calls":2,"closed_turns":1,"staged":0,` +
+				`"session":{"id":"ses_2","state":"inactive","turns":0,` + usage + `}}`,
+		},
+		{
+			"POST /api/sessions/ses_1/fork", "", &messages.ForkSession{SessionId: "ses_1"}, messages.Fail(messages.CodeNotFound, "none", ""), 404,
+			`{"type":"about:blank","title":"Not Found","status":404,"code":"not_found","detail":"none"}`,
+		},
 		{"GET /livez", "", nil, nil, 200, `{"status":"ok"}`},
 	}
 }

@@ -40,6 +40,7 @@ func newRoot(a *app) *cobra.Command {
 		newRun(a),
 		newList(a),
 		newShow(a),
+		newFork(a),
 		newVerify(a),
 		newTool(a),
 		newFakeModel(a),

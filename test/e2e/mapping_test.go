@@ -54,6 +54,8 @@ func pairs() []pair {
 		{&messages.ListCalls{SessionId: "ses_1", State: "failed"}, &messages.Calls{Calls: []*messages.CallView{{ExecId: "e", AtUnixMs: 5}, {CallId: "c"}}}},
 		{&messages.Show{Id: "ses_1"}, &messages.Shown{Session: session, Turns: []*messages.TurnView{{TurnId: "t", Usage: usage}}}},
 		{&messages.Verify{SessionIds: []string{"ses_1"}}, &messages.Verified{Streams: 1, Findings: []*messages.Finding{{Stream: "s", Seq: 2, Problem: "p"}}}},
+		{&messages.ForkSession{SessionId: "ses_1", At: 7, Model: "m"}, &messages.Forked{Session: session, Origin: "ses_1", At: 7, ClosedCalls: 1, ClosedTurns: 2, Staged: 3, Damage: "d"}},
+		{&messages.ForkSession{SessionId: "ses_1"}, &messages.Forked{Session: session, Origin: "ses_1", At: 9}},
 		{&messages.Hello{}, &messages.Holder{Pid: 7, Version: "v", Data: "/d", StartedAtUnixMs: 9}},
 		{in(&messages.ToSession{Command: &messages.ToSession_Submit{Submit: input}}), &messages.InputReply{InputId: "i", Seq: 1, SessionId: "s", WorkerId: "w", Duplicate: true}},
 		{in(&messages.ToSession{Command: &messages.ToSession_AwaitTurn{AwaitTurn: &messages.AwaitTurn{WorkerId: "w", InputId: "i"}}}), result},
