@@ -55,6 +55,10 @@ type (
 	Tool = tools.Tool
 	// Trust is how far a folder's agents go without asking.
 	Trust = messages.Trust_Level
+	// Hooks are functions of the program around each turn.
+	Hooks = actors.Hooks
+	// Turn names one turn to Hooks.
+	Turn = actors.Turn
 	// Failure is an expected refusal, with a code.
 	Failure = messages.Failure
 )
@@ -82,6 +86,8 @@ type Options struct {
 
 	// ToolContext adds values of the program to the context of each call, off the mailbox.
 	ToolContext func(ctx context.Context, c Call) (map[any]any, error)
+	// Hooks are called before and after each turn, off the mailbox.
+	Hooks Hooks
 	// Env is the environment of tool calls; nil: the allow-list of package tools.
 	Env        func(workspaceID string, vars []*messages.EnvVar, trust Trust) ([]string, error)
 	Logger     *slog.Logger     // default: nothing is logged
@@ -186,7 +192,7 @@ func services(o *Options, store persistence.Store, registry *tools.Registry) *ac
 	return &actors.Services{
 		Store: store, Models: models, Tools: registry, Agents: agents, Sandbox: o.Sandbox, Log: o.Logger, Limits: o.Limits,
 		Now: o.Now, Node: nodeName(), ServerName: o.ServerName, DataDir: o.DataDir, TempDir: filepath.Join(o.DataDir, "tmp"),
-		Env: env, Values: o.ToolContext, IdleAfter: o.IdleAfter,
+		Env: env, Values: o.ToolContext, Hooks: o.Hooks, IdleAfter: o.IdleAfter,
 	}
 }
 

@@ -45,6 +45,9 @@ type Agent struct {
 	System string
 	Model  string
 	Tools  []string // nil: every built-in tool; a name here also adds it to the Restricted toolset
+	// Context names files of the primary workspace that stand in the system prompt, as they are when a turn begins;
+	// nil: AGENTS.md. One that does not exist is left out, one over 32 KiB is named and not read.
+	Context []string
 }
 
 // Limits bound turns and calls. Zero values mean the defaults.
@@ -96,7 +99,8 @@ type Services struct {
 	TempDir    string // temporary folders of calls
 	Env        func(workspaceID string, grant []*messages.EnvVar, trust messages.Trust_Level) ([]string, error)
 	Values     func(ctx context.Context, c Call) (map[any]any, error) // of the host program (row 94); may be nil
-	Fatal      func(error)                                            // the store failed: nothing is answered any more
+	Hooks      Hooks
+	Fatal      func(error) // the store failed: nothing is answered any more
 
 	props   struct{ worker, executor *actor.Props }
 	offers  sync.Map // joined tool names -> []model.ToolDef: one slice for all workers with that toolset
@@ -121,6 +125,15 @@ func (s *Services) spawn(sys *actor.ActorSystem, to *actor.PID, failed func(*act
 	act.Pipe(s.pool, sys, to, failed, func() any {
 		defer s.running.Done()
 		return fn()
+	})
+}
+
+// aside runs fn, which does not panic, off the mailbox. Close waits for it.
+func (s *Services) aside(fn func()) {
+	s.running.Add(1)
+	s.pool.Go(func() {
+		defer s.running.Done()
+		fn()
 	})
 }
 

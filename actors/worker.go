@@ -51,6 +51,7 @@ type Worker struct {
 	generations uint64                                      // begun in this activation
 	permits     uint64                                      // asked for in this activation
 	prompt      *messages.Prompt                            // of the turn that is about to begin
+	around      around                                      // what stands around the turn's conversation
 	tools       []model.ToolDef                             // offered with the present grant
 	system      string                                      // rendered with the present grant
 	retry       act.Timer                                   // of a failed generation

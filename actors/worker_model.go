@@ -40,6 +40,7 @@ type (
 		err        error
 		first      time.Duration
 		took       time.Duration
+		around     *around // when this call has read it
 	}
 	retryDue    struct{ gen uint64 }
 	permitRetry struct{ gen uint64 } // asks again for a permit: the Limiter is being replaced
@@ -133,6 +134,7 @@ func (w *Worker) permitGranted(c actor.Context, m *messages.PermitGranted) {
 		},
 		event: messages.Event{Session: w.session, Worker: w.id, Turn: w.state.Turn().ID, GenId: g.id},
 	}
+	w.surround(call)
 	w.svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
 		w.svc.Log.Error("model adapter panicked", "err", p.Error(), "stack", p.Stack)
 		return &generated{number: call.number, completion: &model.Completion{}, err: &model.Error{Class: model.Protocol, Message: "the model adapter crashed"}}
@@ -152,15 +154,27 @@ type modelCall struct {
 	model     model.Model
 	request   *model.Request
 	event     messages.Event // what the deltas have in common
+	before    *surroundings  // to gather before the call; nil when that was done
 
 	start time.Time
 	first time.Duration
 }
 
 func (m *modelCall) run(ctx context.Context) *generated {
+	out := &generated{number: m.number, completion: &model.Completion{}}
+	if m.before != nil {
+		text, err := m.before.gather(ctx)
+		if err != nil {
+			out.err = err
+			return out
+		}
+		out.around = &around{turn: m.before.turn.Turn, text: text}
+		m.request.Prompt = extended(m.request.Prompt, text)
+	}
 	m.start = time.Now()
-	done, err := model.Collect(m.model.Stream(ctx, m.request), m.see)
-	return &generated{number: m.number, completion: done, err: err, first: m.first, took: time.Since(m.start)}
+	out.completion, out.err = model.Collect(m.model.Stream(ctx, m.request), m.see)
+	out.first, out.took = m.first, time.Since(m.start)
+	return out
 }
 
 // see forwards deltas to the Session while somebody watches. They carry the generation's id and are
@@ -203,6 +217,9 @@ func (w *Worker) generated(c actor.Context, m *generated) {
 	}
 	w.dropGeneration(c)
 	w.phase = stateWorking
+	if m.around != nil {
+		w.around = *m.around
+	}
 	if m.err == nil && weight(m.completion) > maxAnswer {
 		m.err = &model.Error{Class: model.Protocol, Message: fmt.Sprintf("the answer is larger than %d bytes", maxAnswer)}
 		m.completion = &model.Completion{}

@@ -229,6 +229,7 @@ func (w *Worker) turnDone(c actor.Context) {
 	w.giveBackAll(c)
 	last := w.state.Last()
 	result := last.Result(w.session, w.id)
+	w.tellAfter(last.ID, result)
 	for _, in := range last.Inputs {
 		who := w.waiting[in.GetInputId()]
 		delete(w.waiting, in.GetInputId())

@@ -116,6 +116,7 @@ type Agent struct {
 	Description string      `yaml:"description" project:"free" doc:"What it is for: other agents choose by it."`
 	System      string      `yaml:"system" project:"free" doc:"System prompt."`
 	Model       string      `yaml:"model" project:"model" doc:"Model; empty: the session's."`
+	Context     []string    `yaml:"context" project:"free" doc:"Files of the folder that stand in the system prompt; empty: AGENTS.md."`
 	Tools       []string    `yaml:"tools" doc:"Tools it has; empty: those of the workspace's trust."`
 	MCP         []string    `yaml:"mcp" doc:"MCP servers it may use."`
 	Limits      Limits      `yaml:"limits" doc:"Tighter bounds for this agent; 0: the common ones."`

@@ -27,6 +27,9 @@ func (a *app) runtimeOptions(ctx context.Context, in opening, log *slog.Logger) 
 	}
 	for name, agent := range c.Agents {
 		own := troupe.Agent{Name: name, System: agent.System, Model: agent.Model}
+		if len(agent.Context) > 0 {
+			own.Context = agent.Context
+		}
 		if len(agent.Tools) > 0 {
 			own.Tools = agent.Tools
 		}
