@@ -144,6 +144,7 @@ func (a *api) routes() {
 		a.mux.HandleFunc(pattern, a.handler(e))
 	}
 	a.mux.HandleFunc("GET /api/sessions/{id}/events", a.events)
+	a.mux.HandleFunc("GET /api/backup", a.backup)
 }
 
 func (a *api) handler(e endpoint) http.HandlerFunc {

@@ -277,6 +277,377 @@ func (x *Snapshot) GetState() []byte {
 	return nil
 }
 
+// BackupMark says up to where a backup reaches. A later backup begins behind it.
+type BackupMark struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Store         []byte                 `protobuf:"bytes,1,opt,name=store,proto3" json:"store,omitempty"`      // 16 bytes: which store; a restored one is another
+	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // of the database
+	Commits       uint64                 `protobuf:"varint,3,opt,name=commits,proto3" json:"commits,omitempty"`
+	Boot          uint64                 `protobuf:"varint,4,opt,name=boot,proto3" json:"boot,omitempty"` // opening of the store during which it was made
+	AtUnixMs      int64                  `protobuf:"varint,5,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"`
+	Sum           []byte                 `protobuf:"bytes,6,opt,name=sum,proto3" json:"sum,omitempty"` // sha-256 of the whole backup before its trailer; empty in the header
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupMark) Reset() {
+	*x = BackupMark{}
+	mi := &file_record_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupMark) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupMark) ProtoMessage() {}
+
+func (x *BackupMark) ProtoReflect() protoreflect.Message {
+	mi := &file_record_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupMark.ProtoReflect.Descriptor instead.
+func (*BackupMark) Descriptor() ([]byte, []int) {
+	return file_record_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *BackupMark) GetStore() []byte {
+	if x != nil {
+		return x.Store
+	}
+	return nil
+}
+
+func (x *BackupMark) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *BackupMark) GetCommits() uint64 {
+	if x != nil {
+		return x.Commits
+	}
+	return 0
+}
+
+func (x *BackupMark) GetBoot() uint64 {
+	if x != nil {
+		return x.Boot
+	}
+	return 0
+}
+
+func (x *BackupMark) GetAtUnixMs() int64 {
+	if x != nil {
+		return x.AtUnixMs
+	}
+	return 0
+}
+
+func (x *BackupMark) GetSum() []byte {
+	if x != nil {
+		return x.Sum
+	}
+	return nil
+}
+
+type BackupHeader struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Format        uint32                 `protobuf:"varint,1,opt,name=format,proto3" json:"format,omitempty"`
+	Mark          *BackupMark            `protobuf:"bytes,2,opt,name=mark,proto3" json:"mark,omitempty"`
+	Since         *BackupMark            `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"` // of the backup that this one goes on from; none: it holds everything
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupHeader) Reset() {
+	*x = BackupHeader{}
+	mi := &file_record_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupHeader) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupHeader) ProtoMessage() {}
+
+func (x *BackupHeader) ProtoReflect() protoreflect.Message {
+	mi := &file_record_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupHeader.ProtoReflect.Descriptor instead.
+func (*BackupHeader) Descriptor() ([]byte, []int) {
+	return file_record_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *BackupHeader) GetFormat() uint32 {
+	if x != nil {
+		return x.Format
+	}
+	return 0
+}
+
+func (x *BackupHeader) GetMark() *BackupMark {
+	if x != nil {
+		return x.Mark
+	}
+	return nil
+}
+
+func (x *BackupHeader) GetSince() *BackupMark {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+// BackupPart is a piece of a backup.
+type BackupPart struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entries       []*BackupEntry         `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"` // written since, in order of their keys
+	Keys          []*BackupKey           `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`       // all keys that exist, in order, when not everything is held
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupPart) Reset() {
+	*x = BackupPart{}
+	mi := &file_record_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupPart) ProtoMessage() {}
+
+func (x *BackupPart) ProtoReflect() protoreflect.Message {
+	mi := &file_record_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupPart.ProtoReflect.Descriptor instead.
+func (*BackupPart) Descriptor() ([]byte, []int) {
+	return file_record_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *BackupPart) GetEntries() []*BackupEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *BackupPart) GetKeys() []*BackupKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+type BackupEntry struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Value         []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"` // with its checksum
+	Meta          uint32                 `protobuf:"varint,3,opt,name=meta,proto3" json:"meta,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupEntry) Reset() {
+	*x = BackupEntry{}
+	mi := &file_record_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupEntry) ProtoMessage() {}
+
+func (x *BackupEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_record_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupEntry.ProtoReflect.Descriptor instead.
+func (*BackupEntry) Descriptor() ([]byte, []int) {
+	return file_record_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *BackupEntry) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *BackupEntry) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *BackupEntry) GetMeta() uint32 {
+	if x != nil {
+		return x.Meta
+	}
+	return 0
+}
+
+// BackupKey is a key, told by how much of the one before it begins with, and the rest.
+type BackupKey struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shared        uint32                 `protobuf:"varint,1,opt,name=shared,proto3" json:"shared,omitempty"`
+	Rest          []byte                 `protobuf:"bytes,2,opt,name=rest,proto3" json:"rest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupKey) Reset() {
+	*x = BackupKey{}
+	mi := &file_record_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupKey) ProtoMessage() {}
+
+func (x *BackupKey) ProtoReflect() protoreflect.Message {
+	mi := &file_record_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupKey.ProtoReflect.Descriptor instead.
+func (*BackupKey) Descriptor() ([]byte, []int) {
+	return file_record_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *BackupKey) GetShared() uint32 {
+	if x != nil {
+		return x.Shared
+	}
+	return 0
+}
+
+func (x *BackupKey) GetRest() []byte {
+	if x != nil {
+		return x.Rest
+	}
+	return nil
+}
+
+type BackupTrailer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Mark          *BackupMark            `protobuf:"bytes,1,opt,name=mark,proto3" json:"mark,omitempty"` // with the sum
+	Entries       uint64                 `protobuf:"varint,2,opt,name=entries,proto3" json:"entries,omitempty"`
+	Keys          uint64                 `protobuf:"varint,3,opt,name=keys,proto3" json:"keys,omitempty"` // 0 when everything is held
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupTrailer) Reset() {
+	*x = BackupTrailer{}
+	mi := &file_record_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupTrailer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupTrailer) ProtoMessage() {}
+
+func (x *BackupTrailer) ProtoReflect() protoreflect.Message {
+	mi := &file_record_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupTrailer.ProtoReflect.Descriptor instead.
+func (*BackupTrailer) Descriptor() ([]byte, []int) {
+	return file_record_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *BackupTrailer) GetMark() *BackupMark {
+	if x != nil {
+		return x.Mark
+	}
+	return nil
+}
+
+func (x *BackupTrailer) GetEntries() uint64 {
+	if x != nil {
+		return x.Entries
+	}
+	return 0
+}
+
+func (x *BackupTrailer) GetKeys() uint64 {
+	if x != nil {
+		return x.Keys
+	}
+	return 0
+}
+
 var File_record_proto protoreflect.FileDescriptor
 
 const file_record_proto_rawDesc = "" +
@@ -304,7 +675,35 @@ const file_record_proto_rawDesc = "" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x16\n" +
 	"\x06schema\x18\x03 \x01(\rR\x06schema\x12\x14\n" +
-	"\x05state\x18\x04 \x01(\fR\x05stateB0Z.github.com/troupe-dev/troupe/messages;messagesb\x06proto3"
+	"\x05state\x18\x04 \x01(\fR\x05state\"\x9a\x01\n" +
+	"\n" +
+	"BackupMark\x12\x14\n" +
+	"\x05store\x18\x01 \x01(\fR\x05store\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x18\n" +
+	"\acommits\x18\x03 \x01(\x04R\acommits\x12\x12\n" +
+	"\x04boot\x18\x04 \x01(\x04R\x04boot\x12\x1c\n" +
+	"\n" +
+	"at_unix_ms\x18\x05 \x01(\x03R\batUnixMs\x12\x10\n" +
+	"\x03sum\x18\x06 \x01(\fR\x03sum\"~\n" +
+	"\fBackupHeader\x12\x16\n" +
+	"\x06format\x18\x01 \x01(\rR\x06format\x12)\n" +
+	"\x04mark\x18\x02 \x01(\v2\x15.troupe.v1.BackupMarkR\x04mark\x12+\n" +
+	"\x05since\x18\x03 \x01(\v2\x15.troupe.v1.BackupMarkR\x05since\"h\n" +
+	"\n" +
+	"BackupPart\x120\n" +
+	"\aentries\x18\x01 \x03(\v2\x16.troupe.v1.BackupEntryR\aentries\x12(\n" +
+	"\x04keys\x18\x02 \x03(\v2\x14.troupe.v1.BackupKeyR\x04keys\"I\n" +
+	"\vBackupEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\x12\x12\n" +
+	"\x04meta\x18\x03 \x01(\rR\x04meta\"7\n" +
+	"\tBackupKey\x12\x16\n" +
+	"\x06shared\x18\x01 \x01(\rR\x06shared\x12\x12\n" +
+	"\x04rest\x18\x02 \x01(\fR\x04rest\"h\n" +
+	"\rBackupTrailer\x12)\n" +
+	"\x04mark\x18\x01 \x01(\v2\x15.troupe.v1.BackupMarkR\x04mark\x12\x18\n" +
+	"\aentries\x18\x02 \x01(\x04R\aentries\x12\x12\n" +
+	"\x04keys\x18\x03 \x01(\x04R\x04keysB0Z.github.com/troupe-dev/troupe/messages;messagesb\x06proto3"
 
 var (
 	file_record_proto_rawDescOnce sync.Once
@@ -318,19 +717,30 @@ func file_record_proto_rawDescGZIP() []byte {
 	return file_record_proto_rawDescData
 }
 
-var file_record_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_record_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_record_proto_goTypes = []any{
-	(*Record)(nil),   // 0: troupe.v1.Record
-	(*Commit)(nil),   // 1: troupe.v1.Commit
-	(*Snapshot)(nil), // 2: troupe.v1.Snapshot
+	(*Record)(nil),        // 0: troupe.v1.Record
+	(*Commit)(nil),        // 1: troupe.v1.Commit
+	(*Snapshot)(nil),      // 2: troupe.v1.Snapshot
+	(*BackupMark)(nil),    // 3: troupe.v1.BackupMark
+	(*BackupHeader)(nil),  // 4: troupe.v1.BackupHeader
+	(*BackupPart)(nil),    // 5: troupe.v1.BackupPart
+	(*BackupEntry)(nil),   // 6: troupe.v1.BackupEntry
+	(*BackupKey)(nil),     // 7: troupe.v1.BackupKey
+	(*BackupTrailer)(nil), // 8: troupe.v1.BackupTrailer
 }
 var file_record_proto_depIdxs = []int32{
 	0, // 0: troupe.v1.Commit.records:type_name -> troupe.v1.Record
-	1, // [1:1] is the sub-list for method output_type
-	1, // [1:1] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	3, // 1: troupe.v1.BackupHeader.mark:type_name -> troupe.v1.BackupMark
+	3, // 2: troupe.v1.BackupHeader.since:type_name -> troupe.v1.BackupMark
+	6, // 3: troupe.v1.BackupPart.entries:type_name -> troupe.v1.BackupEntry
+	7, // 4: troupe.v1.BackupPart.keys:type_name -> troupe.v1.BackupKey
+	3, // 5: troupe.v1.BackupTrailer.mark:type_name -> troupe.v1.BackupMark
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_record_proto_init() }
@@ -344,7 +754,7 @@ func file_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_record_proto_rawDesc), len(file_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

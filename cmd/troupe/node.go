@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
 	"net"
@@ -27,6 +28,7 @@ import (
 type node interface {
 	Ask(ctx context.Context, m proto.Message) (proto.Message, error)
 	Events(ctx context.Context, session string, after uint64) iter.Seq2[*messages.Event, error]
+	Backup(ctx context.Context, w io.Writer, since *messages.BackupMark) error
 }
 
 const (

@@ -42,6 +42,8 @@ func newRoot(a *app) *cobra.Command {
 		newShow(a),
 		newFork(a),
 		newVerify(a),
+		newBackup(a),
+		newRestore(a),
 		newTool(a),
 		newFakeModel(a),
 		newConfig(a),

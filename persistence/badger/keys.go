@@ -23,10 +23,11 @@ const (
 // tags are all of them, and the first byte of the database's own keys.
 const tags = "ecpiktdbsm!"
 
-// Keys of tagMeta: the number of openings and of commits.
+// Keys of tagMeta: the number of openings and of commits, and the store's random name.
 const (
 	metaBoot    = "mboot"
 	metaCommits = "mcommits"
+	metaStore   = "mstore"
 )
 
 // nameKey appends the key of the n-th thing of a name: a stream's or a session's.

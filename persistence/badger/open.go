@@ -2,6 +2,7 @@ package badger
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -84,7 +85,7 @@ func (s *Store) openFiles(ctx context.Context) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if s.boot, err = countBoot(s.db, s.mark.start); err != nil {
+	if s.boot, s.id, err = countBoot(s.db, s.mark.start); err != nil {
 		return err
 	}
 	if err := dropAside(s.opts.Dir); err != nil { // before the watermark knows of this opening
@@ -182,27 +183,36 @@ func (s *Store) checkMark() error {
 	return nil
 }
 
-// countBoot makes the opening durable before anything is acknowledged under its number.
-func countBoot(db *engine.DB, commits uint64) (uint64, error) {
-	boot, err := readCount(db, metaBoot)
-	if err != nil {
-		return 0, fmt.Errorf("read the boot counter: %w", err)
+// countBoot makes the opening durable before anything is acknowledged under its number, and names a
+// store that has no name yet.
+func countBoot(db *engine.DB, commits uint64) (boot uint64, id []byte, err error) {
+	if boot, err = readCount(db, metaBoot); err != nil {
+		return 0, nil, fmt.Errorf("read the boot counter: %w", err)
 	}
 	boot++
 	if boot >= 1<<32 {
-		return 0, fmt.Errorf("boot counter is %d: %w", boot, persistence.ErrCorrupt)
+		return 0, nil, fmt.Errorf("boot counter is %d: %w", boot, persistence.ErrCorrupt)
 	}
 	err = db.Update(func(txn *engine.Txn) error {
 		number := func(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 		if err := txn.SetEntry(sealed([]byte(metaCommits), number(commits+1))); err != nil {
 			return err
 		}
-		return txn.SetEntry(sealed([]byte(metaBoot), number(boot)))
+		if err := txn.SetEntry(sealed([]byte(metaBoot), number(boot))); err != nil {
+			return err
+		}
+		id, err = get(txn, []byte(metaStore))
+		if errors.Is(err, persistence.ErrNotFound) {
+			id = make([]byte, storeIDSize)
+			_, _ = rand.Read(id) // crypto/rand ends the process rather than fail
+			return txn.SetEntry(sealed([]byte(metaStore), id))
+		}
+		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("count the opening: %w: %w", persistence.ErrUnavailable, err)
+		return 0, nil, fmt.Errorf("count the opening: %w: %w", persistence.ErrUnavailable, err)
 	}
-	return boot, nil
+	return boot, id, nil
 }
 
 // readCount reads a number the store keeps of itself, 0 when there is none.

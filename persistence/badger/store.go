@@ -91,6 +91,7 @@ type Store struct {
 	mark    *watermark
 	guard   *guard
 	boot    uint64
+	id      []byte // random, of the store: backups of another one do not go on from its own
 	commits *committer
 	appends sync.Pool // of *appendTask
 	commit  func(*engine.Txn) error

@@ -1,0 +1,15 @@
+package main
+
+import (
+	"context"
+
+	"github.com/troupe-dev/troupe"
+	"github.com/troupe-dev/troupe/config"
+	"github.com/troupe-dev/troupe/persistence/badger"
+)
+
+// storeOptions is the section data as the store takes it, for commands that work on a store itself.
+func (a *app) storeOptions(_ context.Context, loaded *config.Loaded) (badger.Options, error) {
+	c := loaded.Config.Data
+	return badger.Options{Dir: troupe.StoreDir(c.Dir)}, nil
+}
