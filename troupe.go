@@ -49,6 +49,8 @@ type (
 	Agent = actors.Agent
 	// Limits bound turns and calls.
 	Limits = actors.Limits
+	// Redactor takes the secrets of the program out of texts.
+	Redactor = actors.Redactor
 	// Call names one tool call to Options.ToolContext.
 	Call = actors.Call
 	// Tool is one thing that an agent can do; see NewTool for plain functions.
@@ -88,6 +90,9 @@ type Options struct {
 	ToolContext func(ctx context.Context, c Call) (map[any]any, error)
 	// Hooks are called before and after each turn, off the mailbox.
 	Hooks Hooks
+	// Redact takes secrets out of everything that is written, shown and sent to a model; nil: nothing
+	// is secret. config.NewRedactor makes one.
+	Redact Redactor
 	// Env is the environment of tool calls; nil: the allow-list of package tools.
 	Env        func(workspaceID string, vars []*messages.EnvVar, trust Trust) ([]string, error)
 	Logger     *slog.Logger     // default: nothing is logged
@@ -192,7 +197,7 @@ func services(o *Options, store persistence.Store, registry *tools.Registry) *ac
 	return &actors.Services{
 		Store: store, Models: models, Tools: registry, Agents: agents, Sandbox: o.Sandbox, Log: o.Logger, Limits: o.Limits,
 		Now: o.Now, Node: nodeName(), ServerName: o.ServerName, DataDir: o.DataDir, TempDir: filepath.Join(o.DataDir, "tmp"),
-		Env: env, Values: o.ToolContext, Hooks: o.Hooks, IdleAfter: o.IdleAfter,
+		Env: env, Values: o.ToolContext, Hooks: o.Hooks, IdleAfter: o.IdleAfter, Redact: o.Redact,
 	}
 }
 

@@ -100,6 +100,7 @@ type Services struct {
 	Env        func(workspaceID string, grant []*messages.EnvVar, trust messages.Trust_Level) ([]string, error)
 	Values     func(ctx context.Context, c Call) (map[any]any, error) // of the host program (row 94); may be nil
 	Hooks      Hooks
+	Redact     Redactor    // nil: nothing is secret
 	Fatal      func(error) // the store failed: nothing is answered any more
 
 	props   struct{ worker, executor *actor.Props }

@@ -326,7 +326,7 @@ func (b *sessionBuilder) append(sj, wj *persistence.Journal, srecs, wrecs []*mes
 	return nil
 }
 
-func (b *sessionBuilder) title() string { return cutTitle(b.m.GetFirst().GetParts()) }
+func (b *sessionBuilder) title() string { return cutTitle(b.svc.cleanParts(b.m.GetFirst().GetParts())) }
 
 // cutTitle is what a listing calls a session, by its first input.
 func cutTitle(parts []*messages.Part) string {
@@ -382,7 +382,7 @@ func (b *sessionBuilder) facts() (worker, session []proto.Message, fail *message
 	if modelName == "" {
 		modelName = profile.Model
 	}
-	system := m.GetSystem()
+	system := b.svc.Redact.String(m.GetSystem())
 	if system == "" {
 		system = profile.System
 	}
@@ -411,7 +411,7 @@ func (b *sessionBuilder) facts() (worker, session []proto.Message, fail *message
 			return nil, nil, messages.Fail(messages.CodeBadRequest, "the input is empty", "say what the agent should do")
 		}
 		worker = append(worker, &messages.InputAccepted{
-			InputId: f.GetInputId(), Mode: f.GetMode(), Origin: f.GetOrigin(), From: f.GetFrom(), Parts: f.GetParts(),
+			InputId: f.GetInputId(), Mode: f.GetMode(), Origin: f.GetOrigin(), From: f.GetFrom(), Parts: b.svc.cleanParts(f.GetParts()),
 			ContentHash: conversation.ContentHash(f.GetParts(), nil),
 		})
 	}

@@ -37,7 +37,7 @@ func (s *Session) spawnWorker(c actor.Context, m *messages.SpawnWorker) {
 		return
 	}
 	created := &messages.WorkerCreated{
-		WorkerId: messages.NewID(messages.WorkerPrefix), SessionId: s.id, Agent: profile.Name, Model: m.GetModel(), System: m.GetSystem(),
+		WorkerId: messages.NewID(messages.WorkerPrefix), SessionId: s.id, Agent: profile.Name, Model: m.GetModel(), System: s.svc.Redact.String(m.GetSystem()),
 		Origin: m.GetOrigin(), Copied: m.GetCopied(),
 	}
 	if created.GetModel() == "" {

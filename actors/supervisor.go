@@ -69,6 +69,9 @@ func restartPause(failures int) time.Duration {
 // NewSupervisor readies the services and returns the props of the root.
 func NewSupervisor(svc *Services) *actor.Props {
 	svc.Limits = svc.Limits.withDefaults()
+	if svc.Redact == nil {
+		svc.Redact = knowsNothing{}
+	}
 	svc.folders = newFolders()
 	svc.pool = act.NewPool()
 	svc.running, svc.stopped = &sync.WaitGroup{}, make(chan struct{})

@@ -91,6 +91,7 @@ func (x *ToolExecutor) execute(c actor.Context, m *messages.Execute) {
 		r := &run{svc: x.svc, sys: sys, worker: worker, m: m}
 		start := time.Now()
 		reply := r.do(ctx)
+		x.svc.cleanReply(reply)
 		reply.DurationUs = time.Since(start).Microseconds()
 		return &callDone{reply}
 	})
@@ -225,7 +226,7 @@ func (r *run) end() {
 func (r *run) context(ctx context.Context, spec *tools.Spec) (*tools.Context, func(), error) {
 	m := r.m
 	tc := &tools.Context{
-		Signal: ctx, Agent: m.GetAgent(), ExecID: m.GetExecId(), Sandbox: r.svc.Sandbox,
+		Signal: ctx, Agent: m.GetAgent(), ExecID: m.GetExecId(), Sandbox: r.svc.Sandbox, Redact: r.svc.Redact.String,
 		Trust: m.GetWorkspace().GetTrust(), Known: make(map[string]string, len(m.GetKnownFiles())),
 	}
 	for _, f := range m.GetKnownFiles() {
@@ -275,7 +276,7 @@ func workspaceInfo(g *messages.WorkspaceGrant) *messages.WorkspaceInfo {
 }
 
 func (r *run) progress(p *messages.Progress) {
-	p.ExecId, p.CallId = r.m.GetExecId(), r.m.GetCallId()
+	p.ExecId, p.CallId, p.Text = r.m.GetExecId(), r.m.GetCallId(), r.svc.Redact.String(p.GetText())
 	r.sys.Root.Send(r.worker, p)
 }
 

@@ -128,7 +128,7 @@ func (w *Worker) permitGranted(c actor.Context, m *messages.PermitGranted) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	g.cancel = cancel
 	call := &modelCall{
-		sys: c.ActorSystem(), session: c.Parent(), receiving: &g.receiving, watched: w.watched.Load, number: g.number,
+		svc: w.svc, sys: c.ActorSystem(), session: c.Parent(), receiving: &g.receiving, watched: w.watched.Load, number: g.number,
 		model: g.model.Model, request: &model.Request{
 			Model: g.model.Name, Prompt: g.prompt, Tools: w.toolDefs(), Agent: w.state.Agent(), Session: w.session,
 		},
@@ -146,6 +146,7 @@ func (w *Worker) permitGranted(c actor.Context, m *messages.PermitGranted) {
 
 // modelCall is one call in its own goroutine: nothing of the worker is touched there.
 type modelCall struct {
+	svc       *Services
 	sys       *actor.ActorSystem
 	session   *actor.PID
 	receiving *atomic.Bool // of the generation
@@ -158,6 +159,7 @@ type modelCall struct {
 
 	start time.Time
 	first time.Duration
+	held  [2]string // of text and of reasoning: may be the beginning of a secret
 }
 
 func (m *modelCall) run(ctx context.Context) *generated {
@@ -168,12 +170,18 @@ func (m *modelCall) run(ctx context.Context) *generated {
 			out.err = err
 			return out
 		}
+		text = m.svc.Redact.String(text)
 		out.around = &around{turn: m.before.turn.Turn, text: text}
 		m.request.Prompt = extended(m.request.Prompt, text)
 	}
 	m.start = time.Now()
 	out.completion, out.err = model.Collect(m.model.Stream(ctx, m.request), m.see)
 	out.first, out.took = m.first, time.Since(m.start)
+	m.svc.cleanAnswer(out.completion, out.err == nil)
+	if out.err == nil {
+		m.publish(messages.EventTextDelta, m.svc.Redact.String(m.held[0]))
+		m.publish(messages.EventReasoningDelta, m.svc.Redact.String(m.held[1]))
+	}
 	return out
 }
 
@@ -184,20 +192,29 @@ func (m *modelCall) see(e model.Event) {
 		m.first = time.Since(m.start)
 		m.receiving.Store(true)
 	}
-	typ := ""
 	switch e.Kind {
 	case model.Text:
-		typ = messages.EventTextDelta
+		m.publish(messages.EventTextDelta, m.piece(0, e.Text))
 	case model.Reasoning:
-		typ = messages.EventReasoningDelta
+		m.publish(messages.EventReasoningDelta, m.piece(1, e.Text))
 	case model.CallStart, model.CallArgs, model.UsageSeen, model.Finish: // shown with the fact
 	}
-	if typ == "" || !m.watched() {
+}
+
+// piece is what may be shown after one more piece of a text. It is asked for whether somebody watches
+// or not: who comes in the middle of a secret must not see its end.
+func (m *modelCall) piece(of int, text string) string {
+	text, m.held[of] = m.svc.Redact.Scan(m.held[of] + text)
+	return text
+}
+
+func (m *modelCall) publish(typ, text string) {
+	if text == "" || !m.watched() {
 		return
 	}
 	m.sys.Root.Send(m.session, &messages.Published{Events: []*messages.Event{{
 		Type: typ, AtUnixMs: time.Now().UnixMilli(), Session: m.event.Session, Worker: m.event.Worker,
-		Turn: m.event.Turn, GenId: m.event.GenId, Text: e.Text,
+		Turn: m.event.Turn, GenId: m.event.GenId, Text: text,
 	}}})
 }
 
@@ -287,14 +304,14 @@ func (w *Worker) activationRecord() uint64 {
 // generationFailed writes the failure down and either tries again after a pause or ends the turn.
 func (w *Worker) generationFailed(c actor.Context, err error, partial string) {
 	t := w.state.Turn()
-	f := &messages.GenerationFailed{GenId: t.Gen.GetGenId(), Class: "internal_error", Message: err.Error(), Partial: partial}
+	f := &messages.GenerationFailed{GenId: t.Gen.GetGenId(), Class: "internal_error", Message: w.svc.Redact.String(err.Error()), Partial: partial}
 	w.gen = nil
 	var me *model.Error
 	switch {
 	case t.Cancelled != nil || errors.Is(err, context.Canceled):
 		f.Class, f.Message = "cancelled", "cancelled"
 	case errors.As(err, &me):
-		f.Class, f.Message = string(me.Class), modelErrorText(me)
+		f.Class, f.Message = string(me.Class), w.svc.Redact.String(modelErrorText(me))
 		if retryable(me.Class) && t.Failures+1 < w.svc.Limits.ModelAttempts {
 			pause := max(me.RetryAfter, act.Backoff{First: 500 * time.Millisecond, Max: 30 * time.Second}.Pause(t.Failures+1))
 			f.RetryAtUnixMs = w.svc.Now().Add(pause).UnixMilli()

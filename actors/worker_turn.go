@@ -50,7 +50,8 @@ func (w *Worker) submitCall(c actor.Context, m *messages.CallTool) {
 
 // accept answers once the input is durable or, with run, once its turn is done.
 func (w *Worker) accept(c actor.Context, f *messages.InputAccepted, run bool) {
-	f.ContentHash = conversation.ContentHash(f.GetParts(), f.GetCall())
+	f.ContentHash = conversation.ContentHash(f.GetParts(), f.GetCall()) // of what was sent: it stays the same when a secret is learnt
+	f.Parts, f.Call = w.svc.cleanParts(f.GetParts()), w.svc.cleanCall(f.GetCall())
 	if f.GetInputId() == "" {
 		f.InputId = messages.NewID(messages.InputPrefix)
 	}

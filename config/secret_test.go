@@ -3,6 +3,8 @@ package config
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -124,10 +126,11 @@ func TestMCPSecretsAreRedactedWhereverTheConfigurationIsShown(t *testing.T) {
 }
 
 func TestRedactorHidesSecretsInPieces(t *testing.T) {
-	secrets := []string{"secret-one", "secret-one-longer", "aabaab", "ababab"}
+	secrets := []string{"Secret-one", "Secret-one-longer", "aabaab11", "abab1abab1"}
 	r := NewRedactor(NewSecret(secrets[0]), NewSecret(secrets[1]), NewSecret(secrets[2]), NewSecret(secrets[3]), NewSecret("short"), Secret{})
+	forms := append([]string{hex.EncodeToString([]byte(secrets[0])), base64.StdEncoding.EncodeToString([]byte("x" + secrets[1]))}, secrets...)
 	rapid.Check(t, func(t *rapid.T) {
-		pieces := rapid.SliceOf(rapid.OneOf(rapid.SampledFrom(secrets), rapid.StringMatching(`[abs\n-]{0,4}`))).Draw(t, "text")
+		pieces := rapid.SliceOf(rapid.OneOf(rapid.SampledFrom(forms), rapid.StringMatching(`[abS1\n-]{0,4}`))).Draw(t, "text")
 		text := strings.Join(pieces, "")
 		var out bytes.Buffer
 		w := r.Writer(&out)
@@ -166,7 +169,7 @@ func TestRedactorCoversLogsAndErrors(t *testing.T) {
 	if strings.Contains(err.Error(), hidden) || !errors.Is(err, cause) || r.Error(nil) != nil {
 		t.Errorf("error is %v", err)
 	}
-	if got := (Redactor{}).String(hidden); got != hidden {
+	if got := (&Redactor{}).String(hidden); got != hidden {
 		t.Errorf("a redactor without secrets changed %q", got)
 	}
 }

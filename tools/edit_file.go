@@ -80,7 +80,7 @@ func editFile(c *fileCall, a editFileArgs) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	diff := unifiedDiff(e.file.Path, string(e.file.Data), e.after, false)
+	diff := unifiedDiff(e.file.Path, c.clean(string(e.file.Data)), c.clean(e.after), false)
 	if a.DryRun {
 		shown, cut := cutText(diff, maxResultBytes/2)
 		return &Result{

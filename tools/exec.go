@@ -150,7 +150,7 @@ func commandEnv(c *Context) []string {
 
 // execResult is what the model and programs get of a command.
 func execResult(c *fileCall, data []byte, exit Exit) *Result {
-	text := printable(data)
+	text := c.clean(printable(data))
 	content, cut := shorten(text)
 	res := &Result{Truncated: cut || exit.Limit == "output", Meta: map[string]any{
 		"exit_code": exit.Code, "signal": exit.Signal, "timed_out": false,

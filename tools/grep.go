@@ -167,7 +167,8 @@ func (s *search) file(f *workspace.File) error {
 			return workspace.Stop
 		}
 		for n := first; n <= last; n++ {
-			if !s.out.add(grepLine(name, n, lines[n], n == hit)) {
+			line := []byte(s.c.clean(string(lines[n][:min(len(lines[n]), grepMaxLine)])))
+			if !s.out.add(grepLine(name, n, line, n == hit)) {
 				return workspace.Stop
 			}
 		}

@@ -45,7 +45,7 @@ func readFile(c *fileCall, a readFileArgs) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	lines := textLines(string(f.Data))
+	lines := textLines(c.clean(string(f.Data)))
 	if first > max(len(lines), 1) {
 		return nil, Errorf(CodeInvalidArguments, "start_line %d is beyond the end of %s (%d lines)", first, cleanText(a.Path), len(lines)).
 			With("total_lines", len(lines))

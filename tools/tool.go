@@ -79,6 +79,15 @@ type Context struct {
 	Sandbox  Sandbox           // nil: commands are refused
 	Values   map[any]any       // of the host program, typed by their keys
 	Progress func(*messages.Progress)
+	Redact   func(string) string // takes secrets out of a text; nil: none are known. Results are redacted anyway: tools call it where they cut or keep text
+}
+
+// clean gives text that may be cut or kept: half a secret is not recognised any more.
+func (c *Context) clean(text string) string {
+	if c.Redact == nil {
+		return text
+	}
+	return c.Redact(text)
 }
 
 // Result is what a call came to. The model sees Content alone.

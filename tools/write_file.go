@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/workspace"
@@ -55,12 +56,28 @@ func writable(c *fileCall, a writeFileArgs) (*messages.FileHash, error) {
 	if err != nil {
 		return nil, c.fail(a.Path, err)
 	}
+	if now != "" && c.hidesSecrets(a) {
+		return nil, Errorf(CodePermissionDenied, "Access denied: %s holds secrets, which are shown as %s: writing the whole file would replace them. "+
+			"Change it with edit_file, which leaves them alone", cleanText(a.Path), redacted)
+	}
 	if now != "" || a.Expected != "" {
 		if err := c.mayChange(cleanText(a.Path), real, now, a.Expected); err != nil {
 			return nil, err
 		}
 	}
 	return &messages.FileHash{Path: real, Sha256: now, PlannedSha256: workspace.Sum([]byte(a.Content))}, nil
+}
+
+// redacted is what stands for a secret in everything that an agent gets to see.
+const redacted = "[redacted]"
+
+// hidesSecrets tells whether a new content would overwrite secrets by what was shown in their place.
+func (c *fileCall) hidesSecrets(a writeFileArgs) bool {
+	if c.Redact == nil || !strings.Contains(a.Content, redacted) {
+		return false
+	}
+	f, err := c.ws.ReadFile(c.at(a.Path), maxWriteBytes)
+	return err == nil && c.clean(string(f.Data)) != string(f.Data)
 }
 
 func prepareWrite(c *fileCall, a writeFileArgs) ([]*messages.FileHash, error) {
@@ -90,7 +107,7 @@ func writeFile(c *fileCall, a writeFileArgs) (*Result, error) {
 		return nil, c.fail(a.Path, err)
 	}
 	result := written(c, a, pre)
-	result.Diff = unifiedDiff(info.Path, old, a.Content, pre.Sha256 == "")
+	result.Diff = unifiedDiff(info.Path, c.clean(old), a.Content, pre.Sha256 == "")
 	return result, nil
 }
 

@@ -24,6 +24,8 @@ type app struct {
 
 	inTerm, outTerm, errTerm bool // which streams are terminals: a person can be asked only on all
 
+	secrets *config.Redactor // what is known of them
+
 	flags globalFlags
 	args  []string // as given, for errors
 }
@@ -42,10 +44,20 @@ func processApp() *app {
 		cwd = "" // a removed folder: commands that need one say so
 	}
 	isTerm := func(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
-	return &app{
-		in: os.Stdin, out: os.Stdout, err: os.Stderr, env: config.Environ(os.Environ()), cwd: cwd,
+	env := config.Environ(os.Environ())
+	a := &app{
+		in: os.Stdin, out: os.Stdout, err: os.Stderr, env: env, cwd: cwd, secrets: config.NewRedactor(),
 		inTerm: isTerm(os.Stdin), outTerm: isTerm(os.Stdout), errTerm: isTerm(os.Stderr),
 	}
+	a.keepSecret(config.EnvSecrets(env))
+	return a
+}
+
+// keepSecret takes secrets out of what this process says from now on, and out of what the kernel shows
+// of it. Where the latter is not possible, the sandbox still hides the process.
+func (a *app) keepSecret(secrets []config.Secret) {
+	a.secrets.Learn(secrets...)
+	_ = blankEnviron(secrets...)
 }
 
 // note prints a message for people, unless -q.
@@ -107,6 +119,7 @@ func (a *app) load(dir string) (*config.Loaded, error) {
 			return nil, err
 		}
 	}
+	a.keepSecret(loaded.Secrets())
 	if a.flags.verbose {
 		for _, f := range loaded.Files {
 			a.note("troupe: read configuration %s", visible(f))

@@ -148,6 +148,13 @@ func outcomeCode(outcome string) int {
 	return exitFailed
 }
 
+// without gives the error without the secrets that are known.
+func (e *exitError) without(secrets *config.Redactor) *exitError {
+	clean := *e
+	clean.what, clean.hint = secrets.String(e.what), secrets.String(e.hint)
+	return &clean
+}
+
 // render prints an error for people: what failed, then indented what to do.
 func (e *exitError) render(w io.Writer, s style) {
 	if e.what == "" {

@@ -23,7 +23,7 @@ func (a *app) look(ctx context.Context, loaded *config.Loaded, empty func() erro
 	if !dataExists(loaded) {
 		return empty()
 	}
-	h, err := a.openHouse(ctx, opening{loaded: loaded, models: newModels(loaded)})
+	h, err := a.openHouse(ctx, opening{loaded: loaded, models: newModels(loaded, a.secrets)})
 	if err != nil {
 		return err
 	}

@@ -21,14 +21,15 @@ import (
 // is made at first use and then shared. It is safe for concurrent use.
 type models struct {
 	loaded *config.Loaded
+	keys   *keys
 
 	mu      sync.Mutex
 	clients map[string]*openai.Model // by provider
 	scripts map[string]model.Model   // by name
 }
 
-func newModels(loaded *config.Loaded) *models {
-	return &models{loaded: loaded, clients: map[string]*openai.Model{}, scripts: map[string]model.Model{}}
+func newModels(loaded *config.Loaded, secrets *config.Redactor) *models {
+	return &models{loaded: loaded, keys: newKeys(loaded, secrets), clients: map[string]*openai.Model{}, scripts: map[string]model.Model{}}
 }
 
 // Providers lists every provider that Resolve may name.
@@ -100,14 +101,14 @@ func isScriptFile(name string) bool {
 
 func (m *models) client(found config.Model) (model.Model, error) {
 	if known := m.clients[found.Provider]; known != nil {
-		return known, nil
+		return m.keyed(found, known), nil
 	}
-	provider, loaded := found.Provider, m.loaded
+	provider := found.Provider
 	c, err := openai.New(openai.Options{
 		BaseURL: found.Service.BaseURL, API: found.Service.API, RequestTimeout: found.Service.Limits.Timeout,
 		MaxAttempts: int(found.Service.Limits.Attempts),
 		APIKey: func(ctx context.Context) (string, error) {
-			key, err := loaded.Key(ctx, provider)
+			key, err := m.keys.key(ctx, provider)
 			return key.Reveal(), err
 		},
 	})
@@ -115,7 +116,15 @@ func (m *models) client(found config.Model) (model.Model, error) {
 		return nil, err
 	}
 	m.clients[provider] = c
-	return c, nil
+	return m.keyed(found, c), nil
+}
+
+// keyed adds the second try of a provider whose key comes from a command.
+func (m *models) keyed(found config.Model, c *openai.Model) model.Model {
+	if found.Service.APIKeyCommand == "" {
+		return c
+	}
+	return &keyed{Model: c, provider: found.Provider, keys: m.keys}
 }
 
 // Close ends idle connections.
@@ -148,7 +157,7 @@ func (a *app) chooseModel(ctx context.Context, loaded *config.Loaded, m *models,
 		return "", err
 	}
 	if !found.Offline() {
-		if _, err := loaded.Key(ctx, found.Provider); err != nil {
+		if _, err := m.keys.key(ctx, found.Provider); err != nil {
 			return "", err
 		}
 	}

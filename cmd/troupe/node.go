@@ -73,7 +73,7 @@ func (a *app) openHouse(ctx context.Context, o opening) (*house, error) {
 			hint: "leave the server out to work with the data directory of this machine",
 		}
 	}
-	log, err := a.openLog(ctx, loaded)
+	log, err := a.openLog(loaded)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -18,9 +17,8 @@ type logFile struct {
 // maxLog is the size at which a log is put aside, as one older file, in bytes.
 const maxLog = 8 << 20
 
-// openLog opens the log below the state directory, or the one of log.file. The key of the default
-// provider never reaches it.
-func (a *app) openLog(ctx context.Context, loaded *config.Loaded) (*logFile, error) {
+// openLog opens the log below the state directory, or the one of log.file. Secrets do not reach it.
+func (a *app) openLog(loaded *config.Loaded) (*logFile, error) {
 	path := loaded.Config.Log.File
 	if path == "" {
 		path = filepath.Join(loaded.Dirs.State, "troupe.log")
@@ -46,21 +44,8 @@ func (a *app) openLog(ctx context.Context, loaded *config.Loaded) (*logFile, err
 	if loaded.Config.Log.Format == "json" {
 		h = slog.NewJSONHandler(f, options)
 	}
-	h = redactor(ctx, loaded).Handler(h)
+	h = a.secrets.Handler(h)
 	return &logFile{file: f, logger: slog.New(h).With("pid", os.Getpid())}, nil
 }
 
 func (l *logFile) close() error { return l.file.Close() }
-
-// redactor knows the key of the default model's provider. Other keys are read when they are used.
-func redactor(ctx context.Context, loaded *config.Loaded) config.Redactor {
-	m, err := loaded.Config.Resolve("")
-	if err != nil || m.Offline() {
-		return config.Redactor{}
-	}
-	key, err := loaded.Key(ctx, m.Provider)
-	if err != nil {
-		return config.Redactor{}
-	}
-	return config.NewRedactor(key)
-}

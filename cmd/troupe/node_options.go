@@ -22,7 +22,7 @@ import (
 func (a *app) runtimeOptions(ctx context.Context, in opening, log *slog.Logger) (troupe.Options, error) {
 	loaded, c := in.loaded, in.loaded.Config
 	o := troupe.Options{
-		Models: in.models, DataDir: c.Data.Dir, Logger: log, ServerName: c.Server.Name, Env: a.callEnv(in),
+		Models: in.models, Redact: a.secrets, DataDir: c.Data.Dir, Logger: log, ServerName: c.Server.Name, Env: a.callEnv(in),
 		Limits: troupe.Limits{Steps: int(c.Limits.Steps), Wall: c.Limits.Turn}, IdleAfter: c.Limits.Idle,
 	}
 	for name, agent := range c.Agents {

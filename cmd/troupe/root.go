@@ -192,6 +192,7 @@ func (a *app) finish(result error, signalled bool) int {
 	case !errors.As(result, &e):
 		e = usage("%s", result) // of cobra: all others are classified
 	}
+	e = e.without(a.secrets)
 	if e.data != nil && (a.flags.format == "json" || a.flags.format == "yaml") {
 		if err := a.emit(e.data, nil); err != nil {
 			e = classify(err)

@@ -93,7 +93,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	r := &runner{a: a, flags: f, models: newModels(loaded), parts: parts, log: &turnLog{}}
+	r := &runner{a: a, flags: f, models: newModels(loaded, a.secrets), parts: parts, log: &turnLog{}}
 	r.opening = opening{loaded: loaded, models: r.models, dir: f.dir, work: true}
 	if f.session == "" && !f.resume {
 		if err := r.prepare(ctx, loaded); err != nil {

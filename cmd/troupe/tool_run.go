@@ -82,6 +82,7 @@ func (a *app) runTool(ctx context.Context, f *toolFlags, name string) error {
 		return err
 	}
 	e := tools.NewEnvelope(messages.NewID("call_"), name, res, err)
+	a.clean(e)
 	if e.ErrorCode == tools.CodeInternalError && a.flags.verbose {
 		a.note("troupe: %v", err)
 	}
@@ -175,7 +176,7 @@ func (c *loneCall) execute(ctx context.Context, tool tools.Tool, ws *workspace.W
 		return nil, err
 	}
 	tc := &tools.Context{
-		Signal: ctx, Agent: "default", ProcessEnv: env, Workspace: ws, ExecID: messages.NewID(messages.ExecPrefix), Trust: c.trust, Fresh: true,
+		Signal: ctx, Agent: "default", ProcessEnv: env, Redact: c.a.secrets.String, Workspace: ws, ExecID: messages.NewID(messages.ExecPrefix), Trust: c.trust, Fresh: true,
 		WorkspaceInfo: &messages.WorkspaceInfo{Mode: "local", WorkingDirectory: c.dir, ProjectDir: c.dir, ClonePath: c.dir},
 	}
 	if spec.Name == "exec" {
@@ -202,4 +203,19 @@ func (c *loneCall) execute(ctx context.Context, tool tools.Tool, ws *workspace.W
 		}
 	}
 	return tool.Run(tc, c.raw)
+}
+
+// clean takes the secrets that this process knows out of an envelope.
+func (a *app) clean(e *tools.Envelope) {
+	e.Content = a.secrets.String(e.Content)
+	e.Details, e.Meta = a.cleanValues(e.Details), a.cleanValues(e.Meta)
+}
+
+func (a *app) cleanValues(in map[string]any) map[string]any {
+	for key, v := range in {
+		if text, ok := v.(string); ok {
+			in[key] = a.secrets.String(text)
+		}
+	}
+	return in
 }

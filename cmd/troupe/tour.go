@@ -107,7 +107,7 @@ func (a *app) openTour(ctx context.Context, loaded *config.Loaded) (*house, stri
 		slot := filepath.Join(base, strconv.Itoa(i))
 		loaded.Config.Data.Dir = filepath.Join(slot, "data")
 		in := opening{
-			loaded: loaded, models: newModels(loaded), work: true, alone: true,
+			loaded: loaded, models: newModels(loaded, a.secrets), work: true, alone: true,
 			env: []string{"GOFLAGS=-count=1", "GOPROXY=off", "GOTOOLCHAIN=local"}, // a cached result would show nothing
 		}
 		h, err := a.openAlone(ctx, in)
@@ -128,7 +128,7 @@ func (a *app) openTour(ctx context.Context, loaded *config.Loaded) (*house, stri
 
 // openAlone opens a data directory that is not shared. A held one is ErrLocked.
 func (a *app) openAlone(ctx context.Context, in opening) (*house, error) {
-	log, err := a.openLog(ctx, in.loaded)
+	log, err := a.openLog(in.loaded)
 	if err != nil {
 		return nil, err
 	}
