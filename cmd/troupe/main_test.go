@@ -6,10 +6,15 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/troupe-dev/troupe/tools/sandbox"
 )
 
 // TestMain makes this test binary also the program: the scripts run the real one, as a process.
 func TestMain(m *testing.M) {
+	if sandbox.Main() { // else the helper of a command would run the tests again
+		return
+	}
 	testscript.Main(m, map[string]func(){"troupe": main})
 }
 
