@@ -115,7 +115,8 @@ func TestASecretReachesNoJournalNoWatcherNoModelAndNoResult(t *testing.T) {
 	var ran seen
 	leaky := tool(t, "leaky", messages.Effect_AT_MOST_ONCE, func(tc *tools.Context, a struct {
 		Text string `json:"text" desc:"Any text."`
-	}) (*tools.Result, error) {
+	},
+	) (*tools.Result, error) {
 		ran.add("arguments:", a.Text)
 		tc.Progress(&messages.Progress{Done: 1, Unit: "bytes", Text: "so far: " + canary})
 		if a.Text == "fail" {

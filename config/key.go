@@ -26,14 +26,20 @@ func (l *Loaded) Key(ctx context.Context, provider string) (Secret, error) {
 	if !ok {
 		return Secret{}, &UnknownModelError{Name: provider, Near: Near(provider, l.Config.providerNames()), Why: "no provider has this name"}
 	}
+	if p.APIKeyCommand != "" {
+		return l.secretOfCommand(ctx, child(child("providers", provider), "api_key_command"), p.APIKeyCommand)
+	}
+	return l.keptKey(provider, p)
+}
+
+// keptKey gives a key that stands in a variable or a file, the zero Secret if there is none.
+func (l *Loaded) keptKey(provider string, p Provider) (Secret, error) {
 	at := child("providers", provider)
 	switch {
 	case p.APIKeyEnv != "":
 		return l.secretOfEnv(child(at, "api_key_env"), p.APIKeyEnv)
 	case p.APIKeyFile != "":
 		return l.secretOfFile(child(at, "api_key_file"), p.APIKeyFile)
-	case p.APIKeyCommand != "":
-		return l.secretOfCommand(ctx, child(at, "api_key_command"), p.APIKeyCommand)
 	}
 	return Secret{}, nil
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"context"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -17,10 +16,7 @@ func (l *Loaded) Secrets() []Secret {
 	c := l.Config
 	out := EnvSecrets(l.env)
 	for name, p := range c.Providers {
-		if p.APIKeyCommand != "" {
-			continue
-		}
-		if key, err := l.Key(context.Background(), name); err == nil { // it waits for nothing
+		if key, err := l.keptKey(name, p); err == nil {
 			out = append(out, key)
 		}
 	}
