@@ -128,7 +128,7 @@ func TestASecretReachesNoJournalNoWatcherNoModelAndNoResult(t *testing.T) {
 			Diff: "+" + canary,
 		}, nil
 	})
-	secret := folder(t, map[string]string{".env": strings.Repeat("x", 1990) + canary + "\nKEY=" + canary + "\n"})
+	secret := folder(t, map[string]string{"AGENTS.md": "The key is " + canary, ".env": strings.Repeat("x", 1990) + canary + "\nKEY=" + canary + "\n"})
 	escaped := strings.ReplaceAll(canary, "C", `\u0043`)
 	calls := []*messages.ToolCall{
 		{Id: "1", Name: "leaky", Arguments: `{"text":"` + escaped + `"}`},
