@@ -54,6 +54,10 @@ chaos: ## kill a run 200 times at random moments and look at what comes back (ab
 powercut: ## take the power from the disk 50 times while it is written to (as root on Linux; about two minutes)
 	@TROUPE_CHAOS_CUTS=$${TROUPE_CHAOS_CUTS:-50} $(GO) test ./test/chaos -count=1 -v -timeout 30m -run 'PowerCuts'
 
+.PHONY: faults
+faults: ## let the disk fail at each of the 200 writes and syncs of a run (FUSE; about five minutes)
+	@TROUPE_CHAOS_FAULTS=$${TROUPE_CHAOS_FAULTS:-1000} $(GO) test ./test/chaos -count=1 -v -timeout 30m -run 'TestDiskThatFails'
+
 .PHONY: vet
 vet: ## go vet
 	@$(GO) vet $(PACKAGES)

@@ -165,7 +165,7 @@ func (rt *Runtime) openStore(ctx context.Context, o *Options) (persistence.Store
 		return nil, fmt.Errorf("data directory %q: %w", o.DataDir, err)
 	}
 	o.DataDir, rt.dataDir, rt.ownStore = dir, dir, true
-	s, err := badger.Open(ctx, badger.Options{Dir: StoreDir(dir), Logger: o.Logger})
+	s, err := badger.Open(ctx, badger.Options{Dir: StoreDir(dir), Logger: o.Logger, Failed: rt.fatal})
 	if err != nil {
 		return nil, fmt.Errorf("open data directory %s: %w", dir, err)
 	}

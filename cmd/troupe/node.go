@@ -186,7 +186,7 @@ func (h *house) during(ctx context.Context, work func(ctx context.Context) error
 		g.Add(func() error {
 			select {
 			case err := <-h.rt.Failed():
-				return &exitError{code: exitIO, what: "the store failed: " + err.Error(), hint: "what was acknowledged is kept; see troupe doctor", err: err}
+				return storeFailed(err)
 			case <-over:
 				return nil
 			}
@@ -196,10 +196,22 @@ func (h *house) during(ctx context.Context, work func(ctx context.Context) error
 		h.addServer(ctx, &g)
 	}
 	first := g.Run()
+	if h.rt != nil && result != nil {
+		select {
+		case err := <-h.rt.Failed(): // the work may have heard of it first, as a refusal
+			return storeFailed(err)
+		default:
+		}
+	}
 	if own := new(exitError); errors.As(first, &own) && !errors.As(result, new(*exitError)) {
 		return first // what ended the work says more than that it was ended
 	}
 	return result
+}
+
+// storeFailed is what the store's failure is to a person.
+func storeFailed(err error) error {
+	return &exitError{code: exitIO, what: "the store failed: " + err.Error(), hint: "what was acknowledged is kept; see troupe doctor", err: err}
 }
 
 // addServer serves the socket as one member of the group.

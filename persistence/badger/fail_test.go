@@ -225,13 +225,22 @@ func failing(t *testing.T, commit func(*engine.Txn) error, change ...func(*Optio
 func TestWriteErrorFailsTheStoreForGood(t *testing.T) {
 	ctx, broken := context.Background(), errors.New("input/output error")
 	commits := 0
-	s, l := failing(t, func(txn *engine.Txn) error { commits++; txn.Discard(); return broken })
+	told := make(chan error, 9)
+	s, l := failing(t, func(txn *engine.Txn) error { commits++; txn.Discard(); return broken }, func(o *Options) { o.Failed = func(err error) { told <- err } })
 	batch := func() persistence.Batch {
 		return persistence.Batch{Lease: l, Expect: 2, Session: "s", Records: []*messages.Record{textRecord("wrk/a", 2)}}
 	}
 	_, err := s.Append(ctx, batch())
 	if !errors.Is(err, persistence.ErrAmbiguous) || !errors.Is(err, persistence.ErrUnavailable) || !errors.Is(err, broken) {
 		t.Errorf("append whose commit failed: %v", err)
+	}
+	select {
+	case err := <-told:
+		if !errors.Is(err, broken) {
+			t.Errorf("the owner was told %v", err)
+		}
+	default:
+		t.Error("the writer hears of the failure before the owner does")
 	}
 	for range 3 {
 		if _, err := s.Append(ctx, batch()); !errors.Is(err, persistence.ErrUnavailable) || errors.Is(err, persistence.ErrAmbiguous) {
@@ -252,6 +261,9 @@ func TestWriteErrorFailsTheStoreForGood(t *testing.T) {
 	}
 	if err := s.Close(); !errors.Is(err, broken) {
 		t.Errorf("close: %v", err)
+	}
+	if len(told) > 0 {
+		t.Errorf("the owner was told again: %v", <-told)
 	}
 }
 

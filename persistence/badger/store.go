@@ -52,6 +52,8 @@ type Options struct {
 	// EncryptionKey, of 16, 24 or 32 bytes, encrypts everything in db. nil: nothing is encrypted. A
 	// store is opened with the key that it was made with; ErrKey otherwise.
 	EncryptionKey []byte
+	// Failed is told, once, why the store takes nothing any more. It must only forward. nil: nobody is.
+	Failed func(error)
 	// AcceptLoss opens a database that lacks acknowledged commits (ErrAckedDataMissing) and
 	// takes it for complete from now on. Only an explicit repair sets it.
 	AcceptLoss bool
@@ -113,6 +115,9 @@ func (s *Store) fail(err error) {
 	err = fmt.Errorf("store in %s failed: %w: %w", s.opts.Dir, persistence.ErrUnavailable, err)
 	if s.failed.CompareAndSwap(nil, &err) {
 		s.log.Error("store failed", "dir", s.opts.Dir, "error", err)
+		if s.opts.Failed != nil {
+			s.opts.Failed(err)
+		}
 	}
 }
 

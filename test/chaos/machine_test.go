@@ -57,6 +57,7 @@ type machine struct {
 	program                  string
 	root, home, folder, temp string
 	env                      []string // besides HOME, PATH and TMPDIR
+	elsewhere                string   // the data directory, where it is not in the home
 }
 
 func newMachine(t *testing.T) *machine {
@@ -93,7 +94,18 @@ func newMachineIn(t *testing.T, parent string) *machine {
 	return m
 }
 
-func (m *machine) data() string { return m.home + "/.local/share/troupe" }
+func (m *machine) data() string {
+	if m.elsewhere != "" {
+		return m.elsewhere
+	}
+	return m.home + "/.local/share/troupe"
+}
+
+// keepIn puts the data directory into a folder.
+func (m *machine) keepIn(dir string) {
+	m.elsewhere = dir + "/data"
+	m.env = append(m.env, "TROUPE_DATA="+m.elsewhere)
+}
 
 func (m *machine) write(name, text string) string {
 	m.t.Helper()

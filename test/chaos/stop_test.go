@@ -20,13 +20,22 @@ func stopped(t *testing.T, p *os.Process) {
 		if err != nil || len(threads) == 0 {
 			t.Fatalf("threads of process %d: %v %v", p.Pid, threads, err)
 		}
-		for _, name := range threads {
-			stat, err := os.ReadFile(name)
-			_, state, found := bytes.Cut(stat, []byte(") "))
-			if err == nil && (!found || state[0] != 'T') {
+		for _, thread := range threads {
+			if s := stateIn(thread); s != 'T' && s != 0 {
 				return false
 			}
 		}
 		return true
 	})
+}
+
+// state is the letter of a process's state, 0 when it is gone.
+func state(pid int) byte { return stateIn(fmt.Sprintf("/proc/%d/stat", pid)) }
+
+func stateIn(file string) byte {
+	stat, _ := os.ReadFile(file)
+	if i := bytes.LastIndex(stat, []byte(") ")); i >= 0 {
+		return stat[i+2]
+	}
+	return 0
 }
