@@ -36,10 +36,11 @@ func (s *State) Apply(r *messages.Record) error {
 // ApplyFact is Apply for a fact that is at hand in its decoded form; r is its record.
 func (s *State) ApplyFact(fact proto.Message, r *messages.Record) error {
 	open := s.turn
+	held := open != nil && open.InDoubt()
 	if err := s.fold(fact, r); err != nil {
 		return err
 	}
-	if open != nil && open == s.turn && r.GetEpoch() == s.epoch {
+	if open != nil && open == s.turn && r.GetEpoch() == s.epoch && !held {
 		open.WorkedMs += max(0, r.GetAtUnixMs()-s.atMs)
 	}
 	s.seq, s.epoch, s.atMs, s.head = r.GetSeq(), r.GetEpoch(), r.GetAtUnixMs(), r.GetRecordId()
@@ -88,7 +89,7 @@ func (s *State) foldTurn(fact proto.Message, r *messages.Record) error {
 		switch fact.(type) {
 		case *messages.GenerationStarted, *messages.GenerationCompleted, *messages.GenerationFailed,
 			*messages.ToolPlanned, *messages.ApprovalRequested, *messages.ApprovalResolved,
-			*messages.ToolDispatched, *messages.ToolFinished, *messages.TurnCompleted:
+			*messages.ToolDispatched, *messages.CallDoubted, *messages.CallResolved, *messages.ToolFinished, *messages.TurnCompleted:
 			return ErrIllegal
 		}
 		return nil // budgets, children, outbox: no part of the conversation
@@ -107,7 +108,7 @@ func (s *State) foldTurn(fact proto.Message, r *messages.Record) error {
 		t.Failures++
 	case *messages.ToolPlanned:
 		return t.toolPlanned(f, r)
-	case *messages.ApprovalRequested, *messages.ApprovalResolved, *messages.ToolDispatched:
+	case *messages.ApprovalRequested, *messages.ApprovalResolved, *messages.ToolDispatched, *messages.CallDoubted, *messages.CallResolved:
 		return t.callFact(f)
 	case *messages.ToolFinished:
 		s.panics = 0

@@ -146,3 +146,25 @@ func TestTheTimeWorkedOnATurnLeavesOutWhatIsBetweenActivations(t *testing.T) {
 		t.Errorf("failed at %d", got)
 	}
 }
+
+func TestTheTimeThatATurnWaitsForAPersonIsNotWork(t *testing.T) {
+	var s conversation.State
+	for i, f := range []proto.Message{
+		&messages.WorkerCreated{WorkerId: "wrk_1"}, &messages.InputAccepted{InputId: "one"}, &messages.TurnStarted{TurnId: "t", InputIds: []string{"one"}},
+		&messages.GenerationStarted{GenId: "g"}, &messages.GenerationCompleted{GenId: "g", ToolCalls: []*messages.ToolCall{{Name: "exec"}}},
+		&messages.ToolPlanned{ExecId: "exe_1", Tool: "exec"}, &messages.ToolDispatched{ExecId: "exe_1"},
+		&messages.CallDoubted{ExecId: "exe_1"}, &messages.CallResolved{ExecId: "exe_1", Resolution: messages.CallResolved_RETRY},
+		&messages.ToolDispatched{ExecId: "exe_1", Attempt: 2},
+	} {
+		at := int64(i) * 100
+		if i >= 8 { // the word comes a day later
+			at += 86_400_000
+		}
+		if err := s.ApplyFact(f, &messages.Record{Seq: uint64(i + 1), Epoch: 1, AtUnixMs: at}); err != nil {
+			t.Fatalf("%T: %v", f, err)
+		}
+	}
+	if got := s.Turn().WorkedMs; got != 600 {
+		t.Errorf("worked %d ms", got)
+	}
+}

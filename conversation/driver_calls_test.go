@@ -23,6 +23,17 @@ func (d *driver) settle(c *conversation.Call) {
 		d.finish(c, messages.ToolFinished_DENIED)
 	case c.Dispatched == nil && c.Plan.GetEffect() != messages.Effect_PURE:
 		d.put(&messages.ToolDispatched{ExecId: exec, Attempt: 1})
+	case c.InDoubt():
+		d.put(&messages.CallResolved{ExecId: exec, Resolution: messages.CallResolved_Resolution(rapid.IntRange(1, 3).Draw(d.t, "word"))})
+	case c.Redo():
+		d.put(&messages.ToolDispatched{ExecId: exec, Attempt: c.Dispatched.GetAttempt() + 1})
+	case c.Settled():
+		f := conversation.ResultOf(c, c.Answer)
+		h := d.s.NextHash(f)
+		d.put(f)
+		d.foretold(h)
+	case c.Dispatched != nil && c.Answer == nil && rapid.IntRange(0, 4).Draw(d.t, "doubt") == 0:
+		d.put(&messages.CallDoubted{ExecId: exec})
 	default:
 		d.finish(c, messages.ToolFinished_Status(rapid.IntRange(1, 8).Draw(d.t, "status")))
 	}
@@ -77,8 +88,13 @@ func (d *driver) recover() {
 		c := d.s.Turn().Call(dec.GetExecId())
 		var facts []proto.Message
 		switch dec.GetAction() {
-		case messages.RecoveryDecision_DISPATCH, messages.RecoveryDecision_WAIT_APPROVAL:
+		case messages.RecoveryDecision_DISPATCH, messages.RecoveryDecision_WAIT_APPROVAL, messages.RecoveryDecision_KNOWN:
 			continue // goes on as if nothing had been
+		case messages.RecoveryDecision_ASK_PERSON:
+			if !c.InDoubt() {
+				d.put(&messages.CallDoubted{ExecId: dec.GetExecId()})
+			}
+			continue
 		case messages.RecoveryDecision_RERUN:
 			facts = append(facts, &messages.ToolDispatched{ExecId: dec.GetExecId(), Attempt: 2}, d.result(c, messages.ToolFinished_OK))
 		case messages.RecoveryDecision_RECONCILE:

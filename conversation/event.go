@@ -136,22 +136,26 @@ func projectCall(fact proto.Message) *messages.Event {
 	case *messages.ToolPlanned:
 		return &messages.Event{
 			Type: messages.EventToolPlanned, ExecId: f.GetExecId(), CallId: f.GetCallId(), Tool: f.GetTool(),
-			Workspace: f.GetWorkspace(), Effect: f.GetEffect().String(),
+			Workspace: f.GetWorkspace(), Effect: f.GetEffect().String(), State: StateReceived,
 		}
 	case *messages.ApprovalRequested:
-		return &messages.Event{Type: messages.EventApprovalRequested, ApprovalId: f.GetApprovalId(), ExecId: f.GetExecId(), CallId: f.GetCallId(), Diff: f.GetPreview()}
+		return &messages.Event{Type: messages.EventApprovalRequested, ApprovalId: f.GetApprovalId(), ExecId: f.GetExecId(), CallId: f.GetCallId(), Diff: f.GetPreview(), State: StateRequested}
 	case *messages.ApprovalResolved:
 		return &messages.Event{
 			Type: messages.EventApprovalResolved, ApprovalId: f.GetApprovalId(), ExecId: f.GetExecId(),
 			Decision: DecisionName(f.GetDecision()), Reason: f.GetMessage(),
 		}
 	case *messages.ToolDispatched:
-		return &messages.Event{Type: messages.EventToolDispatched, ExecId: f.GetExecId(), Tool: f.GetTool()}
+		return &messages.Event{Type: messages.EventToolDispatched, ExecId: f.GetExecId(), Tool: f.GetTool(), State: StateExecuting}
+	case *messages.CallDoubted:
+		return &messages.Event{Type: messages.EventToolInDoubt, ExecId: f.GetExecId(), CallId: f.GetCallId(), Tool: f.GetTool(), State: StateInDoubt}
+	case *messages.CallResolved:
+		return &messages.Event{Type: messages.EventToolResolved, ExecId: f.GetExecId(), Decision: ResolutionName(f.GetResolution()), Reason: f.GetNote()}
 	case *messages.ToolFinished:
 		return &messages.Event{
 			Type: messages.EventToolFinished, ExecId: f.GetExecId(), CallId: f.GetCallId(), Tool: f.GetTool(), Status: StatusName(f.GetStatus()),
 			Text: f.GetContent(), Truncated: f.GetTruncated(), ErrorCode: f.GetErrorCode(), DurationUs: f.GetDurationUs(),
-			Diff: f.GetDiff(), DetailsJson: f.GetDetailsJson(), MetaJson: f.GetMetaJson(),
+			Diff: f.GetDiff(), DetailsJson: f.GetDetailsJson(), MetaJson: f.GetMetaJson(), State: finishedState(f),
 		}
 	}
 	return nil

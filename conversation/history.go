@@ -50,17 +50,47 @@ func (c *Call) View() *messages.ToolCallView {
 	}
 }
 
-// Status is the finished status in lower case, `planned` or `executing` before.
+// Status is the finished status in lower case; before, it is `planned`, `requested`, `executing` or `in_doubt`.
 func (c *Call) Status() string {
 	switch {
 	case c.Finished != nil:
 		return StatusName(c.Finished.GetStatus())
-	case c.Dispatched != nil:
-		return "executing"
-	case c.Requested != nil && c.Resolved == nil:
-		return "requested"
+	case c.State() == StateReceived:
+		return "planned"
 	}
-	return "planned"
+	return c.State()
+}
+
+// The states of a call, as listings and events have them (row 48).
+const (
+	StateReceived  = "received"
+	StateRequested = "requested"
+	StateExecuting = "executing"
+	StateInDoubt   = "in_doubt"
+	StateSucceeded = "succeeded"
+	StateFailed    = "failed"
+)
+
+// State is where the call is on its way from its plan to its result.
+func (c *Call) State() string {
+	switch {
+	case c.Finished != nil:
+		return finishedState(c.Finished)
+	case c.InDoubt():
+		return StateInDoubt
+	case c.Dispatched != nil:
+		return StateExecuting
+	case c.Requested != nil && c.Resolved == nil:
+		return StateRequested
+	}
+	return StateReceived
+}
+
+func finishedState(f *messages.ToolFinished) string {
+	if f.GetStatus() == messages.ToolFinished_OK {
+		return StateSucceeded
+	}
+	return StateFailed
 }
 
 // StatusName is a tool status as every surface writes it.

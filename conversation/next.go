@@ -65,6 +65,8 @@ func (s *State) Next(lim Limits) Step {
 		return Settle{t.OpenCalls()}
 	case t.Cancelled != nil:
 		return cancelled(t.Cancelled)
+	case t.Doomed() != nil:
+		return doomed(t.Doomed())
 	case t.Program():
 		return s.nextOfProgram(t)
 	}
@@ -104,6 +106,12 @@ func cancelled(f *messages.CancelRequested) Step {
 		return Complete{messages.TurnCompleted_TIMEOUT, f.GetReason(), "timeout"}
 	}
 	return Complete{messages.TurnCompleted_ABORTED, f.GetReason(), "cancelled"}
+}
+
+// doomed ends a turn by the policy of a call whose outcome nobody knows.
+func doomed(c *Call) Step {
+	reason := fmt.Sprintf("the outcome of %s (%s) is unknown, and its policy is to fail the turn: look whether it ran before going on", c.Name, c.Plan.GetExecId())
+	return Complete{messages.TurnCompleted_ERROR, reason, "interrupted"}
 }
 
 // completion turns the finish reason of the last generation into the turn's outcome.

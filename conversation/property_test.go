@@ -140,14 +140,24 @@ func (d *driver) checkInputs() {
 // checkEffects: R3, R4 and R7 over the whole journal.
 func (d *driver) checkEffects() {
 	plans, runs := map[string]*messages.ToolPlanned{}, map[string]int{}
-	approved := map[string]bool{}
+	approved, asked := map[string]bool{}, map[string]bool{}
 	d.each(func(f proto.Message) {
 		switch f := f.(type) {
 		case *messages.ToolPlanned:
 			plans[f.GetExecId()] = f
 		case *messages.ApprovalResolved:
 			approved[f.GetExecId()] = f.GetDecision() == messages.Decision_APPROVED
+		case *messages.CallDoubted:
+			asked[f.GetExecId()] = true
+		case *messages.CallResolved:
+			delete(asked, f.GetExecId())
+			if f.GetResolution() == messages.CallResolved_RETRY {
+				runs[f.GetExecId()]--
+			}
 		case *messages.ToolDispatched:
+			if asked[f.GetExecId()] {
+				d.t.Fatalf("call %s was dispatched while a person was asked about it", f.GetExecId())
+			}
 			p := plans[f.GetExecId()]
 			runs[f.GetExecId()]++
 			if p.GetNeedsApproval() && !approved[f.GetExecId()] {

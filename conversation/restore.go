@@ -211,6 +211,7 @@ func (r *restorer) calls(t *Turn, k *messages.KeptTurn) {
 		c := &Call{
 			Plan: kc.GetPlan(), Name: kc.GetName(), Arguments: asked[i], Requested: kc.GetRequested(), Resolved: kc.GetResolved(),
 			Dispatched: kc.GetDispatched(), Finished: kc.GetFinished(), AtMs: kc.GetAtUnixMs(), finishedSeq: kc.GetFinishedSeq(),
+			Answer: kc.GetAnswer(), doubted: kc.GetDoubted(), redo: kc.GetRedo(),
 		}
 		if kc.GetOwnArguments() {
 			c.Arguments = kc.GetArguments()

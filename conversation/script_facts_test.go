@@ -19,6 +19,7 @@ import (
 //	fail CLASS ["message"] [retry=MS]
 //	plan N TOOL effect=E [unknown=P] [approval=yes]
 //	ask N [id=A]    resolve N approved|rejected|... [id=A] [args=(JSON)]
+//	doubt N    say N retry|done|fail
 //	dispatch N...   finish N ok|error|... "text" [PATH=HASH...]
 //	complete OUTCOME    cancel [by=WHO] ["reason"]
 //	config [agent=A] [model=M]    activated    panicked    compacted    closed
@@ -130,6 +131,10 @@ func (sc *script) callFact(verb string, args []string, opt map[string]string, te
 			ApprovalId: apr, ExecId: exec, Decision: messages.Decision_Value(number(messages.Decision_Value_value, args[1])),
 			ModifiedArgs: strings.Trim(opt["args"], "()"), By: "somebody",
 		}, nil
+	case "doubt":
+		return &messages.CallDoubted{ExecId: exec}, nil
+	case "say":
+		return &messages.CallResolved{ExecId: exec, Resolution: messages.CallResolved_Resolution(number(messages.CallResolved_Resolution_value, args[1])), Note: text}, nil
 	case "dispatch":
 		return &messages.ToolDispatched{ExecId: exec, Attempt: 1}, nil
 	case "finish":

@@ -13,7 +13,7 @@ import (
 
 // SnapshotSchema is the version of the fold that snapshots keep. It grows with every change of
 // what State holds or of what a fact does to it: a snapshot of another version is not read.
-const SnapshotSchema = 1
+const SnapshotSchema = 2
 
 // large is the size in bytes from which a text is not copied into a snapshot: its record is read
 // again when the snapshot is.
@@ -187,7 +187,7 @@ func (t *Turn) asked() []string {
 func keptCall(c *Call, asked string) *messages.KeptCall {
 	k := &messages.KeptCall{
 		Plan: c.Plan, Name: c.Name, Requested: c.Requested, Resolved: c.Resolved, Dispatched: c.Dispatched,
-		FinishedSeq: c.finishedSeq, AtUnixMs: c.AtMs,
+		FinishedSeq: c.finishedSeq, AtUnixMs: c.AtMs, Answer: c.Answer, Doubted: c.doubted, Redo: c.redo,
 	}
 	if c.Arguments != asked {
 		k.OwnArguments, k.Arguments = true, c.Arguments

@@ -82,7 +82,7 @@ type Turn struct {
 	Inputs    []*Input
 	Leases    []*messages.LeaseToken
 	StartedMs int64
-	WorkedMs  int64 // that activations have spent on it, by their records: neither the time between two of them nor a clock set back counts
+	WorkedMs  int64 // that activations have spent on it, by their records: neither the time between two of them, nor a wait for a person's word on a call, nor a clock set back counts
 
 	Steps     int // generations completed
 	Attempts  int // of the step that is under way
@@ -119,10 +119,13 @@ type Call struct {
 	Requested  *messages.ApprovalRequested
 	Resolved   *messages.ApprovalResolved
 	Dispatched *messages.ToolDispatched
+	Answer     *messages.CallResolved // a person's newest word on an outcome that nobody knew
 	Finished   *messages.ToolFinished
 	AtMs       int64
 
 	finishedSeq uint64 // record of Finished
+	doubted bool // a person is asked what became of it
+	redo    bool // a person said to run it again
 }
 
 // Open says whether the call has no result yet.

@@ -94,8 +94,27 @@ func (t *Turn) callFact(fact proto.Message) error {
 		if !c.Cleared() {
 			return fmt.Errorf("call %s dispatched without an approval: %w", n.GetExecId(), ErrIllegal)
 		}
-		c.Dispatched = f
+		return c.dispatched(f)
+	case *messages.CallDoubted:
+		if c.Dispatched == nil || c.doubted {
+			return fmt.Errorf("call %s cannot be in doubt: %w", n.GetExecId(), ErrIllegal)
+		}
+		c.doubted, c.redo = true, false
+	case *messages.CallResolved:
+		if !c.doubted {
+			return fmt.Errorf("call %s is not in doubt: %w", n.GetExecId(), ErrIllegal)
+		}
+		c.doubted, c.Answer, c.redo = false, f, f.GetResolution() == messages.CallResolved_RETRY
 	}
+	return nil
+}
+
+// dispatched refuses to start what a person has not said to run again.
+func (c *Call) dispatched(f *messages.ToolDispatched) error {
+	if c.doubted || c.Answer != nil && c.Answer.GetResolution() != messages.CallResolved_RETRY {
+		return fmt.Errorf("call %s dispatched while it is a person's to say what became of it: %w", f.GetExecId(), ErrIllegal)
+	}
+	c.Dispatched, c.redo = f, false
 	return nil
 }
 
@@ -104,7 +123,7 @@ func (s *State) applyToolFinished(t *Turn, f *messages.ToolFinished, r *messages
 	if c == nil || !c.Open() {
 		return fmt.Errorf("result for call %s, which is not open: %w", f.GetExecId(), ErrIllegal)
 	}
-	c.Finished, c.finishedSeq = f, r.GetSeq()
+	c.Finished, c.finishedSeq, c.doubted, c.redo = f, r.GetSeq(), false, false
 	s.remember(c.Plan.GetWorkspace(), f.GetPostconditionHashes())
 	if t.assistant == nil || len(t.Calls) < len(t.assistant.ToolCalls) || len(t.OpenCalls()) > 0 {
 		return nil

@@ -787,6 +787,9 @@ type KeptCall struct {
 	Finished      *ToolFinished          `protobuf:"bytes,8,opt,name=finished,proto3" json:"finished,omitempty"` // not set, with a seq: large, in its record
 	FinishedSeq   uint64                 `protobuf:"varint,9,opt,name=finished_seq,json=finishedSeq,proto3" json:"finished_seq,omitempty"`
 	AtUnixMs      int64                  `protobuf:"varint,10,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"`
+	Answer        *CallResolved          `protobuf:"bytes,11,opt,name=answer,proto3" json:"answer,omitempty"`
+	Doubted       bool                   `protobuf:"varint,12,opt,name=doubted,proto3" json:"doubted,omitempty"`
+	Redo          bool                   `protobuf:"varint,13,opt,name=redo,proto3" json:"redo,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -889,6 +892,27 @@ func (x *KeptCall) GetAtUnixMs() int64 {
 		return x.AtUnixMs
 	}
 	return 0
+}
+
+func (x *KeptCall) GetAnswer() *CallResolved {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
+func (x *KeptCall) GetDoubted() bool {
+	if x != nil {
+		return x.Doubted
+	}
+	return false
+}
+
+func (x *KeptCall) GetRedo() bool {
+	if x != nil {
+		return x.Redo
+	}
+	return false
 }
 
 type KeptTimer struct {
@@ -1074,7 +1098,7 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x11failed_at_unix_ms\x18\x18 \x01(\x03R\x0efailedAtUnixMs\"V\n" +
 	"\x0eKeptGeneration\x122\n" +
 	"\x04fact\x18\x01 \x01(\v2\x1e.troupe.v1.GenerationCompletedR\x04fact\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xb3\x03\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\x92\x04\n" +
 	"\bKeptCall\x12*\n" +
 	"\x04plan\x18\x01 \x01(\v2\x16.troupe.v1.ToolPlannedR\x04plan\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
@@ -1089,7 +1113,10 @@ const file_snapshot_proto_rawDesc = "" +
 	"\ffinished_seq\x18\t \x01(\x04R\vfinishedSeq\x12\x1c\n" +
 	"\n" +
 	"at_unix_ms\x18\n" +
-	" \x01(\x03R\batUnixMs\"F\n" +
+	" \x01(\x03R\batUnixMs\x12/\n" +
+	"\x06answer\x18\v \x01(\v2\x17.troupe.v1.CallResolvedR\x06answer\x12\x18\n" +
+	"\adoubted\x18\f \x01(\bR\adoubted\x12\x12\n" +
+	"\x04redo\x18\r \x01(\bR\x04redo\"F\n" +
 	"\tKeptTimer\x12'\n" +
 	"\x04fact\x18\x01 \x01(\v2\x13.troupe.v1.TimerSetR\x04fact\x12\x10\n" +
 	"\x03end\x18\x02 \x01(\tR\x03end\"T\n" +
@@ -1137,8 +1164,9 @@ var file_snapshot_proto_goTypes = []any{
 	(*ApprovalResolved)(nil),     // 23: troupe.v1.ApprovalResolved
 	(*ToolDispatched)(nil),       // 24: troupe.v1.ToolDispatched
 	(*ToolFinished)(nil),         // 25: troupe.v1.ToolFinished
-	(*TimerSet)(nil),             // 26: troupe.v1.TimerSet
-	(*FileHash)(nil),             // 27: troupe.v1.FileHash
+	(*CallResolved)(nil),         // 26: troupe.v1.CallResolved
+	(*TimerSet)(nil),             // 27: troupe.v1.TimerSet
+	(*FileHash)(nil),             // 28: troupe.v1.FileHash
 }
 var file_snapshot_proto_depIdxs = []int32{
 	10, // 0: troupe.v1.ConversationSnapshot.created:type_name -> troupe.v1.WorkerCreated
@@ -1169,13 +1197,14 @@ var file_snapshot_proto_depIdxs = []int32{
 	23, // 25: troupe.v1.KeptCall.resolved:type_name -> troupe.v1.ApprovalResolved
 	24, // 26: troupe.v1.KeptCall.dispatched:type_name -> troupe.v1.ToolDispatched
 	25, // 27: troupe.v1.KeptCall.finished:type_name -> troupe.v1.ToolFinished
-	26, // 28: troupe.v1.KeptTimer.fact:type_name -> troupe.v1.TimerSet
-	27, // 29: troupe.v1.KeptFiles.files:type_name -> troupe.v1.FileHash
-	30, // [30:30] is the sub-list for method output_type
-	30, // [30:30] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	26, // 28: troupe.v1.KeptCall.answer:type_name -> troupe.v1.CallResolved
+	27, // 29: troupe.v1.KeptTimer.fact:type_name -> troupe.v1.TimerSet
+	28, // 30: troupe.v1.KeptFiles.files:type_name -> troupe.v1.FileHash
+	31, // [31:31] is the sub-list for method output_type
+	31, // [31:31] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_snapshot_proto_init() }
