@@ -188,7 +188,7 @@ func TestAnExecutorThatDiesLeavesNoCallWithoutAResult(t *testing.T) {
 	actortest.Wait(t, "the other call", gate.Came)
 	h.Sys.Root.Stop(h.Sys.NewLocalPID(executor(t, h, s, w)))
 	r := actortest.Ask[*messages.TurnResult](h, s, &messages.AwaitTurn{InputId: in})
-	if !strings.HasPrefix(r.GetText(), "Interrupted: the outcome of this call is unknown") || !strings.HasSuffix(r.GetText(), "\nsaw\n") {
+	if !strings.HasPrefix(r.GetText(), "Stopped before it finished") || !strings.HasSuffix(r.GetText(), "\nsaw\n") {
 		t.Errorf("%q", r.GetText())
 	}
 	if acted.Load() != 1 {

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -13,8 +14,9 @@ import (
 // address is the only one that adds and closes its entry; executors look handles up. It
 // guards handles, never the workspace's state: that is the lease's business (row 64).
 type Folders struct {
-	mu   sync.Mutex
-	open map[string]*folder
+	mu      sync.Mutex
+	open    map[string]*folder
+	effects map[string]map[uint64][]string // address -> lease token -> exec ids of what runs under it
 }
 
 type folder struct {
@@ -24,7 +26,9 @@ type folder struct {
 	err        error
 }
 
-func newFolders() *Folders { return &Folders{open: make(map[string]*folder)} }
+func newFolders() *Folders {
+	return &Folders{open: make(map[string]*folder), effects: make(map[string]map[uint64][]string)}
+}
 
 // admit makes an address known; nothing is opened yet.
 func (f *Folders) admit(g *messages.WorkspaceGrant) {
@@ -66,6 +70,46 @@ func (f *Folders) close(uri string) {
 	if e.ws != nil {
 		_ = e.ws.Close() // a root that was only read from: nothing can be lost
 	}
+}
+
+// began notes that an effect runs, or is about to, under a lease. The Workspace counts effects by itself; this is what its
+// successor learns of them when it dies (I6).
+func (f *Folders) began(l *messages.LeaseToken, exec string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	by := f.effects[l.GetWorkspace()]
+	if by == nil {
+		by = make(map[uint64][]string)
+		f.effects[l.GetWorkspace()] = by
+	}
+	by[l.GetToken()] = append(by[l.GetToken()], exec)
+}
+
+// ended takes back what began noted. The Workspace is told after it.
+func (f *Folders) ended(l *messages.LeaseToken, exec string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	by := f.effects[l.GetWorkspace()]
+	if i := slices.Index(by[l.GetToken()], exec); i >= 0 {
+		by[l.GetToken()] = slices.Delete(by[l.GetToken()], i, i+1)
+	}
+	if len(by[l.GetToken()]) == 0 {
+		delete(by, l.GetToken())
+	}
+	if len(by) == 0 {
+		delete(f.effects, l.GetWorkspace())
+	}
+}
+
+// running is what still runs in a workspace, by lease token.
+func (f *Folders) running(uri string) map[uint64][]string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := make(map[uint64][]string)
+	for token, execs := range f.effects[uri] {
+		out[token] = slices.Clone(execs)
+	}
+	return out
 }
 
 func itoa(n uint64) string { return strconv.FormatUint(n, 10) }

@@ -106,6 +106,7 @@ type Services struct {
 	props   struct{ worker, executor *actor.Props }
 	offers  sync.Map // joined tool names -> []model.ToolDef: one slice for all workers with that toolset
 	folders *Folders
+	ledger  *tools.FileLedger
 	pool    *act.Pool
 	tokens  atomic.Uint64   // leases given since the start, of all workspaces: a token is never given twice
 	running *sync.WaitGroup // goroutines of ours

@@ -146,7 +146,7 @@ func (s *Session) ready(c actor.Context) {
 	case *messages.Passivate:
 		s.passivate(c)
 	case *messages.SubmitInput, *messages.RunInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
-		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.WaitIdle:
+		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.WaitIdle, *messages.ResolveCall:
 		s.route(c, m) // handed back by a worker that failed
 	default:
 		act.Unexpected(c, s.log)
@@ -171,6 +171,8 @@ func (s *Session) command(c actor.Context, m *messages.ToSession) {
 		s.route(c, cmd.ListInputs)
 	case *messages.ToSession_WithdrawInput:
 		s.route(c, cmd.WithdrawInput)
+	case *messages.ToSession_ResolveCall:
+		s.route(c, cmd.ResolveCall)
 	case *messages.ToSession_CallTool:
 		s.route(c, cmd.CallTool)
 	case *messages.ToSession_History:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/tools"
 )
 
 // Supervisor is the root of the tree. It finds or starts the Session that a command is for, and
@@ -97,6 +99,10 @@ func Start(sys *actor.ActorSystem, svc *Services) (*actor.PID, error) {
 	if err := os.MkdirAll(svc.TempDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder for temporary folders: %w", err)
 	}
+	var err error
+	if svc.ledger, err = tools.OpenLedger(filepath.Join(svc.DataDir, "ledger"), svc.Now); err != nil {
+		return nil, err
+	}
 	svc.sys = sys
 	return sys.Root.SpawnNamed(NewSupervisor(svc), root)
 }
@@ -106,6 +112,9 @@ func (s *Services) Drain(done func()) {
 	go func() {
 		s.running.Wait()
 		s.pool.Close()
+		if err := s.ledger.Close(); err != nil {
+			s.Log.Warn("close the ledger of calls", "err", err)
+		}
 		done()
 	}()
 }

@@ -2,12 +2,8 @@ package actors
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -47,7 +43,16 @@ type overdue struct {
 // callDone is what the goroutine of a call sends to its executor.
 type callDone struct{ reply *messages.ToolReply }
 
-var errCallTimeout = errors.New("the call's time is up")
+var (
+	errCallTimeout = errors.New("the call's time is up")
+	errHalted      = errors.New("the process of the call is stopping")
+)
+
+// haltReason of a CancelCalls says that nobody will hear what became of the calls.
+const haltReason = "halt"
+
+// haltedText is what the model reads of a call that was ended with the process, or the worker, that ran it.
+const haltedText = "Stopped before it finished: it was ended together with the process that ran it, and may have had effects until then."
 
 func newToolExecutor(svc *Services) *ToolExecutor {
 	return &ToolExecutor{svc: svc, log: svc.Log, running: make(map[string]*execution)}
@@ -83,12 +88,9 @@ func (x *ToolExecutor) execute(c actor.Context, m *messages.Execute) {
 	x.running[m.GetExecId()] = e
 	x.giveUp(c, e, time.Duration(m.GetTimeoutMs())*time.Millisecond+x.svc.Limits.Grace)
 	sys, self, worker := c.ActorSystem(), c.Self(), c.Parent()
-	x.svc.spawn(sys, self, func(p *act.Panic) any {
-		x.log.Error("tool panicked", "tool", m.GetTool(), "call", m.GetExecId(), "err", p.Error(), "stack", p.Stack)
-		return &callDone{failedReply(m, messages.ToolFinished_ERROR, tools.CodeInternalError, "Unexpected error: the tool crashed")}
-	}, func() any {
+	r := &run{svc: x.svc, sys: sys, worker: worker, m: m}
+	x.svc.spawn(sys, self, func(p *act.Panic) any { return &callDone{r.crashed(p)} }, func() any {
 		defer cancel(nil)
-		r := &run{svc: x.svc, sys: sys, worker: worker, m: m}
 		start := time.Now()
 		reply := r.do(ctx)
 		x.svc.cleanReply(reply)
@@ -119,9 +121,13 @@ func bound(r *messages.ToolReply) {
 }
 
 func (x *ToolExecutor) cancel(c actor.Context, m *messages.CancelCalls) {
+	cause := context.Canceled
+	if m.GetReason() == haltReason {
+		cause = errHalted
+	}
 	for id, e := range x.running {
 		if len(m.GetExecIds()) == 0 || slices.Contains(m.GetExecIds(), id) {
-			e.cancel(context.Canceled)
+			e.cancel(cause)
 			x.giveUp(c, e, x.svc.Limits.Grace)
 		}
 	}
@@ -146,225 +152,15 @@ func (x *ToolExecutor) overdue(c actor.Context, m *overdue) {
 	c.Send(e.asker, failedReply(e.cmd, messages.ToolFinished_INTERRUPTED_UNKNOWN, tools.CodeInterrupted, conversation.InterruptedText))
 }
 
-// stop ends every call. What became of them is not known here: the Worker hears of the end, and decides.
+// stop ends every call. What became of them the ledger is told: the Worker hears of the end, and decides.
 func (x *ToolExecutor) stop() {
 	for _, e := range x.running {
 		e.given.Stop()
-		e.cancel(context.Canceled)
+		e.cancel(errHalted)
 	}
 	x.running = nil
 }
 
 func failedReply(m *messages.Execute, status messages.ToolFinished_Status, code, text string) *messages.ToolReply {
 	return &messages.ToolReply{ExecId: m.GetExecId(), CallId: m.GetCallId(), Tool: m.GetTool(), Status: status, ErrorCode: code, Content: text}
-}
-
-// run is one call under way, in its own goroutine.
-type run struct {
-	svc    *Services
-	sys    *actor.ActorSystem
-	worker *actor.PID
-	m      *messages.Execute
-}
-
-// do runs the call and says what became of it.
-func (r *run) do(ctx context.Context) *messages.ToolReply {
-	m := r.m
-	tool, err := r.svc.Tools.Lookup(m.GetTool())
-	if err != nil {
-		return r.failed(ctx, err)
-	}
-	timeout := time.Duration(m.GetTimeoutMs()) * time.Millisecond
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errCallTimeout)
-	defer cancel()
-	if !m.GetPure() && m.GetLease() != nil && !m.GetPrepare() {
-		if reply := r.begin(ctx); reply != nil {
-			return reply
-		}
-		defer r.end()
-	}
-	tc, cleanup, err := r.context(ctx, tool.Spec())
-	if err != nil {
-		return r.failed(ctx, err)
-	}
-	defer cleanup()
-	args := json.RawMessage(m.GetArguments())
-	switch {
-	case m.GetPrepare():
-		return r.prepare(tc, tool, args)
-	case m.GetReconcile():
-		return r.reconcile(tc, tool, args)
-	}
-	res, err := tool.Run(tc, args)
-	if err != nil {
-		return r.failed(ctx, err)
-	}
-	return r.succeeded(res)
-}
-
-// begin counts the effect under its lease token: a stale holder starts nothing.
-func (r *run) begin(ctx context.Context) *messages.ToolReply {
-	pid := workspacePID(r.sys, r.m.GetWorkspace().GetId())
-	msg := &messages.EffectBegun{Workspace: r.m.GetLease().GetWorkspace(), Token: r.m.GetLease().GetToken(), ExecId: r.m.GetExecId()}
-	_, err := act.Ask[*messages.EffectAllowed](ctx, r.sys, pid, msg)
-	if err == nil {
-		return nil
-	}
-	r.end() // the effect may have been counted, though its allowance was not waited for
-	if ctx.Err() != nil {
-		return r.failed(ctx, err)
-	}
-	return failedReply(r.m, messages.ToolFinished_CANCELLED, tools.CodeInterrupted, "Not started: "+err.Error())
-}
-
-func (r *run) end() {
-	r.sys.Root.Send(workspacePID(r.sys, r.m.GetWorkspace().GetId()),
-		&messages.EffectEnded{Workspace: r.m.GetLease().GetWorkspace(), Token: r.m.GetLease().GetToken(), ExecId: r.m.GetExecId()})
-}
-
-// context builds the value that the tool sees (acceptance rows 2 to 9).
-func (r *run) context(ctx context.Context, spec *tools.Spec) (*tools.Context, func(), error) {
-	m := r.m
-	tc := &tools.Context{
-		Signal: ctx, Agent: m.GetAgent(), ExecID: m.GetExecId(), Sandbox: r.svc.Sandbox, Redact: r.svc.Redact.String,
-		Trust: m.GetWorkspace().GetTrust(), Known: make(map[string]string, len(m.GetKnownFiles())),
-	}
-	for _, f := range m.GetKnownFiles() {
-		tc.Known[f.GetPath()] = f.GetSha256()
-	}
-	if g := m.GetWorkspace(); g != nil {
-		ws, err := r.svc.folders.handle(g)
-		if err != nil {
-			return nil, nil, tools.Errorf(tools.CodeWorkspaceNotAvailable, "No active project: %v", err)
-		}
-		tc.Workspace, tc.WorkspaceInfo = ws, workspaceInfo(g)
-	}
-	if h := m.GetHome(); h != nil {
-		if ws, err := r.svc.folders.handle(h); err == nil { // without a home output is not spilled
-			tc.Home = ws
-		}
-	}
-	if r.svc.Values != nil {
-		v, err := r.svc.Values(ctx, Call{m.GetSessionId(), m.GetWorkerId(), m.GetAgent(), m.GetTool(), m.GetExecId()})
-		if err != nil {
-			return nil, nil, fmt.Errorf("add the program's values: %w", err)
-		}
-		tc.Values = v
-	}
-	env, err := r.svc.Env(m.GetWorkspace().GetId(), m.GetEnv(), tc.Trust)
-	if err != nil {
-		return nil, nil, tools.Errorf(tools.CodeInvalidArguments, "environment: %v", err)
-	}
-	tc.ProcessEnv = env
-	tc.Progress = r.progress
-	if spec.NoTemp {
-		return tc, func() {}, nil
-	}
-	tc.ToolTempDir = filepath.Join(r.svc.TempDir, m.GetExecId())
-	if err := os.Mkdir(tc.ToolTempDir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return nil, nil, fmt.Errorf("make the call's temporary folder: %w", err)
-	}
-	return tc, func() {
-		if err := os.RemoveAll(tc.ToolTempDir); err != nil {
-			r.svc.Log.Warn("temporary folder of a call stays", "call", m.GetExecId(), "err", err)
-		}
-	}, nil
-}
-
-func workspaceInfo(g *messages.WorkspaceGrant) *messages.WorkspaceInfo {
-	return &messages.WorkspaceInfo{Mode: g.GetMode(), WorkingDirectory: g.GetPath(), ProjectDir: g.GetPath(), ClonePath: g.GetPath()}
-}
-
-func (r *run) progress(p *messages.Progress) {
-	p.ExecId, p.CallId, p.Text = r.m.GetExecId(), r.m.GetCallId(), r.svc.Redact.String(p.GetText())
-	r.sys.Root.Send(r.worker, p)
-}
-
-func (r *run) prepare(tc *tools.Context, tool tools.Tool, args json.RawMessage) *messages.ToolReply {
-	reply := failedReply(r.m, messages.ToolFinished_OK, "", "")
-	reply.Prepared = true
-	p, ok := tool.(tools.Preparer)
-	if !ok {
-		return reply
-	}
-	files, err := p.Prepare(tc, args)
-	if err != nil { // the call would fail in the same way, before any effect
-		return r.failed(tc.Signal, err)
-	}
-	reply.Files = files
-	return reply
-}
-
-// reconcile asks the world whether the call happened before the process died.
-func (r *run) reconcile(tc *tools.Context, tool tools.Tool, args json.RawMessage) *messages.ToolReply {
-	rec, ok := tool.(tools.Reconciler)
-	if !ok {
-		reply := failedReply(r.m, messages.ToolFinished_INTERRUPTED_UNKNOWN, tools.CodeInterrupted, conversation.InterruptedText)
-		reply.Unknown = true
-		return reply
-	}
-	res, err := rec.Reconcile(tc, args, r.m.GetPreconditionHashes())
-	switch {
-	case err == nil:
-		return r.succeeded(res)
-	case errors.Is(err, tools.ErrNotDone):
-		reply := failedReply(r.m, messages.ToolFinished_ERROR, "", "")
-		reply.NotDone = true
-		return reply
-	}
-	r.svc.Log.Info("a call cannot be reconciled", "tool", r.m.GetTool(), "call", r.m.GetExecId(), "err", err)
-	reply := failedReply(r.m, messages.ToolFinished_INTERRUPTED_UNKNOWN, tools.CodeInterrupted, conversation.InterruptedText)
-	reply.Unknown = true
-	return reply
-}
-
-func (r *run) succeeded(res *tools.Result) *messages.ToolReply {
-	reply := failedReply(r.m, messages.ToolFinished_OK, "", "")
-	if res == nil {
-		return reply
-	}
-	reply.Content, reply.Truncated, reply.Files, reply.Diff = res.Content, res.Truncated, res.Files, res.Diff
-	reply.DetailsJson, reply.MetaJson = asJSON(res.Details), asJSON(res.Meta)
-	return reply
-}
-
-// failed turns an error into the result that the model reads. Expected failures carry
-// their code; anything else is a defect, logged here and worded generally.
-func (r *run) failed(ctx context.Context, err error) *messages.ToolReply {
-	var te *tools.Error
-	switch {
-	case errors.As(err, &te):
-		reply := failedReply(r.m, statusOf(te.Code), te.Code, te.Message)
-		reply.DetailsJson = asJSON(te.Details)
-		return reply
-	case errors.Is(context.Cause(ctx), errCallTimeout):
-		return failedReply(r.m, messages.ToolFinished_TIMEOUT, tools.CodeTimeout, fmt.Sprintf("Timed out after %d ms", r.m.GetTimeoutMs()))
-	case ctx.Err() != nil:
-		return failedReply(r.m, messages.ToolFinished_CANCELLED, tools.CodeCancelled, "Cancelled before it finished; it may have had effects.")
-	}
-	r.svc.Log.Error("tool failed unexpectedly", "tool", r.m.GetTool(), "call", r.m.GetExecId(), "err", err)
-	return failedReply(r.m, messages.ToolFinished_ERROR, tools.CodeInternalError, "Unexpected error: "+err.Error())
-}
-
-func statusOf(code string) messages.ToolFinished_Status {
-	switch code {
-	case tools.CodeTimeout:
-		return messages.ToolFinished_TIMEOUT
-	case tools.CodeCancelled:
-		return messages.ToolFinished_CANCELLED
-	case tools.CodeInvalidArguments:
-		return messages.ToolFinished_BAD_ARGS
-	}
-	return messages.ToolFinished_ERROR
-}
-
-func asJSON(m map[string]any) string {
-	if len(m) == 0 {
-		return ""
-	}
-	b, err := json.Marshal(m)
-	if err != nil {
-		return ""
-	}
-	return string(b)
 }

@@ -23,7 +23,7 @@ import (
 // first-out stash, except a cancel, which is heard at once.
 //
 // Accepts, always from its Session: Configure (first), SubmitInput, RunInput, CallTool, AwaitTurn, CancelSession,
-// ListInputs, WithdrawInput, ReadHistory, ConfigureWorker, DescribeWorker, WaitIdle, Watched; and
+// ListInputs, WithdrawInput, ResolveCall, ReadHistory, ConfigureWorker, DescribeWorker, WaitIdle, Watched; and
 // from those it asked: leases, permits, tool replies. Each ask has one reply.
 // Parent: Session, which replaces a failed worker. Children: one ToolExecutor, on first use.
 type Worker struct {
@@ -59,6 +59,7 @@ type Worker struct {
 	executor    *actor.PID                                  // nil until the first call
 	running     map[string]bool                             // exec ids with the executor
 	decided     map[string]messages.RecoveryDecision_Action // for calls that were open at recovery
+	known       map[string]*messages.ToolReply              // results that the executors' ledger has
 	failing     bool                                        // the turn ends with an error, once nothing runs any more
 	waiting     map[string][]*actor.PID                     // input id -> who awaits its turn
 	idlers      []*actor.PID                                // who awaits rest
@@ -249,6 +250,8 @@ func (w *Worker) common(c actor.Context) {
 		c.Respond(w.inputs())
 	case *messages.WithdrawInput:
 		w.withdraw(c, m)
+	case *messages.ResolveCall:
+		w.resolve(c, m)
 	case *messages.ReadHistory:
 		c.Respond(w.state.History())
 	case *messages.ConfigureWorker:
@@ -276,7 +279,7 @@ func (w *Worker) stale(c actor.Context) {
 	case *messages.LeaseGranted:
 		w.giveBack(c, m)
 	case *messages.PermitGranted, *generated, *retryDue, *permitRetry, *leaseRetry, *messages.LeaseQueued, *messages.ToolReply,
-		*callsLost, *messages.Progress, *messages.Failure, *actor.DeadLetterResponse: // refusals: of what is no longer wanted
+		*callsLost, *consulted, *messages.Progress, *messages.Failure, *actor.DeadLetterResponse: // refusals: of what is no longer wanted
 	default:
 		act.Unexpected(c, w.log)
 	}
@@ -285,7 +288,7 @@ func (w *Worker) stale(c actor.Context) {
 // failed hands everything back to the Session, which keeps it for the next incarnation.
 func (w *Worker) failed(c actor.Context) {
 	switch m := c.Message().(type) {
-	case *appended, *opened, *generated, *retryDue, *permitRetry, *leaseRetry, *wallTimeUp, *callsLost, *messages.ToolReply,
+	case *appended, *opened, *generated, *retryDue, *permitRetry, *leaseRetry, *wallTimeUp, *callsLost, *consulted, *messages.ToolReply,
 		*messages.LeaseGranted, *messages.LeaseQueued, *messages.PermitGranted, *messages.Configure:
 	case *messages.Watched:
 		w.watch(c, m)
@@ -320,7 +323,8 @@ func (w *Worker) rescue(c actor.Context) {
 func asks(msg any) bool {
 	switch msg.(type) {
 	case *messages.SubmitInput, *messages.RunInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
-		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.DescribeWorker, *messages.WaitIdle, *messages.ReportIdle:
+		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.DescribeWorker, *messages.WaitIdle, *messages.ReportIdle,
+		*messages.ResolveCall:
 		return true
 	}
 	return false
@@ -345,7 +349,7 @@ func (w *Worker) fail(c actor.Context, reason string, fact *messages.Panicked) {
 // down goes over to the failed state and tells the Session.
 func (w *Worker) down(c actor.Context, reason string, quarantine bool) {
 	w.lastError = reason
-	w.interrupt(c)
+	w.halt(c)
 	w.become(w.failed, stateFailed)
 	for _, asker := range []*actor.PID{w.inflight.askerOrNil(), w.leases.staging.askerOrNil()} {
 		if asker != nil {
@@ -377,7 +381,7 @@ func (w *Worker) handBack(c actor.Context) {
 
 // stopping answers whatever is still open: a stopped mailbox says nothing (house rule 4).
 func (w *Worker) stopping(c actor.Context) {
-	w.interrupt(c)
+	w.halt(c)
 	gone := messages.Fail(messages.CodeUnavailable, "the worker is stopping", "try again")
 	w.stash.Each(func(msg any, sender *actor.PID) {
 		if sender != nil && asks(msg) {
@@ -416,18 +420,23 @@ func (w *Worker) release() {
 	w.retry.Stop()
 	svc, log := w.svc, w.log
 	w.journal, w.state, w.snaps, w.prompt, w.stash, w.tools = nil, nil, nil, nil, act.Stash{}, nil
-	w.grant, w.waiting, w.running, w.decided, w.inflight, w.gen = nil, nil, nil, nil, nil, nil
+	w.grant, w.waiting, w.running, w.decided, w.known, w.inflight, w.gen = nil, nil, nil, nil, nil, nil, nil
 	w.svc, w.log = svc, log
 	w.receive = func(actor.Context) {}
 }
 
 // interrupt ends what runs for the turn, without deciding anything.
-func (w *Worker) interrupt(c actor.Context) {
+func (w *Worker) interrupt(c actor.Context) { w.endRunning(c, "") }
+
+// halt is interrupt where nobody will hear what became of the calls: their executor notes it in its ledger.
+func (w *Worker) halt(c actor.Context) { w.endRunning(c, haltReason) }
+
+func (w *Worker) endRunning(c actor.Context, reason string) {
 	if w.gen != nil && w.gen.cancel != nil {
 		w.gen.cancel(context.Canceled)
 	}
 	if w.executor != nil && len(w.running) > 0 {
-		c.Send(w.executor, &messages.CancelCalls{})
+		c.Send(w.executor, &messages.CancelCalls{Reason: reason})
 	}
 }
 
@@ -460,6 +469,7 @@ func (w *Worker) view() *messages.WorkerView {
 		if last := w.state.Last(); last != nil {
 			v.LastOutcome = conversation.OutcomeName(last.Completed.GetOutcome())
 		}
+		v.InDoubt = inDoubt(w.state)
 	}
 	return v
 }

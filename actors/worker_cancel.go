@@ -48,8 +48,13 @@ const neverStarted = "Cancelled before it started."
 // closed is the result of a call that is open, does not run, and never will. When this activation has
 // written its dispatch, and not handed it out, it never started.
 func (w *Worker) closed(call *conversation.Call) *messages.ToolFinished {
+	if call.Settled() {
+		return conversation.ResultOf(call, call.Answer)
+	}
 	f := cancelledCall(call)
-	if _, recovered := w.decided[call.Plan.GetExecId()]; w.activated && !recovered {
+	_, recovered := w.decided[call.Plan.GetExecId()]
+	ran := call.InDoubt() || call.Redo() || call.Dispatched.GetAttempt() > 1 // an earlier attempt may have
+	if w.activated && !recovered && !ran {
 		f.Status, f.Content, f.ErrorCode = messages.ToolFinished_CANCELLED, neverStarted, "cancelled"
 	}
 	return f

@@ -109,6 +109,7 @@ func (w *Worker) appended(c actor.Context, m *appended) {
 			w.state.SetCursor(a.GetInputId(), m.receipt.First+uint64(i))
 		}
 	}
+	w.settleLedger(in.facts)
 	w.publish(c, in, m.receipt)
 	in.then(c)
 	w.replay(c)
@@ -178,15 +179,19 @@ func (w *Worker) index(facts []proto.Message) []persistence.IndexOp {
 			v.Usage = sumUsage(v.GetUsage(), f.GetUsage())
 		}
 	}
+	ops, doubts := doubtIndex(w.state, w.session, w.id, facts)
+	if doubts != 0 {
+		v.InDoubt, changed = v.GetInDoubt()+doubts, true
+	}
 	if !changed {
-		return nil
+		return ops
 	}
 	b, err := proto.Marshal(v)
 	if err != nil {
 		w.log.Error("encode listing entry", "err", err)
-		return nil
+		return ops
 	}
-	return []persistence.IndexOp{{Key: WorkerKey(w.session, w.id), Value: b}}
+	return append(ops, persistence.IndexOp{Key: WorkerKey(w.session, w.id), Value: b})
 }
 
 func sumUsage(a, b *messages.Usage) *messages.Usage {

@@ -68,7 +68,7 @@ func (w *Worker) opening(c actor.Context) {
 		return
 	}
 	w.log.Info("turn goes on after a restart", "turn", w.state.Turn().ID)
-	w.lease(c, w.resume)
+	w.lease(c, w.consult)
 	w.replay(c)
 }
 
@@ -100,6 +100,7 @@ func (w *Worker) resume(c actor.Context) {
 	decisions := w.state.Recover()
 	w.decided = nil
 	facts, fail := w.decide(decisions)
+	fail = fail || w.failing || t.Cancelled == nil && t.Doomed() != nil
 	a := &messages.Activated{Decisions: decisions, Leases: w.leases.held}
 	w.activated = false
 	w.appendActivated(c, nil, func(c actor.Context) {
@@ -118,14 +119,27 @@ func (w *Worker) decide(decisions []*messages.RecoveryDecision) (facts []proto.M
 		w.decided = make(map[string]messages.RecoveryDecision_Action, len(decisions))
 	}
 	t := w.state.Turn()
+	w.recall(decisions)
 	for _, d := range decisions {
 		call := t.Call(d.GetExecId())
 		switch d.GetAction() {
-		case messages.RecoveryDecision_REPORT_UNKNOWN, messages.RecoveryDecision_ASK_PERSON:
+		case messages.RecoveryDecision_ASK_PERSON:
+			if t.Cancelled != nil {
+				facts = append(facts, interrupted(call))
+			} else if !call.InDoubt() {
+				facts = append(facts, doubted(call))
+			}
+		case messages.RecoveryDecision_REPORT_UNKNOWN:
 			facts = append(facts, interrupted(call))
 		case messages.RecoveryDecision_FAIL_TURN:
 			facts = append(facts, interrupted(call))
 			fail = true
+		case messages.RecoveryDecision_KNOWN:
+			if call.Settled() {
+				facts = append(facts, conversation.ResultOf(call, call.Answer))
+			} else {
+				facts = append(facts, finished(w.known[d.GetExecId()]))
+			}
 		default:
 			w.decided[d.GetExecId()] = d.GetAction()
 		}

@@ -1,8 +1,6 @@
 package actors
 
 import (
-	"slices"
-
 	"github.com/asynkron/protoactor-go/actor"
 	"google.golang.org/protobuf/proto"
 
@@ -27,14 +25,18 @@ func (w *Worker) settle(c actor.Context) {
 		return
 	}
 	for _, call := range open {
-		if w.running[call.Plan.GetExecId()] && !pure(call) {
+		if call.Settled() { // a person has said what became of it
+			w.finish(c, conversation.ResultOf(call, call.Answer))
+			return
+		}
+		if (w.running[call.Plan.GetExecId()] || call.InDoubt()) && !pure(call) {
 			busy[call.Plan.GetWorkspace()] = true
 		}
 	}
 	var ready []*conversation.Call
 	for _, call := range open {
 		switch {
-		case w.running[call.Plan.GetExecId()] || !call.Cleared():
+		case w.running[call.Plan.GetExecId()] || call.InDoubt() || !call.Cleared():
 		case pure(call):
 			w.execute(c, call, &messages.Execute{})
 		case !busy[call.Plan.GetWorkspace()]:
@@ -44,8 +46,11 @@ func (w *Worker) settle(c actor.Context) {
 			}
 		}
 	}
-	if len(ready) > 0 {
+	switch {
+	case len(ready) > 0:
 		w.dispatch(c, ready, nil)
+	case len(w.running) == 0 && w.state.Turn().InDoubt():
+		w.askPerson(c)
 	}
 }
 
@@ -55,8 +60,11 @@ func (w *Worker) start(c actor.Context, call *conversation.Call) bool {
 	switch {
 	case decision == messages.RecoveryDecision_RECONCILE:
 		w.execute(c, call, &messages.Execute{Reconcile: true})
-	case call.Dispatched != nil && decision == messages.RecoveryDecision_RERUN:
-		return true
+	case call.Dispatched != nil && (decision == messages.RecoveryDecision_RERUN || call.Redo()):
+		if !w.prepares(call) {
+			return true
+		}
+		w.execute(c, call, &messages.Execute{Prepare: true})
 	case call.Dispatched != nil:
 		w.execute(c, call, &messages.Execute{})
 	case w.prepares(call):
@@ -138,7 +146,7 @@ func (w *Worker) execute(c actor.Context, call *conversation.Call, m *messages.E
 	p := call.Plan
 	w.running[p.GetExecId()] = true
 	m.ExecId, m.CallId, m.Tool, m.Arguments = p.GetExecId(), p.GetCallId(), call.Name, call.Arguments
-	m.TimeoutMs, m.Agent, m.SessionId, m.WorkerId = p.GetTimeoutMs(), w.state.Agent(), w.session, w.id
+	m.TimeoutMs, m.Agent, m.SessionId, m.WorkerId, m.TurnId = p.GetTimeoutMs(), w.state.Agent(), w.session, w.id, w.state.Turn().ID
 	m.Lease, m.Env, m.Pure = w.token(p.GetWorkspace()), w.grant.GetEnv(), pure(call)
 	m.Attempt = call.Dispatched.GetAttempt()
 	m.PreconditionHashes = call.Dispatched.GetPreconditionHashes()
@@ -174,6 +182,8 @@ func (w *Worker) toolReply(c actor.Context, m *messages.ToolReply) {
 		w.execute(c, call, &messages.Execute{Prepare: true})
 	case m.GetUnknown():
 		w.unknown(c, call)
+	case m.GetStatus() == messages.ToolFinished_INTERRUPTED_UNKNOWN && !w.failing && t.Cancelled == nil:
+		w.given(c, call, m)
 	default:
 		w.finish(c, finished(m))
 	}
@@ -191,16 +201,35 @@ func finished(m *messages.ToolReply) *messages.ToolFinished {
 func (w *Worker) unknown(c actor.Context, call *conversation.Call) {
 	delete(w.decided, call.Plan.GetExecId())
 	action := conversation.Unknown(call)
-	if w.failing {
+	if w.failing || w.state.Turn().Cancelled != nil {
 		action = messages.RecoveryDecision_REPORT_UNKNOWN
 	}
 	switch action {
 	case messages.RecoveryDecision_RERUN:
-		w.dispatch(c, []*conversation.Call{call}, nil)
+		if w.decided == nil {
+			w.decided = make(map[string]messages.RecoveryDecision_Action, 1)
+		}
+		w.decided[call.Plan.GetExecId()] = action
+		w.advance(c)
+	case messages.RecoveryDecision_ASK_PERSON:
+		w.append(c, nil, w.advance, doubted(call))
 	case messages.RecoveryDecision_FAIL_TURN:
 		w.append(c, nil, w.failTurn, interrupted(call))
 	default:
 		w.finish(c, interrupted(call))
+	}
+}
+
+// given handles a call that was given up, as it does not end. It may still end, so that it is not run again by
+// itself; a person who says so lets it wait for its workspace first.
+func (w *Worker) given(c actor.Context, call *conversation.Call, m *messages.ToolReply) {
+	switch conversation.Unknown(call) {
+	case messages.RecoveryDecision_ASK_PERSON:
+		w.append(c, nil, w.advance, doubted(call))
+	case messages.RecoveryDecision_FAIL_TURN:
+		w.append(c, nil, w.failTurn, finished(m))
+	default:
+		w.finish(c, finished(m))
 	}
 }
 
@@ -221,11 +250,7 @@ func (w *Worker) failTurn(c actor.Context) {
 	for _, call := range t.OpenCalls() {
 		facts = append(facts, w.closed(call))
 	}
-	facts = append(facts, &messages.TurnCompleted{
-		TurnId: t.ID, Outcome: messages.TurnCompleted_ERROR, Usage: t.Usage, FinalSeq: t.FinalSeq, ErrorCode: tools.CodeInterrupted,
-		Reason: "the outcome of a call is unknown, and its policy is to fail",
-	})
-	w.append(c, nil, w.turnDone, facts...)
+	w.append(c, nil, w.turnDone, append(facts, w.completed(conversation.Doom(t.Doomed())))...)
 }
 
 func interrupted(call *conversation.Call) *messages.ToolFinished {
@@ -292,27 +317,19 @@ func (w *Worker) executorEnded(c actor.Context, who *actor.PID) {
 	}
 }
 
-// callsLost decides about calls whose executor ended, as a recovery does: by what the journal says of them.
+// callsLost decides about calls whose executor ended as a recovery does: when what ran has ended, by what the journal
+// and the ledger say.
 func (w *Worker) callsLost(c actor.Context, m *callsLost) {
 	if w.state.Turn() == nil {
 		return
 	}
-	var lost []*messages.RecoveryDecision
-	for _, d := range w.state.Recover() {
-		if slices.Contains(m.execs, d.GetExecId()) && w.running[d.GetExecId()] {
-			delete(w.running, d.GetExecId())
-			lost = append(lost, d)
-		}
+	lost := false
+	for _, id := range m.execs {
+		lost = lost || w.running[id]
+		delete(w.running, id)
 	}
-	facts, fail := w.decide(lost)
-	switch {
-	case fail || w.failing && len(facts) > 0:
-		w.append(c, nil, w.failTurn, facts...)
-	case w.failing:
-		w.failTurn(c)
-	case len(facts) > 0:
-		w.append(c, nil, w.advance, facts...)
-	default:
-		w.advance(c)
+	if lost {
+		w.giveBackAll(c)
+		w.lease(c, w.consult)
 	}
 }

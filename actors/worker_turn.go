@@ -169,10 +169,14 @@ func (w *Worker) beginStaged(c actor.Context) {
 	w.advance(c)
 }
 
-// armWall sets the turn's wall time, counted from its first record, also across restarts.
+// armWall sets what is left of the turn's wall time: neither the time between two activations nor the wait for a
+// person counts.
 func (w *Worker) armWall(c actor.Context) {
 	t := w.state.Turn()
-	left := time.UnixMilli(t.StartedMs).Add(w.svc.Limits.Wall).Sub(w.svc.Now())
+	left := w.svc.Limits.Wall - time.Duration(t.WorkedMs)*time.Millisecond
+	if w.activated { // the newest record is of this activation, and the time since is its own
+		left -= w.svc.Now().Sub(time.UnixMilli(w.state.At()))
+	}
 	turn := t.ID
 	w.wall.Set(c, max(left, 0), func(gen uint64) any { return &wallTimeUp{gen, turn} })
 }
@@ -226,7 +230,7 @@ func (w *Worker) completed(next conversation.Complete) *messages.TurnCompleted {
 func (w *Worker) turnDone(c actor.Context) {
 	w.wall.Stop()
 	w.retry.Stop()
-	w.prompt, w.decided, w.failing = nil, nil, false
+	w.prompt, w.decided, w.known, w.failing = nil, nil, nil, false
 	w.giveBackAll(c)
 	last := w.state.Last()
 	result := last.Result(w.session, w.id)

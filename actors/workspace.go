@@ -94,10 +94,23 @@ func (w *Workspace) open(c actor.Context, m *messages.OpenWorkspace) {
 	if w.uri == "" {
 		w.uri, w.epoch = m.GetGrant().GetUri(), m.GetEpoch()
 		w.svc.folders.admit(m.GetGrant())
+		w.inherit()
 		w.early.Replay(c, w.serve, func() bool { return true })
 	}
 	if c.Sender() != nil {
 		c.Respond(&messages.Ack{})
+	}
+}
+
+// inherit takes over the effects that a predecessor had counted: what runs under its tokens ends before anybody else is
+// let in (I6).
+func (w *Workspace) inherit() {
+	for token, execs := range w.svc.folders.running(w.uri) {
+		l := &lease{token: token, released: true, effects: make(map[string]bool, len(execs))}
+		for _, exec := range execs {
+			l.effects[exec] = true
+		}
+		w.held = append(w.held, l)
 	}
 }
 

@@ -50,6 +50,15 @@ func (c *Call) View() *messages.ToolCallView {
 	}
 }
 
+// Listing is the call as `ls calls` shows it.
+func (c *Call) Listing(session, worker, turn string) *messages.CallView {
+	return &messages.CallView{
+		ExecId: c.Plan.GetExecId(), CallId: c.Plan.GetCallId(), SessionId: session, WorkerId: worker, TurnId: turn, Tool: c.Name,
+		State: c.State(), Status: c.Status(), Arguments: c.Arguments, ErrorCode: c.Finished.GetErrorCode(), AtUnixMs: c.AtMs,
+		Effect: strings.ToLower(c.Plan.GetEffect().String()),
+	}
+}
+
 // Status is the finished status in lower case; before, it is `planned`, `requested`, `executing` or `in_doubt`.
 func (c *Call) Status() string {
 	switch {

@@ -66,7 +66,7 @@ func (s *State) Next(lim Limits) Step {
 	case t.Cancelled != nil:
 		return cancelled(t.Cancelled)
 	case t.Doomed() != nil:
-		return doomed(t.Doomed())
+		return Doom(t.Doomed())
 	case t.Program():
 		return s.nextOfProgram(t)
 	}
@@ -108,8 +108,8 @@ func cancelled(f *messages.CancelRequested) Step {
 	return Complete{messages.TurnCompleted_ABORTED, f.GetReason(), "cancelled"}
 }
 
-// doomed ends a turn by the policy of a call whose outcome nobody knows.
-func doomed(c *Call) Step {
+// Doom ends a turn by the policy of a call whose outcome nobody knows.
+func Doom(c *Call) Complete {
 	reason := fmt.Sprintf("the outcome of %s (%s) is unknown, and its policy is to fail the turn: look whether it ran before going on", c.Name, c.Plan.GetExecId())
 	return Complete{messages.TurnCompleted_ERROR, reason, "interrupted"}
 }

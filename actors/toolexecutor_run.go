@@ -1,0 +1,281 @@
+package actors
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/conversation"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/tools"
+)
+
+// run is one call under way, in its own goroutine.
+type run struct {
+	svc    *Services
+	sys    *actor.ActorSystem
+	worker *actor.PID
+	m      *messages.Execute
+}
+
+// do runs the call and says what became of it.
+func (r *run) do(ctx context.Context) *messages.ToolReply {
+	m := r.m
+	tool, err := r.svc.Tools.Lookup(m.GetTool())
+	if err != nil {
+		return r.failed(ctx, err)
+	}
+	timeout := time.Duration(m.GetTimeoutMs()) * time.Millisecond
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errCallTimeout)
+	defer cancel()
+	if !m.GetPure() && m.GetWorkspace() != nil && !m.GetPrepare() {
+		if reply := r.begin(ctx); reply != nil {
+			return reply
+		}
+		defer r.end()
+	}
+	tc, cleanup, err := r.context(ctx, tool.Spec())
+	if err != nil {
+		return r.failed(ctx, err)
+	}
+	defer cleanup()
+	args := json.RawMessage(m.GetArguments())
+	switch {
+	case m.GetPrepare():
+		return r.prepare(tc, tool, args)
+	case m.GetReconcile():
+		return r.reconcile(tc, tool, args)
+	}
+	if once(tool.Spec().Effect) {
+		return r.noted(ctx, tc, tool, args)
+	}
+	return r.call(ctx, tc, tool, args)
+}
+
+// noted runs a call that must not run twice, and notes in the ledger that it begins and what it came to: before its
+// lease can pass on, and before anybody is told.
+func (r *run) noted(ctx context.Context, tc *tools.Context, tool tools.Tool, args json.RawMessage) *messages.ToolReply {
+	if err := r.svc.ledger.Begin(r.m.GetExecId(), r.m.GetAttempt()); err != nil { // then a crash leaves it unknown
+		r.svc.Log.Warn("a call is not in the ledger", "call", r.m.GetExecId(), "err", err)
+	}
+	reply := r.call(ctx, tc, tool, args)
+	r.svc.cleanReply(reply)
+	bound(reply)
+	if err := r.svc.ledger.End(r.m.GetAttempt(), reply); err != nil {
+		r.svc.Log.Warn("a result is not in the ledger", "call", r.m.GetExecId(), "err", err)
+	}
+	return reply
+}
+
+// call runs the tool. A panic of it is its result.
+func (r *run) call(ctx context.Context, tc *tools.Context, tool tools.Tool, args json.RawMessage) *messages.ToolReply {
+	var res *tools.Result
+	var err error
+	if p := act.Guard(func() { res, err = tool.Run(tc, args) }); p != nil {
+		return r.crashed(p)
+	}
+	if err != nil {
+		return r.failed(ctx, err)
+	}
+	return r.succeeded(res)
+}
+
+// crashed is the result of a tool that panicked. People find in the log where.
+func (r *run) crashed(p *act.Panic) *messages.ToolReply {
+	r.svc.Log.Error("tool panicked", "tool", r.m.GetTool(), "call", r.m.GetExecId(), "err", p.Error(), "stack", p.Stack)
+	return failedReply(r.m, messages.ToolFinished_ERROR, tools.CodeInternalError, "Unexpected error: the tool crashed")
+}
+
+// begin counts the effect under its lease token: a stale holder starts nothing. It is also noted for the Workspace's
+// successor, should that die: before it is asked, so that there is no moment between in which nobody knows of it.
+func (r *run) begin(ctx context.Context) *messages.ToolReply {
+	if r.m.GetLease() == nil {
+		return failedReply(r.m, messages.ToolFinished_CANCELLED, tools.CodeInterrupted, "Not started: the workspace is not held")
+	}
+	r.svc.folders.began(r.m.GetLease(), r.m.GetExecId())
+	pid := workspacePID(r.sys, r.m.GetWorkspace().GetId())
+	msg := &messages.EffectBegun{Workspace: r.m.GetLease().GetWorkspace(), Token: r.m.GetLease().GetToken(), ExecId: r.m.GetExecId()}
+	_, err := act.Ask[*messages.EffectAllowed](ctx, r.sys, pid, msg)
+	if err == nil {
+		return nil
+	}
+	r.end() // the effect may have been counted, though its allowance was not waited for
+	if ctx.Err() != nil {
+		return r.failed(ctx, err)
+	}
+	return failedReply(r.m, messages.ToolFinished_CANCELLED, tools.CodeInterrupted, "Not started: "+err.Error())
+}
+
+func (r *run) end() {
+	r.svc.folders.ended(r.m.GetLease(), r.m.GetExecId())
+	r.sys.Root.Send(workspacePID(r.sys, r.m.GetWorkspace().GetId()),
+		&messages.EffectEnded{Workspace: r.m.GetLease().GetWorkspace(), Token: r.m.GetLease().GetToken(), ExecId: r.m.GetExecId()})
+}
+
+// context builds the value that the tool sees (acceptance rows 2 to 9).
+func (r *run) context(ctx context.Context, spec *tools.Spec) (*tools.Context, func(), error) {
+	m := r.m
+	tc := &tools.Context{
+		Signal: ctx, Agent: m.GetAgent(), ExecID: m.GetExecId(), Sandbox: r.svc.Sandbox, Redact: r.svc.Redact.String,
+		Trust: m.GetWorkspace().GetTrust(), Known: make(map[string]string, len(m.GetKnownFiles())),
+	}
+	for _, f := range m.GetKnownFiles() {
+		tc.Known[f.GetPath()] = f.GetSha256()
+	}
+	if g := m.GetWorkspace(); g != nil {
+		ws, err := r.svc.folders.handle(g)
+		if err != nil {
+			return nil, nil, tools.Errorf(tools.CodeWorkspaceNotAvailable, "No active project: %v", err)
+		}
+		tc.Workspace, tc.WorkspaceInfo = ws, workspaceInfo(g)
+	}
+	if h := m.GetHome(); h != nil {
+		if ws, err := r.svc.folders.handle(h); err == nil { // without a home output is not spilled
+			tc.Home = ws
+		}
+	}
+	if r.svc.Values != nil {
+		v, err := r.svc.Values(ctx, Call{m.GetSessionId(), m.GetWorkerId(), m.GetAgent(), m.GetTool(), m.GetExecId()})
+		if err != nil {
+			return nil, nil, fmt.Errorf("add the program's values: %w", err)
+		}
+		tc.Values = v
+	}
+	env, err := r.svc.Env(m.GetWorkspace().GetId(), m.GetEnv(), tc.Trust)
+	if err != nil {
+		return nil, nil, tools.Errorf(tools.CodeInvalidArguments, "environment: %v", err)
+	}
+	tc.ProcessEnv = env
+	tc.Progress = r.progress
+	if spec.NoTemp {
+		return tc, func() {}, nil
+	}
+	tc.ToolTempDir = filepath.Join(r.svc.TempDir, m.GetExecId())
+	if err := os.Mkdir(tc.ToolTempDir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, nil, fmt.Errorf("make the call's temporary folder: %w", err)
+	}
+	return tc, func() {
+		if err := os.RemoveAll(tc.ToolTempDir); err != nil {
+			r.svc.Log.Warn("temporary folder of a call stays", "call", m.GetExecId(), "err", err)
+		}
+	}, nil
+}
+
+func workspaceInfo(g *messages.WorkspaceGrant) *messages.WorkspaceInfo {
+	return &messages.WorkspaceInfo{Mode: g.GetMode(), WorkingDirectory: g.GetPath(), ProjectDir: g.GetPath(), ClonePath: g.GetPath()}
+}
+
+func (r *run) progress(p *messages.Progress) {
+	p.ExecId, p.CallId, p.Text = r.m.GetExecId(), r.m.GetCallId(), r.svc.Redact.String(p.GetText())
+	r.sys.Root.Send(r.worker, p)
+}
+
+func (r *run) prepare(tc *tools.Context, tool tools.Tool, args json.RawMessage) *messages.ToolReply {
+	reply := failedReply(r.m, messages.ToolFinished_OK, "", "")
+	reply.Prepared = true
+	p, ok := tool.(tools.Preparer)
+	if !ok {
+		return reply
+	}
+	var files []*messages.FileHash
+	var err error
+	if crash := act.Guard(func() { files, err = p.Prepare(tc, args) }); crash != nil {
+		return r.crashed(crash)
+	}
+	if err != nil { // the call would fail in the same way, before any effect
+		return r.failed(tc.Signal, err)
+	}
+	reply.Files = files
+	return reply
+}
+
+// reconcile asks the world whether the call happened before the process died.
+func (r *run) reconcile(tc *tools.Context, tool tools.Tool, args json.RawMessage) *messages.ToolReply {
+	rec, ok := tool.(tools.Reconciler)
+	if !ok {
+		reply := failedReply(r.m, messages.ToolFinished_INTERRUPTED_UNKNOWN, tools.CodeInterrupted, conversation.InterruptedText)
+		reply.Unknown = true
+		return reply
+	}
+	var res *tools.Result
+	var err error
+	if p := act.Guard(func() { res, err = rec.Reconcile(tc, args, r.m.GetPreconditionHashes()) }); p != nil {
+		r.crashed(p)
+		err = p // what became of the call is as unknown as before
+	}
+	switch {
+	case err == nil:
+		return r.succeeded(res)
+	case errors.Is(err, tools.ErrNotDone):
+		reply := failedReply(r.m, messages.ToolFinished_ERROR, "", "")
+		reply.NotDone = true
+		return reply
+	}
+	r.svc.Log.Info("a call cannot be reconciled", "tool", r.m.GetTool(), "call", r.m.GetExecId(), "err", err)
+	reply := failedReply(r.m, messages.ToolFinished_INTERRUPTED_UNKNOWN, tools.CodeInterrupted, conversation.InterruptedText)
+	reply.Unknown = true
+	return reply
+}
+
+func (r *run) succeeded(res *tools.Result) *messages.ToolReply {
+	reply := failedReply(r.m, messages.ToolFinished_OK, "", "")
+	if res == nil {
+		return reply
+	}
+	reply.Content, reply.Truncated, reply.Files, reply.Diff = res.Content, res.Truncated, res.Files, res.Diff
+	reply.DetailsJson, reply.MetaJson = asJSON(res.Details), asJSON(res.Meta)
+	return reply
+}
+
+// failed turns an error into the result that the model reads. Expected failures carry
+// their code; anything else is a defect, logged here and worded generally.
+func (r *run) failed(ctx context.Context, err error) *messages.ToolReply {
+	var te *tools.Error
+	switch {
+	case errors.As(err, &te) && te.Code == tools.CodeCancelled && errors.Is(context.Cause(ctx), errHalted):
+		return failedReply(r.m, messages.ToolFinished_CANCELLED, te.Code, haltedText+strings.TrimPrefix(te.Message, "the call was cancelled"))
+	case errors.As(err, &te):
+		reply := failedReply(r.m, statusOf(te.Code), te.Code, te.Message)
+		reply.DetailsJson = asJSON(te.Details)
+		return reply
+	case errors.Is(context.Cause(ctx), errCallTimeout):
+		return failedReply(r.m, messages.ToolFinished_TIMEOUT, tools.CodeTimeout, fmt.Sprintf("Timed out after %d ms", r.m.GetTimeoutMs()))
+	case errors.Is(context.Cause(ctx), errHalted):
+		return failedReply(r.m, messages.ToolFinished_CANCELLED, tools.CodeCancelled, haltedText)
+	case ctx.Err() != nil:
+		return failedReply(r.m, messages.ToolFinished_CANCELLED, tools.CodeCancelled, "Cancelled before it finished; it may have had effects.")
+	}
+	r.svc.Log.Error("tool failed unexpectedly", "tool", r.m.GetTool(), "call", r.m.GetExecId(), "err", err)
+	return failedReply(r.m, messages.ToolFinished_ERROR, tools.CodeInternalError, "Unexpected error: "+err.Error())
+}
+
+func statusOf(code string) messages.ToolFinished_Status {
+	switch code {
+	case tools.CodeTimeout:
+		return messages.ToolFinished_TIMEOUT
+	case tools.CodeCancelled:
+		return messages.ToolFinished_CANCELLED
+	case tools.CodeInvalidArguments:
+		return messages.ToolFinished_BAD_ARGS
+	}
+	return messages.ToolFinished_ERROR
+}
+
+func asJSON(m map[string]any) string {
+	if len(m) == 0 {
+		return ""
+	}
+	b, err := json.Marshal(m)
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
