@@ -17,12 +17,19 @@ import (
 )
 
 // Ask answers any command or question of package messages that a surface may put: CreateSession,
-// ToSession, DescribeTree, ListSessions, ListWorkers, ListCalls, Show, Verify, ForkSession, Hello. A refusal
+// ToSession, ResolveCall, DescribeTree, ListSessions, ListWorkers, ListCalls, Show, Verify, ForkSession, Hello. A refusal
 // is a *Failure. Questions are answered from the store: they wake no session.
 func (rt *Runtime) Ask(ctx context.Context, m proto.Message) (proto.Message, error) {
 	switch x := m.(type) {
-	case *messages.CreateSession, *messages.ToSession, *messages.DescribeTree:
+	case *messages.ToSession:
+		if r := x.GetResolveCall(); r != nil && r.GetWorkerId() == "" {
+			return rt.resolveCall(ctx, r)
+		}
 		return send[proto.Message](ctx, rt, m)
+	case *messages.CreateSession, *messages.DescribeTree:
+		return send[proto.Message](ctx, rt, m)
+	case *messages.ResolveCall:
+		return rt.resolveCall(ctx, x)
 	case *messages.ListSessions:
 		return rt.listSessions(ctx, x)
 	case *messages.ListWorkers:
@@ -178,63 +185,6 @@ func (rt *Runtime) turns(ctx context.Context, v *messages.SessionView) ([]ownTur
 type ownTurn struct {
 	*conversation.Turn
 	worker string
-}
-
-func (rt *Runtime) listCalls(ctx context.Context, m *messages.ListCalls) (*messages.Calls, error) {
-	var sessions []*messages.SessionView
-	if m.GetSessionId() != "" {
-		v, err := rt.session(ctx, m.GetSessionId())
-		if err != nil {
-			return nil, err
-		}
-		sessions = append(sessions, v)
-	} else {
-		all, err := rt.listSessions(ctx, &messages.ListSessions{})
-		if err != nil {
-			return nil, err
-		}
-		sessions = all.GetSessions()
-	}
-	out := &messages.Calls{}
-	for _, v := range sessions {
-		turns, err := rt.turns(ctx, v)
-		if err != nil {
-			return nil, err
-		}
-		for _, t := range turns {
-			for _, c := range t.AllCalls {
-				if cv := callView(v.GetId(), t, c); m.GetState() == "" || m.GetState() == cv.GetState() {
-					out.Calls = append(out.Calls, cv)
-				}
-			}
-		}
-	}
-	return out, nil
-}
-
-func callView(session string, t ownTurn, c *conversation.Call) *messages.CallView {
-	return &messages.CallView{
-		ExecId: c.Plan.GetExecId(), CallId: c.Plan.GetCallId(), SessionId: session, WorkerId: t.worker, TurnId: t.ID, Tool: c.Name,
-		State: callState(c), Status: c.Status(), Arguments: c.Arguments, ErrorCode: c.Finished.GetErrorCode(), AtUnixMs: c.AtMs,
-		Effect: strings.ToLower(c.Plan.GetEffect().String()),
-	}
-}
-
-// callState is the state of row 48.
-func callState(c *conversation.Call) string {
-	switch {
-	case c.Finished.GetStatus() == messages.ToolFinished_INTERRUPTED_UNKNOWN:
-		return "in_doubt"
-	case c.Finished.GetStatus() == messages.ToolFinished_OK:
-		return "succeeded"
-	case c.Finished != nil:
-		return "failed"
-	case c.Dispatched != nil:
-		return "executing"
-	case c.Requested != nil && c.Resolved == nil:
-		return "requested"
-	}
-	return "received"
 }
 
 func (rt *Runtime) show(ctx context.Context, m *messages.Show) (*messages.Shown, error) {

@@ -150,6 +150,8 @@ func (s *Supervisor) Receive(c actor.Context) {
 		c.Respond(&messages.Tree{Root: s.tree()})
 	case *messages.SessionEnded:
 		s.sessionEnded(c, m)
+	case *resolvedAsleep:
+		s.resolvedAsleep(c, m)
 	case *messages.SessionIdle:
 		s.sessionIdle(c, m)
 	case *messages.Staying:
@@ -222,6 +224,9 @@ func (s *Supervisor) toSession(c actor.Context, m *messages.ToSession) {
 	_, leaves := m.GetCommand().(*messages.ToSession_Unsubscribe)
 	switch {
 	case k == nil && leaves: // nobody is there who could still send to it
+		return
+	case k == nil && m.GetResolveCall() != nil:
+		s.resolveAsleep(c, m.GetSessionId(), m.GetResolveCall())
 		return
 	case k == nil:
 		k = &kid{name: m.GetSessionId()}

@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -423,21 +422,6 @@ func (w *Worker) release() {
 	w.grant, w.waiting, w.running, w.decided, w.known, w.inflight, w.gen = nil, nil, nil, nil, nil, nil, nil
 	w.svc, w.log = svc, log
 	w.receive = func(actor.Context) {}
-}
-
-// interrupt ends what runs for the turn, without deciding anything.
-func (w *Worker) interrupt(c actor.Context) { w.endRunning(c, "") }
-
-// halt is interrupt where nobody will hear what became of the calls: their executor notes it in its ledger.
-func (w *Worker) halt(c actor.Context) { w.endRunning(c, haltReason) }
-
-func (w *Worker) endRunning(c actor.Context, reason string) {
-	if w.gen != nil && w.gen.cancel != nil {
-		w.gen.cancel(context.Canceled)
-	}
-	if w.executor != nil && len(w.running) > 0 {
-		c.Send(w.executor, &messages.CancelCalls{Reason: reason})
-	}
 }
 
 func (w *Worker) inputs() *messages.Inputs {

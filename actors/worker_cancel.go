@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -30,6 +31,21 @@ func (w *Worker) cancel(c actor.Context, m *messages.CancelSession) {
 		reason = "cancelled"
 	}
 	w.append(c, nil, w.settled, w.cancelFacts(by, reason)...)
+}
+
+// interrupt ends what runs for the turn, without deciding anything.
+func (w *Worker) interrupt(c actor.Context) { w.endRunning(c, "") }
+
+// halt is interrupt where nobody will hear what became of the calls: their executor notes it in its ledger.
+func (w *Worker) halt(c actor.Context) { w.endRunning(c, haltReason) }
+
+func (w *Worker) endRunning(c actor.Context, reason string) {
+	if w.gen != nil && w.gen.cancel != nil {
+		w.gen.cancel(context.Canceled)
+	}
+	if w.executor != nil && len(w.running) > 0 {
+		c.Send(w.executor, &messages.CancelCalls{Reason: reason})
+	}
 }
 
 // cancelFacts closes every call that has not started: after the cancel is durable it never will.

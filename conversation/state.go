@@ -31,7 +31,7 @@ type State struct {
 	closed  bool
 	atMs    int64 // of the newest record
 
-	head    []byte // record id of the newest record
+	head []byte // record id of the newest record
 
 	history kept              // finished exchanges only: never a dangling call
 	sources []source          // of history: which record each message came from
@@ -124,8 +124,8 @@ type Call struct {
 	AtMs       int64
 
 	finishedSeq uint64 // record of Finished
-	doubted bool // a person is asked what became of it
-	redo    bool // a person said to run it again
+	doubted     bool   // a person is asked what became of it
+	redo        bool   // a person said to run it again
 }
 
 // Open says whether the call has no result yet.

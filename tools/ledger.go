@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -247,20 +246,31 @@ func (l *FileLedger) read(path string) error {
 	if err != nil {
 		return err
 	}
-	for len(b) >= ledgerHead {
-		n := uint64(binary.LittleEndian.Uint32(b))
-		if n > uint64(len(b)-ledgerHead) {
-			break // cut off while it was written
+	for {
+		e, rest := nextEntry(b)
+		if e == nil {
+			return nil
 		}
-		body, e := b[ledgerHead:ledgerHead+n], &messages.LedgerEntry{}
-		if crc32.ChecksumIEEE(body) != binary.LittleEndian.Uint32(b[4:]) || proto.Unmarshal(body, e) != nil {
-			break
-		}
-		b = slices.Clip(b[ledgerHead+n:])
+		b = rest
 		id := attemptID{e.GetExecId(), e.GetAttempt()}
 		if l.old[id].GetDone() == nil {
 			l.old[id] = e
 		}
 	}
-	return nil
+}
+
+// nextEntry takes the first entry off the front; nil when there is none that is whole.
+func nextEntry(b []byte) (*messages.LedgerEntry, []byte) {
+	if len(b) < ledgerHead {
+		return nil, nil
+	}
+	n := uint64(binary.LittleEndian.Uint32(b))
+	if n > uint64(len(b)-ledgerHead) { // cut off while it was written
+		return nil, nil
+	}
+	body, e := b[ledgerHead:ledgerHead+n], &messages.LedgerEntry{}
+	if crc32.ChecksumIEEE(body) != binary.LittleEndian.Uint32(b[4:]) || proto.Unmarshal(body, e) != nil {
+		return nil, nil
+	}
+	return e, b[ledgerHead+n:]
 }

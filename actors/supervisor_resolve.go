@@ -1,0 +1,140 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
+)
+
+// resolvedAsleep is the end of writing a person's word into the journal of a session that is not in memory.
+type resolvedAsleep struct {
+	session string
+	asker   *actor.PID
+	reply   any
+}
+
+// resolveAsleep writes a person's word down without waking the session: its turn goes on by it when the session is
+// opened. Who settles a call need not be able to run it. Commands for the session wait meanwhile.
+func (s *Supervisor) resolveAsleep(c actor.Context, session string, m *messages.ResolveCall) {
+	s.kids[session] = &kid{name: session}
+	svc, asker := s.svc, c.Sender()
+	end := func(reply any) any { return &resolvedAsleep{session, asker, reply} }
+	svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
+		return end(messages.Fail(messages.CodeInternal, p.Error(), ""))
+	}, func() any { return end(recordWord(svc, session, m)) })
+}
+
+func (s *Supervisor) resolvedAsleep(c actor.Context, m *resolvedAsleep) {
+	if m.asker != nil {
+		c.Send(m.asker, m.reply)
+	}
+	if k := s.kids[m.session]; k != nil && k.pid == nil {
+		s.forget(c, k)
+	}
+}
+
+// recordWord appends what a person says of a call to the journal of its worker. It returns the reply.
+func recordWord(svc *Services, session string, m *messages.ResolveCall) any {
+	o := recoverWorker(svc, m.GetWorkerId(), session)
+	if o.err != nil {
+		code := messages.CodeUnavailable
+		if damaged(o.err) {
+			code = messages.CodeCorrupt
+		}
+		return messages.Fail(code, fmt.Sprintf("resolve call %s: %v", m.GetExecId(), o.err), "")
+	}
+	defer o.journal.Release()
+	facts, fail := resolution(o.state, m)
+	if fail != nil {
+		return fail
+	}
+	draft, err := wordDraft(svc, session, o, facts)
+	if err != nil {
+		return messages.Fail(messages.CodeInternal, fmt.Sprintf("resolve call %s: %v", m.GetExecId(), err), "")
+	}
+	done := make(chan error, 1)
+	o.journal.Append(func(_ persistence.Receipt, err error) { done <- err }, draft)
+	select {
+	case err = <-done:
+	case <-svc.stopped:
+		err = persistence.ErrClosed
+	}
+	if err != nil {
+		return messages.Fail(messages.CodeUnavailable, fmt.Sprintf("resolve call %s: %v", m.GetExecId(), err), "try again")
+	}
+	return &messages.Ack{}
+}
+
+func wordDraft(svc *Services, session string, o *opened, facts []proto.Message) (persistence.Draft, error) {
+	var d persistence.Draft
+	for _, f := range facts {
+		r, err := messages.NewRecord(f, o.state.Turn().ID)
+		if err != nil {
+			return d, err
+		}
+		d.Records = append(d.Records, r)
+	}
+	ops, change := doubtIndex(o.state, session, o.state.ID(), facts)
+	v := &messages.WorkerView{
+		Id: o.state.ID(), SessionId: session, State: stateWaiting, Agent: o.state.Agent(), Model: o.state.Model(), Turns: int32(o.state.Turns()),
+		Staged: int32(len(o.state.Staged())), Usage: o.state.Usage(), UpdatedAtUnixMs: svc.Now().UnixMilli(), InDoubt: inDoubt(o.state) + change,
+	}
+	b, err := proto.Marshal(v)
+	d.Index = append(ops, persistence.IndexOp{Key: WorkerKey(session, o.state.ID()), Value: b})
+	return d, err
+}
+
+// CallsInDoubt lists the calls that wait for a person's word, of one session or of all (""). It wakes nobody.
+func CallsInDoubt(ctx context.Context, store persistence.Store, session string) ([]*messages.CallView, error) {
+	prefix := DoubtKey(session, "")
+	if session == "" {
+		prefix = strings.TrimSuffix(prefix, "/")
+	}
+	var out []*messages.CallView
+	err := store.Index(ctx, prefix, func(key string, value []byte) error {
+		v := &messages.CallView{}
+		if err := proto.Unmarshal(value, v); err != nil {
+			return fmt.Errorf("decode listing entry %s: %w", key, err)
+		}
+		out = append(out, v)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list calls in doubt: %w", err)
+	}
+	return out, nil
+}
+
+// CallInDoubt finds a call that waits for a person's word, or says why there is none.
+func CallInDoubt(ctx context.Context, store persistence.Store, exec string) (*messages.CallView, error) {
+	all, err := CallsInDoubt(ctx, store, "")
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range all {
+		if v.GetExecId() == exec {
+			return v, nil
+		}
+	}
+	word := ""
+	err = store.Index(ctx, ResolvedKey(exec), func(key string, value []byte) error {
+		if key == ResolvedKey(exec) {
+			word = string(value)
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("find call %s: %w", exec, err)
+	case word != "":
+		return nil, AlreadyResolved(exec, word)
+	}
+	return nil, NotInDoubt(exec)
+}
