@@ -111,7 +111,7 @@ func (rt *Runtime) complete(ctx context.Context, v *messages.SessionView, live b
 		if err := proto.Unmarshal(value, w); err != nil {
 			return fmt.Errorf("decode listing entry %s: %w", key, err)
 		}
-		if w.GetState() != "inactive" { // nobody works on it: the turn waits for its session to be opened
+		if w.GetState() != "inactive" && !w.GetQuarantined() { // nobody works on it: the turn waits for its session to be opened
 			w.State = "waiting"
 		}
 		v.Workers = append(v.Workers, w)

@@ -85,6 +85,8 @@ type Options struct {
 	// IdleAfter is how long a session rests before it leaves memory: no turn, no waiting input, nobody who watches.
 	// The next message brings it back, and nothing is lost by it. 0: sessions stay in memory.
 	IdleAfter time.Duration
+	// Still keeps agents from beginning a turn and from going on with one: for programs that look after a data directory.
+	Still bool
 
 	// ToolContext adds values of the program to the context of each call, off the mailbox.
 	ToolContext func(ctx context.Context, c Call) (map[any]any, error)
@@ -197,7 +199,7 @@ func services(o *Options, store persistence.Store, registry *tools.Registry) *ac
 	return &actors.Services{
 		Store: store, Models: models, Tools: registry, Agents: agents, Sandbox: o.Sandbox, Log: o.Logger, Limits: o.Limits,
 		Now: o.Now, Node: nodeName(), ServerName: o.ServerName, DataDir: o.DataDir, TempDir: filepath.Join(o.DataDir, "tmp"),
-		Env: env, Values: o.ToolContext, Hooks: o.Hooks, IdleAfter: o.IdleAfter, Redact: o.Redact,
+		Env: env, Values: o.ToolContext, Hooks: o.Hooks, IdleAfter: o.IdleAfter, Still: o.Still, Redact: o.Redact,
 	}
 }
 

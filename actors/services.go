@@ -92,7 +92,10 @@ type Services struct {
 	Now     func() time.Time
 	// IdleAfter is how long a session rests before it leaves memory; 0: it stays. The next message brings it back.
 	IdleAfter time.Duration
-	Node      string // name of this process
+	// Still keeps workers from beginning a turn and from going on with one. What ends a turn, or changes nothing but what
+	// is written down, is done: for programs that look after a store without running agents.
+	Still bool
+	Node  string // name of this process
 
 	ServerName string // host of server workspaces
 	DataDir    string // homes of sessions

@@ -47,9 +47,14 @@ type Session struct {
 type member struct {
 	id          string
 	pid         *actor.PID // nil while it is down
+	ending      bool       // it is down, and its name not free yet
 	failures    int        // since it last ran well
 	restarts    int32
 	quarantined string // why it is not started again
+	lastError   string
+	damaged     bool   // so that releasing it changes nothing
+	tried       bool   // it was released, and has not worked since
+	release     string // who lets it go on, when it is started: it was quarantined
 	since       time.Time
 	queue       act.Stash
 	timer       act.Timer
@@ -139,6 +144,8 @@ func (s *Session) ready(c actor.Context) {
 		s.respawn(c, m)
 	case *workerBuilt:
 		s.workerBuilt(c, m)
+	case *messages.ReleaseWorker: // handed back, too
+		s.releaseOnce(c, m)
 	case *idleDue:
 		s.idleDue(c, m)
 	case *idleKnown:
@@ -183,6 +190,8 @@ func (s *Session) command(c actor.Context, m *messages.ToSession) {
 		s.route(c, cmd.WaitIdle)
 	case *messages.ToSession_SpawnWorker:
 		s.spawnWorker(c, cmd.SpawnWorker)
+	case *messages.ToSession_ReleaseWorker:
+		s.release(c, cmd.ReleaseWorker)
 	case *messages.ToSession_Describe:
 		s.describe(c)
 	case *messages.ToSession_Subscribe:
@@ -211,15 +220,20 @@ func (s *Session) route(c actor.Context, cmd any) {
 	case w == nil:
 		s.answer(c, messages.Fail(messages.CodeNotFound, fmt.Sprintf("session %s has no worker %q", s.id, id), "see `troupe ls workers`"))
 	case w.quarantined != "":
-		s.answer(c, messages.Fail(messages.CodeQuarantined, fmt.Sprintf("worker %s is quarantined: %s", id, w.quarantined), "see `troupe verify`"))
+		s.answer(c, w.refused())
 	case w.pid == nil:
-		before := c.Capture()
-		c.Apply(&actor.CapturedContext{MessageEnvelope: &actor.MessageEnvelope{Message: cmd, Sender: c.Sender()}, Context: c})
-		w.queue.Put(c)
-		c.Apply(before)
+		w.keep(c, cmd)
 	default:
 		c.RequestWithCustomSender(w.pid, cmd, c.Sender())
 	}
+}
+
+// keep holds a command back until the worker's successor is there.
+func (w *member) keep(c actor.Context, cmd any) {
+	before := c.Capture()
+	c.Apply(&actor.CapturedContext{MessageEnvelope: &actor.MessageEnvelope{Message: cmd, Sender: c.Sender()}, Context: c})
+	w.queue.Put(c)
+	c.Apply(before)
 }
 
 func (s *Session) answer(c actor.Context, msg any) {
@@ -239,7 +253,9 @@ func (s *Session) start(c actor.Context, w *member) {
 	w.pid, w.since = pid, s.svc.Now()
 	c.Send(pid, &messages.Configure{
 		Grant: s.grant, NoInput: s.facts.created.GetNoInput(), WorkerId: w.id, SessionId: s.id, Watched: len(s.watchers) > 0, Restarts: w.restarts,
+		Release: w.release,
 	})
+	w.release = ""
 	w.queue.Forward(c, pid)
 }
 
@@ -251,11 +267,11 @@ func (s *Session) workerFailed(c actor.Context, m *messages.WorkerFailed) {
 		return
 	}
 	if m.GetQuarantine() {
-		w.quarantined = m.GetReason()
+		w.quarantined, w.damaged = m.GetReason(), m.GetDamaged()
 	}
 	s.lost(w, m.GetReason())
 	c.Poison(w.pid)
-	w.pid = nil
+	w.pid, w.ending = nil, true
 }
 
 // lost counts a failure; a worker that ran for a while starts at the short pause again.
@@ -265,6 +281,7 @@ func (s *Session) lost(w *member, reason string) {
 	}
 	w.failures++
 	w.restarts++
+	w.lastError = reason
 	s.log.Warn("worker failed", "worker", w.id, "failures", w.failures, "err", reason)
 }
 
@@ -274,7 +291,7 @@ func (s *Session) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, chil
 	for _, w := range s.workers {
 		if w.pid != nil && w.pid.GetId() == child.GetId() {
 			s.lost(w, fmt.Sprint(reason))
-			w.pid = nil
+			w.pid, w.ending = nil, true
 		}
 	}
 	sup.StopChildren(child)
@@ -297,13 +314,11 @@ func (s *Session) terminated(c actor.Context, who *actor.PID) {
 		s.lost(w, "stopped unexpectedly")
 		w.pid = nil
 	}
+	w.ending = false
 	if w.quarantined != "" {
-		fail := messages.Fail(messages.CodeQuarantined, fmt.Sprintf("worker %s is quarantined: %s", w.id, w.quarantined), "see `troupe verify`")
-		w.queue.Each(func(_ any, sender *actor.PID) {
-			if sender != nil {
-				c.Send(sender, fail)
-			}
-		})
+		q := w.queue
+		w.queue = act.Stash{}
+		q.Replay(c, s.late, func() bool { return true })
 		return
 	}
 	w.timer.Set(c, restartPause(w.failures), func(gen uint64) any { return &respawn{w.id, gen} })
@@ -374,52 +389,6 @@ func (s *Session) publish(c actor.Context, m *messages.Published) {
 	for _, pid := range s.watchers {
 		c.Send(pid, m)
 	}
-}
-
-// describe gathers the live views of the workers, off the mailbox.
-func (s *Session) describe(c actor.Context) {
-	view := s.facts.view(s.grant)
-	pids := make([]*actor.PID, 0, len(s.order))
-	for _, id := range s.order {
-		w := s.workers[id]
-		if w.pid == nil {
-			view.Workers = append(view.Workers, &messages.WorkerView{Id: id, SessionId: s.id, State: stateFailed, Restarts: w.restarts, LastError: w.quarantined})
-			continue
-		}
-		pids = append(pids, w.pid)
-	}
-	sys, asker, away := c.ActorSystem(), c.Sender(), &s.rest.away
-	away.Add(1)
-	s.svc.spawn(sys, asker, func(p *act.Panic) any { return messages.Fail(messages.CodeInternal, p.Error(), "") }, func() any {
-		defer away.Add(-1)
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		for _, pid := range pids {
-			if v, err := act.AskSoon[*messages.WorkerView](ctx, sys, pid, &messages.DescribeWorker{}); err == nil {
-				view.Workers = append(view.Workers, v)
-			}
-		}
-		SumUp(view)
-		return view
-	})
-}
-
-// SumUp fills in what a session's view takes from its workers'.
-func SumUp(v *messages.SessionView) {
-	rank := []string{stateInactive, stateFailed, stateWaiting, stateWorking, stateRequesting, stateReceiving, stateUsingTool}
-	best := 0
-	v.Turns, v.Usage = 0, &messages.Usage{}
-	for _, w := range v.GetWorkers() {
-		v.Turns += w.GetTurns()
-		v.Usage = sumUsage(v.GetUsage(), w.GetUsage())
-		v.UpdatedAtUnixMs = max(v.GetUpdatedAtUnixMs(), w.GetUpdatedAtUnixMs())
-		for i, name := range rank {
-			if w.GetState() == name {
-				best = max(best, i)
-			}
-		}
-	}
-	v.State = rank[best]
 }
 
 // stopping answers those who wait for a worker that is down.

@@ -35,6 +35,7 @@ type Worker struct {
 	restarts    int32
 	watched     atomic.Bool // read by the goroutine of a model call
 	lastError   string
+	releasedBy  string // who lets it go on, though it is quarantined; "" when nobody does
 
 	journal   *persistence.Journal
 	state     *conversation.State
@@ -140,7 +141,7 @@ func (w *Worker) become(state func(actor.Context), phase string) {
 // unborn waits for the grant that says who this is.
 func (w *Worker) unborn(c actor.Context) {
 	if m, ok := c.Message().(*messages.Configure); ok {
-		w.id, w.session, w.restarts = m.GetWorkerId(), m.GetSessionId(), m.GetRestarts()
+		w.id, w.session, w.restarts, w.releasedBy = m.GetWorkerId(), m.GetSessionId(), m.GetRestarts(), m.GetRelease()
 		w.log = w.svc.Log.With("session", w.session, "worker", w.id)
 		w.configure(m)
 		w.open(c)
@@ -259,6 +260,8 @@ func (w *Worker) common(c actor.Context) {
 		c.Respond(w.view())
 	case *messages.ReportIdle:
 		c.Respond(w.idleness())
+	case *messages.ReleaseWorker:
+		c.Respond(w.view()) // it is free by now
 	case *messages.WaitIdle:
 		w.waitIdle(c)
 	case *messages.Configure:
@@ -323,26 +326,10 @@ func asks(msg any) bool {
 	switch msg.(type) {
 	case *messages.SubmitInput, *messages.RunInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
 		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.DescribeWorker, *messages.WaitIdle, *messages.ReportIdle,
-		*messages.ResolveCall:
+		*messages.ResolveCall, *messages.ReleaseWorker:
 		return true
 	}
 	return false
-}
-
-// poisonAfter is how many of its own panics without progress quarantine a worker.
-const poisonAfter = 3
-
-// fail ends this incarnation. fact, when given, is journaled on a best effort.
-func (w *Worker) fail(c actor.Context, reason string, fact *messages.Panicked) {
-	w.lastError = reason
-	quarantine := false
-	if fact != nil && w.state != nil && w.journal != nil {
-		quarantine = w.state.Panics()+1 >= poisonAfter
-		if rec, err := messages.NewRecord(fact, ""); err == nil {
-			w.journal.Append(func(persistence.Receipt, error) {}, persistence.Draft{Records: []*messages.Record{rec}})
-		}
-	}
-	w.down(c, reason, quarantine)
 }
 
 // down goes over to the failed state and tells the Session.
@@ -356,7 +343,7 @@ func (w *Worker) down(c actor.Context, reason string, quarantine bool) {
 		}
 	}
 	w.inflight, w.leases.staging = nil, nil
-	c.Send(c.Parent(), &messages.WorkerFailed{WorkerId: w.id, Reason: reason, Quarantine: quarantine})
+	c.Send(c.Parent(), &messages.WorkerFailed{WorkerId: w.id, Reason: reason, Quarantine: quarantine, Damaged: w.state == nil})
 	w.stash.Forward(c, c.Parent())
 	w.handBack(c)
 }

@@ -1,8 +1,10 @@
 package actors
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"google.golang.org/protobuf/proto"
@@ -175,6 +177,11 @@ func (w *Worker) index(facts []proto.Message) []persistence.IndexOp {
 			v.State, changed = stateInactive, true
 			v.Turns++
 			v.LastOutcome = conversation.OutcomeName(f.GetOutcome())
+		case *messages.Released:
+			v.State, changed = stateInactive, true
+			if w.state.Turn() != nil {
+				v.State = stateWorking
+			}
 		case *messages.GenerationCompleted:
 			v.Usage = sumUsage(v.GetUsage(), f.GetUsage())
 		}
@@ -186,12 +193,32 @@ func (w *Worker) index(facts []proto.Message) []persistence.IndexOp {
 	if !changed {
 		return ops
 	}
+	return append(ops, listing(w.log, WorkerKey(w.session, w.id), v)...)
+}
+
+// listing puts a view under its key of the secondary index.
+func listing(log *slog.Logger, key string, v proto.Message) []persistence.IndexOp {
 	b, err := proto.Marshal(v)
 	if err != nil {
-		w.log.Error("encode listing entry", "err", err)
-		return ops
+		log.Error("encode listing entry", "key", key, "err", err)
+		return nil
 	}
-	return append(ops, persistence.IndexOp{Key: WorkerKey(w.session, w.id), Value: b})
+	return []persistence.IndexOp{{Key: key, Value: b}}
+}
+
+// listed reads the listing entry of a worker, an empty one when there is none that can be read.
+func listed(ctx context.Context, svc *Services, session, id string) *messages.WorkerView {
+	v, key := &messages.WorkerView{Id: id, SessionId: session}, WorkerKey(session, id)
+	err := svc.Store.Index(ctx, key, func(k string, value []byte) error {
+		if k != key {
+			return nil
+		}
+		return proto.Unmarshal(value, v)
+	})
+	if err != nil {
+		svc.Log.Warn("read listing entry", "key", key, "err", err)
+	}
+	return v
 }
 
 func sumUsage(a, b *messages.Usage) *messages.Usage {

@@ -43,6 +43,7 @@ func recoverWorker(svc *Services, id, session string) *opened {
 		err = fmt.Errorf("worker %s has no beginning: %w", id, persistence.ErrCorrupt)
 	}
 	if err != nil {
+		unreadable(svc, j, id, session, err)
 		j.Release()
 	}
 	return &opened{journal: j, state: s, snaps: snaps, err: err}
@@ -62,7 +63,14 @@ func (w *Worker) opening(c actor.Context) {
 	}
 	w.journal, w.state, w.snaps = m.journal, m.state, m.snaps
 	w.projector.Lookup = w.generation
-	if w.state.Turn() == nil {
+	if !w.barred(c) {
+		w.takeUp(c)
+	}
+}
+
+// takeUp goes on with what the journal says: an open turn, or whatever comes next.
+func (w *Worker) takeUp(c actor.Context) {
+	if w.state.Turn() == nil || w.svc.Still {
 		w.advance(c)
 		w.replay(c)
 		return

@@ -76,7 +76,7 @@ func (w *Worker) accept(c actor.Context, f *messages.InputAccepted, run bool) {
 		w.interruptFor(c, st)
 		return
 	}
-	if w.state.Turn() == nil && len(w.state.Staged()) == 0 && !w.leases.busy() {
+	if w.state.Turn() == nil && len(w.state.Staged()) == 0 && !w.leases.busy() && !w.svc.Still {
 		w.leases.staging = st
 		w.lease(c, func(c actor.Context) { w.begin(c, f) })
 		return
@@ -194,7 +194,12 @@ func (w *Worker) wallTimeUp(c actor.Context, m *wallTimeUp) {
 
 // advance does whatever the facts say comes next.
 func (w *Worker) advance(c actor.Context) {
-	switch next := w.state.Next(w.svc.limits()).(type) {
+	next := w.state.Next(w.svc.limits())
+	if w.svc.Still && !restful(next) {
+		w.become(w.idle, stateWaiting)
+		return
+	}
+	switch next := next.(type) {
 	case conversation.Rest:
 		w.rest(c)
 	case conversation.Begin:
@@ -208,6 +213,15 @@ func (w *Worker) advance(c actor.Context) {
 	case conversation.Complete:
 		w.append(c, nil, w.turnDone, w.completed(next))
 	}
+}
+
+// restful says whether a step starts nothing.
+func restful(next conversation.Step) bool {
+	switch next.(type) {
+	case conversation.Rest, conversation.Complete:
+		return true
+	}
+	return false
 }
 
 // rest goes idle and tells those who waited for it.

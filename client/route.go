@@ -98,6 +98,9 @@ func toSession(base string, m *messages.ToSession) (*call, error) {
 		return post(base+"/workers", messages.SpawnFrom(x.SpawnWorker), as[messages.WorkerJSON]), nil
 	case *messages.ToSession_DeleteWorker:
 		return remove(base + "/workers/" + segment(x.DeleteWorker.GetWorkerId())), nil
+	case *messages.ToSession_ReleaseWorker:
+		body := messages.ReleaseJSON{By: x.ReleaseWorker.GetBy()}
+		return post(base+"/workers/"+segment(x.ReleaseWorker.GetWorkerId())+"/release", body, as[messages.WorkerJSON]), nil
 	case *messages.ToSession_Close:
 		return remove(base, "reason", x.Close.GetReason()), nil
 	}

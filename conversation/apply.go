@@ -56,6 +56,10 @@ func (s *State) fold(fact proto.Message, r *messages.Record) error {
 		return s.applyCreated(f, r)
 	case *messages.Activated:
 		s.resumed++
+		if s.turn != nil && !s.fell {
+			s.deaths++
+		}
+		s.fell = false
 		return nil
 	case *messages.InputAccepted:
 		return s.applyInput(f, r)
@@ -66,9 +70,14 @@ func (s *State) fold(fact proto.Message, r *messages.Record) error {
 		return nil
 	case *messages.Panicked:
 		s.panics++
+		s.fell = true
+		if f.GetQuarantined() {
+			s.barred = f.GetReason()
+		}
 		return nil
 	case *messages.Released:
-		s.panics = 0
+		s.progress()
+		s.barred = ""
 		return nil
 	case *messages.Closed:
 		s.closed = true
@@ -98,7 +107,7 @@ func (s *State) foldTurn(fact proto.Message, r *messages.Record) error {
 	case *messages.GenerationStarted:
 		return t.generationStarted(f)
 	case *messages.GenerationCompleted:
-		s.panics = 0
+		s.progress()
 		return s.applyGeneration(t, f, r)
 	case *messages.GenerationFailed:
 		if t.Gen == nil || t.Gen.GetGenId() != f.GetGenId() {
@@ -111,7 +120,7 @@ func (s *State) foldTurn(fact proto.Message, r *messages.Record) error {
 	case *messages.ApprovalRequested, *messages.ApprovalResolved, *messages.ToolDispatched, *messages.CallDoubted, *messages.CallResolved:
 		return t.callFact(f)
 	case *messages.ToolFinished:
-		s.panics = 0
+		s.progress()
 		return s.applyToolFinished(t, f, r)
 	case *messages.CancelRequested:
 		t.Cancelled = f

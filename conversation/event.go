@@ -95,6 +95,13 @@ func project(fact proto.Message) *messages.Event {
 		return &messages.Event{Type: messages.EventWorkerSpawned, Worker: f.GetWorkerId(), Agent: f.GetAgent(), Model: f.GetModel()}
 	case *messages.WorkerEnded:
 		return &messages.Event{Type: messages.EventWorkerEnded, Worker: f.GetWorkerId(), Reason: f.GetReason()}
+	case *messages.Panicked:
+		if !f.GetQuarantined() {
+			return nil // its successor goes on, and nobody need know
+		}
+		return &messages.Event{Type: messages.EventWorkerEnded, Status: "quarantined", Reason: f.GetReason()}
+	case *messages.Released:
+		return &messages.Event{Type: messages.EventWorkerSpawned, Status: "released", Reason: f.GetBy()}
 	case *messages.InputAccepted:
 		return &messages.Event{Type: messages.EventInputAccepted, InputId: f.GetInputId(), Text: InputText(f.GetParts())}
 	case *messages.TurnStarted:

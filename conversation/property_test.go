@@ -16,7 +16,7 @@ import (
 func fingerprint(s *conversation.State) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s %s %d %v\n", s.Agent(), s.Model(), s.System(), s.Seq(), s.Closed())
-	fmt.Fprintf(&b, "turns %d panics %d usage %v\n", s.Turns(), s.Panics(), s.Usage().String())
+	fmt.Fprintf(&b, "turns %d panics %d deaths %d quarantined %q usage %v\n", s.Turns(), s.Panics(), s.Deaths(), s.Quarantined(), s.Usage().String())
 	for _, t := range s.History().GetTurns() {
 		fmt.Fprintf(&b, "turn %s\n", t.GetOutcome())
 		for _, m := range t.GetMessages() {

@@ -62,7 +62,7 @@ func (r *restorer) state(m *messages.ConversationSnapshot) *State {
 		head: m.GetRecordId(), created: m.GetCreated(), agent: m.GetAgent(), model: m.GetModel(), system: m.GetSystem(), tools: m.GetTools(),
 		epoch: m.GetEpoch(), closed: m.GetClosed(), atMs: m.GetAtUnixMs(), inputs: r.inputs(m.GetInputs()),
 		turn: r.turn(m.GetTurn()), last: r.turn(m.GetLast()), turns: int(m.GetTurns()), usage: m.GetUsage(),
-		panics: int(m.GetPanics()), resumed: int(m.GetResumed()), known: make(map[string]*accepted, len(m.GetKnown())),
+		panics: int(m.GetPanics()), deaths: int(m.GetDeaths()), fell: m.GetFell(), barred: m.GetQuarantined(), resumed: int(m.GetResumed()), known: make(map[string]*accepted, len(m.GetKnown())),
 	}
 	copy(s.chain[:], m.GetChain())
 	for _, k := range m.GetHistory() {

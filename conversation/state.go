@@ -47,6 +47,9 @@ type State struct {
 	files   map[string]map[string]string // workspace -> path -> sha256 of what was read
 	timers  map[string]*Timer            // every one ever set
 	panics  int                          // since the last progress
+	deaths  int                          // activations in an open turn since the last progress, not counting those after a panic
+	fell    bool                         // the newest activation ended in a panic
+	barred  string                       // why it is quarantined; "" when it is not
 	resumed int                          // activations
 }
 
@@ -212,6 +215,16 @@ func (s *State) Staged() []*Input { return append([]*Input(nil), s.inputs...) }
 
 // Panics counts the worker's own panics since it last made progress.
 func (s *State) Panics() int { return s.panics }
+
+// Deaths counts how often the process has ended in the middle of the open turn since the worker last made
+// progress, as far as a later activation has written it down.
+func (s *State) Deaths() int { return s.deaths }
+
+// Quarantined is why the worker must not go on until it is released; "" when it may.
+func (s *State) Quarantined() string { return s.barred }
+
+// progress forgets what went wrong before.
+func (s *State) progress() { s.panics, s.deaths = 0, 0 }
 
 // Answer returns what was said when an input id was accepted: the session cursor, whether the
 // content is the same, and whether the id is known at all.

@@ -130,11 +130,12 @@ func (a *api) routes() {
 		"POST /api/sessions/{id}/cancel":           a.cancel,
 		"POST /api/sessions/{id}/tools/{name}":     a.callTool,
 
-		"GET /api/sessions/{id}/history":                  a.history,
-		"GET /api/sessions/{id}/workers":                  a.workers,
-		"POST /api/sessions/{id}/workers":                 a.spawn,
-		"DELETE /api/sessions/{id}/workers/{worker}":      a.deleteWorker,
-		"GET /api/sessions/{id}/workers/{worker}/history": a.history,
+		"GET /api/sessions/{id}/history":                   a.history,
+		"GET /api/sessions/{id}/workers":                   a.workers,
+		"POST /api/sessions/{id}/workers":                  a.spawn,
+		"DELETE /api/sessions/{id}/workers/{worker}":       a.deleteWorker,
+		"POST /api/sessions/{id}/workers/{worker}/release": a.release,
+		"GET /api/sessions/{id}/workers/{worker}/history":  a.history,
 
 		"GET /api/workers": a.workers,
 		"GET /api/calls":   a.calls,

@@ -152,6 +152,22 @@ func (a *api) deleteWorker(_ http.ResponseWriter, r *http.Request) (answer, erro
 	}})
 }
 
+// release lets a quarantined worker try again.
+func (a *api) release(w http.ResponseWriter, r *http.Request) (answer, error) {
+	var body messages.ReleaseJSON
+	if err := a.read(w, r, &body); err != nil {
+		return answer{}, err
+	}
+	v, err := ask[*messages.WorkerView](r.Context(), a, &messages.ToSession{
+		SessionId: r.PathValue("id"),
+		Command:   &messages.ToSession_ReleaseWorker{ReleaseWorker: &messages.ReleaseWorker{WorkerId: r.PathValue("worker"), By: body.By}},
+	})
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(v.JSON())
+}
+
 // workers lists those of one session, by its address or as a filter, or all.
 func (a *api) workers(_ http.ResponseWriter, r *http.Request) (answer, error) {
 	q, err := query(r, "session")

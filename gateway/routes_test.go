@@ -77,6 +77,11 @@ func routeCases() []routeCase {
 		{"GET /api/workers?session=ses_1", "", &messages.ListWorkers{SessionId: "ses_1"}, &messages.Workers{Workers: []*messages.WorkerView{worker}}, 200, `[` + workerJSON + `]`},
 		{"GET /api/sessions/ses_1/workers", "", &messages.ListWorkers{SessionId: "ses_1"}, &messages.Workers{}, 200, `[]`},
 		{
+			"POST /api/sessions/ses_1/workers/wrk_1/release", `{"by":"me"}`,
+			to("ses_1", &messages.ToSession{Command: &messages.ToSession_ReleaseWorker{ReleaseWorker: &messages.ReleaseWorker{WorkerId: "wrk_1", By: "me"}}}),
+			worker, 200, workerJSON,
+		},
+		{
 			"GET /api/calls?session=ses_1&state=in_doubt", "", &messages.ListCalls{SessionId: "ses_1", State: "in_doubt"},
 			&messages.Calls{Calls: []*messages.CallView{{ExecId: "exe_1", State: "in_doubt", Tool: "exec", Status: "interrupted_unknown"}}},
 			200, `[{"id":"exe_1","state":"in_doubt","session":"","worker":"","turn":"","tool":"exec","status":"interrupted_unknown","arguments":"","exec_id":"exe_1"}]`,

@@ -3911,6 +3911,7 @@ type Configure struct {
 	SessionId     string                 `protobuf:"bytes,4,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	Watched       bool                   `protobuf:"varint,5,opt,name=watched,proto3" json:"watched,omitempty"`
 	Restarts      int32                  `protobuf:"varint,6,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	Release       string                 `protobuf:"bytes,7,opt,name=release,proto3" json:"release,omitempty"` // who lets it try again, though it is quarantined; empty: nobody
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3987,6 +3988,13 @@ func (x *Configure) GetRestarts() int32 {
 	return 0
 }
 
+func (x *Configure) GetRelease() string {
+	if x != nil {
+		return x.Release
+	}
+	return ""
+}
+
 // WorkerFailed tells the Session that a worker stopped working: it hands back every message
 // it still gets, until the Session has poisoned it.
 type WorkerFailed struct {
@@ -3994,6 +4002,7 @@ type WorkerFailed struct {
 	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	Quarantine    bool                   `protobuf:"varint,3,opt,name=quarantine,proto3" json:"quarantine,omitempty"` // do not start it again by yourself
+	Damaged       bool                   `protobuf:"varint,4,opt,name=damaged,proto3" json:"damaged,omitempty"`       // its journal does not fold: releasing it would change nothing
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4045,6 +4054,13 @@ func (x *WorkerFailed) GetReason() string {
 func (x *WorkerFailed) GetQuarantine() bool {
 	if x != nil {
 		return x.Quarantine
+	}
+	return false
+}
+
+func (x *WorkerFailed) GetDamaged() bool {
+	if x != nil {
+		return x.Damaged
 	}
 	return false
 }
@@ -7065,7 +7081,7 @@ const file_command_proto_rawDesc = "" +
 	"\bIdleness\x12\x12\n" +
 	"\x04idle\x18\x01 \x01(\bR\x04idle\x12\"\n" +
 	"\rsince_unix_ms\x18\x02 \x01(\x03R\vsinceUnixMs\x12\x1e\n" +
-	"\vdue_unix_ms\x18\x03 \x01(\x03R\tdueUnixMs\"\xc0\x01\n" +
+	"\vdue_unix_ms\x18\x03 \x01(\x03R\tdueUnixMs\"\xda\x01\n" +
 	"\tConfigure\x12&\n" +
 	"\x05grant\x18\x01 \x01(\v2\x10.troupe.v1.GrantR\x05grant\x12\x19\n" +
 	"\bno_input\x18\x02 \x01(\bR\anoInput\x12\x1b\n" +
@@ -7073,13 +7089,15 @@ const file_command_proto_rawDesc = "" +
 	"\n" +
 	"session_id\x18\x04 \x01(\tR\tsessionId\x12\x18\n" +
 	"\awatched\x18\x05 \x01(\bR\awatched\x12\x1a\n" +
-	"\brestarts\x18\x06 \x01(\x05R\brestarts\"c\n" +
+	"\brestarts\x18\x06 \x01(\x05R\brestarts\x12\x18\n" +
+	"\arelease\x18\a \x01(\tR\arelease\"}\n" +
 	"\fWorkerFailed\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1e\n" +
 	"\n" +
 	"quarantine\x18\x03 \x01(\bR\n" +
-	"quarantine\"]\n" +
+	"quarantine\x12\x18\n" +
+	"\adamaged\x18\x04 \x01(\bR\adamaged\"]\n" +
 	"\fSessionEnded\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x16\n" +

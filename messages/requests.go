@@ -85,6 +85,11 @@ type CancelJSON struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// ReleaseJSON lets a quarantined worker try again.
+type ReleaseJSON struct {
+	By string `json:"by,omitempty"`
+}
+
 // CancelledJSON says how many turns were told to stop.
 type CancelledJSON struct {
 	Turns int32 `json:"turns"`

@@ -49,6 +49,9 @@ type ConversationSnapshot struct {
 	Panics        int32                  `protobuf:"varint,20,opt,name=panics,proto3" json:"panics,omitempty"`
 	Resumed       int32                  `protobuf:"varint,21,opt,name=resumed,proto3" json:"resumed,omitempty"`
 	Timers        []*KeptTimer           `protobuf:"bytes,22,rep,name=timers,proto3" json:"timers,omitempty"`
+	Deaths        int32                  `protobuf:"varint,23,opt,name=deaths,proto3" json:"deaths,omitempty"`
+	Fell          bool                   `protobuf:"varint,24,opt,name=fell,proto3" json:"fell,omitempty"`
+	Quarantined   string                 `protobuf:"bytes,25,opt,name=quarantined,proto3" json:"quarantined,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -235,6 +238,27 @@ func (x *ConversationSnapshot) GetTimers() []*KeptTimer {
 		return x.Timers
 	}
 	return nil
+}
+
+func (x *ConversationSnapshot) GetDeaths() int32 {
+	if x != nil {
+		return x.Deaths
+	}
+	return 0
+}
+
+func (x *ConversationSnapshot) GetFell() bool {
+	if x != nil {
+		return x.Fell
+	}
+	return false
+}
+
+func (x *ConversationSnapshot) GetQuarantined() string {
+	if x != nil {
+		return x.Quarantined
+	}
+	return ""
 }
 
 // KeptMessage is one message of the history. A large one is not copied: it is read back from the
@@ -1023,7 +1047,7 @@ var File_snapshot_proto protoreflect.FileDescriptor
 
 const file_snapshot_proto_rawDesc = "" +
 	"\n" +
-	"\x0esnapshot.proto\x12\ttroupe.v1\x1a\fcommon.proto\x1a\fworker.proto\"\xfd\x05\n" +
+	"\x0esnapshot.proto\x12\ttroupe.v1\x1a\fcommon.proto\x1a\fworker.proto\"\xcb\x06\n" +
 	"\x14ConversationSnapshot\x12\x1b\n" +
 	"\trecord_id\x18\x01 \x01(\fR\brecordId\x122\n" +
 	"\acreated\x18\x02 \x01(\v2\x18.troupe.v1.WorkerCreatedR\acreated\x12\x14\n" +
@@ -1048,7 +1072,10 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x05files\x18\x13 \x03(\v2\x14.troupe.v1.KeptFilesR\x05files\x12\x16\n" +
 	"\x06panics\x18\x14 \x01(\x05R\x06panics\x12\x18\n" +
 	"\aresumed\x18\x15 \x01(\x05R\aresumed\x12,\n" +
-	"\x06timers\x18\x16 \x03(\v2\x14.troupe.v1.KeptTimerR\x06timers\"w\n" +
+	"\x06timers\x18\x16 \x03(\v2\x14.troupe.v1.KeptTimerR\x06timers\x12\x16\n" +
+	"\x06deaths\x18\x17 \x01(\x05R\x06deaths\x12\x12\n" +
+	"\x04fell\x18\x18 \x01(\bR\x04fell\x12 \n" +
+	"\vquarantined\x18\x19 \x01(\tR\vquarantined\"w\n" +
 	"\vKeptMessage\x120\n" +
 	"\amessage\x18\x01 \x01(\v2\x16.troupe.v1.ChatMessageR\amessage\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x0e\n" +

@@ -3399,6 +3399,7 @@ type Panicked struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	Stack         string                 `protobuf:"bytes,2,opt,name=stack,proto3" json:"stack,omitempty"`
+	Quarantined   bool                   `protobuf:"varint,3,opt,name=quarantined,proto3" json:"quarantined,omitempty"` // it is not started again until it is released
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3445,6 +3446,13 @@ func (x *Panicked) GetStack() string {
 		return x.Stack
 	}
 	return ""
+}
+
+func (x *Panicked) GetQuarantined() bool {
+	if x != nil {
+		return x.Quarantined
+	}
+	return false
 }
 
 type OutboxEnqueued struct {
@@ -4123,10 +4131,11 @@ const file_worker_proto_rawDesc = "" +
 	"\x11AllotmentReturned\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x16\n" +
 	"\x06tokens\x18\x02 \x01(\x03R\x06tokens\x12\x1b\n" +
-	"\tmicro_usd\x18\x03 \x01(\x03R\bmicroUsd\"8\n" +
+	"\tmicro_usd\x18\x03 \x01(\x03R\bmicroUsd\"Z\n" +
 	"\bPanicked\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
-	"\x05stack\x18\x02 \x01(\tR\x05stack\"S\n" +
+	"\x05stack\x18\x02 \x01(\tR\x05stack\x12 \n" +
+	"\vquarantined\x18\x03 \x01(\bR\vquarantined\"S\n" +
 	"\x0eOutboxEnqueued\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x01 \x01(\tR\tmessageId\x12\x0e\n" +

@@ -98,13 +98,29 @@ func newListSessions(a *app) *cobra.Command {
 }
 
 func newListWorkers(a *app) *cobra.Command {
+	return listWorkers(a, "workers", "List the workers: the agents of all sessions, or of one")
+}
+
+func workerHead() []string {
+	return []string{"WORKER", "STATE", "AGENT", "MODEL", "TURNS", "LAST", "SESSION", "ERROR"}
+}
+
+func workerRow(w *messages.WorkerJSON) []string {
+	why := ""
+	if w.Quarantined {
+		why = oneLine(w.LastError, 80)
+	}
+	return []string{w.ID, w.State, w.Agent, w.Model, strconv.Itoa(int(w.Turns)), w.LastOutcome, w.Session, why}
+}
+
+func listWorkers(a *app, word, short string) *cobra.Command {
 	l := &listing{
-		head:  []string{"WORKER", "STATE", "AGENT", "MODEL", "TURNS", "LAST", "SESSION"},
+		head:  workerHead(),
 		empty: `there are no workers; a session has one: troupe run "..."`,
 	}
 	cmd := formats(&cobra.Command{
-		Use:   "workers",
-		Short: "List the workers: the agents of all sessions, or of one",
+		Use:   word,
+		Short: short,
 		Args:  exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return l.print(cmd.Context(), a, func(ctx context.Context, n node) (any, [][]string, error) {
@@ -116,7 +132,10 @@ func newListWorkers(a *app) *cobra.Command {
 				for _, w := range found.JSON() {
 					if l.state == "" || l.state == w.State {
 						list = append(list, w)
-						rows = append(rows, []string{w.ID, w.State, w.Agent, w.Model, strconv.Itoa(int(w.Turns)), w.LastOutcome, w.Session})
+						rows = append(rows, workerRow(&w))
+						if w.Quarantined {
+							a.note("troupe: worker %s is quarantined; let it try again with: troupe workers release %s", w.ID, w.ID)
+						}
 					}
 				}
 				return list, rows, nil

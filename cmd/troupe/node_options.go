@@ -23,7 +23,7 @@ func (a *app) runtimeOptions(ctx context.Context, in opening, log *slog.Logger) 
 	loaded, c := in.loaded, in.loaded.Config
 	o := troupe.Options{
 		Models: in.models, Redact: a.secrets, DataDir: c.Data.Dir, Logger: log, ServerName: c.Server.Name, Env: a.callEnv(in),
-		Limits: troupe.Limits{Steps: int(c.Limits.Steps), Wall: c.Limits.Turn}, IdleAfter: c.Limits.Idle,
+		Limits: troupe.Limits{Steps: int(c.Limits.Steps), Wall: c.Limits.Turn}, IdleAfter: c.Limits.Idle, Still: !in.work,
 	}
 	for name, agent := range c.Agents {
 		own := troupe.Agent{Name: name, System: agent.System, Model: agent.Model}

@@ -41,6 +41,7 @@ func newRoot(a *app) *cobra.Command {
 		newList(a),
 		newShow(a),
 		newFork(a),
+		newWorkers(a),
 		newVerify(a),
 		newBackup(a),
 		newRestore(a),

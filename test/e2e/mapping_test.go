@@ -72,6 +72,7 @@ func pairs() []pair {
 		{in(&messages.ToSession{Command: &messages.ToSession_Configure{Configure: &messages.ConfigureWorker{WorkerId: "w", Model: "m", Agent: "a", System: "s", Tools: []string{"t"}}}}), worker},
 		{in(&messages.ToSession{Command: &messages.ToSession_CountJobs{CountJobs: &messages.CountJobs{}}}), &messages.JobCount{Running: 1, Waiting: 2}},
 		{in(&messages.ToSession{Command: &messages.ToSession_WaitIdle{WaitIdle: &messages.WaitIdle{WorkerId: "w"}}}), &messages.Ack{}},
+		{in(&messages.ToSession{Command: &messages.ToSession_ReleaseWorker{ReleaseWorker: &messages.ReleaseWorker{WorkerId: "w", By: "me"}}}), worker},
 		{in(&messages.ToSession{Command: &messages.ToSession_Close{Close: &messages.CloseSession{Reason: "r & s"}}}), &messages.Ack{}},
 	}
 }

@@ -1,0 +1,170 @@
+package actors_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/actors"
+	"github.com/troupe-dev/troupe/actors/actortest"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
+	"github.com/troupe-dev/troupe/persistence/memory"
+)
+
+// listedWorker is a worker as the store lists it.
+func listedWorker(t *testing.T, store persistence.Store, session, worker string) *messages.WorkerView {
+	t.Helper()
+	v := &messages.WorkerView{}
+	err := store.Index(context.Background(), actors.WorkerKey(session, worker), func(_ string, value []byte) error { return proto.Unmarshal(value, v) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestAQuarantineOutlivesTheProcessAndAReleaseEndsItUntilTheNextThreePanics(t *testing.T) {
+	store := memory.New()
+	b := &brittle{One: actortest.One{Model: actortest.Say("ok")}}
+	b.panics.Store(1 << 20)
+	h := actortest.New(t, actortest.Options{Store: store, Models: b})
+	s, w := h.Create(&messages.CreateSession{Model: "brittle"})
+	watch := h.Watch(s)
+	in := submit(h, s, "go")
+	events := watch.Until(messages.EventWorkerEnded)
+	if e := events[len(events)-1]; e.GetStatus() != "quarantined" || e.GetWorker() != w || !strings.Contains(e.GetReason(), "as the test wants it") || e.GetSeq() == 0 {
+		t.Errorf("watchers are told %v", e)
+	}
+	quarantined := func(v *messages.WorkerView) {
+		t.Helper()
+		if v.GetState() != "inactive_failed" || !v.GetQuarantined() || !strings.Contains(v.GetLastError(), "as the test wants it") {
+			t.Errorf("shown as %v", v)
+		}
+	}
+	quarantined(listedWorker(t, store, s, w))
+	quarantined(h.Worker(s))
+	h.Stop()
+
+	again := store.Reopen()
+	t.Cleanup(func() { _ = again.Close() })
+	h = actortest.New(t, actortest.Options{Store: again, Models: b})
+	quarantined(listedWorker(t, again, s, w)) // nobody was woken
+	before := b.panics.Load()
+	_, err := actortest.Try[*messages.TurnResult](h, s, &messages.AwaitTurn{InputId: in})
+	if actortest.Code(err) != messages.CodeQuarantined || !strings.Contains(err.Error(), "troupe workers release "+w) {
+		t.Errorf("who waits is told %v", err)
+	}
+	if b.panics.Load() != before {
+		t.Error("it was tried again by itself")
+	}
+	quarantined(h.Worker(s))
+	for range 2 { // released, it may panic three times more
+		before = b.panics.Load()
+		v := actortest.Ask[*messages.WorkerView](h, s, &messages.ReleaseWorker{WorkerId: w, By: "somebody"})
+		if v.GetQuarantined() {
+			t.Errorf("released as %v", v)
+		}
+		_, err := actortest.Try[*messages.TurnResult](h, s, &messages.AwaitTurn{InputId: in})
+		if n := before - b.panics.Load(); n != 3 || actortest.Code(err) != messages.CodeQuarantined {
+			t.Errorf("%d panics, then %v", n, err)
+		}
+	}
+	b.panics.Store(0)
+	watch = h.Watch(s)
+	actortest.Ask[*messages.WorkerView](h, s, &messages.ReleaseWorker{WorkerId: w, By: "somebody"})
+	if r := actortest.Ask[*messages.TurnResult](h, s, &messages.AwaitTurn{InputId: in}); r.GetText() != "ok" {
+		t.Errorf("%v", r)
+	}
+	for _, e := range watch.Until(messages.EventTurnCompleted) {
+		if e.GetSeq() <= watch.Cursor { // of before, and only told now
+			continue
+		}
+		if e.GetType() != messages.EventWorkerSpawned || e.GetStatus() != "released" || e.GetReason() != "somebody" {
+			t.Errorf("watchers are told %v", e)
+		}
+		break
+	}
+	if v := listedWorker(t, again, s, w); v.GetQuarantined() || v.GetState() != "inactive" || v.GetLastError() != "" {
+		t.Errorf("listed as %v", v)
+	}
+	actortest.Ask[*messages.WorkerView](h, s, &messages.ReleaseWorker{}) // what is free stays so
+	if r := actortest.Of[*messages.Released](h.Facts(w)); len(r) != 3 || r[0].GetBy() != "somebody" {
+		t.Errorf("written down %v", r)
+	}
+	works(t, h, s)
+}
+
+// TestAPromptThatKillsTheProcessIsQuarantinedAtTheTenthTime ends the house in the middle of a model call again and
+// again, without a word to anybody: what is in the store then is what a dead process leaves.
+func TestAPromptThatKillsTheProcessIsQuarantinedAtTheTenthTime(t *testing.T) {
+	store := memory.New()
+	t.Cleanup(func() { _ = store.Close() })
+	var session, worker string
+	deaths := 0
+	for ; deaths < 20; deaths++ {
+		gate, m := gated()
+		h := actortest.New(t, actortest.Options{Store: store, Model: m})
+		if session == "" {
+			session, worker = h.Create(&messages.CreateSession{})
+			submit(h, session, "deadly")
+		} else if v := h.Worker(session); v.GetQuarantined() {
+			break
+		}
+		quarantined := false
+		actortest.Until(t, "the model is asked, or the worker is quarantined", func() bool {
+			quarantined = h.Worker(session).GetQuarantined()
+			return quarantined || len(gate.Came) > 0
+		})
+		h.Stop()
+		store = store.Reopen()
+		if quarantined {
+			break
+		}
+	}
+	if deaths != 10 {
+		t.Errorf("quarantined after %d deaths", deaths)
+	}
+	if v := listedWorker(t, store, session, worker); !v.GetQuarantined() || !strings.Contains(v.GetLastError(), "the process ended 10 times") {
+		t.Errorf("listed as %v", v)
+	}
+	gate, m := gated()
+	h := actortest.New(t, actortest.Options{Store: store, Model: m})
+	actortest.Ask[*messages.WorkerView](h, session, &messages.ReleaseWorker{})
+	actortest.Wait(t, "the model is asked again", gate.Came)
+	gate.Open()
+	if r := actortest.Ask[*messages.TurnResult](h, session, &messages.AwaitTurn{}); r.GetText() != "said deadly" {
+		t.Errorf("%v", r)
+	}
+}
+
+func TestAWorkerWhoseJournalDoesNotFoldIsListedAsQuarantinedAndStaysSoWhenItIsReleased(t *testing.T) {
+	store := memory.New()
+	t.Cleanup(func() { _ = store.Close() })
+	h := actortest.New(t, actortest.Options{Store: store, Model: actortest.Say("ok")})
+	s, w := h.Create(&messages.CreateSession{})
+	h.Run(s, "one")
+	h.Stop()
+	j, err := persistence.OpenJournal(context.Background(), store, messages.WorkerStream(w), s, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec, err := messages.NewRecord(&messages.ToolFinished{ExecId: "exe_none"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	j.Append(func(_ persistence.Receipt, err error) { done <- err }, persistence.Draft{Records: []*messages.Record{rec}})
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	h = actortest.New(t, actortest.Options{Store: store, Model: actortest.Say("ok")})
+	h.State(s, "inactive_failed")
+	if v := listedWorker(t, store, s, w); !v.GetQuarantined() || v.GetTurns() != 1 || v.GetLastError() == "" {
+		t.Errorf("listed as %v", v)
+	}
+	if _, err := actortest.Try[*messages.WorkerView](h, s, &messages.ReleaseWorker{WorkerId: w}); actortest.Code(err) != messages.CodeQuarantined {
+		t.Errorf("released: %v", err)
+	}
+}

@@ -1,0 +1,133 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-dev/troupe/conversation"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
+)
+
+const (
+	// poisonAfter is how many of its own panics without progress quarantine a worker.
+	poisonAfter = 3
+	// deadlyAfter is the same for ends of the whole process in the middle of a turn: most of them are nobody's
+	// fault, but a prompt that kills the process must not do so for ever.
+	deadlyAfter = 10
+)
+
+// fail ends this incarnation. fact, when given, is journaled on a best effort, and with the one that is too
+// much the quarantine: whoever opens the store later knows of it without waking anybody.
+func (w *Worker) fail(c actor.Context, reason string, fact *messages.Panicked) {
+	quarantine := false
+	if fact != nil && w.state != nil && w.journal != nil {
+		quarantine = w.state.Panics()+1 >= poisonAfter
+		fact.Quarantined = quarantine
+		w.lastError = reason
+		w.noteFailure(c, fact)
+	}
+	w.down(c, reason, quarantine)
+}
+
+// noteFailure writes a failure down without waiting for it, and tells the watchers of a quarantine.
+func (w *Worker) noteFailure(c actor.Context, fact *messages.Panicked) {
+	rec, err := messages.NewRecord(fact, "")
+	if err != nil {
+		mend(fact)
+		rec, err = messages.NewRecord(fact, "")
+	}
+	if err != nil {
+		w.log.Error("failure cannot be written down", "err", err)
+		return
+	}
+	d := persistence.Draft{Records: []*messages.Record{rec}}
+	if fact.GetQuarantined() {
+		v := w.view()
+		v.State, v.Quarantined, v.LastError, v.UpdatedAtUnixMs = stateFailed, true, fact.GetReason(), w.svc.Now().UnixMilli()
+		d.Index = listing(w.log, WorkerKey(w.session, w.id), v)
+	}
+	sys, session, id, to := c.ActorSystem(), w.session, w.id, c.Parent()
+	w.journal.Append(func(r persistence.Receipt, err error) {
+		if err != nil || !fact.GetQuarantined() {
+			return
+		}
+		var p conversation.Projector
+		if e := p.Project(session, id, fact, rec, r.First); e != nil {
+			sys.Root.Send(to, &messages.Published{FirstCursor: r.First, LastCursor: r.Last, Events: []*messages.Event{e}})
+		}
+	}, d)
+}
+
+// barred quarantines a worker that was just recovered, when its journal says so, and is true then. One that
+// somebody releases goes on.
+func (w *Worker) barred(c actor.Context) bool {
+	reason, deaths := w.state.Quarantined(), w.state.Deaths()
+	if w.state.Turn() != nil {
+		deaths++ // the one before this activation
+	}
+	fresh := reason == ""
+	switch {
+	case !fresh:
+	case w.state.Panics() >= poisonAfter:
+		reason = fmt.Sprintf("it panicked %d times without progress", w.state.Panics())
+	case deaths >= deadlyAfter:
+		reason = fmt.Sprintf("the process ended %d times in the middle of its turn without progress", deaths)
+	default:
+		return false
+	}
+	if w.releasedBy != "" || w.stash.Holds(w.isRelease) {
+		w.released(c)
+		return true
+	}
+	w.lastError = reason
+	if fresh {
+		w.noteFailure(c, &messages.Panicked{Reason: reason, Quarantined: true})
+	}
+	w.down(c, reason, true)
+	return true
+}
+
+// isRelease notes who lets the worker go on: the word came before it was known that it is needed.
+func (w *Worker) isRelease(msg any) bool {
+	m, ok := msg.(*messages.ReleaseWorker)
+	if ok {
+		w.releasedBy = m.GetBy()
+	}
+	return ok
+}
+
+// released lets a quarantined worker go on, once that is written down.
+func (w *Worker) released(c actor.Context) {
+	by := w.releasedBy
+	w.releasedBy, w.lastError = "", ""
+	w.log.Info("worker is released", "by", by)
+	w.become(w.common, stateInactive)
+	w.activated = true // that it goes on is written down with what it does
+	w.append(c, nil, func(c actor.Context) {
+		w.activated = false
+		w.takeUp(c)
+	}, &messages.Released{By: by})
+}
+
+// unreadable puts a worker whose journal does not fold on the list of those that are quarantined. The journal
+// itself gets no record: what it says is not known.
+func unreadable(svc *Services, j *persistence.Journal, id, session string, cause error) {
+	if !errors.Is(cause, persistence.ErrCorrupt) {
+		return
+	}
+	v := listed(context.Background(), svc, session, id)
+	v.State, v.Quarantined, v.LastError, v.UpdatedAtUnixMs = stateFailed, true, cause.Error(), svc.Now().UnixMilli()
+	done := make(chan error, 1)
+	j.Append(func(_ persistence.Receipt, err error) { done <- err }, persistence.Draft{Index: listing(svc.Log, WorkerKey(session, id), v)})
+	select {
+	case err := <-done:
+		if err != nil {
+			svc.Log.Warn("quarantine cannot be listed", "worker", id, "err", err)
+		}
+	case <-svc.stopped:
+	}
+}
