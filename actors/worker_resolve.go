@@ -47,7 +47,7 @@ func (w *Worker) resolve(c actor.Context, m *messages.ResolveCall) {
 // while they are awaited, what comes of that goes on by itself.
 func (w *Worker) resolved(c actor.Context) {
 	switch {
-	case w.leases.then != nil:
+	case w.leases.then != nil, w.svc.Still:
 	case w.phase == stateWaiting && !w.leases.busy():
 		w.lease(c, w.goOn)
 	default:
