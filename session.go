@@ -267,6 +267,12 @@ func toSession(session string, cmd any) (*messages.ToSession, error) {
 		m.Command = &messages.ToSession_SpawnWorker{SpawnWorker: x}
 	case *messages.ReadHistory:
 		m.Command = &messages.ToSession_History{History: x}
+	case *messages.SetTimer:
+		m.Command = &messages.ToSession_SetTimer{SetTimer: x}
+	case *messages.CancelTimer:
+		m.Command = &messages.ToSession_CancelTimer{CancelTimer: x}
+	case *messages.ListTimers:
+		m.Command = &messages.ToSession_ListTimers{ListTimers: x}
 	case *messages.ConfigureWorker:
 		m.Command = &messages.ToSession_Configure{Configure: x}
 	default:

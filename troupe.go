@@ -61,6 +61,8 @@ type (
 	Hooks = actors.Hooks
 	// Turn names one turn to Hooks.
 	Turn = actors.Turn
+	// Clock is where the time of day comes from, and what wakes the runtime after a while.
+	Clock = act.Clock
 	// Failure is an expected refusal, with a code.
 	Failure = messages.Failure
 )
@@ -99,6 +101,7 @@ type Options struct {
 	Env        func(workspaceID string, vars []*messages.EnvVar, trust Trust) ([]string, error)
 	Logger     *slog.Logger     // default: nothing is logged
 	Now        func() time.Time // default: time.Now
+	Clock      Clock            // instead of Now; for tests
 	ServerName string           // host of server workspaces; default "troupe"
 }
 
@@ -198,7 +201,7 @@ func services(o *Options, store persistence.Store, registry *tools.Registry) *ac
 	}
 	return &actors.Services{
 		Store: store, Models: models, Tools: registry, Agents: agents, Sandbox: o.Sandbox, Log: o.Logger, Limits: o.Limits,
-		Now: o.Now, Node: nodeName(), ServerName: o.ServerName, DataDir: o.DataDir, TempDir: filepath.Join(o.DataDir, "tmp"),
+		Now: o.Now, Clock: o.Clock, Node: nodeName(), ServerName: o.ServerName, DataDir: o.DataDir, TempDir: filepath.Join(o.DataDir, "tmp"),
 		Env: env, Values: o.ToolContext, Hooks: o.Hooks, IdleAfter: o.IdleAfter, Still: o.Still, Redact: o.Redact,
 	}
 }

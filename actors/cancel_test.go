@@ -322,28 +322,57 @@ func TestAToolThatHearsNothingIsGivenUpAndNamed(t *testing.T) {
 func TestATurnEndsAtItsWallTime(t *testing.T) {
 	store := &actortest.Store{Store: memory.New()}
 	t.Cleanup(func() { _ = store.Close() })
-	var ahead atomic.Int64
+	clock, gate := actortest.NewClock(time.Now()), actortest.NewGate()
 	h := actortest.New(t, actortest.Options{
-		Store:  store,
-		Limits: actors.Limits{Wall: time.Hour},
-		Now:    func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
+		Store: store, Limits: actors.Limits{Wall: time.Hour}, Clock: clock,
 		Model: plainOr(func(ctx context.Context, _ *model.Request) actortest.Reply {
-			<-ctx.Done()
-			return actortest.Reply{Err: context.Cause(ctx)}
+			return actortest.Reply{Err: gate.Pass(ctx)}
 		}),
 	})
 	s, _ := h.Create(&messages.CreateSession{})
-	came, release := store.Hold(actortest.Is[*messages.TurnStarted])
-	in := actortest.Later[*messages.InputReply](h, s, &messages.SubmitInput{Parts: actortest.Text("go")})
-	actortest.Wait(t, "the start of the turn", came)
-	ahead.Store(int64(2 * time.Hour)) // as if the machine had slept
-	release()
-	actortest.Wait(t, "the acceptance", in)
+	submit(h, s, "go")
+	actortest.Wait(t, "the call", gate.Came)
+	clock.Advance(time.Hour)
 	r := actortest.Ask[*messages.TurnResult](h, s, &messages.AwaitTurn{})
 	if r.GetOutcome() != messages.TurnCompleted_TIMEOUT || !strings.Contains(r.GetReason(), "1h") {
 		t.Errorf("ended as %v: %s", r.GetOutcome(), r.GetReason())
 	}
 	works(t, h, s)
+}
+
+// TestATurnsTimeIsNotCountedByTheTimeOfDay sets it an hour either way and cuts the process off: the turn still has the
+// time that was not worked on it.
+func TestATurnsTimeIsNotCountedByTheTimeOfDay(t *testing.T) {
+	store := memory.New()
+	clock := actortest.NewClock(time.Now())
+	for i, jump := range []time.Duration{-3 * time.Hour, 3 * time.Hour, -time.Hour} {
+		gate := actortest.NewGate()
+		h := actortest.New(t, actortest.Options{
+			Store: store, Limits: actors.Limits{Wall: time.Hour}, Clock: clock, DataDir: t.TempDir(),
+			Model: actortest.Model(func(ctx context.Context, _ *model.Request) actortest.Reply {
+				return actortest.Reply{Text: "ok", Err: gate.Pass(ctx)}
+			}),
+		})
+		if i == 0 {
+			h.Create(&messages.CreateSession{SessionId: "ses_wall"})
+			submit(h, "ses_wall", "go")
+		} else {
+			actortest.Ask[*messages.SessionView](h, "ses_wall", &messages.DescribeSession{})
+		}
+		actortest.Wait(t, "the call", gate.Came)
+		clock.Jump(jump)
+		clock.Advance(10 * time.Minute) // and the records say so
+		if i == 2 {
+			gate.Open()
+			r := actortest.Ask[*messages.TurnResult](h, "ses_wall", &messages.AwaitTurn{})
+			if r.GetOutcome() != messages.TurnCompleted_DONE {
+				t.Errorf("after jumps of the time of day the turn ended as %v: %s", r.GetOutcome(), r.GetReason())
+			}
+		}
+		h.Stop()
+		store = store.Reopen()
+		t.Cleanup(func() { _ = store.Close() })
+	}
 }
 
 func TestWithoutATurnThereIsNothingToCancel(t *testing.T) {

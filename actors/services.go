@@ -89,7 +89,8 @@ type Services struct {
 	Sandbox tools.Sandbox    // nil: commands are refused
 	Log     *slog.Logger
 	Limits  Limits
-	Now     func() time.Time
+	Now     func() time.Time // of Clock, when that is set
+	Clock   act.Clock        // nil: the machine's
 	// IdleAfter is how long a session rests before it leaves memory; 0: it stays. The next message brings it back.
 	IdleAfter time.Duration
 	// Still keeps workers from beginning a turn and from going on with one. What ends a turn, or changes nothing but what

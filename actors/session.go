@@ -153,7 +153,8 @@ func (s *Session) ready(c actor.Context) {
 	case *messages.Passivate:
 		s.passivate(c)
 	case *messages.SubmitInput, *messages.RunInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
-		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.WaitIdle, *messages.ResolveCall:
+		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.WaitIdle, *messages.ResolveCall,
+		*messages.SetTimer, *messages.CancelTimer, *messages.ListTimers, *messages.FireTimer:
 		s.route(c, m) // handed back by a worker that failed
 	default:
 		act.Unexpected(c, s.log)
@@ -188,6 +189,14 @@ func (s *Session) command(c actor.Context, m *messages.ToSession) {
 		s.route(c, cmd.Configure)
 	case *messages.ToSession_WaitIdle:
 		s.route(c, cmd.WaitIdle)
+	case *messages.ToSession_SetTimer:
+		s.route(c, cmd.SetTimer)
+	case *messages.ToSession_CancelTimer:
+		s.route(c, cmd.CancelTimer)
+	case *messages.ToSession_ListTimers:
+		s.route(c, cmd.ListTimers)
+	case *messages.ToSession_FireTimer:
+		s.route(c, cmd.FireTimer)
 	case *messages.ToSession_SpawnWorker:
 		s.spawnWorker(c, cmd.SpawnWorker)
 	case *messages.ToSession_ReleaseWorker:

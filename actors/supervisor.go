@@ -25,7 +25,7 @@ import (
 type Supervisor struct {
 	svc   *Services
 	log   *slog.Logger
-	props struct{ session, workspace, limiter *actor.Props }
+	props struct{ session, workspace, limiter, timers *actor.Props }
 	kids  map[string]*kid // by name
 
 	ending bool // stopping: nobody is started any more, though messages still come
@@ -74,6 +74,10 @@ func NewSupervisor(svc *Services) *actor.Props {
 	if svc.Redact == nil {
 		svc.Redact = knowsNothing{}
 	}
+	if svc.Clock == nil {
+		svc.Clock = act.SystemClock(svc.Now)
+	}
+	svc.Now = svc.Clock.Now
 	svc.folders = newFolders()
 	svc.pool = act.NewPool()
 	svc.running, svc.stopped = &sync.WaitGroup{}, make(chan struct{})
@@ -86,6 +90,7 @@ func NewSupervisor(svc *Services) *actor.Props {
 		s := &Supervisor{svc: svc, log: svc.Log, kids: make(map[string]*kid)}
 		s.props.session = props(func() actor.Actor { return newSession(svc) })
 		s.props.workspace = props(func() actor.Actor { return newWorkspace(svc) })
+		s.props.timers = props(func() actor.Actor { return newTimers(svc) })
 		s.props.limiter = props(func() actor.Actor { return newLimiter(svc.Log, svc.Limits.ModelCalls) })
 		return s
 	})
@@ -171,8 +176,9 @@ func (s *Supervisor) Receive(c actor.Context) {
 	}
 }
 
-// started spawns a Limiter for every provider.
+// started spawns the Timers, and a Limiter for every provider.
 func (s *Supervisor) started(c actor.Context) {
+	s.keep(c, timersName, func(c actor.Context) *actor.PID { return s.spawn(c, s.props.timers, timersName) })
 	for _, p := range s.svc.Models.Providers() {
 		s.keep(c, "limiter-"+p, func(c actor.Context) *actor.PID { return s.spawn(c, s.props.limiter, "limiter-"+p) })
 	}

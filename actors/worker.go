@@ -22,7 +22,8 @@ import (
 // first-out stash, except a cancel, which is heard at once.
 //
 // Accepts, always from its Session: Configure (first), SubmitInput, RunInput, CallTool, AwaitTurn, CancelSession,
-// ListInputs, WithdrawInput, ResolveCall, ReadHistory, ConfigureWorker, DescribeWorker, WaitIdle, Watched; and
+// ListInputs, WithdrawInput, ResolveCall, ReadHistory, ConfigureWorker, SetTimer, CancelTimer, ListTimers, FireTimer,
+// DescribeWorker, WaitIdle, Watched; and
 // from those it asked: leases, permits, tool replies. Each ask has one reply.
 // Parent: Session, which replaces a failed worker. Children: one ToolExecutor, on first use.
 type Worker struct {
@@ -173,6 +174,8 @@ func (w *Worker) idle(c actor.Context) {
 		w.submit(c, m.GetInput(), true)
 	case *messages.CallTool:
 		w.submitCall(c, m)
+	case *messages.FireTimer:
+		w.fireTimer(c, m, w.advance)
 	default:
 		w.common(c)
 	}
@@ -271,7 +274,7 @@ func (w *Worker) common(c actor.Context) {
 	case *wallTimeUp:
 		w.wallTimeUp(c, m)
 	default:
-		w.stale(c)
+		w.aboutTimers(c)
 	}
 }
 
@@ -326,7 +329,7 @@ func asks(msg any) bool {
 	switch msg.(type) {
 	case *messages.SubmitInput, *messages.RunInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
 		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.DescribeWorker, *messages.WaitIdle, *messages.ReportIdle,
-		*messages.ResolveCall, *messages.ReleaseWorker:
+		*messages.ResolveCall, *messages.ReleaseWorker, *messages.SetTimer, *messages.CancelTimer, *messages.ListTimers, *messages.FireTimer:
 		return true
 	}
 	return false

@@ -7,6 +7,6 @@ import "github.com/troupe-dev/troupe/messages"
 func (w *Worker) idleness() *messages.Idleness {
 	return &messages.Idleness{
 		Idle:        w.state.Turn() == nil && len(w.state.Staged()) == 0 && !w.leases.busy() && len(w.running) == 0 && len(w.waiting) == 0,
-		SinceUnixMs: w.state.At(),
+		SinceUnixMs: w.state.At(), DueUnixMs: w.nextTimer(),
 	}
 }

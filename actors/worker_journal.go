@@ -74,7 +74,7 @@ func (w *Worker) appendActivated(c actor.Context, asker *actor.PID, then func(ac
 	sys, self := c.ActorSystem(), c.Self()
 	w.journal.Append(func(r persistence.Receipt, err error) {
 		sys.Root.Send(self, &appended{in, r, err})
-	}, persistence.Draft{Records: in.records, Index: w.index(facts)})
+	}, persistence.Draft{Records: in.records, Index: w.index(facts), Timers: w.timerOps(facts)})
 }
 
 // turnOf is the turn that facts belong to: the one they open, or the open one.

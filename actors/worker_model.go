@@ -49,14 +49,21 @@ type (
 // generate starts the next attempt of a step, after the pause that a failed one asked for.
 func (w *Worker) generate(c actor.Context, next conversation.Generate) {
 	if f := w.state.Turn().Failed; f != nil {
-		if left := time.UnixMilli(f.GetRetryAtUnixMs()).Sub(w.svc.Now()); left > 0 {
+		if left := w.pauseLeft(f); left > 0 {
 			w.become(w.generating, stateWaiting)
-			w.retry.Set(c, left, func(gen uint64) any { return &retryDue{gen} })
+			w.retry.SetBy(w.svc.Clock, c, left, func(gen uint64) any { return &retryDue{gen} })
 			return
 		}
 	}
 	prompt := next.Ready.Render(w.systemPrompt())
 	w.append(c, nil, w.ask, w.generationStarted(next.Number, next.Attempt, prompt.Hash))
+}
+
+// pauseLeft is what is left of the pause after a failed attempt. A time of day that was set back does not make
+// it longer than it was meant to be.
+func (w *Worker) pauseLeft(f *messages.GenerationFailed) time.Duration {
+	meant := time.Duration(f.GetRetryAtUnixMs()-w.state.Turn().FailedMs) * time.Millisecond
+	return min(time.UnixMilli(f.GetRetryAtUnixMs()).Sub(w.svc.Now()), meant)
 }
 
 // ask asks the model, once the start of the generation is durable and a permit is there.

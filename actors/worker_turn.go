@@ -175,10 +175,10 @@ func (w *Worker) armWall(c actor.Context) {
 	t := w.state.Turn()
 	left := w.svc.Limits.Wall - time.Duration(t.WorkedMs)*time.Millisecond
 	if w.activated { // the newest record is of this activation, and the time since is its own
-		left -= w.svc.Now().Sub(time.UnixMilli(w.state.At()))
+		left -= max(0, w.svc.Now().Sub(time.UnixMilli(w.state.At())))
 	}
 	turn := t.ID
-	w.wall.Set(c, max(left, 0), func(gen uint64) any { return &wallTimeUp{gen, turn} })
+	w.wall.SetBy(w.svc.Clock, c, max(left, 0), func(gen uint64) any { return &wallTimeUp{gen, turn} })
 }
 
 func (w *Worker) wallTimeUp(c actor.Context, m *wallTimeUp) {

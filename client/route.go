@@ -92,6 +92,8 @@ func toSession(base string, m *messages.ToSession) (*call, error) {
 	case *messages.ToSession_WaitIdle:
 		q := get(base+"/idle", acked, "worker", x.WaitIdle.GetWorkerId())
 		return q, nil
+	case *messages.ToSession_SetTimer, *messages.ToSession_ListTimers, *messages.ToSession_CancelTimer:
+		return timers(base+"/timers", m)
 	case *messages.ToSession_CountJobs:
 		return get(base+"/jobs", jobs), nil
 	case *messages.ToSession_SpawnWorker:

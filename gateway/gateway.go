@@ -130,6 +130,10 @@ func (a *api) routes() {
 		"POST /api/sessions/{id}/cancel":           a.cancel,
 		"POST /api/sessions/{id}/tools/{name}":     a.callTool,
 
+		"POST /api/sessions/{id}/timers":           a.setTimer,
+		"GET /api/sessions/{id}/timers":            a.timers,
+		"DELETE /api/sessions/{id}/timers/{timer}": a.cancelTimer,
+
 		"GET /api/sessions/{id}/history":                   a.history,
 		"GET /api/sessions/{id}/workers":                   a.workers,
 		"POST /api/sessions/{id}/workers":                  a.spawn,

@@ -104,6 +104,22 @@ func routeCases() []routeCase {
 			"POST /api/sessions/ses_1/fork", "", &messages.ForkSession{SessionId: "ses_1"}, messages.Fail(messages.CodeNotFound, "none", ""), 404,
 			`{"type":"about:blank","title":"Not Found","status":404,"code":"not_found","detail":"none"}`,
 		},
+		{
+			"POST /api/sessions/ses_1/timers", `{"id":"t1","worker":"w","at":"2026-03-01T10:00:00+01:00","text":"hi","misfire":"skip","by":"me"}`,
+			to("ses_1", &messages.ToSession{Command: &messages.ToSession_SetTimer{SetTimer: &messages.SetTimer{
+				TimerId: "t1", WorkerId: "w", DueUnixMs: 1772355600000, Parts: []*messages.Part{text("hi")}, Misfire: messages.TimerSet_SKIP, By: "me",
+			}}}), &messages.TimerView{TimerId: "t1", State: "set", DueUnixMs: 1772355600000, Text: "hi", Misfire: "skip", WorkerId: "w"},
+			201, `{"id":"t1","state":"set","at":"2026-03-01T09:00:00.000Z","text":"hi","misfire":"skip","worker":"w"}`,
+		},
+		{
+			"GET /api/sessions/ses_1/timers", "", to("ses_1", &messages.ToSession{Command: &messages.ToSession_ListTimers{ListTimers: &messages.ListTimers{}}}),
+			&messages.Timers{}, 200, `[]`,
+		},
+		{
+			"DELETE /api/sessions/ses_1/timers/t%2F1?by=me", "",
+			to("ses_1", &messages.ToSession{Command: &messages.ToSession_CancelTimer{CancelTimer: &messages.CancelTimer{TimerId: "t/1", By: "me"}}}),
+			&messages.Ack{}, 204, ``,
+		},
 		{"GET /livez", "", nil, nil, 200, `{"status":"ok"}`},
 	}
 }

@@ -15,6 +15,7 @@ const (
 	ExecPrefix     = "exe_"
 	TurnPrefix     = "trn_"
 	InputPrefix    = "inp_"
+	TimerPrefix    = "tmr_"
 )
 
 // NewID returns prefix and a UUIDv7 without dashes: unique, and ordered by time of making.

@@ -10,28 +10,33 @@ import (
 // Timer sends an actor one message after a while. Set again or stopped, an older shot is
 // recognised by its generation and must be ignored.
 type Timer struct {
-	t   *time.Timer
-	gen uint64
+	stop func() // nil: it is not armed
+	gen  uint64
 }
 
 // Set arms the timer; make gets the generation to stamp the message with.
 func (t *Timer) Set(c actor.Context, d time.Duration, make func(gen uint64) any) {
+	t.SetBy(SystemClock(nil), c, d, make)
+}
+
+// SetBy is Set by a clock of the caller's.
+func (t *Timer) SetBy(clock Clock, c actor.Context, d time.Duration, make func(gen uint64) any) {
 	t.Stop()
 	gen, sys, self := t.gen, c.ActorSystem(), c.Self()
-	t.t = time.AfterFunc(d, func() { sys.Root.Send(self, make(gen)) })
+	t.stop = clock.After(d, func() { sys.Root.Send(self, make(gen)) })
 }
 
 // Stop disarms it; a message under way will be stale.
 func (t *Timer) Stop() {
 	t.gen++
-	if t.t != nil {
-		t.t.Stop()
-		t.t = nil
+	if t.stop != nil {
+		t.stop()
+		t.stop = nil
 	}
 }
 
 // Fresh says whether a message with this generation is the newest shot.
-func (t *Timer) Fresh(gen uint64) bool { return t.t != nil && gen == t.gen }
+func (t *Timer) Fresh(gen uint64) bool { return t.stop != nil && gen == t.gen }
 
 // Backoff is exponential, capped and jittered: the n-th pause (from 1) lies between half and
 // the whole of First * 2^(n-1), at most Max.

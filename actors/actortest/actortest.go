@@ -39,6 +39,7 @@ type Options struct {
 	Log     slog.Handler
 	Node    string
 	Now     func() time.Time
+	Clock   act.Clock // instead of Now
 
 	IdleAfter time.Duration // 0: sessions stay in memory
 }
@@ -85,7 +86,7 @@ func New(t testing.TB, o Options) *House {
 		o.Models = One{o.Model}
 	}
 	h.Svc = &actors.Services{
-		Store: h.Store, Models: o.Models, Tools: registry, Agents: agents, Log: slog.New(o.Log), Limits: o.Limits, Now: o.Now, IdleAfter: o.IdleAfter,
+		Store: h.Store, Models: o.Models, Tools: registry, Agents: agents, Log: slog.New(o.Log), Limits: o.Limits, Now: o.Now, Clock: o.Clock, IdleAfter: o.IdleAfter,
 		Node: "test/" + o.Node, ServerName: "troupe", DataDir: o.DataDir, TempDir: o.DataDir + "/tmp",
 		Env:   func(string, []*messages.EnvVar, messages.Trust_Level) ([]string, error) { return nil, nil },
 		Fatal: func(err error) { h.failed <- err },

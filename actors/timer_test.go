@@ -1,0 +1,344 @@
+package actors_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/actors/actortest"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/model"
+	"github.com/troupe-dev/troupe/persistence"
+	"github.com/troupe-dev/troupe/persistence/memory"
+)
+
+// noon is when the clocks of these tests begin.
+func noon() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
+
+// clocked is a house whose time is the test's; every answer says back what it was asked.
+func clocked(t *testing.T, store persistence.Store, clock *actortest.Clock, o actortest.Options) *actortest.House {
+	t.Helper()
+	o.Store, o.Clock = store, clock
+	if o.Model == nil {
+		o.Model = plainOr(func(_ context.Context, r *model.Request) actortest.Reply {
+			return actortest.Reply{Text: "heard " + actortest.Asked(r)}
+		})
+	}
+	return actortest.New(t, o)
+}
+
+func remind(h *actortest.House, session, id string, due time.Time, misfire messages.TimerSet_Misfire) *messages.TimerView {
+	return actortest.Ask[*messages.TimerView](h, session, &messages.SetTimer{
+		TimerId: id, DueUnixMs: due.UnixMilli(), Parts: actortest.Text("remember " + id), Misfire: misfire,
+	})
+}
+
+// heard are the texts of all completed turns, in order.
+func heard(h *actortest.House, session string) []string {
+	var out []string
+	for _, turn := range actortest.Ask[*messages.History](h, session, &messages.ReadHistory{}).GetTurns() {
+		out = append(out, turn.GetMessages()[0].GetContent())
+	}
+	return out
+}
+
+// pass lets time pass in small steps until something holds; each step is seen by whoever waits.
+func pass(t *testing.T, clock *actortest.Clock, step time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for range 10_000 {
+		if ok() {
+			return
+		}
+		clock.Advance(step)
+	}
+	actortest.Until(t, what, ok)
+}
+
+func TestATimerSubmitsItsInputOnceAtItsTimeAndNeverBefore(t *testing.T) {
+	store, clock := memory.New(), actortest.NewClock(noon())
+	t.Cleanup(func() { _ = store.Close() })
+	h := clocked(t, store, clock, actortest.Options{})
+	s, w := h.Create(&messages.CreateSession{})
+	v := remind(h, s, "tea", noon().Add(90*time.Second), messages.TimerSet_FIRE)
+	if v.GetState() != "set" || v.GetWorkerId() != w || v.GetMisfire() != "fire" {
+		t.Errorf("%v", v)
+	}
+	if l := actortest.Ask[*messages.Timers](h, s, &messages.ListTimers{}).GetTimers(); len(l) != 1 || l[0].GetText() != "remember tea" {
+		t.Errorf("%v", l)
+	}
+	clock.Advance(89 * time.Second)
+	// The Timers have looked once more, and found nothing due.
+	actortest.Until(t, "they wait for the last second", func() bool { return clock.Waits() > 0 })
+	if f := actortest.Of[*messages.TimerFired](h.Facts(w)); len(f) != 0 {
+		t.Fatalf("fired early: %v", f)
+	}
+	pass(t, clock, time.Second, "it has fired", func() bool { return len(actortest.Of[*messages.TimerFired](h.Facts(w))) > 0 })
+	r := actortest.Ask[*messages.TurnResult](h, s, &messages.AwaitTurn{})
+	if r.GetText() != "heard remember tea" {
+		t.Errorf("%v", r)
+	}
+	in := actortest.Of[*messages.InputAccepted](h.Facts(w))
+	if len(in) != 1 || in[0].GetOrigin() != messages.InputAccepted_TIMER {
+		t.Errorf("inputs: %v", in)
+	}
+	clock.Advance(time.Hour)
+	again := actortest.Ask[*messages.TimerView](h, s, &messages.FireTimer{TimerId: "tea"}) // as a second Timers might
+	if again.GetState() != "fired" || len(actortest.Of[*messages.InputAccepted](h.Facts(w))) != 1 {
+		t.Errorf("told again: %v", again)
+	}
+}
+
+// TestATimeOfDayThatJumpsFiresNothingEarlyAndLosesNothing sets the clock an hour forward and an hour back.
+func TestATimeOfDayThatJumpsFiresNothingEarlyAndLosesNothing(t *testing.T) {
+	store, clock := memory.New(), actortest.NewClock(noon())
+	t.Cleanup(func() { _ = store.Close() })
+	h := clocked(t, store, clock, actortest.Options{})
+	s, w := h.Create(&messages.CreateSession{})
+	at := func(d time.Duration) time.Time { return noon().Add(d) }
+	fired := func() int { return len(actortest.Of[*messages.TimerFired](h.Facts(w))) }
+	check := func() {
+		for _, f := range actortest.Of[*messages.TimerFired](h.Facts(w)) {
+			if f.GetLateMs() < 0 {
+				t.Errorf("%s fired %d ms early", f.GetTimerId(), -f.GetLateMs())
+			}
+		}
+	}
+	remind(h, s, "soon", at(10*time.Second), messages.TimerSet_FIRE)
+	remind(h, s, "half", at(30*time.Minute), messages.TimerSet_FIRE)
+	remind(h, s, "missed", at(31*time.Minute), messages.TimerSet_SKIP)
+	remind(h, s, "later", at(90*time.Minute), messages.TimerSet_FIRE)
+
+	clock.Jump(-time.Hour) // 11:00: what slept until 12:00:10 wakes, and sees that it is not the time
+	clock.Advance(20 * time.Second)
+	actortest.Until(t, "they look again", func() bool { return clock.Waits() > 0 })
+	if n := fired(); n != 0 {
+		t.Fatalf("%d fired an hour early", n)
+	}
+	clock.Jump(2 * time.Hour) // 13:00:20: three are due, one of them too late
+	pass(t, clock, time.Second, "what was missed is made up for", func() bool { return fired() == 3 })
+	check()
+	rests(h, s)
+	clock.Jump(-time.Hour) // 12:00 again: nothing a second time
+	for range 20 {
+		clock.Advance(time.Minute)
+	}
+	if n := fired(); n != 3 {
+		t.Errorf("%d fired after the clock was set back", n)
+	}
+	pass(t, clock, time.Minute, "the last one fires", func() bool { return fired() == 4 })
+	check()
+	rests(h, s)
+	if got := fmt.Sprint(heard(h, s)); got != "[remember soon remember half remember later]" {
+		t.Errorf("heard %s", got)
+	}
+	for _, f := range actortest.Of[*messages.TimerFired](h.Facts(w)) {
+		if f.GetSkipped() != (f.GetTimerId() == "missed") {
+			t.Errorf("%v", f)
+		}
+	}
+}
+
+func TestATimerWakesASessionThatSleepsAlsoAfterARestart(t *testing.T) {
+	store, clock := memory.New(), actortest.NewClock(noon())
+	h := clocked(t, store, clock, actortest.Options{})
+	s, w := h.Create(&messages.CreateSession{})
+	remind(h, s, "tea", noon().Add(2*time.Hour), messages.TimerSet_FIRE)
+	h.Stop()
+	again := store.Reopen()
+	t.Cleanup(func() { _ = again.Close() })
+	clock.Jump(3 * time.Hour) // the process was away when it was due
+	h = clocked(t, again, clock, actortest.Options{})
+	actortest.Until(t, "the session was woken and has heard it", func() bool {
+		return len(actortest.Of[*messages.TurnCompleted](h.Facts(w))) == 1
+	})
+	f := actortest.Of[*messages.TimerFired](h.Facts(w))
+	if len(f) != 1 || f[0].GetLateMs() != time.Hour.Milliseconds() {
+		t.Errorf("%v", f)
+	}
+}
+
+// TestATimerFiresOnceWhereverTheProcessIsCutOff cuts the journal after each append, before and after
+// its answer is heard, and lets the next process go on.
+func TestATimerFiresOnceWhereverTheProcessIsCutOff(t *testing.T) {
+	const id = "ses_cut"
+	whole, clock := memory.New(), actortest.NewClock(noon())
+	run := func(store persistence.Store, h *actortest.House) {
+		if head, err := store.Head(context.Background(), messages.SessionStream(id)); err == nil && head == 0 {
+			h.Create(&messages.CreateSession{SessionId: id})
+		}
+		remind(h, id, "tea", noon().Add(time.Minute), messages.TimerSet_FIRE)
+		pass(t, clock, 10*time.Second, "it was heard", func() bool {
+			return len(actortest.Of[*messages.TurnCompleted](h.Facts(h.Worker(id).GetId()))) == 1
+		})
+		rests(h, id)
+	}
+	h := clocked(t, whole, clock, actortest.Options{})
+	run(whole, h)
+	h.Stop()
+	appends := whole.Appends()
+	if appends < 4 {
+		t.Fatalf("%d appends: nothing fired", appends)
+	}
+	for n := 1; n <= appends; n++ {
+		clock = actortest.NewClock(noon())
+		cut, err := whole.Cut(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := clocked(t, cut, clock, actortest.Options{})
+		run(cut, h)
+		facts := h.Facts(h.Worker(id).GetId())
+		in := 0
+		for _, f := range actortest.Of[*messages.InputAccepted](facts) {
+			if f.GetOrigin() == messages.InputAccepted_TIMER {
+				in++
+			}
+		}
+		if fired := actortest.Of[*messages.TimerFired](facts); len(fired) != 1 || in != 1 {
+			t.Errorf("cut after %d of %d: fired %d times, %d inputs", n, appends, len(fired), in)
+		}
+		if due := dueTimers(t, cut); due != 0 {
+			t.Errorf("cut after %d: %d timers are left in the store", n, due)
+		}
+		h.Stop()
+		_ = cut.Close()
+	}
+	_ = whole.Close()
+}
+
+func dueTimers(t *testing.T, store persistence.Store) int {
+	t.Helper()
+	n := 0
+	err := store.Due(t.Context(), noon().Add(1000*time.Hour), func(persistence.Timer) error { n++; return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestAnAppendThatFailsAsATimerFiresLosesNothing refuses the append of the firing once.
+func TestAnAppendThatFailsAsATimerFiresLosesNothing(t *testing.T) {
+	store, clock := &actortest.Store{Store: memory.New()}, actortest.NewClock(noon())
+	t.Cleanup(func() { _ = store.Close() })
+	h := clocked(t, store, clock, actortest.Options{})
+	s, w := h.Create(&messages.CreateSession{})
+	remind(h, s, "tea", noon().Add(time.Second), messages.TimerSet_FIRE)
+	refused := 0
+	store.Refuse(func(f proto.Message) error {
+		if _, ok := f.(*messages.TimerFired); ok && refused == 0 {
+			refused++
+			return fmt.Errorf("once: %w", persistence.ErrFull)
+		}
+		return nil
+	})
+	pass(t, clock, time.Second, "it was heard", func() bool { return len(actortest.Of[*messages.TurnCompleted](h.Facts(w))) == 1 })
+	if refused != 1 || len(actortest.Of[*messages.TimerFired](h.Facts(w))) != 1 {
+		t.Errorf("refused %d times, fired: %v", refused, actortest.Of[*messages.TimerFired](h.Facts(w)))
+	}
+}
+
+func TestATimerQueuesBehindAnOpenTurn(t *testing.T) {
+	store, clock, gate := memory.New(), actortest.NewClock(noon()), actortest.NewGate()
+	t.Cleanup(func() { _ = store.Close() })
+	h := clocked(t, store, clock, actortest.Options{Model: plainOr(func(ctx context.Context, r *model.Request) actortest.Reply {
+		return actortest.Reply{Text: "said " + actortest.Asked(r), Err: gate.Pass(ctx)}
+	})})
+	s, w := h.Create(&messages.CreateSession{})
+	submit(h, s, "long")
+	actortest.Wait(t, "the call", gate.Came)
+	remind(h, s, "tea", noon().Add(time.Second), messages.TimerSet_FIRE)
+	pass(t, clock, time.Second, "it has fired", func() bool { return len(actortest.Of[*messages.TimerFired](h.Facts(w))) == 1 })
+	if got := states(h, s); got != "long running, remember tea staged" {
+		t.Errorf("inputs: %s", got)
+	}
+	gate.Open()
+	rests(h, s)
+	if got := fmt.Sprint(heard(h, s)); got != "[long remember tea]" {
+		t.Errorf("heard %s", got)
+	}
+}
+
+func TestTimersAreSetOnceCancelledOnceAndRefusedWhenTheySayNothing(t *testing.T) {
+	store, clock := memory.New(), actortest.NewClock(noon())
+	t.Cleanup(func() { _ = store.Close() })
+	h := clocked(t, store, clock, actortest.Options{})
+	s, w := h.Create(&messages.CreateSession{})
+	due := noon().Add(time.Hour)
+	remind(h, s, "tea", due, messages.TimerSet_FIRE)
+	remind(h, s, "tea", due, messages.TimerSet_FIRE)
+	if n := len(actortest.Of[*messages.TimerSet](h.Facts(w))); n != 1 {
+		t.Errorf("set %d times", n)
+	}
+	for what, m := range map[string]*messages.SetTimer{
+		messages.CodeConflict + "1":   {TimerId: "tea", DueUnixMs: due.UnixMilli() + 1, Parts: actortest.Text("remember tea")},
+		messages.CodeConflict + "2":   {TimerId: "tea", DueUnixMs: due.UnixMilli(), Parts: actortest.Text("else")},
+		messages.CodeBadRequest + "1": {TimerId: "x", Parts: actortest.Text("when?")},
+		messages.CodeBadRequest + "2": {TimerId: "x", DueUnixMs: due.UnixMilli(), Parts: actortest.Text(" \n")},
+		messages.CodeBadRequest + "3": {TimerId: string(make([]byte, 129)), DueUnixMs: due.UnixMilli(), Parts: actortest.Text("x")},
+	} {
+		if _, err := actortest.Try[*messages.TimerView](h, s, m); actortest.Code(err)+what[len(what)-1:] != what {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	actortest.Ask[*messages.Ack](h, s, &messages.CancelTimer{TimerId: "tea"})
+	if dueTimers(t, store) != 0 {
+		t.Error("a cancelled timer is still in the store")
+	}
+	for _, id := range []string{"tea", "never"} {
+		if _, err := actortest.Try[*messages.Ack](h, s, &messages.CancelTimer{TimerId: id}); actortest.Code(err) != messages.CodeNotFound {
+			t.Errorf("cancel %s: %v", id, err)
+		}
+	}
+	if v := remind(h, s, "tea", due, messages.TimerSet_FIRE); v.GetState() != "cancelled" {
+		t.Errorf("set again after it was cancelled: %v", v)
+	}
+	clock.Advance(2 * time.Hour)
+	works(t, h, s)
+	if n := len(actortest.Of[*messages.TimerFired](h.Facts(w))); n != 0 {
+		t.Error("a cancelled timer fired")
+	}
+}
+
+// TestAWorkerThatRefusesItsTimerIsAskedAgainEverMoreRarely: its session cannot be read.
+func TestAWorkerThatRefusesItsTimerIsAskedAgainEverMoreRarely(t *testing.T) {
+	store, clock := memory.New(), actortest.NewClock(noon())
+	h := clocked(t, store, clock, actortest.Options{})
+	s, _ := h.Create(&messages.CreateSession{})
+	remind(h, s, "tea", noon().Add(time.Second), messages.TimerSet_FIRE)
+	h.Stop()
+	again := store.Reopen()
+	t.Cleanup(func() { _ = again.Close() })
+	asked := &claimed{Store: again, stream: messages.SessionStream(s)}
+	clocked(t, asked, clock, actortest.Options{})
+	for range 120 { // an hour, and a look every 30 s
+		clock.Advance(30 * time.Second)
+		actortest.Until(t, "they look", func() bool { return clock.Waits() > 0 })
+	}
+	if n := asked.claims.Load(); n < 2 || n > 12 {
+		t.Errorf("the session was tried %d times in an hour", n)
+	}
+}
+
+// claimed counts the claims of one stream, and refuses them.
+type claimed struct {
+	persistence.Store
+	stream string
+	claims atomic.Int64
+}
+
+func (c *claimed) Claim(ctx context.Context, stream, owner string) (persistence.Lease, error) {
+	if stream == c.stream {
+		c.claims.Add(1)
+		return persistence.Lease{}, fmt.Errorf("claim %s: %w", stream, persistence.ErrUnavailable)
+	}
+	return c.Store.Claim(ctx, stream, owner)
+}
+
+// rests waits until nothing is left to do.
+func rests(h *actortest.House, session string) {
+	actortest.Ask[*messages.Ack](h, session, &messages.WaitIdle{})
+}
