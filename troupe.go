@@ -89,6 +89,8 @@ type Options struct {
 	IdleAfter time.Duration
 	// Still keeps agents from beginning a turn and from going on with one: for programs that look after a data directory.
 	Still bool
+	// IgnoreTimers lets timers that are due wait: for programs that are about one session, and wake no other.
+	IgnoreTimers bool
 
 	// ToolContext adds values of the program to the context of each call, off the mailbox.
 	ToolContext func(ctx context.Context, c Call) (map[any]any, error)
@@ -202,7 +204,7 @@ func services(o *Options, store persistence.Store, registry *tools.Registry) *ac
 	return &actors.Services{
 		Store: store, Models: models, Tools: registry, Agents: agents, Sandbox: o.Sandbox, Log: o.Logger, Limits: o.Limits,
 		Now: o.Now, Clock: o.Clock, Node: nodeName(), ServerName: o.ServerName, DataDir: o.DataDir, TempDir: filepath.Join(o.DataDir, "tmp"),
-		Env: env, Values: o.ToolContext, Hooks: o.Hooks, IdleAfter: o.IdleAfter, Still: o.Still, Redact: o.Redact,
+		Env: env, Values: o.ToolContext, Hooks: o.Hooks, IdleAfter: o.IdleAfter, Still: o.Still, IgnoreTimers: o.IgnoreTimers, Redact: o.Redact,
 	}
 }
 

@@ -96,7 +96,9 @@ type Services struct {
 	// Still keeps workers from beginning a turn and from going on with one. What ends a turn, or changes nothing but what
 	// is written down, is done: for programs that look after a store without running agents.
 	Still bool
-	Node  string // name of this process
+	// IgnoreTimers lets timers that are due wait for another process.
+	IgnoreTimers bool
+	Node         string // name of this process
 
 	ServerName string // host of server workspaces
 	DataDir    string // homes of sessions

@@ -241,6 +241,30 @@ func TestAnAppendThatFailsAsATimerFiresLosesNothing(t *testing.T) {
 	}
 }
 
+// TestAProgramThatIsAboutSomethingElseWakesNobodyForATimer: it waits for one that is not.
+func TestAProgramThatIsAboutSomethingElseWakesNobodyForATimer(t *testing.T) {
+	store, clock := memory.New(), actortest.NewClock(noon())
+	h := clocked(t, store, clock, actortest.Options{})
+	s, w := h.Create(&messages.CreateSession{})
+	remind(h, s, "tea", noon().Add(time.Second), messages.TimerSet_FIRE)
+	for _, o := range []actortest.Options{{Still: true}, {IgnoreTimers: true}, {}} {
+		h.Stop()
+		store = store.Reopen()
+		t.Cleanup(func() { _ = store.Close() })
+		clock.Advance(time.Minute)
+		h = clocked(t, store, clock, o)
+		quiet := o.Still || o.IgnoreTimers
+		if quiet {
+			h.Create(&messages.CreateSession{}) // by then it would have looked
+		} else {
+			actortest.Until(t, "it has fired", func() bool { return len(actortest.Of[*messages.TimerFired](h.Facts(w))) == 1 })
+		}
+		if n := len(actortest.Of[*messages.TimerFired](h.Facts(w))); quiet && n != 0 {
+			t.Errorf("%+v: fired", o)
+		}
+	}
+}
+
 func TestATimerQueuesBehindAnOpenTurn(t *testing.T) {
 	store, clock, gate := memory.New(), actortest.NewClock(noon()), actortest.NewGate()
 	t.Cleanup(func() { _ = store.Close() })

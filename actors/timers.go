@@ -105,6 +105,9 @@ func (t *Timers) changed(c actor.Context, m *messages.TimerChanged) {
 
 // look reads what is due off the mailbox.
 func (t *Timers) look(c actor.Context) {
+	if t.svc.Still || t.svc.IgnoreTimers {
+		return
+	}
 	if t.looking {
 		t.again = true
 		return
