@@ -9,11 +9,15 @@ import (
 	"context"
 	"os"
 
+	"github.com/troupe-dev/troupe/internal/chaos"
 	"github.com/troupe-dev/troupe/tools/sandbox"
 )
 
 func main() {
 	if sandbox.Main() { // this process is the helper of a command that an agent runs
+		return
+	}
+	if chaos.Main() { // this process is a life of a run of `troupe chaos`
 		return
 	}
 	os.Exit(execute(context.Background(), processApp(), os.Args[1:]))

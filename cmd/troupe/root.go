@@ -47,6 +47,7 @@ func newRoot(a *app) *cobra.Command {
 		newRestore(a),
 		newTool(a),
 		newFakeModel(a),
+		newChaos(a),
 		newConfig(a),
 		newWorkspace(a),
 		newTrust(a),

@@ -53,7 +53,10 @@ func plan() []place {
 
 		// Floor 5 and above: those who use it.
 		{path: "troupetest", floor: 5, may: append(kernel, ".", "model/script", "persistence/memory")},
-		{path: "cmd/troupe", floor: 5, may: []string{"*"}},
+		{path: "internal/chaos", floor: 5, may: append(
+			kernel, ".", "client", "gateway", "model/openai", "model/script", "persistence/badger", "persistence/memory",
+		)},
+		{path: "cmd/troupe", floor: 6, may: []string{"*"}},
 		{path: "examples/*", floor: 6, may: append(
 			kernel, ".", "client", "troupetest", "model/openai", "model/script", "persistence/*", "cluster",
 		)},

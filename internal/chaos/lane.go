@@ -1,0 +1,254 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/workspace"
+)
+
+// lane is one runtime that dies and comes back, with the sessions that work in it.
+type lane struct {
+	n        int
+	dir      string
+	opts     Options
+	host     host
+	files    lifeConfig
+	model    *endpoint
+	sessions []*session
+
+	mu      sync.Mutex
+	current life
+	changed chan struct{} // closed when current changes
+	lives   int
+	kills   int
+	failed  error
+	turned  func() // a turn is done
+	done    int    // turns
+
+	acks    []Ack
+	results []Result
+	seen    []Seen
+	refused []Refusal
+}
+
+// newLane makes the folders of a lane and deals it its turns.
+func newLane(n int, o Options, h host, m *endpoint, turns []turn, turned func()) (*lane, error) {
+	l := &lane{n: n, dir: filepath.Join(o.Dir, fmt.Sprint(n)), opts: o, host: h, model: m, changed: make(chan struct{}), turned: turned}
+	l.files = laneFiles(l.dir)
+	l.files.Lane, l.files.Mode, l.files.Seed, l.files.Model = n, o.Mode, o.Seed, m.URL
+	for i := range o.Sessions {
+		s := &session{lane: l, n: i, id: fmt.Sprintf("%schaos_%d_%d", messages.SessionPrefix, n, i)}
+		// The first two share a folder: their turns wait for each other.
+		work, guarded := fmt.Sprintf("work-%d", max(i, 1)), fmt.Sprintf("guarded-%d", i)
+		for _, w := range []struct {
+			folder, name string
+			trust        messages.Trust_Level
+		}{{work, "work", messages.Trust_FULL}, {guarded, guardedName, messages.Trust_RESTRICTED}} {
+			dir := filepath.Join(l.dir, w.folder)
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				return nil, fmt.Errorf("make a workspace: %w", err)
+			}
+			addr, _, err := workspace.Local(dir)
+			if err != nil {
+				return nil, fmt.Errorf("make a workspace: %w", err)
+			}
+			s.spaces = append(s.spaces, &messages.WorkspaceSpec{Uri: addr.Canonical, Name: w.name, Trust: w.trust, Primary: w.name == "work"})
+		}
+		l.sessions = append(l.sessions, s)
+	}
+	for i, t := range turns {
+		s := l.sessions[i%len(l.sessions)]
+		s.turns = append(s.turns, t)
+	}
+	return l, nil
+}
+
+// run works through the turns, beginning the next life whenever one has ended.
+func (l *lane) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	lived := make(chan error, 1)
+	go func() {
+		err := l.live(ctx)
+		cancel(err)
+		lived <- err
+	}()
+	var working sync.WaitGroup
+	for _, s := range l.sessions {
+		working.Go(func() {
+			if err := s.work(ctx); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	working.Wait()
+	cancel(errDone)
+	if err := <-lived; !errors.Is(err, errDone) {
+		return err // the first one: it has ended all others
+	}
+	return nil
+}
+
+var errDone = errors.New("all turns are done")
+
+// live begins one life after the other until ctx ends, then ends the last one in order.
+func (l *lane) live(ctx context.Context) error {
+	for {
+		c := l.files
+		c.Life = l.lives
+		now, err := l.host.Begin(context.WithoutCancel(ctx), c)
+		if err != nil {
+			return fmt.Errorf("lane %d, life %d: %w", l.n, c.Life, err)
+		}
+		l.mu.Lock()
+		l.lives++
+		l.mu.Unlock()
+		l.set(now)
+		select {
+		case <-now.Over():
+		case <-ctx.Done():
+		}
+		l.set(nil)
+		if err := l.bury(ctx, now); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// set says which life there is, nil while there is none.
+func (l *lane) set(now life) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.current = now
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// closeTime bounds the orderly end of a life, and the removal of the remains of a killed one.
+const closeTime = 30 * time.Second
+
+func (l *lane) bury(ctx context.Context, dead life) error {
+	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+	defer cancel()
+	if err := dead.Close(bound); err != nil {
+		return fmt.Errorf("lane %d: end a life: %w", l.n, err)
+	}
+	switch end := dead.End(); end.at {
+	case orderly:
+	case byItself:
+		return fmt.Errorf("lane %d, life %d: %w", l.n, l.lives-1, end.err)
+	default:
+		l.mu.Lock()
+		l.kills++
+		l.mu.Unlock()
+	}
+	return nil
+}
+
+// alive waits for a life.
+func (l *lane) alive(ctx context.Context) (life, error) {
+	for {
+		l.mu.Lock()
+		now, changed := l.current, l.changed
+		l.mu.Unlock()
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if now != nil {
+			select {
+			case <-now.Over():
+			default:
+				return now, nil
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// turn counts a turn that has come to its end.
+func (l *lane) turn() {
+	l.mu.Lock()
+	l.done++
+	l.mu.Unlock()
+	l.turned()
+}
+
+// kill ends the life that there is.
+func (l *lane) kill() {
+	l.mu.Lock()
+	now := l.current
+	l.mu.Unlock()
+	if now != nil {
+		now.Kill()
+	}
+}
+
+// ask puts a question to whatever life there is, again after each kill, until it is answered or refused.
+func (l *lane) ask(ctx context.Context, m proto.Message) (proto.Message, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, l.opts.Patience, fmt.Errorf("no answer after %s and %w", l.opts.Patience, errStuck))
+	defer cancel()
+	for {
+		now, err := l.alive(ctx)
+		if err != nil {
+			return nil, err
+		}
+		reply, err := l.askOnce(ctx, now, m)
+		var refused *messages.Failure
+		switch {
+		case err == nil:
+			return reply, nil
+		case errors.As(err, &refused) && refused.GetCode() != messages.CodeUnavailable:
+			return nil, refused
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		}
+		pause := time.NewTimer(askPause)
+		select { // most often the process is just dying
+		case <-now.Over():
+		case <-pause.C:
+		case <-ctx.Done():
+		}
+		pause.Stop()
+	}
+}
+
+// askPause is how long an answer that never came is not asked for again, unless the life has ended.
+const askPause = 100 * time.Millisecond
+
+func (l *lane) askOnce(ctx context.Context, now life, m proto.Message) (proto.Message, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-now.Over():
+			cancel(errDied)
+		case <-ctx.Done():
+		}
+	}()
+	reply, err := now.Ask(ctx, m)
+	if f, refused := reply.(*messages.Failure); refused && err == nil {
+		return nil, f
+	}
+	return reply, err
+}
+
+var (
+	errDied  = errors.New("the runtime was killed")
+	errStuck = errors.New("as many lives as that took")
+)

@@ -1,0 +1,92 @@
+package chaos
+
+import (
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// leasesExclude is R9.
+func leasesExclude(v *view, r *report) {
+	for _, s := range v.workers() {
+		tokensGrow(s, r)
+	}
+	v.effectsExclude(r)
+}
+
+// tokensGrow checks the leases of one worker: those of a later turn, or of a later activation, are higher;
+// and a call is dispatched under the lease that its turn holds.
+func tokensGrow(s *stream, r *report) {
+	held := make(map[string]uint64)
+	take := func(f *fact, leases []*messages.LeaseToken) {
+		for _, l := range leases {
+			if l.GetToken() <= held[l.GetWorkspace()] {
+				r.add(Broken, s.name, f.seq(), "the lease on %s has token %d after %d", l.GetWorkspace(), l.GetToken(), held[l.GetWorkspace()])
+			}
+			held[l.GetWorkspace()] = max(l.GetToken(), held[l.GetWorkspace()])
+		}
+	}
+	for _, f := range s.facts {
+		switch x := f.what.(type) {
+		case *messages.TurnStarted:
+			take(f, x.GetLeases())
+		case *messages.Activated:
+			take(f, x.GetLeases())
+		case *messages.ToolDispatched:
+			if l := x.GetLease(); l != nil && l.GetToken() != held[l.GetWorkspace()] {
+				r.add(Broken, s.name, f.seq(), "%s was dispatched under token %d of %s, the turn holds %d", x.GetExecId(), l.GetToken(), l.GetWorkspace(), held[l.GetWorkspace()])
+			}
+		}
+	}
+}
+
+// under is an effect that has begun and not ended.
+type under struct {
+	exec  string
+	token uint64
+}
+
+// effectsExclude walks the effect log: in one workspace nothing begins under one token while something runs
+// under another, tokens only grow, and effects run one at a time. A kill ends what was running.
+func (v *view) effectsExclude(r *report) {
+	newest := make(map[string]uint64)
+	running := make(map[string][]under) // by workspace
+	var boot uint64
+	for _, e := range v.Effects {
+		if e.Boot != boot {
+			boot = e.Boot
+			clear(running)
+		}
+		c := v.byExec[e.Exec]
+		if c == nil || c.pure() {
+			continue
+		}
+		d := c.dispatchedIn(e.Boot)
+		if d.GetLease() == nil {
+			continue // found by R4, or a call that belongs to no workspace
+		}
+		place, token := d.GetLease().GetWorkspace(), d.GetLease().GetToken()
+		switch e.Phase {
+		case Begun:
+			if token < newest[place] {
+				r.add(Broken, streamOf(c), seqOf(c), "%s began under token %d of %s after token %d", e.Exec, token, place, newest[place])
+			}
+			newest[place] = max(token, newest[place])
+			for _, u := range running[place] {
+				if u.token != token {
+					r.add(Broken, streamOf(c), seqOf(c), "%s began under token %d of %s while %s ran under token %d", e.Exec, token, place, u.exec, u.token)
+				} else {
+					r.add(Broken, streamOf(c), seqOf(c), "%s began in %s while %s ran", e.Exec, place, u.exec)
+				}
+			}
+			running[place] = append(running[place], under{e.Exec, token})
+		case Ended:
+			kept := running[place][:0:0]
+			for _, u := range running[place] {
+				if u.exec != e.Exec {
+					kept = append(kept, u)
+				}
+			}
+			running[place] = kept
+		case Happened:
+		}
+	}
+}

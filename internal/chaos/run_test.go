@@ -1,0 +1,51 @@
+package chaos
+
+import (
+	"os"
+	"testing"
+	"time"
+)
+
+func TestMain(m *testing.M) {
+	if Main() {
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func run(t *testing.T, o Options) *Report {
+	t.Helper()
+	dir, err := MakeDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Dir, o.Patience = dir, time.Minute
+	began := time.Now()
+	r, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("seed=%d %s in %v", o.Seed, r.Line(), time.Since(began))
+	for i, v := range r.Findings {
+		if i < 20 {
+			t.Error(v)
+		}
+	}
+	return r
+}
+
+func TestQuick(t *testing.T) {
+	for _, m := range []Mode{Never, Random, Every} {
+		t.Run(string(m), func(t *testing.T) {
+			run(t, Options{Turns: 12, Mode: m, Seed: 1, InProcess: true, Parallel: 2})
+		})
+	}
+}
+
+func TestProcess(t *testing.T) {
+	for _, m := range []Mode{Never, Random, Every} {
+		t.Run(string(m), func(t *testing.T) {
+			run(t, Options{Turns: 12, Mode: m, Seed: 1, Parallel: 4})
+		})
+	}
+}
