@@ -60,10 +60,10 @@ func live(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 	house, err := openInside(ctx, c, store, logger, func(why string) { killSelf(logger, why) })
 	if err != nil {
-		return errors.Join(err, store.Close())
+		return errors.Join(err, store.Close()) //nolint:contextcheck // it takes none, and bounds itself
 	}
 	err = serveUntil(ctx, c, house.rt, logger, r, out)
-	return errors.Join(err, house.close(ctx), store.Close())
+	return errors.Join(err, house.close(ctx), store.Close()) //nolint:contextcheck // Close takes none, and bounds itself
 }
 
 // storeOptions are those of the store of a lane: a ballast file would cost more than all the rest of a start.

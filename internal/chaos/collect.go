@@ -19,7 +19,7 @@ import (
 func (l *lane) history(ctx context.Context, whole bool) (*History, error) {
 	h := &History{
 		Streams: make(map[string][]persistence.Entry), Acks: l.acks, Results: l.results, Seen: l.seen, Refused: l.refused,
-		EndedMs: time.Now().UnixMilli(), Whole: whole,
+		EndedMs: time.Now().UnixMilli(), Whole: whole, Before: &Counts{}, After: &Counts{Pending: l.waiting},
 	}
 	for _, s := range l.sessions {
 		h.Requests = append(h.Requests, l.model.asked(s.turns)...)
@@ -136,17 +136,32 @@ func settled(ctx context.Context, before *Counts) *Counts {
 	}
 }
 
-// pending asks a life, between its last turn and its end, how many messages wait in mailboxes.
-func (l *lane) pending(ctx context.Context) (int, error) {
-	reply, err := l.ask(ctx, &messages.DescribeTree{})
-	if err != nil {
-		return 0, fmt.Errorf("look at the live tree: %w", err)
+// drain waits, after the last turn, until no message waits in a mailbox any more, and keeps how many do.
+func (l *lane) drain(ctx context.Context) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	bound := time.NewTimer(settleTime)
+	defer bound.Stop()
+	for {
+		reply, err := l.ask(ctx, &messages.DescribeTree{})
+		if err != nil {
+			return fmt.Errorf("look at the live tree: %w", err)
+		}
+		t, ok := reply.(*messages.Tree)
+		if !ok {
+			return fmt.Errorf("look at the live tree: answered %T", reply)
+		}
+		if l.waiting = waitingIn(t.GetRoot()); l.waiting == 0 {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-bound.C:
+			return nil // R12 finds it
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	t, ok := reply.(*messages.Tree)
-	if !ok {
-		return 0, fmt.Errorf("look at the live tree: answered %T", reply)
-	}
-	return waitingIn(t.GetRoot()), nil
 }
 
 func waitingIn(a *messages.ActorView) int {

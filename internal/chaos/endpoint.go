@@ -55,9 +55,12 @@ func newEndpoint(ctx context.Context, turns []turn) (*endpoint, error) {
 	return e, nil
 }
 
-func (e *endpoint) close() {
-	_ = e.srv.Close() // what is open belongs to runtimes that have ended
-	<-e.served
+func (e *endpoint) close() error {
+	err := e.srv.Close() // what is open belongs to runtimes that have ended
+	if ended := <-e.served; !errors.Is(ended, http.ErrServerClosed) {
+		err = errors.Join(err, fmt.Errorf("serve the scripted model: %w", ended))
+	}
+	return err
 }
 
 // wireRequest is what is read of a request's body.

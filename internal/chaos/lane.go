@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,9 +31,9 @@ type lane struct {
 	changed chan struct{} // closed when current changes
 	lives   int
 	kills   int
-	failed  error
 	turned  func() // a turn is done
 	done    int    // turns
+	waiting int    // messages in mailboxes after the last turn
 
 	acks    []Ack
 	results []Result
@@ -91,7 +92,11 @@ func (l *lane) run(ctx context.Context) error {
 		})
 	}
 	working.Wait()
-	cancel(errDone)
+	end := errDone
+	if ctx.Err() == nil {
+		end = cmp.Or(l.drain(ctx), errDone)
+	}
+	cancel(end)
 	if err := <-lived; !errors.Is(err, errDone) {
 		return err // the first one: it has ended all others
 	}

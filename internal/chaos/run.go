@@ -81,7 +81,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		running.Go(func() { errs[i] = l.run(ctx) })
 	}
 	running.Wait()
-	stop()
+	if err := stop(); err != nil {
+		return nil, err
+	}
 	r := &Report{Seed: o.Seed, Findings: []Violation{}}
 	for i, l := range lanes {
 		if err := ctx.Err(); err != nil {
@@ -98,7 +100,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 }
 
 // prepare deals the turns to lanes. stop ends the model, after the lanes.
-func prepare(ctx context.Context, o Options) (lanes []*lane, stop func(), err error) {
+func prepare(ctx context.Context, o Options) (lanes []*lane, stop func() error, err error) {
 	dealt := make([][]turn, o.Parallel)
 	var all []turn
 	for n := 1; n <= o.Turns; n++ {
@@ -128,8 +130,7 @@ func prepare(ctx context.Context, o Options) (lanes []*lane, stop func(), err er
 		}
 		l, err := newLane(i, o, h, m, dealt[i], turned)
 		if err != nil {
-			m.close()
-			return nil, nil, err
+			return nil, nil, errors.Join(err, m.close())
 		}
 		for _, t := range dealt[i] {
 			of[t.n] = l

@@ -34,18 +34,28 @@ func run(t *testing.T, o Options) *Report {
 	return r
 }
 
-func TestQuick(t *testing.T) {
+func TestNothingIsLostInsideOneProcess(t *testing.T) {
 	for _, m := range []Mode{Never, Random, Every} {
 		t.Run(string(m), func(t *testing.T) {
-			run(t, Options{Turns: 12, Mode: m, Seed: 1, InProcess: true, Parallel: 2})
+			r := run(t, Options{Turns: 12, Mode: m, Seed: 1, InProcess: true, Parallel: 2})
+			if r.Turns != 12 || (r.Kills > 0) == (m == Never) {
+				t.Errorf("the run does not do what this test is about: %s", r.Line())
+			}
 		})
 	}
 }
 
-func TestProcess(t *testing.T) {
-	for _, m := range []Mode{Never, Random, Every} {
+func TestNothingIsLostByProcessesThatAreKilled(t *testing.T) {
+	for _, m := range []Mode{Random, Every} {
 		t.Run(string(m), func(t *testing.T) {
-			run(t, Options{Turns: 12, Mode: m, Seed: 1, Parallel: 4})
+			turns := 12
+			if testing.Short() {
+				turns = 4
+			}
+			r := run(t, Options{Turns: turns, Mode: m, Seed: 1, Parallel: 2})
+			if r.Turns != turns || r.Kills == 0 {
+				t.Errorf("the run does not do what this test is about: %s", r.Line())
+			}
 		})
 	}
 }
