@@ -97,8 +97,9 @@ type view struct {
 	inputs  map[string][]*fact // input id -> its InputAccepted
 	calls   []*call            // in order of stream and plan
 	byExec  map[string]*call
-	happens map[string]int // exec id -> how often the effect log has it
-	stands  map[string]int // mark -> how often the files have it
+	happens map[string]int  // exec id -> how often the effect log has it
+	ends    map[string]bool // exec ids whose effect came to its end
+	stands  map[string]int  // mark -> how often the files have it
 }
 
 // stream is one journal, decoded.
@@ -154,12 +155,16 @@ func (c *call) pure() bool { return c.planned.GetEffect() == messages.Effect_PUR
 func look(h *History) (*view, []Violation) {
 	v := &view{
 		History: h, inputs: make(map[string][]*fact), byExec: make(map[string]*call),
-		happens: make(map[string]int), stands: make(map[string]int),
+		happens: make(map[string]int), ends: make(map[string]bool), stands: make(map[string]int),
 	}
 	r := &report{rule: "R2"}
 	for _, e := range h.Effects {
-		if e.Phase == Happened {
+		switch e.Phase {
+		case Happened:
 			v.happens[e.Exec]++
+		case Ended:
+			v.ends[e.Exec] = true
+		case Begun:
 		}
 	}
 	for _, text := range h.Files {

@@ -133,8 +133,8 @@ func (v *view) trueResult(c *call, f *messages.ToolFinished, logged bool, r *rep
 		r.add(Broken, streamOf(c), at, "%s %s is OK with the result of another call: %.120q", c.planned.GetTool(), exec, f.GetContent())
 	case !c.pure() && len(c.dispatched) == 0:
 		r.add(Broken, streamOf(c), at, "%s %s is OK and was never dispatched", c.planned.GetTool(), exec)
-	case silentlyRerun(c):
-		r.add(Broken, streamOf(c), at, "%s %s was dispatched in an epoch that died, may not run again, and is OK in a later one", c.planned.GetTool(), exec)
+	case logged && v.guessed(c):
+		r.add(Broken, streamOf(c), at, "%s %s did not end before its process died, and is OK in a later epoch", c.planned.GetTool(), exec)
 	}
 	for _, mark := range c.marks {
 		if f.GetStatus() == messages.ToolFinished_OK && v.Files != nil && v.stands[mark] == 0 {
@@ -143,11 +143,13 @@ func (v *view) trueResult(c *call, f *messages.ToolFinished, logged bool, r *rep
 	}
 }
 
-// silentlyRerun tells whether the outcome of a call was lost with its process, and a later one reports it
-// as a success though it could not know: the call may not run again and cannot be asked.
-func silentlyRerun(c *call) bool {
-	if c.planned.GetEffect() != messages.Effect_AT_MOST_ONCE || c.planned.GetUnknown() != messages.UnknownOutcome_REPORT || len(c.dispatched) == 0 {
+// guessed tells whether the outcome of a call was lost with its process, and a later one reports a success that
+// it cannot know of: the call may run only once, and it never came to its end. One that did may have its result
+// from the executor's ledger.
+func (v *view) guessed(c *call) bool {
+	if c.planned.GetEffect() != messages.Effect_AT_MOST_ONCE || len(c.dispatched) == 0 {
 		return false
 	}
-	return c.dispatched[len(c.dispatched)-1].epoch() != c.finished[0].epoch()
+	last := c.dispatched[len(c.dispatched)-1].epoch()
+	return last != c.finished[0].epoch() && !v.ends[c.planned.GetExecId()]
 }
