@@ -84,6 +84,8 @@ func (s *State) fold(fact proto.Message, r *messages.Record) error {
 		return nil
 	case *messages.TurnStarted:
 		return s.applyTurnStarted(f, r)
+	case *messages.HistoryCompacted:
+		return s.applyCompacted(f, r)
 	}
 	if known, err := s.foldTimer(fact); known {
 		return err
@@ -135,9 +137,9 @@ func (s *State) applyCreated(f *messages.WorkerCreated, r *messages.Record) erro
 	s.known = make(map[string]*accepted)
 	for _, t := range f.GetCopied() {
 		for _, m := range t.GetMessages() {
-			s.push(messageOf(m), source{r.GetSeq(), len(s.sources)})
+			s.push(messageOf(m), source{seq: r.GetSeq(), at: len(s.sources)})
 		}
-		s.borders = append(s.borders, border{end: len(s.history.messages), outcome: outcomeNamed(t.GetOutcome())})
+		s.borders = append(s.borders, border{end: len(s.history.messages), outcome: outcomeNamed(t.GetOutcome()), seq: r.GetSeq()})
 	}
 	if !paired(s.history.messages) {
 		return fmt.Errorf("copied history has a tool call without its result: %w", ErrIllegal)
@@ -190,6 +192,7 @@ func (s *State) applyConfig(f *messages.ConfigChanged) {
 	}
 	if f.GetModel() != "" {
 		s.model = f.GetModel()
+		s.estimated, s.reported = 0, 0 // another vocabulary
 	}
 	if f.GetSystem() != "" {
 		s.system = f.GetSystem()

@@ -134,7 +134,7 @@ func (d *driver) bulk(text string) string {
 
 // outside lets something happen that no step asks for; false when nothing did.
 func (d *driver) outside() bool {
-	switch d.pick("event", "", "", "", "", "", "input", "withdraw", "cancel", "config", "panic", "crash", "other") {
+	switch d.pick("event", "", "", "", "", "", "input", "withdraw", "cancel", "config", "panic", "crash", "other", "compact") {
 	case "input":
 		d.put(d.input())
 	case "withdraw":
@@ -145,6 +145,13 @@ func (d *driver) outside() bool {
 		d.put(&messages.CancelRequested{By: d.pick("by", "user", conversation.ByLimit), Reason: "enough"})
 	case "config":
 		d.put(&messages.ConfigChanged{Model: d.pick("model", "", "m1", "m2"), Agent: d.pick("agent", "", "b")})
+	case "compact":
+		t := d.s.Turn()
+		if n := d.s.Exchanges(); n > 0 && (t == nil || t.Steps == 0 && t.Gen == nil && !t.Program()) {
+			f := d.s.Compaction(rapid.IntRange(1, n).Draw(d.t, "turns"), d.bulk("a summary "+d.id("sum")))
+			f.Usage = &messages.Usage{InputTokens: 3}
+			d.put(f)
+		}
 	case "panic":
 		d.put(&messages.Panicked{Reason: "boom"})
 	case "crash":
@@ -233,7 +240,7 @@ func (d *driver) generate(n conversation.Generate) {
 	gen := d.s.Turn().Gen
 	if gen == nil || rapid.IntRange(0, 9).Draw(d.t, "start again") == 0 {
 		h := n.Ready.Render("s").Hash
-		d.put(&messages.GenerationStarted{GenId: d.id("gen"), Step: uint32(n.Number), Attempt: uint32(n.Attempt), Model: d.s.Model(), RequestHash: h[:]})
+		d.put(&messages.GenerationStarted{GenId: d.id("gen"), Step: uint32(n.Number), Attempt: uint32(n.Attempt), Model: d.s.Model(), RequestHash: h[:], EstimatedTokens: 300})
 		return
 	}
 	switch d.pick("answer", "stop", "calls", "calls", "length", "retry", "fail") {
@@ -253,7 +260,7 @@ func (d *driver) generate(n conversation.Generate) {
 func (d *driver) answer(gen string, calls int, finish string) {
 	f := &messages.GenerationCompleted{
 		GenId: gen, Content: d.bulk(d.pick("content", "", "an answer", "another")), FinishReason: finish,
-		Usage: &messages.Usage{InputTokens: 7, OutputTokens: 2}, Model: d.s.Model(),
+		Usage: &messages.Usage{InputTokens: int64(rapid.IntRange(0, 900).Draw(d.t, "tokens")), OutputTokens: 2}, Model: d.s.Model(),
 	}
 	for range calls {
 		f.ToolCalls = append(f.ToolCalls, &messages.ToolCall{

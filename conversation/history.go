@@ -7,22 +7,27 @@ import (
 )
 
 // History returns the finished exchanges as a value: reading it changes nothing, and
-// nothing that happens later changes it (rows 30 and 96).
+// nothing that happens later changes it (rows 30 and 96). A state that forgets has only those that are still sent.
 func (s *State) History() *messages.History {
-	h := &messages.History{WorkerId: s.ID(), Seq: s.seq}
-	from := 0
-	for _, b := range s.borders {
-		t := &messages.Turn{Outcome: OutcomeName(b.outcome)}
-		for _, m := range s.history.messages[from:b.end] {
+	h := &messages.History{WorkerId: s.ID(), Seq: s.seq, Summary: s.Summary()}
+	h.Turns = turnsOf(nil, s.aside, s.asideBorders, 0, true)
+	h.Turns = turnsOf(h.Turns, s.history.messages, s.borders, s.lead, false)
+	return h
+}
+
+func turnsOf(out []*messages.Turn, all []*messages.Message, borders []border, from int, compacted bool) []*messages.Turn {
+	for _, b := range borders {
+		t := &messages.Turn{Outcome: OutcomeName(b.outcome), Compacted: compacted}
+		for _, m := range all[from:b.end] {
 			t.Messages = append(t.Messages, &messages.ChatMessage{
 				Role: string(m.Role), Content: m.Text, Reasoning: m.Reasoning,
 				ToolCalls: m.ToolCalls, ToolCallId: m.ToolCallID, Name: m.ToolName,
 			})
 		}
-		h.Turns = append(h.Turns, t)
+		out = append(out, t)
 		from = b.end
 	}
-	return h
+	return out
 }
 
 // Result is what a completed turn came to, as a reply; nil for an open one.

@@ -64,7 +64,15 @@ func apply(s *conversation.State, record []byte) error {
 }
 
 func fold(records [][]byte) (*conversation.State, error) {
-	s := &conversation.State{}
+	return foldOn(&conversation.State{}, records)
+}
+
+// foldLive folds as a worker does.
+func foldLive(records [][]byte) (*conversation.State, error) {
+	return foldOn(conversation.Live(), records)
+}
+
+func foldOn(s *conversation.State, records [][]byte) (*conversation.State, error) {
 	for i, b := range records {
 		if err := apply(s, b); err != nil {
 			return nil, fmt.Errorf("fold record %d of %d: %w", i+1, len(records), err)

@@ -82,6 +82,9 @@ func (s *State) nextOfProgram(t *Turn) Step {
 
 func (s *State) nextOfTurn(t *Turn, lim Limits) Step {
 	if f := t.Failed; f != nil && f.GetRetryAtUnixMs() == 0 {
+		if f.GetClass() == ContextLength {
+			return Complete{messages.TurnCompleted_LIMIT, tooLong + ": " + f.GetMessage(), ContextLength}
+		}
 		return Complete{messages.TurnCompleted_ERROR, f.GetMessage(), f.GetClass()}
 	}
 	if t.finished() {
@@ -95,6 +98,17 @@ func (s *State) nextOfTurn(t *Turn, lim Limits) Step {
 		return Complete{messages.TurnCompleted_ERROR, "the conversation is not ready for a model call", "internal_error"}
 	}
 	return Generate{Ready: r, Number: t.Steps + 1, Attempt: t.Attempts + 1}
+}
+
+// ContextLength is the class of a generation, and the code of a turn, that failed because its request does not fit
+// into the model's window.
+const ContextLength = "context_length"
+
+const tooLong = "the conversation no longer fits into the model's context; give smaller tasks, have less printed, or take a model with a larger one"
+
+// TooLong ends the open turn, whose next request would exceed the model's window of so many tokens.
+func TooLong(tokens, window int) Complete {
+	return Complete{messages.TurnCompleted_LIMIT, fmt.Sprintf("%s (about %d tokens; it takes %d)", tooLong, tokens, window), ContextLength}
 }
 
 // ByLimit is the author of a CancelRequested that the turn's wall time made.

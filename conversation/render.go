@@ -103,7 +103,14 @@ func InputText(parts []*messages.Part) string {
 // push adds a message to the history. Appending never disturbs a prompt that was handed
 // out: it holds the shorter slice.
 func (s *State) push(m *messages.Message, from source) {
+	from.tokens = tokensOf(m)
+	s.again(m, from)
+}
+
+// again is push for a message whose tokens are counted.
+func (s *State) again(m *messages.Message, from source) {
 	s.history.push(m)
+	s.tokens += from.tokens
 	s.sources = append(s.sources, from)
 	s.chain = link(s.chain, m)
 }

@@ -62,15 +62,17 @@ func (r *restorer) state(m *messages.ConversationSnapshot) *State {
 		head: m.GetRecordId(), created: m.GetCreated(), agent: m.GetAgent(), model: m.GetModel(), system: m.GetSystem(), tools: m.GetTools(),
 		epoch: m.GetEpoch(), closed: m.GetClosed(), atMs: m.GetAtUnixMs(), inputs: r.inputs(m.GetInputs()),
 		turn: r.turn(m.GetTurn()), last: r.turn(m.GetLast()), turns: int(m.GetTurns()), usage: m.GetUsage(),
+		forgets: true, lead: int(m.GetLead()), estimated: m.GetEstimated(), reported: m.GetReported(),
 		panics: int(m.GetPanics()), deaths: int(m.GetDeaths()), fell: m.GetFell(), barred: m.GetQuarantined(), resumed: int(m.GetResumed()), known: make(map[string]*accepted, len(m.GetKnown())),
 	}
 	copy(s.chain[:], m.GetChain())
 	for _, k := range m.GetHistory() {
 		s.history.push(r.message(k))
-		s.sources = append(s.sources, source{k.GetSeq(), int(k.GetAt())})
+		s.sources = append(s.sources, source{k.GetSeq(), int(k.GetAt()), int(k.GetTokens())})
+		s.tokens += int(k.GetTokens())
 	}
 	for _, b := range m.GetBorders() {
-		s.borders = append(s.borders, border{end: int(b.GetEnd()), outcome: b.GetOutcome()})
+		s.borders = append(s.borders, border{end: int(b.GetEnd()), outcome: b.GetOutcome(), seq: b.GetSeq()})
 	}
 	for _, k := range m.GetKnown() {
 		s.known[k.GetInputId()] = &accepted{hash: k.GetHash(), cursor: k.GetCursor(), turn: k.GetTurnId(), done: k.GetDone()}
@@ -90,7 +92,10 @@ func (r *restorer) state(m *messages.ConversationSnapshot) *State {
 
 // check refuses what no fold can lead to and what would be out of range later.
 func (r *restorer) check(s *State) {
-	ends := 0
+	ends := s.lead
+	if s.lead != 0 && s.lead != leading || s.lead > len(s.history.messages) || s.estimated < 0 || s.reported < 0 {
+		r.fail()
+	}
 	for _, b := range s.borders {
 		if b.end < ends || b.end > len(s.history.messages) {
 			r.fail()
@@ -101,7 +106,7 @@ func (r *restorer) check(s *State) {
 		if t == nil {
 			continue
 		}
-		if len(t.Inputs) == 0 || t.mark > len(s.history.messages) {
+		if len(t.Inputs) == 0 || t == s.turn && t.mark > len(s.history.messages) {
 			r.fail()
 		}
 		for _, in := range t.Inputs {
@@ -128,23 +133,22 @@ func (r *restorer) message(k *messages.KeptMessage) *messages.Message {
 	if !k.GetLarge() {
 		return m
 	}
+	if k.GetSeq() == 1 { // the worker's first record
+		return r.copied(k)
+	}
 	switch m.Role {
 	case messages.ToolRole:
-		if k.GetSeq() != 1 {
-			m.Text = again[*messages.ToolFinished](r, k.GetSeq()).GetContent()
-			return m
-		}
-	case messages.Assistant:
-		if k.GetSeq() != 1 {
-			return answerOf(again[*messages.GenerationCompleted](r, k.GetSeq()))
-		}
+		m.Text = again[*messages.ToolFinished](r, k.GetSeq()).GetContent()
 	case messages.User:
-		if k.GetSeq() != 1 {
-			m.Text = InputText(again[*messages.InputAccepted](r, k.GetSeq()).GetParts())
+		m.Text = InputText(again[*messages.InputAccepted](r, k.GetSeq()).GetParts())
+	case messages.Assistant:
+		if k.GetAt() > 0 {
+			m.Text = again[*messages.HistoryCompacted](r, k.GetSeq()).GetSummary()
 			return m
 		}
+		return answerOf(again[*messages.GenerationCompleted](r, k.GetSeq()))
 	}
-	return r.copied(k)
+	return m
 }
 
 // copied finds a message among the turns that the conversation began with.
@@ -181,7 +185,7 @@ func (r *restorer) turn(k *messages.KeptTurn) *Turn {
 		Attempts: int(k.GetAttempts()), Gen: k.GetGen(), Failed: k.GetFailed(), Failures: int(k.GetFailures()),
 		FinalSeq: k.GetFinalSeq(), Usage: k.GetUsage(), Scripted: k.GetScripted(), Cancelled: k.GetCancelled(), Completed: k.GetCompleted(),
 		DoneMs: k.GetDoneAtUnixMs(), DoneSeq: k.GetDoneSeq(), committed: k.GetCommitted(), mark: int(k.GetMark()),
-		WorkedMs: k.GetWorkedMs(), FailedMs: k.GetFailedAtUnixMs(),
+		WorkedMs: k.GetWorkedMs(), FailedMs: k.GetFailedAtUnixMs(), Compacted: k.GetCompacted(),
 	}
 	for _, g := range k.GetGenerations() {
 		f := g.GetFact()

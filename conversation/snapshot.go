@@ -72,7 +72,7 @@ func (f *Frozen) Seq() uint64 { return f.s.seq }
 // that holds it already.
 func (f *Frozen) Encode() ([]byte, error) {
 	s := &f.s
-	if s.created == nil {
+	if s.created == nil || len(s.aside) > 0 { // only a worker's state, which forgets, is kept
 		return nil, fmt.Errorf("encode snapshot: %w", ErrIllegal)
 	}
 	m := &messages.ConversationSnapshot{
@@ -80,7 +80,7 @@ func (f *Frozen) Encode() ([]byte, error) {
 		Closed: s.closed, AtUnixMs: s.atMs, Chain: s.chain[:], Turn: keptTurn(s.turn), Last: keptTurn(s.last), Turns: int32(s.turns),
 		Usage: s.usage, Panics: int32(s.panics), Deaths: int32(s.deaths), Fell: s.fell, Quarantined: s.barred,
 		Resumed: int32(s.resumed), Inputs: keptInputs(s.inputs), Known: keptAnswers(s.known),
-		Files: keptFiles(s.files),
+		Files: keptFiles(s.files), Lead: uint32(s.lead), Estimated: s.estimated, Reported: s.reported,
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.timers)) {
 		m.Timers = append(m.Timers, &messages.KeptTimer{Fact: s.timers[id].TimerSet, End: s.timers[id].End})
@@ -89,7 +89,7 @@ func (f *Frozen) Encode() ([]byte, error) {
 		m.History = append(m.History, keptMessage(msg, s.sources[i]))
 	}
 	for _, b := range s.borders {
-		m.Borders = append(m.Borders, &messages.KeptBorder{End: uint32(b.end), Outcome: b.outcome})
+		m.Borders = append(m.Borders, &messages.KeptBorder{End: uint32(b.end), Outcome: b.outcome, Seq: b.seq})
 	}
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
@@ -99,7 +99,7 @@ func (f *Frozen) Encode() ([]byte, error) {
 }
 
 func keptMessage(m *messages.Message, from source) *messages.KeptMessage {
-	k := &messages.KeptMessage{Seq: from.seq, At: uint32(from.at)}
+	k := &messages.KeptMessage{Seq: from.seq, At: uint32(from.at), Tokens: uint32(from.tokens)}
 	size := len(m.Text) + len(m.Reasoning)
 	for _, c := range m.ToolCalls {
 		size += len(c.GetArguments())
@@ -155,7 +155,7 @@ func keptTurn(t *Turn) *messages.KeptTurn {
 		Attempts: int32(t.Attempts), Gen: t.Gen, Failed: t.Failed, Failures: int32(t.Failures), NewestCalls: int32(len(t.Calls)),
 		FinalSeq: t.FinalSeq, Usage: t.Usage, Scripted: t.Scripted, Cancelled: t.Cancelled, Completed: t.Completed,
 		DoneAtUnixMs: t.DoneMs, DoneSeq: t.DoneSeq, Committed: t.committed, Mark: uint32(t.mark), Pending: t.assistant != nil,
-		WorkedMs: t.WorkedMs, FailedAtUnixMs: t.FailedMs,
+		WorkedMs: t.WorkedMs, FailedAtUnixMs: t.FailedMs, Compacted: t.Compacted,
 	}
 	for i, g := range t.Gens {
 		kept := &messages.KeptGeneration{Seq: t.genSeqs[i]}

@@ -36,13 +36,13 @@ func TestASnapshotAndTheTailFoldToTheSameAsAll(t *testing.T) {
 		d := newDriver(t)
 		d.large = rapid.Bool().Draw(t, "large")
 		d.run(rapid.IntRange(5, 60).Draw(t, "length"))
-		whole, err := fold(d.records)
+		whole, err := foldLive(d.records)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 5 {
 			at := rapid.IntRange(1, len(d.records)).Draw(t, "snapshot")
-			s, err := fold(d.records[:at])
+			s, err := foldLive(d.records[:at])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,7 +82,11 @@ func TestADamagedSnapshotIsRefusedAndNeverPanics(t *testing.T) {
 		d := newDriver(t)
 		d.large = true
 		d.run(40)
-		good, err := d.s.Freeze().Encode()
+		live, err := foldLive(d.records)
+		if err != nil {
+			t.Fatal(err)
+		}
+		good, err := live.Freeze().Encode()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,6 +116,7 @@ func TestADamagedSnapshotIsRefusedAndNeverPanics(t *testing.T) {
 
 func TestASnapshotHoldsALargeTextOnlyAsTheNumberOfItsRecord(t *testing.T) {
 	j := newJournal()
+	j.s = conversation.Live()
 	big := func(name string) string { return name + strings.Repeat("0123456789abcdef", 4<<10) }
 	mustWrite(t, j, &messages.WorkerCreated{WorkerId: "wrk_1", Copied: []*messages.Turn{{Messages: []*messages.ChatMessage{
 		{Role: "user", Content: big("copied")}, {Role: "assistant", Content: big("copied answer")},
@@ -158,6 +163,7 @@ func TestASnapshotHoldsALargeTextOnlyAsTheNumberOfItsRecord(t *testing.T) {
 
 func TestASnapshotWhoseRecordsAreGoneIsRefused(t *testing.T) {
 	j := newJournal()
+	j.s = conversation.Live()
 	mustWrite(t, j, &messages.WorkerCreated{WorkerId: "wrk_1"},
 		&messages.InputAccepted{InputId: "i1", Parts: []*messages.Part{{Kind: &messages.Part_Text{Text: strings.Repeat("x", 100<<10)}}}})
 	b, err := j.s.Freeze().Encode()

@@ -37,6 +37,14 @@ type State struct {
 	sources []source          // of history: which record each message came from
 	borders []border          // where each turn of the history ends
 	chain   [sha256.Size]byte // over history, in order
+	tokens  int               // of history, as estimated
+	lead    int               // how many messages at its beginning stand for what was compacted
+
+	forgets      bool                // what is compacted; else it is kept aside
+	aside        []*messages.Message // what is no longer sent
+	asideBorders []border            // where its turns end
+
+	estimated, reported int64 // tokens of a request, and what its provider counted
 
 	inputs  []*Input             // staged, in order of acceptance
 	known   map[string]*accepted // every input id ever accepted
@@ -57,11 +65,14 @@ type State struct {
 type source struct {
 	seq uint64 // of the record
 	at  int    // of several from one record, which
+
+	tokens int // as estimated
 }
 
 type border struct {
 	end     int // index into history
 	outcome messages.TurnCompleted_Outcome
+	seq     uint64 // of the record that ended the turn
 }
 
 // accepted remembers an input, so that the same id gets the same answer.
@@ -103,6 +114,7 @@ type Turn struct {
 	Scripted  bool
 	Model     string
 	Cancelled *messages.CancelRequested
+	Compacted bool // the history before it was compacted since it began
 
 	Completed *messages.TurnCompleted // nil while open
 	DoneMs    int64

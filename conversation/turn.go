@@ -26,6 +26,7 @@ func (s *State) applyGeneration(t *Turn, f *messages.GenerationCompleted, r *mes
 		return fmt.Errorf("generation %s was not started: %w", f.GetGenId(), ErrIllegal)
 	}
 	s.commitInputs(t)
+	s.calibrate(t.Gen, f.GetUsage())
 	t.Gen, t.Failed, t.Attempts, t.Failures = nil, nil, 0, 0
 	t.Steps++
 	t.Calls = nil
@@ -172,7 +173,7 @@ func (s *State) applyTurnCompleted(t *Turn, f *messages.TurnCompleted, r *messag
 		s.known[in.GetInputId()].done = true
 	}
 	if len(s.history.messages) > t.mark {
-		s.borders = append(s.borders, border{end: len(s.history.messages), outcome: f.GetOutcome()})
+		s.borders = append(s.borders, border{end: len(s.history.messages), outcome: f.GetOutcome(), seq: r.GetSeq()})
 	}
 	s.turn, s.last = nil, t
 	s.turns++

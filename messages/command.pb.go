@@ -3071,7 +3071,8 @@ type History struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	Seq           uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
-	Turns         []*Turn                `protobuf:"bytes,3,rep,name=turns,proto3" json:"turns,omitempty"`
+	Turns         []*Turn                `protobuf:"bytes,3,rep,name=turns,proto3" json:"turns,omitempty"`     // as they were, also those that a compaction replaced
+	Summary       string                 `protobuf:"bytes,4,opt,name=summary,proto3" json:"summary,omitempty"` // what is sent in place of the compacted turns; empty: there are none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3125,6 +3126,13 @@ func (x *History) GetTurns() []*Turn {
 		return x.Turns
 	}
 	return nil
+}
+
+func (x *History) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
 }
 
 // ConfigureWorker changes what later generations of a worker use. Empty fields stay. Reply: WorkerView.
@@ -7000,11 +7008,12 @@ const file_command_proto_rawDesc = "" +
 	"lastCursor\x12(\n" +
 	"\x06events\x18\x03 \x03(\v2\x10.troupe.v1.EventR\x06events\"*\n" +
 	"\vReadHistory\x12\x1b\n" +
-	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"_\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"y\n" +
 	"\aHistory\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12%\n" +
-	"\x05turns\x18\x03 \x03(\v2\x0f.troupe.v1.TurnR\x05turns\"\x88\x01\n" +
+	"\x05turns\x18\x03 \x03(\v2\x0f.troupe.v1.TurnR\x05turns\x12\x18\n" +
+	"\asummary\x18\x04 \x01(\tR\asummary\"\x88\x01\n" +
 	"\x0fConfigureWorker\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x14\n" +

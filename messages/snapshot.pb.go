@@ -52,6 +52,9 @@ type ConversationSnapshot struct {
 	Deaths        int32                  `protobuf:"varint,23,opt,name=deaths,proto3" json:"deaths,omitempty"`
 	Fell          bool                   `protobuf:"varint,24,opt,name=fell,proto3" json:"fell,omitempty"`
 	Quarantined   string                 `protobuf:"bytes,25,opt,name=quarantined,proto3" json:"quarantined,omitempty"`
+	Lead          uint32                 `protobuf:"varint,30,opt,name=lead,proto3" json:"lead,omitempty"`           // how many messages at the beginning of the history stand for what was compacted
+	Estimated     int64                  `protobuf:"varint,31,opt,name=estimated,proto3" json:"estimated,omitempty"` // tokens of a request, and what its provider counted
+	Reported      int64                  `protobuf:"varint,32,opt,name=reported,proto3" json:"reported,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -261,6 +264,27 @@ func (x *ConversationSnapshot) GetQuarantined() string {
 	return ""
 }
 
+func (x *ConversationSnapshot) GetLead() uint32 {
+	if x != nil {
+		return x.Lead
+	}
+	return 0
+}
+
+func (x *ConversationSnapshot) GetEstimated() int64 {
+	if x != nil {
+		return x.Estimated
+	}
+	return 0
+}
+
+func (x *ConversationSnapshot) GetReported() int64 {
+	if x != nil {
+		return x.Reported
+	}
+	return 0
+}
+
 // KeptMessage is one message of the history. A large one is not copied: it is read back from the
 // record that it came from.
 type KeptMessage struct {
@@ -269,6 +293,7 @@ type KeptMessage struct {
 	Seq           uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`        // of its record
 	At            uint32                 `protobuf:"varint,3,opt,name=at,proto3" json:"at,omitempty"`          // of several from one record, which
 	Large         bool                   `protobuf:"varint,4,opt,name=large,proto3" json:"large,omitempty"`
+	Tokens        uint32                 `protobuf:"varint,5,opt,name=tokens,proto3" json:"tokens,omitempty"` // as estimated
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -331,10 +356,18 @@ func (x *KeptMessage) GetLarge() bool {
 	return false
 }
 
+func (x *KeptMessage) GetTokens() uint32 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
 type KeptBorder struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	End           uint32                 `protobuf:"varint,1,opt,name=end,proto3" json:"end,omitempty"` // of the turn's messages in the history
 	Outcome       TurnCompleted_Outcome  `protobuf:"varint,2,opt,name=outcome,proto3,enum=troupe.v1.TurnCompleted_Outcome" json:"outcome,omitempty"`
+	Seq           uint64                 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"` // of the record that ended the turn
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -381,6 +414,13 @@ func (x *KeptBorder) GetOutcome() TurnCompleted_Outcome {
 		return x.Outcome
 	}
 	return TurnCompleted_UNSPECIFIED
+}
+
+func (x *KeptBorder) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
 }
 
 type KeptInput struct {
@@ -545,6 +585,7 @@ type KeptTurn struct {
 	Pending         bool                   `protobuf:"varint,22,opt,name=pending,proto3" json:"pending,omitempty"` // the newest answer waits for the results of its calls
 	WorkedMs        int64                  `protobuf:"varint,23,opt,name=worked_ms,json=workedMs,proto3" json:"worked_ms,omitempty"`
 	FailedAtUnixMs  int64                  `protobuf:"varint,24,opt,name=failed_at_unix_ms,json=failedAtUnixMs,proto3" json:"failed_at_unix_ms,omitempty"`
+	Compacted       bool                   `protobuf:"varint,25,opt,name=compacted,proto3" json:"compacted,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -745,6 +786,13 @@ func (x *KeptTurn) GetFailedAtUnixMs() int64 {
 		return x.FailedAtUnixMs
 	}
 	return 0
+}
+
+func (x *KeptTurn) GetCompacted() bool {
+	if x != nil {
+		return x.Compacted
+	}
+	return false
 }
 
 type KeptGeneration struct {
@@ -1047,7 +1095,7 @@ var File_snapshot_proto protoreflect.FileDescriptor
 
 const file_snapshot_proto_rawDesc = "" +
 	"\n" +
-	"\x0esnapshot.proto\x12\ttroupe.v1\x1a\fcommon.proto\x1a\fworker.proto\"\xcb\x06\n" +
+	"\x0esnapshot.proto\x12\ttroupe.v1\x1a\fcommon.proto\x1a\fworker.proto\"\x99\a\n" +
 	"\x14ConversationSnapshot\x12\x1b\n" +
 	"\trecord_id\x18\x01 \x01(\fR\brecordId\x122\n" +
 	"\acreated\x18\x02 \x01(\v2\x18.troupe.v1.WorkerCreatedR\acreated\x12\x14\n" +
@@ -1075,16 +1123,21 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x06timers\x18\x16 \x03(\v2\x14.troupe.v1.KeptTimerR\x06timers\x12\x16\n" +
 	"\x06deaths\x18\x17 \x01(\x05R\x06deaths\x12\x12\n" +
 	"\x04fell\x18\x18 \x01(\bR\x04fell\x12 \n" +
-	"\vquarantined\x18\x19 \x01(\tR\vquarantined\"w\n" +
+	"\vquarantined\x18\x19 \x01(\tR\vquarantined\x12\x12\n" +
+	"\x04lead\x18\x1e \x01(\rR\x04lead\x12\x1c\n" +
+	"\testimated\x18\x1f \x01(\x03R\testimated\x12\x1a\n" +
+	"\breported\x18  \x01(\x03R\breported\"\x8f\x01\n" +
 	"\vKeptMessage\x120\n" +
 	"\amessage\x18\x01 \x01(\v2\x16.troupe.v1.ChatMessageR\amessage\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x0e\n" +
 	"\x02at\x18\x03 \x01(\rR\x02at\x12\x14\n" +
-	"\x05large\x18\x04 \x01(\bR\x05large\"Z\n" +
+	"\x05large\x18\x04 \x01(\bR\x05large\x12\x16\n" +
+	"\x06tokens\x18\x05 \x01(\rR\x06tokens\"l\n" +
 	"\n" +
 	"KeptBorder\x12\x10\n" +
 	"\x03end\x18\x01 \x01(\rR\x03end\x12:\n" +
-	"\aoutcome\x18\x02 \x01(\x0e2 .troupe.v1.TurnCompleted.OutcomeR\aoutcome\"i\n" +
+	"\aoutcome\x18\x02 \x01(\x0e2 .troupe.v1.TurnCompleted.OutcomeR\aoutcome\x12\x10\n" +
+	"\x03seq\x18\x03 \x01(\x04R\x03seq\"i\n" +
 	"\tKeptInput\x12,\n" +
 	"\x04fact\x18\x01 \x01(\v2\x18.troupe.v1.InputAcceptedR\x04fact\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x1c\n" +
@@ -1096,7 +1149,7 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x16\n" +
 	"\x06cursor\x18\x03 \x01(\x04R\x06cursor\x12\x17\n" +
 	"\aturn_id\x18\x04 \x01(\tR\x06turnId\x12\x12\n" +
-	"\x04done\x18\x05 \x01(\bR\x04done\"\x94\a\n" +
+	"\x04done\x18\x05 \x01(\bR\x04done\"\xb2\a\n" +
 	"\bKeptTurn\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12,\n" +
 	"\x06inputs\x18\x02 \x03(\v2\x14.troupe.v1.KeptInputR\x06inputs\x12-\n" +
@@ -1122,7 +1175,8 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x04mark\x18\x15 \x01(\rR\x04mark\x12\x18\n" +
 	"\apending\x18\x16 \x01(\bR\apending\x12\x1b\n" +
 	"\tworked_ms\x18\x17 \x01(\x03R\bworkedMs\x12)\n" +
-	"\x11failed_at_unix_ms\x18\x18 \x01(\x03R\x0efailedAtUnixMs\"V\n" +
+	"\x11failed_at_unix_ms\x18\x18 \x01(\x03R\x0efailedAtUnixMs\x12\x1c\n" +
+	"\tcompacted\x18\x19 \x01(\bR\tcompacted\"V\n" +
 	"\x0eKeptGeneration\x122\n" +
 	"\x04fact\x18\x01 \x01(\v2\x1e.troupe.v1.GenerationCompletedR\x04fact\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\x92\x04\n" +

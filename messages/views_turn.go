@@ -106,8 +106,9 @@ type MessageJSON struct {
 
 // ExchangeJSON is one exchange of a conversation as a value.
 type ExchangeJSON struct {
-	Outcome  string        `json:"outcome"`
-	Messages []MessageJSON `json:"messages"`
+	Outcome   string        `json:"outcome"`
+	Compacted bool          `json:"compacted,omitempty"` // a summary is sent in its place
+	Messages  []MessageJSON `json:"messages"`
 }
 
 // HistoryJSON is a conversation up to a record of its worker.
@@ -115,6 +116,8 @@ type HistoryJSON struct {
 	Worker string         `json:"worker"`
 	Seq    uint64         `json:"seq"`
 	Turns  []ExchangeJSON `json:"turns"`
+
+	Summary string `json:"summary,omitempty"` // what is sent in place of the compacted ones
 }
 
 // JSON is the call in its wire form.
@@ -235,7 +238,7 @@ func (j CalledJSON) Proto() *ToolReply {
 
 // JSON is the exchange in its wire form.
 func (x *Turn) JSON() ExchangeJSON {
-	return ExchangeJSON{Outcome: x.GetOutcome(), Messages: list(x.GetMessages(), func(m *ChatMessage) MessageJSON {
+	return ExchangeJSON{Outcome: x.GetOutcome(), Compacted: x.GetCompacted(), Messages: list(x.GetMessages(), func(m *ChatMessage) MessageJSON {
 		return MessageJSON{
 			Role: m.GetRole(), Content: m.GetContent(), Reasoning: m.GetReasoning(), ToolCallID: m.GetToolCallId(), Name: m.GetName(),
 			ToolCalls: convert(m.GetToolCalls(), func(c *ToolCall) callJSON { return callJSON{c.GetId(), c.GetName(), c.GetArguments()} }),
@@ -245,7 +248,7 @@ func (x *Turn) JSON() ExchangeJSON {
 
 // Proto is the way back.
 func (j ExchangeJSON) Proto() *Turn {
-	return &Turn{Outcome: j.Outcome, Messages: convert(j.Messages, func(m MessageJSON) *ChatMessage {
+	return &Turn{Outcome: j.Outcome, Compacted: j.Compacted, Messages: convert(j.Messages, func(m MessageJSON) *ChatMessage {
 		return &ChatMessage{
 			Role: m.Role, Content: m.Content, Reasoning: m.Reasoning, ToolCallId: m.ToolCallID, Name: m.Name,
 			ToolCalls: convert(m.ToolCalls, func(c callJSON) *ToolCall { return &ToolCall{Id: c.ID, Name: c.Name, Arguments: c.Arguments} }),
@@ -255,10 +258,10 @@ func (j ExchangeJSON) Proto() *Turn {
 
 // JSON is the history in its wire form.
 func (x *History) JSON() HistoryJSON {
-	return HistoryJSON{Worker: x.GetWorkerId(), Seq: x.GetSeq(), Turns: list(x.GetTurns(), (*Turn).JSON)}
+	return HistoryJSON{Worker: x.GetWorkerId(), Seq: x.GetSeq(), Turns: list(x.GetTurns(), (*Turn).JSON), Summary: x.GetSummary()}
 }
 
 // Proto is the way back.
 func (j HistoryJSON) Proto() *History {
-	return &History{WorkerId: j.Worker, Seq: j.Seq, Turns: convert(j.Turns, ExchangeJSON.Proto)}
+	return &History{WorkerId: j.Worker, Seq: j.Seq, Turns: convert(j.Turns, ExchangeJSON.Proto), Summary: j.Summary}
 }

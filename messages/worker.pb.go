@@ -1169,6 +1169,7 @@ type Turn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Messages      []*ChatMessage         `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
 	Outcome       string                 `protobuf:"bytes,2,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Compacted     bool                   `protobuf:"varint,3,opt,name=compacted,proto3" json:"compacted,omitempty"` // a summary is sent in its place
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1215,6 +1216,13 @@ func (x *Turn) GetOutcome() string {
 		return x.Outcome
 	}
 	return ""
+}
+
+func (x *Turn) GetCompacted() bool {
+	if x != nil {
+		return x.Compacted
+	}
+	return false
 }
 
 // ChatMessage is one message of a conversation in the provider-neutral form.
@@ -1644,15 +1652,16 @@ func (x *TurnStarted) GetLeases() []*LeaseToken {
 }
 
 type GenerationStarted struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	GenId         string                 `protobuf:"bytes,1,opt,name=gen_id,json=genId,proto3" json:"gen_id,omitempty"` // holds epoch and attempt; never reused
-	InputIds      []string               `protobuf:"bytes,2,rep,name=input_ids,json=inputIds,proto3" json:"input_ids,omitempty"`
-	Step          uint32                 `protobuf:"varint,3,opt,name=step,proto3" json:"step,omitempty"`       // from 1 within the turn
-	Attempt       uint32                 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"` // from 1 within the step
-	Model         string                 `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
-	RequestHash   []byte                 `protobuf:"bytes,6,opt,name=request_hash,json=requestHash,proto3" json:"request_hash,omitempty"` // chained over message hashes
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	GenId           string                 `protobuf:"bytes,1,opt,name=gen_id,json=genId,proto3" json:"gen_id,omitempty"` // holds epoch and attempt; never reused
+	InputIds        []string               `protobuf:"bytes,2,rep,name=input_ids,json=inputIds,proto3" json:"input_ids,omitempty"`
+	Step            uint32                 `protobuf:"varint,3,opt,name=step,proto3" json:"step,omitempty"`       // from 1 within the turn
+	Attempt         uint32                 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"` // from 1 within the step
+	Model           string                 `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
+	RequestHash     []byte                 `protobuf:"bytes,6,opt,name=request_hash,json=requestHash,proto3" json:"request_hash,omitempty"`              // chained over message hashes
+	EstimatedTokens int64                  `protobuf:"varint,7,opt,name=estimated_tokens,json=estimatedTokens,proto3" json:"estimated_tokens,omitempty"` // of the whole request, before it was corrected by what the provider counts
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *GenerationStarted) Reset() {
@@ -1725,6 +1734,13 @@ func (x *GenerationStarted) GetRequestHash() []byte {
 		return x.RequestHash
 	}
 	return nil
+}
+
+func (x *GenerationStarted) GetEstimatedTokens() int64 {
+	if x != nil {
+		return x.EstimatedTokens
+	}
+	return 0
 }
 
 type Timing struct {
@@ -2997,6 +3013,7 @@ type HistoryCompacted struct {
 	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"` // of the fallback
 	Usage         *Usage                 `protobuf:"bytes,7,opt,name=usage,proto3" json:"usage,omitempty"`   // of the summary
 	By            string                 `protobuf:"bytes,8,opt,name=by,proto3" json:"by,omitempty"`         // who asked for it; empty: the worker itself
+	Turns         uint32                 `protobuf:"varint,9,opt,name=turns,proto3" json:"turns,omitempty"`  // how many of the oldest turns that were still sent this replaces
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3085,6 +3102,13 @@ func (x *HistoryCompacted) GetBy() string {
 		return x.By
 	}
 	return ""
+}
+
+func (x *HistoryCompacted) GetTurns() uint32 {
+	if x != nil {
+		return x.Turns
+	}
+	return 0
 }
 
 type ConfigChanged struct {
@@ -3888,10 +3912,11 @@ const file_worker_proto_rawDesc = "" +
 	"\x06parent\x18\a \x01(\tR\x06parent\x12\x1f\n" +
 	"\vorigin_call\x18\b \x01(\x04R\n" +
 	"originCall\x12'\n" +
-	"\x06copied\x18\t \x03(\v2\x0f.troupe.v1.TurnR\x06copied\"T\n" +
+	"\x06copied\x18\t \x03(\v2\x0f.troupe.v1.TurnR\x06copied\"r\n" +
 	"\x04Turn\x122\n" +
 	"\bmessages\x18\x01 \x03(\v2\x16.troupe.v1.ChatMessageR\bmessages\x12\x18\n" +
-	"\aoutcome\x18\x02 \x01(\tR\aoutcome\"\xc3\x01\n" +
+	"\aoutcome\x18\x02 \x01(\tR\aoutcome\x12\x1c\n" +
+	"\tcompacted\x18\x03 \x01(\bR\tcompacted\"\xc3\x01\n" +
 	"\vChatMessage\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x18\n" +
 	"\acontent\x18\x02 \x01(\tR\acontent\x12\x1c\n" +
@@ -3949,14 +3974,15 @@ const file_worker_proto_rawDesc = "" +
 	"\vTurnStarted\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1b\n" +
 	"\tinput_ids\x18\x02 \x03(\tR\binputIds\x12-\n" +
-	"\x06leases\x18\x03 \x03(\v2\x15.troupe.v1.LeaseTokenR\x06leases\"\xae\x01\n" +
+	"\x06leases\x18\x03 \x03(\v2\x15.troupe.v1.LeaseTokenR\x06leases\"\xd9\x01\n" +
 	"\x11GenerationStarted\x12\x15\n" +
 	"\x06gen_id\x18\x01 \x01(\tR\x05genId\x12\x1b\n" +
 	"\tinput_ids\x18\x02 \x03(\tR\binputIds\x12\x12\n" +
 	"\x04step\x18\x03 \x01(\rR\x04step\x12\x18\n" +
 	"\aattempt\x18\x04 \x01(\rR\aattempt\x12\x14\n" +
 	"\x05model\x18\x05 \x01(\tR\x05model\x12!\n" +
-	"\frequest_hash\x18\x06 \x01(\fR\vrequestHash\"\xa9\x01\n" +
+	"\frequest_hash\x18\x06 \x01(\fR\vrequestHash\x12)\n" +
+	"\x10estimated_tokens\x18\a \x01(\x03R\x0festimatedTokens\"\xa9\x01\n" +
 	"\x06Timing\x12+\n" +
 	"\x12started_at_unix_ms\x18\x01 \x01(\x03R\x0fstartedAtUnixMs\x12$\n" +
 	"\x0efirst_token_us\x18\x02 \x01(\x03R\ffirstTokenUs\x12\x1f\n" +
@@ -4098,7 +4124,7 @@ const file_worker_proto_rawDesc = "" +
 	"\askipped\x18\x03 \x01(\bR\askipped\x12\x19\n" +
 	"\binput_id\x18\x04 \x01(\tR\ainputId\"+\n" +
 	"\x0eTimerCancelled\x12\x19\n" +
-	"\btimer_id\x18\x01 \x01(\tR\atimerId\"\xfb\x01\n" +
+	"\btimer_id\x18\x01 \x01(\tR\atimerId\"\x91\x02\n" +
 	"\x10HistoryCompacted\x12\x19\n" +
 	"\bupto_seq\x18\x01 \x01(\x04R\auptoSeq\x12\x18\n" +
 	"\asummary\x18\x02 \x01(\tR\asummary\x12\x1a\n" +
@@ -4107,7 +4133,8 @@ const file_worker_proto_rawDesc = "" +
 	"\ftokens_after\x18\x05 \x01(\x03R\vtokensAfter\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12&\n" +
 	"\x05usage\x18\a \x01(\v2\x10.troupe.v1.UsageR\x05usage\x12\x0e\n" +
-	"\x02by\x18\b \x01(\tR\x02by\"i\n" +
+	"\x02by\x18\b \x01(\tR\x02by\x12\x14\n" +
+	"\x05turns\x18\t \x01(\rR\x05turns\"i\n" +
 	"\rConfigChanged\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x14\n" +
