@@ -34,6 +34,7 @@ type Resolved struct {
 	Provider string // whose permits a call needs
 	Name     string // the provider's own name of the model
 	Price    Price
+	Context  int64 // tokens that its window holds; 0: not known
 }
 
 // Price is in US dollars per million tokens; zero when it is not known.
@@ -58,6 +59,8 @@ type Limits struct {
 	ModelCalls     int           // in flight per provider; default 64
 	ModelAttempts  int           // of one step, each with the client's own retries; default 3
 	SubscriberWait int           // events kept for a slow watcher; default 4096
+	CompactAt      int           // percent of a model's window: a history that would take a request there is compacted before; default 80
+	CompactKeep    int           // percent of the window that the newest turns may fill and stay as they were; default 30
 }
 
 func (l Limits) withDefaults() Limits {
@@ -70,6 +73,8 @@ func (l Limits) withDefaults() Limits {
 	set(&l.ModelCalls, 64)
 	set(&l.ModelAttempts, 3)
 	set(&l.SubscriberWait, 4096)
+	set(&l.CompactAt, 80)
+	set(&l.CompactKeep, 30)
 	if l.Wall == 0 {
 		l.Wall = time.Hour
 	}

@@ -154,7 +154,8 @@ func (s *Session) ready(c actor.Context) {
 		s.passivate(c)
 	case *messages.SubmitInput, *messages.RunInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
 		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.WaitIdle, *messages.ResolveCall,
-		*messages.SetTimer, *messages.CancelTimer, *messages.ListTimers, *messages.FireTimer:
+		*messages.SetTimer, *messages.CancelTimer, *messages.ListTimers, *messages.FireTimer,
+		*messages.CompactHistory:
 		s.route(c, m) // handed back by a worker that failed
 	default:
 		act.Unexpected(c, s.log)
@@ -183,6 +184,8 @@ func (s *Session) command(c actor.Context, m *messages.ToSession) {
 		s.route(c, cmd.ResolveCall)
 	case *messages.ToSession_CallTool:
 		s.route(c, cmd.CallTool)
+	case *messages.ToSession_Compact:
+		s.route(c, cmd.Compact)
 	case *messages.ToSession_History:
 		s.route(c, cmd.History)
 	case *messages.ToSession_Configure:

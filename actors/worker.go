@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -64,6 +65,10 @@ type Worker struct {
 	failing     bool                                        // the turn ends with an error, once nothing runs any more
 	waiting     map[string][]*actor.PID                     // input id -> who awaits its turn
 	idlers      []*actor.PID                                // who awaits rest
+	sizes       sizes                                       // of requests
+	compacting  *compaction                                 // under way; the border of a turn is taken until it is done
+	compacts    []*actor.PID                                // who awaits one
+	compactsBy  string                                      // the newest of them, for people
 	cancels     []*actor.PID                                // who awaits the end of a cancelled turn
 }
 
@@ -209,6 +214,10 @@ func (w *Worker) generating(c actor.Context) {
 	case *retryDue:
 		if w.retry.Fresh(m.gen) {
 			w.retry.Stop()
+			if w.compacting != nil {
+				w.summarise(c)
+				return
+			}
 			w.advance(c)
 		}
 	case *permitRetry:
@@ -256,7 +265,9 @@ func (w *Worker) common(c actor.Context) {
 	case *messages.ResolveCall:
 		w.resolve(c, m)
 	case *messages.ReadHistory:
-		c.Respond(w.state.History())
+		w.history(c)
+	case *messages.CompactHistory:
+		w.compactHistory(c, m)
 	case *messages.ConfigureWorker:
 		w.reconfigure(c, m)
 	case *messages.DescribeWorker:
@@ -329,7 +340,8 @@ func asks(msg any) bool {
 	switch msg.(type) {
 	case *messages.SubmitInput, *messages.RunInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
 		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.DescribeWorker, *messages.WaitIdle, *messages.ReportIdle,
-		*messages.ResolveCall, *messages.ReleaseWorker, *messages.SetTimer, *messages.CancelTimer, *messages.ListTimers, *messages.FireTimer:
+		*messages.ResolveCall, *messages.ReleaseWorker, *messages.SetTimer, *messages.CancelTimer, *messages.ListTimers, *messages.FireTimer,
+		*messages.CompactHistory:
 		return true
 	}
 	return false
@@ -365,6 +377,9 @@ func (w *Worker) handBack(c actor.Context) {
 	for _, pid := range w.cancels {
 		c.RequestWithCustomSender(c.Parent(), &messages.CancelSession{WorkerId: w.id}, pid)
 	}
+	for _, pid := range w.compactAskers() {
+		c.RequestWithCustomSender(c.Parent(), &messages.CompactHistory{WorkerId: w.id, By: w.compactsBy}, pid)
+	}
 	w.idlers, w.cancels = nil, nil
 }
 
@@ -382,7 +397,7 @@ func (w *Worker) stopping(c actor.Context) {
 			c.Send(pid, gone)
 		}
 	}
-	for _, pid := range append(append([]*actor.PID(nil), w.idlers...), w.cancels...) {
+	for _, pid := range slices.Concat(w.idlers, w.cancels, w.compactAskers()) {
 		c.Send(pid, gone)
 	}
 	for _, asker := range []*actor.PID{w.inflight.askerOrNil(), w.leases.staging.askerOrNil()} {
@@ -449,29 +464,9 @@ func (w *Worker) view() *messages.WorkerView {
 }
 
 func (w *Worker) waitIdle(c actor.Context) {
-	if w.state.Turn() == nil && len(w.state.Staged()) == 0 && !w.leases.busy() {
+	if w.state.Turn() == nil && len(w.state.Staged()) == 0 && !w.leases.busy() && w.compacting == nil {
 		c.Respond(&messages.Ack{})
 		return
 	}
 	w.idlers = append(w.idlers, c.Sender())
-}
-
-func (w *Worker) reconfigure(c actor.Context, m *messages.ConfigureWorker) {
-	if m.GetAgent() != "" {
-		if _, ok := w.svc.agent(m.GetAgent()); !ok {
-			c.Respond(messages.Fail(messages.CodeAgent, fmt.Sprintf("agent %q is not configured", m.GetAgent()), "see `agents:` in the configuration"))
-			return
-		}
-	}
-	if m.GetModel() != "" {
-		if _, err := w.svc.Models.Resolve(m.GetModel()); err != nil {
-			c.Respond(messages.Fail(messages.CodeModel, err.Error(), ""))
-			return
-		}
-	}
-	asker := c.Sender()
-	w.append(c, asker, func(c actor.Context) {
-		w.system, w.tools = "", nil
-		c.Send(asker, w.view())
-	}, &messages.ConfigChanged{Agent: m.GetAgent(), Model: m.GetModel(), Tools: m.GetTools(), System: m.GetSystem()})
 }

@@ -93,6 +93,7 @@ func (w *Worker) settled(c actor.Context) {
 	if w.gen != nil && w.gen.cancel != nil || len(w.running) > 0 {
 		return
 	}
+	w.dropCompaction(c)
 	w.dropGeneration(c)
 	w.retry.Stop()
 	w.advance(c)
@@ -101,12 +102,16 @@ func (w *Worker) settled(c actor.Context) {
 // cancelStaged withdraws the inputs that wait for their workspace.
 func (w *Worker) cancelStaged(c actor.Context, m *messages.CancelSession) {
 	asker := c.Sender()
+	w.cancelCompaction(c)
 	var facts []proto.Message
 	for _, in := range w.state.Staged() {
 		facts = append(facts, &messages.InputWithdrawn{InputId: in.GetInputId(), By: m.GetBy()})
 	}
 	if len(facts) == 0 {
 		c.Respond(&messages.Cancelled{})
+		if !w.leases.busy() {
+			w.advance(c)
+		}
 		return
 	}
 	w.append(c, asker, func(c actor.Context) {

@@ -6,7 +6,7 @@ import "github.com/troupe-dev/troupe/messages"
 // nobody waits for anything. It is asked in turn, so that no append is under way.
 func (w *Worker) idleness() *messages.Idleness {
 	return &messages.Idleness{
-		Idle:        w.state.Turn() == nil && len(w.state.Staged()) == 0 && !w.leases.busy() && len(w.running) == 0 && len(w.waiting) == 0,
+		Idle:        w.state.Turn() == nil && len(w.state.Staged()) == 0 && !w.leases.busy() && len(w.running) == 0 && len(w.waiting) == 0 && w.compacting == nil,
 		SinceUnixMs: w.state.At(), DueUnixMs: w.nextTimer(),
 	}
 }

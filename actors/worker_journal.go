@@ -182,6 +182,8 @@ func (w *Worker) index(facts []proto.Message) []persistence.IndexOp {
 			if w.state.Turn() != nil {
 				v.State = stateWorking
 			}
+		case *messages.HistoryCompacted:
+			v.Usage, changed = sumUsage(v.GetUsage(), f.GetUsage()), true
 		case *messages.GenerationCompleted:
 			v.Usage = sumUsage(v.GetUsage(), f.GetUsage())
 		}

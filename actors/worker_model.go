@@ -29,6 +29,7 @@ type generation struct {
 	cancel    context.CancelCauseFunc // nil until the call runs
 	started   time.Time
 	provider  string
+	summary   bool        // of a compaction
 	receiving atomic.Bool // set by the goroutine of the call with its first event
 }
 
@@ -55,8 +56,16 @@ func (w *Worker) generate(c actor.Context, next conversation.Generate) {
 			return
 		}
 	}
+	if w.refusedForLength() {
+		w.compactRefused(c)
+		return
+	}
+	if tokens := w.state.RequestTokens(); w.exceeds(tokens) {
+		w.append(c, nil, w.turnDone, w.completed(conversation.TooLong(w.request(tokens), w.window())))
+		return
+	}
 	prompt := next.Ready.Render(w.systemPrompt())
-	w.append(c, nil, w.ask, w.generationStarted(next.Number, next.Attempt, prompt.Hash))
+	w.append(c, nil, w.ask, w.generationStarted(next.Number, next.Attempt, prompt.Hash, w.state.RequestTokens()))
 }
 
 // pauseLeft is what is left of the pause after a failed attempt. A time of day that was set back does not make
@@ -90,6 +99,11 @@ func (w *Worker) ask(c actor.Context) {
 	}
 	if !slices.Contains(w.svc.Models.Providers(), resolved.Provider) {
 		w.generationFailed(c, &model.Error{Class: model.NotFound, Message: fmt.Sprintf("provider %q of model %q is not configured", resolved.Provider, started.GetModel())}, "")
+		return
+	}
+	w.learn(started.GetModel(), resolved)
+	if tokens := w.state.RequestTokens(); w.exceeds(tokens) {
+		w.generationFailed(c, &model.Error{Class: model.ContextLength, Message: fmt.Sprintf("the request is about %d tokens, and the model takes %d", w.request(tokens), w.window())}, "")
 		return
 	}
 	w.gen.model, w.gen.provider = resolved, resolved.Provider
@@ -134,6 +148,20 @@ func (w *Worker) permitGranted(c actor.Context, m *messages.PermitGranted) {
 	w.phase = stateRequesting
 	ctx, cancel := context.WithCancelCause(context.Background())
 	g.cancel = cancel
+	call := w.modelCall(c, g)
+	w.svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
+		w.svc.Log.Error("model adapter panicked", "err", p.Error(), "stack", p.Stack)
+		return &generated{number: call.number, completion: &model.Completion{}, err: &model.Error{Class: model.Protocol, Message: "the model adapter crashed"}}
+	}, func() any {
+		defer cancel(nil)
+		return call.run(ctx)
+	})
+}
+
+func (w *Worker) modelCall(c actor.Context, g *generation) *modelCall {
+	if g.summary {
+		return w.summaryCall(c, g)
+	}
 	call := &modelCall{
 		svc: w.svc, sys: c.ActorSystem(), session: c.Parent(), receiving: &g.receiving, watched: w.watched.Load, number: g.number,
 		model: g.model.Model, request: &model.Request{
@@ -142,13 +170,7 @@ func (w *Worker) permitGranted(c actor.Context, m *messages.PermitGranted) {
 		event: messages.Event{Session: w.session, Worker: w.id, Turn: w.state.Turn().ID, GenId: g.id},
 	}
 	w.surround(call)
-	w.svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
-		w.svc.Log.Error("model adapter panicked", "err", p.Error(), "stack", p.Stack)
-		return &generated{number: call.number, completion: &model.Completion{}, err: &model.Error{Class: model.Protocol, Message: "the model adapter crashed"}}
-	}, func() any {
-		defer cancel(nil)
-		return call.run(ctx)
-	})
+	return call
 }
 
 // modelCall is one call in its own goroutine: nothing of the worker is touched there.
@@ -241,6 +263,10 @@ func (w *Worker) generated(c actor.Context, m *generated) {
 	}
 	w.dropGeneration(c)
 	w.phase = stateWorking
+	if g.summary {
+		w.summarised(c, g, m)
+		return
+	}
 	if m.around != nil {
 		w.around = *m.around
 	}
@@ -319,6 +345,9 @@ func (w *Worker) generationFailed(c actor.Context, err error, partial string) {
 		f.Class, f.Message = "cancelled", "cancelled"
 	case errors.As(err, &me):
 		f.Class, f.Message = string(me.Class), w.svc.Redact.String(modelErrorText(me))
+		if me.Class == model.ContextLength && t.Steps == 0 && !t.Compacted && w.state.Exchanges() > 0 {
+			f.RetryAtUnixMs = w.svc.Now().UnixMilli() // once it is compacted
+		}
 		if retryable(me.Class) && t.Failures+1 < w.svc.Limits.ModelAttempts {
 			pause := max(me.RetryAfter, act.Backoff{First: 500 * time.Millisecond, Max: 30 * time.Second}.Pause(t.Failures+1))
 			f.RetryAtUnixMs = w.svc.Now().Add(pause).UnixMilli()
@@ -355,10 +384,11 @@ func priced(u *messages.Usage, p Price) *messages.Usage {
 	return u
 }
 
-func (w *Worker) generationStarted(step, attempt int, hash [sha256.Size]byte) *messages.GenerationStarted {
+// generationStarted is the fact of a request whose messages are so many tokens, as estimated.
+func (w *Worker) generationStarted(step, attempt int, hash [sha256.Size]byte, tokens int) *messages.GenerationStarted {
 	w.generations++
 	return &messages.GenerationStarted{
 		GenId: fmt.Sprintf("gen_%x_%d", w.journal.Lease().Epoch, w.generations), Step: uint32(step), Attempt: uint32(attempt),
-		Model: w.state.Model(), RequestHash: hash[:],
+		Model: w.state.Model(), RequestHash: hash[:], EstimatedTokens: int64(w.uncorrected(tokens)),
 	}
 }

@@ -189,19 +189,32 @@ func (w *Worker) readTurn(c actor.Context, turn string) {
 
 // ReadTurns folds a worker's journal and returns every turn, the open one last. It wakes nobody.
 func ReadTurns(ctx context.Context, store persistence.Store, worker string) ([]*conversation.Turn, error) {
-	s := &conversation.State{}
 	var turns []*conversation.Turn
-	err := store.Read(ctx, messages.WorkerStream(worker), 1, func(e persistence.Entry) error {
-		if err := s.Apply(e.Record); err != nil {
-			return err
-		}
+	_, err := foldAll(ctx, store, worker, func(s *conversation.State) {
 		if t := s.Turn(); t != nil && (len(turns) == 0 || turns[len(turns)-1] != t) {
 			turns = append(turns, t)
 		}
-		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read turns of %s: %w", worker, err)
 	}
 	return turns, nil
+}
+
+// foldAll folds a worker's whole journal, and keeps what was compacted. It calls look after each record.
+func foldAll(ctx context.Context, store persistence.Store, worker string, look ...func(*conversation.State)) (*conversation.State, error) {
+	s := &conversation.State{}
+	err := store.Read(ctx, messages.WorkerStream(worker), 1, func(e persistence.Entry) error {
+		if err := s.Apply(e.Record); err != nil {
+			return err
+		}
+		for _, fn := range look {
+			fn(s)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read journal of %s: %w", worker, err)
+	}
+	return s, nil
 }

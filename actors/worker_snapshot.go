@@ -129,7 +129,7 @@ func recoverState(ctx context.Context, svc *Services, j *persistence.Journal) (*
 		}
 		below = snap.GetSeq()
 	}
-	s, n := &conversation.State{}, &snapshots{}
+	s, n := conversation.Live(), &snapshots{}
 	return s, n, replay(ctx, j, s, n)
 }
 

@@ -76,7 +76,14 @@ func (w *Worker) accept(c actor.Context, f *messages.InputAccepted, run bool) {
 		w.interruptFor(c, st)
 		return
 	}
-	if w.state.Turn() == nil && len(w.state.Staged()) == 0 && !w.leases.busy() && !w.svc.Still {
+	if w.state.Turn() == nil && len(w.state.Staged()) == 0 && !w.leases.busy() && w.compacting == nil && !w.svc.Still {
+		if w.tight(f) != nil { // it is accepted before the history makes room for it
+			w.append(c, st.asker, func(c actor.Context) {
+				w.answerInput(c, st)
+				w.advance(c)
+			}, f)
+			return
+		}
 		w.leases.staging = st
 		w.lease(c, func(c actor.Context) { w.begin(c, f) })
 		return
@@ -87,7 +94,7 @@ func (w *Worker) accept(c actor.Context, f *messages.InputAccepted, run bool) {
 // refuse says why an input cannot be taken, nil when it can.
 func (w *Worker) refuse(f *messages.InputAccepted) *messages.Failure {
 	mode := f.GetMode()
-	busy := w.state.Turn() != nil || len(w.state.Staged()) > 0 || w.leases.busy()
+	busy := w.state.Turn() != nil || len(w.state.Staged()) > 0 || w.leases.busy() || w.compacting != nil
 	switch {
 	case w.state.Closed():
 		return messages.Fail(messages.CodeClosed, "the worker was deleted", "")
@@ -144,14 +151,16 @@ func (w *Worker) begin(c actor.Context, f *messages.InputAccepted) {
 	turn := messages.NewID(messages.TurnPrefix)
 	w.phase = stateWorking
 	facts = append(facts, &messages.TurnStarted{TurnId: turn, InputIds: []string{f.GetInputId()}, Leases: w.leases.held})
-	if f.GetCall() == nil {
+	tokens := w.state.Tokens() + conversation.InputTokens(f)
+	asks := f.GetCall() == nil && !w.exceeds(tokens)
+	if asks {
 		w.prompt = w.state.Preview(f, w.systemPrompt())
-		facts = append(facts, w.generationStarted(1, 1, w.prompt.Hash))
+		facts = append(facts, w.generationStarted(1, 1, w.prompt.Hash, tokens))
 	}
 	w.append(c, st.askerOrNil(), func(c actor.Context) {
 		w.answerInput(c, st)
 		w.armWall(c)
-		if f.GetCall() == nil {
+		if asks {
 			w.ask(c)
 			return
 		}
@@ -194,12 +203,15 @@ func (w *Worker) wallTimeUp(c actor.Context, m *wallTimeUp) {
 
 // advance does whatever the facts say comes next.
 func (w *Worker) advance(c actor.Context) {
-	next := w.state.Next(w.svc.limits())
-	if w.svc.Still && !restful(next) {
+	step := w.state.Next(w.svc.limits())
+	if w.svc.Still && !restful(step) {
 		w.become(w.idle, stateWaiting)
 		return
 	}
-	switch next := next.(type) {
+	if w.state.Turn() == nil && w.border(c, step) {
+		return
+	}
+	switch next := step.(type) {
 	case conversation.Rest:
 		w.rest(c)
 	case conversation.Begin:

@@ -99,3 +99,12 @@ func differentKeys(path string, a, b reflect.Value) string {
 	}
 	return ""
 }
+
+// Recounted estimates the messages of a state anew.
+func Recounted(s *State) int {
+	n := 0
+	for _, m := range s.history.messages {
+		n += tokensOf(m)
+	}
+	return n
+}

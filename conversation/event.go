@@ -116,10 +116,24 @@ func project(fact proto.Message) *messages.Event {
 			Reason: f.GetReason(), ErrorCode: f.GetErrorCode(), Usage: f.GetUsage(),
 		}
 	}
+	if f, ok := fact.(*messages.HistoryCompacted); ok {
+		return compactedEvent(f)
+	}
 	if e := projectGeneration(fact); e != nil {
 		return e
 	}
 	return projectCall(fact)
+}
+
+func compactedEvent(f *messages.HistoryCompacted) *messages.Event {
+	e := &messages.Event{
+		Type: messages.EventHistoryCompacted, Status: "summarised", Reason: f.GetReason(), Usage: f.GetUsage(),
+		Done: f.GetTokensAfter(), Total: f.GetTokensBefore(), Unit: "tokens",
+	}
+	if f.GetFallback() {
+		e.Status = "dropped"
+	}
+	return e
 }
 
 func projectGeneration(fact proto.Message) *messages.Event {

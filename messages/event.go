@@ -30,6 +30,7 @@ const (
 	EventFieldChanged        = "field.changed"
 	EventBudgetChanged       = "budget.changed"
 	EventTurnCompleted       = "turn.completed"
+	EventHistoryCompacted    = "history.compacted" // done of total tokens are left; status summarised | dropped
 	EventSessionClosed       = "session.closed"
 )
 
