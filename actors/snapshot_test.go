@@ -56,6 +56,9 @@ func longSession(t *testing.T, store persistence.Store, turns int) (session, wor
 	session, worker = h.Create(&messages.CreateSession{})
 	for i := range turns {
 		h.Run(session, fmt.Sprintf("prompt %d", i))
+		if i == turns/2 { // it is written beside the turns, and the last one must not overtake it
+			Until(t, "a snapshot is written", func() bool { return newest(t, store, worker, 0) != nil })
+		}
 	}
 	h.Stop()
 	return session, worker

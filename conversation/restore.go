@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
@@ -13,6 +14,11 @@ import (
 // well be whole.
 func Restore(seq uint64, state []byte, fact func(seq uint64) (proto.Message, error)) (*State, error) {
 	m := &messages.ConversationSnapshot{}
+	end := len(state) - 4
+	if end < 0 || binary.BigEndian.Uint32(state[end:]) != sum(state[:end]) {
+		return nil, fmt.Errorf("snapshot at %d is damaged: %w", seq, ErrIllegal)
+	}
+	state = state[:end]
 	if err := proto.Unmarshal(state, m); err != nil {
 		return nil, fmt.Errorf("decode snapshot at %d: %w", seq, err)
 	}

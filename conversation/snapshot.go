@@ -2,7 +2,9 @@ package conversation
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"slices"
 
@@ -95,8 +97,11 @@ func (f *Frozen) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode snapshot at %d: %w", s.seq, err)
 	}
-	return b, nil
+	return binary.BigEndian.AppendUint32(b, sum(b)), nil
 }
+
+// sum makes sure that a snapshot is whole: what is cut off where a field ends would decode.
+func sum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
 func keptMessage(m *messages.Message, from source) *messages.KeptMessage {
 	k := &messages.KeptMessage{Seq: from.seq, At: uint32(from.at), Tokens: uint32(from.tokens)}
