@@ -47,6 +47,7 @@ type house struct {
 	rt     *troupe.Runtime
 	client *client.Client
 	holder int // pid of the process that holds the directory, when it is another one
+	note   func(format string, args ...any)
 
 	models   *models
 	log      *logFile
@@ -84,6 +85,9 @@ func (a *app) openHouse(ctx context.Context, o opening) (*house, error) {
 	h, err := settle(ctx, o, options, log)
 	if err != nil || h.log == nil {
 		err = errors.Join(err, log.close())
+	}
+	if h != nil {
+		h.note = a.note
 	}
 	if errors.Is(err, persistence.ErrLocked) {
 		return nil, heldError(loaded, err)
@@ -194,6 +198,7 @@ func (h *house) during(ctx context.Context, work func(ctx context.Context) error
 	}
 	if h.listener != nil {
 		h.addServer(ctx, &g)
+		g.Add(func() error { h.watchSpace(ctx, h.note); return nil }, func(error) { cancel(nil) })
 	}
 	first := g.Run()
 	if h.rt != nil && result != nil {

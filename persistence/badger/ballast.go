@@ -1,9 +1,21 @@
 package badger
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 )
+
+func (s *Store) ballast() string { return filepath.Join(s.opts.Dir, "db.ballast") }
+
+// releaseBallast gives the room of the ballast back to the disk.
+func (s *Store) releaseBallast() error {
+	if err := os.Remove(s.ballast()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("release ballast: %w", err)
+	}
+	return nil
+}
 
 // makeBallast takes room on the disk that opening gives back first: on a full disk the database
 // cannot even be opened to be read.

@@ -60,9 +60,11 @@ func (s *Store) openFiles(ctx context.Context) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	ballast := filepath.Join(s.opts.Dir, "db.ballast")
-	if err := os.Remove(ballast); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("release ballast: %w", err)
+	if err := s.releaseBallast(); err != nil {
+		return err
+	}
+	if err := s.guard.refuseFlush(); err != nil {
+		return err
 	}
 	if err := s.prepare(); err != nil {
 		return err
@@ -94,8 +96,8 @@ func (s *Store) openFiles(ctx context.Context) (err error) {
 	s.mark.note(s.mark.start + 1)
 	s.mark.start++
 	if s.opts.Ballast > 0 {
-		if err := makeBallast(ballast, s.opts.Ballast); err != nil {
-			s.log.Warn("no room for the ballast file", "file", ballast, "error", err)
+		if err := makeBallast(s.ballast(), s.opts.Ballast); err != nil {
+			s.log.Warn("no room for the ballast file", "file", s.ballast(), "error", err)
 		}
 	}
 	return nil
@@ -129,9 +131,7 @@ func (s *Store) retreat() error {
 	if s.db != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), failedTimeout)
 		defer cancel()
-		closed := make(chan struct{})
-		go func() { _ = s.db.Close(); close(closed) }() // nothing was written that could be lost
-		wait(ctx, closed)
+		_ = s.closeEngine(ctx) // nothing was written that could be lost
 	}
 	if s.mark != nil {
 		_ = s.mark.slots.close() // nothing was written to it

@@ -43,6 +43,18 @@ func (g *guard) state() SpaceState {
 	return SpaceState{Free: free, RefuseTurns: free < g.turns, RefuseAppends: free < g.appends}
 }
 
+// flushReserve is the free space, in bytes, that opening and closing need: what the log holds becomes a table.
+const flushReserve = 48 << 20
+
+// refuseFlush is ErrFull when the database can be neither opened nor closed without the risk of that signal.
+func (g *guard) refuseFlush() error {
+	need := min(g.appends, flushReserve)
+	if st := g.state(); !st.Unknown && st.Free < need {
+		return fmt.Errorf("%d bytes free in %s, %d needed to open the store or to close it: %w", st.Free, g.dir, need, persistence.ErrFull)
+	}
+	return nil
+}
+
 // refuseAppends is ErrFull below the second threshold.
 func (g *guard) refuseAppends() error {
 	if st := g.state(); st.RefuseAppends {

@@ -25,6 +25,9 @@ import (
 	"github.com/troupe-dev/troupe/persistence"
 )
 
+// AppendReserve is the free space, in bytes, below which a store takes no appends, unless its options say otherwise.
+const AppendReserve = 160 << 20
+
 // Options says where the store is and what it may use. The zero values of all but Dir work.
 type Options struct {
 	// Dir is the data directory; it is made, with mode 0700, when it does not exist.
@@ -36,7 +39,7 @@ type Options struct {
 	RefuseTurnsBelow uint64
 	// RefuseAppendsBelow is the free space, in bytes, below which appends are ErrFull. A write
 	// to a full disk kills the process, so this must cover what the database writes behind an
-	// append: its log and a table. 0: 160 MiB.
+	// append: its log and a table. 0: AppendReserve.
 	RefuseAppendsBelow uint64
 	// FreeSpace measures the free bytes of the directory's file system. nil: ask the system;
 	// where that is not possible nothing is refused.
@@ -64,7 +67,7 @@ func (o Options) withDefaults() Options {
 		o.RefuseTurnsBelow = 256 << 20
 	}
 	if o.RefuseAppendsBelow == 0 {
-		o.RefuseAppendsBelow = 160 << 20
+		o.RefuseAppendsBelow = AppendReserve
 	}
 	if o.FreeSpace == nil {
 		o.FreeSpace = freeSpace
@@ -200,17 +203,35 @@ func (s *Store) shut() error {
 		s.fail(fmt.Errorf("readers do not end within %s", s.opts.CloseTimeout))
 		return s.leave(ctx)
 	}
-	engineClosed := make(chan error, 1)
-	go func() { engineClosed <- s.db.Close() }() // hangs for ever after an I/O error
-	select {
-	case err := <-engineClosed:
-		if err != nil {
-			s.fail(fmt.Errorf("close database: %w", err))
-		}
-	case <-ctx.Done():
-		s.fail(fmt.Errorf("database does not close within %s", s.opts.CloseTimeout))
+	if err := s.closeEngine(ctx); err != nil {
+		s.fail(err)
 	}
 	return s.leave(ctx)
+}
+
+// closeEngine closes the database within ctx. On a full disk it is left as a crash would leave it, as is one that
+// does not close: all that was acknowledged is in its log, and the flush would be the signal that kills the process.
+func (s *Store) closeEngine(ctx context.Context) error {
+	if s.guard.refuseFlush() != nil {
+		if err := s.releaseBallast(); err != nil {
+			return err
+		}
+		if err := s.guard.refuseFlush(); err != nil {
+			s.log.Warn("the database is left open", "dir", s.opts.Dir, "error", err)
+			return nil
+		}
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- s.db.Close() }() // hangs for ever after an I/O error
+	select {
+	case err := <-closed:
+		if err != nil {
+			return fmt.Errorf("close database: %w", err)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("database does not close within %s", s.opts.CloseTimeout)
+	}
 }
 
 // failedTimeout bounds Close of a store that has failed: its database often hangs.
