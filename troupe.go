@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -27,6 +28,7 @@ import (
 	"github.com/troupe-dev/troupe/persistence"
 	"github.com/troupe-dev/troupe/persistence/badger"
 	"github.com/troupe-dev/troupe/persistence/memory"
+	"github.com/troupe-dev/troupe/policy"
 	"github.com/troupe-dev/troupe/tools"
 	"github.com/troupe-dev/troupe/workspace"
 )
@@ -63,6 +65,8 @@ type (
 	Turn = actors.Turn
 	// Clock is where the time of day comes from, and what wakes the runtime after a while.
 	Clock = act.Clock
+	// Unknown is what becomes of a call of which a crash leaves unknown whether it ran.
+	Unknown = policy.Unknown
 	// Failure is an expected refusal, with a code.
 	Failure = messages.Failure
 )
@@ -73,16 +77,25 @@ const (
 	Restricted = messages.Trust_RESTRICTED
 )
 
+// What becomes of a call whose outcome is unknown.
+const (
+	UnknownReport = policy.UnknownReport // the model is told
+	UnknownRetry  = policy.UnknownRetry  // it is run again, with the same exec id
+	UnknownAsk    = policy.UnknownAsk    // a person settles it: see Runtime.ResolveCall
+	UnknownFail   = policy.UnknownFail   // the turn ends with an error
+)
+
 // Options configure a Runtime. The zero value keeps everything in memory and has no model.
 type Options struct {
 	Model   Model  // answers every name; or:
 	Models  Models // finds a model by name
 	DataDir string // durable state; "" keeps everything in memory
 
-	Store   persistence.Store // instead of the one in DataDir; the caller closes it
-	Tools   []Tool            // besides the built-in ones
-	Agents  []Agent           // profiles; one named "default" replaces the built-in one
-	Sandbox tools.Sandbox     // for commands; nil: exec is refused
+	Store   persistence.Store  // instead of the one in DataDir; the caller closes it
+	Tools   []Tool             // besides the built-in ones
+	Unknown map[string]Unknown // by tool: what becomes of calls of unknown outcome; it goes before what agents and tools say
+	Agents  []Agent            // profiles; one named "default" replaces the built-in one
+	Sandbox tools.Sandbox      // for commands; nil: exec is refused
 	Limits  Limits
 	// IdleAfter is how long a session rests before it leaves memory: no turn, no waiting input, nobody who watches.
 	// The next message brings it back, and nothing is lost by it. 0: sessions stay in memory.
@@ -135,6 +148,9 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("register tools: %w", err)
 	}
+	if err := checkUnknown(&o); err != nil {
+		return nil, err
+	}
 	rt := &Runtime{failed: make(chan error, 1), dataDir: o.DataDir}
 	store, err := rt.openStore(ctx, &o)
 	if err != nil {
@@ -151,6 +167,25 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		return nil, errors.Join(fmt.Errorf("start the actors: %w", err), rt.closeStore())
 	}
 	return rt, nil
+}
+
+// checkUnknown refuses words that mean nothing: what is misspelt here would be found out after a crash.
+func checkUnknown(o *Options) error {
+	said := maps.Clone(o.Unknown)
+	if said == nil {
+		said = make(map[string]Unknown)
+	}
+	for _, a := range o.Agents {
+		if a.Unknown != "" {
+			said["of agent "+a.Name] = a.Unknown
+		}
+	}
+	for what, u := range said {
+		if _, ok := u.Outcome(); !ok {
+			return fmt.Errorf("options: unknown outcomes %s: %q is none of report, retry, ask, fail", what, u)
+		}
+	}
+	return nil
 }
 
 func (rt *Runtime) openStore(ctx context.Context, o *Options) (persistence.Store, error) {
@@ -202,7 +237,7 @@ func services(o *Options, store persistence.Store, registry *tools.Registry) *ac
 		}
 	}
 	return &actors.Services{
-		Store: store, Models: models, Tools: registry, Agents: agents, Sandbox: o.Sandbox, Log: o.Logger, Limits: o.Limits,
+		Store: store, Models: models, Tools: registry, Unknown: o.Unknown, Agents: agents, Sandbox: o.Sandbox, Log: o.Logger, Limits: o.Limits,
 		Now: o.Now, Clock: o.Clock, Node: nodeName(), ServerName: o.ServerName, DataDir: o.DataDir, TempDir: filepath.Join(o.DataDir, "tmp"),
 		Env: env, Values: o.ToolContext, Hooks: o.Hooks, IdleAfter: o.IdleAfter, Still: o.Still, IgnoreTimers: o.IgnoreTimers, Redact: o.Redact,
 	}

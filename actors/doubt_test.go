@@ -13,6 +13,7 @@ import (
 	"github.com/troupe-dev/troupe/conversation"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/persistence/memory"
+	"github.com/troupe-dev/troupe/policy"
 	"github.com/troupe-dev/troupe/tools"
 )
 
@@ -377,4 +378,40 @@ func TestACallThatDoesNotEndIsPutInDoubt(t *testing.T) {
 	if r.GetText() != "paid\n" || runs != 2 || most != 1 {
 		t.Errorf("%q after %d runs, %d at a time", r.GetText(), runs, most)
 	}
+}
+
+// TestWhatBecomesOfAnUnknownOutcomeIsDecidedWhenTheCallIsPlanned: a rule goes before the tool's configuration, that before
+// the agent, that before the tool's own word; and what is configured later changes no planned call.
+func TestWhatBecomesOfAnUnknownOutcomeIsDecidedWhenTheCallIsPlanned(t *testing.T) {
+	planned := func(own messages.UnknownOutcome_Policy, agent, configured policy.Unknown, rules ...string) messages.UnknownOutcome_Policy {
+		t.Helper()
+		p := &payment{t: t, store: memory.New(), ask: own}
+		t.Cleanup(func() { _ = p.store.Close() })
+		o := p.options(func(*tools.Context) (string, error) { return "paid", nil })
+		o.Agents = []actors.Agent{{Name: "payer", Unknown: agent}}
+		h := actortest.New(t, o)
+		if configured != "" {
+			h.Svc.Unknown = map[string]policy.Unknown{"pay": configured, "other": policy.UnknownFail}
+		}
+		s, w := h.Create(&messages.CreateSession{Agent: "payer", Rules: rules})
+		h.Run(s, "go")
+		return actortest.Of[*messages.ToolPlanned](h.Facts(w))[0].GetUnknown()
+	}
+	for _, c := range []struct {
+		got, want messages.UnknownOutcome_Policy
+	}{
+		{planned(messages.UnknownOutcome_RETRY, "", ""), messages.UnknownOutcome_RETRY},
+		{planned(messages.UnknownOutcome_RETRY, policy.UnknownFail, ""), messages.UnknownOutcome_FAIL},
+		{planned(messages.UnknownOutcome_RETRY, policy.UnknownFail, policy.UnknownReport), messages.UnknownOutcome_REPORT},
+		{planned(messages.UnknownOutcome_RETRY, policy.UnknownFail, policy.UnknownReport, "pay unknown=ask"), messages.UnknownOutcome_ASK},
+		{planned(messages.UnknownOutcome_RETRY, "", "", "write_file unknown=ask"), messages.UnknownOutcome_RETRY},
+	} {
+		if c.got != c.want {
+			t.Errorf("planned with %v, want %v", c.got, c.want)
+		}
+	}
+	p := cutOff(t, messages.UnknownOutcome_ASK)
+	p.ask = messages.UnknownOutcome_RETRY // from now on
+	p.next()
+	p.waits()
 }

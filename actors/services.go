@@ -18,6 +18,7 @@ import (
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
 	"github.com/troupe-dev/troupe/persistence"
+	"github.com/troupe-dev/troupe/policy"
 	"github.com/troupe-dev/troupe/tools"
 )
 
@@ -46,6 +47,8 @@ type Agent struct {
 	System string
 	Model  string
 	Tools  []string // nil: every built-in tool; a name here also adds it to the Restricted toolset
+	// Unknown is what becomes of its calls of which a crash left unknown whether they ran; "": what the tool says.
+	Unknown policy.Unknown
 	// Context names files of the primary workspace that stand in the system prompt, as they are when a turn begins;
 	// nil: AGENTS.md. One that does not exist is left out, one over 32 KiB is named and not read.
 	Context []string
@@ -90,8 +93,9 @@ type Services struct {
 	Store   persistence.Store
 	Models  Models
 	Tools   *tools.Registry
-	Agents  map[string]Agent // by name; "default" always exists
-	Sandbox tools.Sandbox    // nil: commands are refused
+	Unknown map[string]policy.Unknown // by tool: what becomes of calls of unknown outcome, before what agents and tools say
+	Agents  map[string]Agent          // by name; "default" always exists
+	Sandbox tools.Sandbox             // nil: commands are refused
 	Log     *slog.Logger
 	Limits  Limits
 	Now     func() time.Time // of Clock, when that is set

@@ -70,7 +70,7 @@ func (w *Worker) planCall(call *messages.ToolCall) (*messages.ToolPlanned, *mess
 		return p, refusal(p, messages.ToolFinished_ERROR, asToolError(err))
 	}
 	spec := tool.Spec()
-	p.Unknown = spec.Unknown
+	p.Unknown = w.unknownOutcome(spec, policy.Question{})
 	if spec.Effect != messages.Effect_UNSPECIFIED {
 		p.Effect = spec.Effect
 	}
@@ -91,10 +91,28 @@ func (w *Worker) planCall(call *messages.ToolCall) (*messages.ToolPlanned, *mess
 		return p, refusal(p, messages.ToolFinished_ERROR, unrouted)
 	}
 	p.Workspace = g.GetUri()
-	if err := w.permitted(spec, g, args); err != nil {
+	q := w.question(spec, g, args)
+	p.Unknown = w.unknownOutcome(spec, q)
+	if err := permitted(q); err != nil {
 		return p, refusal(p, messages.ToolFinished_DENIED, err)
 	}
 	return p, nil
+}
+
+// unknownOutcome is what becomes of the call if a crash leaves unknown whether it ran: as the rules say, else the
+// configuration of the tool, else the agent, else the tool itself. It is journaled with the plan, so that what is
+// configured later changes no call that was planned.
+func (w *Worker) unknownOutcome(spec *tools.Spec, q policy.Question) messages.UnknownOutcome_Policy {
+	said := []policy.Unknown{policy.UnknownFor(q), w.svc.Unknown[spec.Name]}
+	if a, ok := w.svc.agent(w.state.Agent()); ok {
+		said = append(said, a.Unknown)
+	}
+	for _, u := range said {
+		if o, ok := u.Outcome(); ok {
+			return o
+		}
+	}
+	return spec.Unknown
 }
 
 func refusal(p *messages.ToolPlanned, status messages.ToolFinished_Status, e *tools.Error) *messages.ToolFinished {
@@ -159,8 +177,8 @@ func text(args map[string]any, name string) string {
 	return s
 }
 
-// permitted asks the policy. Until approvals can be answered, what would ask is denied.
-func (w *Worker) permitted(spec *tools.Spec, g *messages.WorkspaceGrant, args map[string]any) *tools.Error {
+// question is what the policy is asked about a call.
+func (w *Worker) question(spec *tools.Spec, g *messages.WorkspaceGrant, args map[string]any) policy.Question {
 	q := Question(spec, args)
 	q.Trust, q.InToolset = g.GetTrust(), w.inToolset(spec.Name, g.GetTrust())
 	if g == nil { // a plain tool goes by the primary's trust
@@ -176,6 +194,11 @@ func (w *Worker) permitted(spec *tools.Spec, g *messages.WorkspaceGrant, args ma
 	if network, _ := args["network"].(bool); network && q.Trust != messages.Trust_FULL {
 		q.Flag = true // a rule about a command says nothing about the network
 	}
+	return q
+}
+
+// permitted asks the policy. Until approvals can be answered, what would ask is denied.
+func permitted(q policy.Question) *tools.Error {
 	v := policy.Decide(q)
 	if v.Action == policy.Allow {
 		return nil

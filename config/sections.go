@@ -26,6 +26,7 @@ type Rule struct {
 	Action  string        `yaml:"action" need:"yes" enum:"allow,ask,deny" doc:"The decision."`
 	Scope   string        `yaml:"scope" default:"always" enum:"session,agent,always" doc:"How far it reaches."`
 	Timeout time.Duration `yaml:"timeout" default:"0s" doc:"How long a question of this rule waits; 0s: approvals.timeout."`
+	Unknown string        `yaml:"unknown" enum:"report,retry,ask,fail" doc:"What happens to a call that it is about when a crash left its outcome unknown; empty: as tools or agents say."`
 }
 
 // Lease is the section lease.

@@ -51,6 +51,7 @@ type Rule struct {
 	Pattern string
 	Action  Action
 	Scope   Scope
+	Unknown Unknown // what becomes of a call that it is about when nobody knows whether it ran
 }
 
 // RuleError says what is wrong with a rule's text and where.
@@ -65,8 +66,8 @@ func (e *RuleError) Error() string {
 	return fmt.Sprintf("rule %q, character %d: %s", e.Text, e.At+1, e.Why)
 }
 
-// ParseRule reads `[allow|ask|deny] TOOL[(PATTERN)]`, for example `exec(go test*)`,
-// `write_file(docs/**)`, `deny exec(rm *)`, `@read`. Without a word in front it allows. The
+// ParseRule reads `[allow|ask|deny] TOOL[(PATTERN)] [unknown=report|retry|ask|fail]`, for example `exec(go test*)`,
+// `write_file(docs/**)`, `deny exec(rm *)`, `@read`, `exec(git push*) unknown=ask`. Without a word in front it allows. The
 // pattern is about the command for exec, the host for fetch and the path for every other tool,
 // unless it begins with `path:`, `command:` or `host:`. The scope of the result is Session.
 // Errors are of type *RuleError.
@@ -79,6 +80,13 @@ func ParseRule(text string) (Rule, error) {
 		}
 	}
 	fail := func(at int, why string) (Rule, error) { return Rule{}, &RuleError{text, at, why} }
+	if i := strings.LastIndex(rest, unknownWord); i > strings.LastIndexByte(rest, ')') {
+		r.Unknown = Unknown(rest[i+len(unknownWord):])
+		if why := r.checkUnknown(); why != "" {
+			return fail(at+i+1, why)
+		}
+		rest, text = rest[:i], text[:at+i]
+	}
 
 	tool, pattern, has := strings.Cut(rest, "(")
 	r.Tool = tool
@@ -107,6 +115,19 @@ func ParseRule(text string) (Rule, error) {
 	return r, nil
 }
 
+// unknownWord begins the last part of a rule's text.
+const unknownWord = " unknown="
+
+func (r Rule) checkUnknown() string {
+	if _, known := r.Unknown.Outcome(); !known {
+		return fmt.Sprintf("unknown=%s: there is no such policy: one of report, retry, ask, fail", r.Unknown)
+	}
+	if r.Action == Deny {
+		return "a call that is denied has no unknown outcome"
+	}
+	return ""
+}
+
 // String is the text that ParseRule reads back, without the scope.
 func (r Rule) String() string {
 	var b strings.Builder
@@ -114,14 +135,16 @@ func (r Rule) String() string {
 		b.WriteString(string(r.Action) + " ")
 	}
 	b.WriteString(r.Tool)
-	if r.Arg == NoArg {
-		return b.String()
+	if r.Arg != NoArg {
+		b.WriteByte('(')
+		if r.Arg != argOf(r.Tool) || hasArgPrefix(r.Pattern) {
+			b.WriteString(string(r.Arg) + ":")
+		}
+		b.WriteString(r.Pattern + ")")
 	}
-	b.WriteByte('(')
-	if r.Arg != argOf(r.Tool) || hasArgPrefix(r.Pattern) {
-		b.WriteString(string(r.Arg) + ":")
+	if r.Unknown != "" {
+		b.WriteString(unknownWord + string(r.Unknown))
 	}
-	b.WriteString(r.Pattern + ")")
 	return b.String()
 }
 

@@ -27,7 +27,7 @@ func (a *app) runtimeOptions(ctx context.Context, in opening, log *slog.Logger) 
 		IgnoreTimers: true, // a command is about what it was told to do
 	}
 	for name, agent := range c.Agents {
-		own := troupe.Agent{Name: name, System: agent.System, Model: agent.Model}
+		own := troupe.Agent{Name: name, System: agent.System, Model: agent.Model, Unknown: troupe.Unknown(agent.Policy.Unknown)}
 		if len(agent.Context) > 0 {
 			own.Context = agent.Context
 		}
@@ -36,6 +36,7 @@ func (a *app) runtimeOptions(ctx context.Context, in opening, log *slog.Logger) 
 		}
 		o.Agents = append(o.Agents, own)
 	}
+	o.Unknown = a.unknownOutcomes(loaded)
 	switch c.Data.Store {
 	case "memory":
 		o.Store = memory.New()
@@ -48,6 +49,24 @@ func (a *app) runtimeOptions(ctx context.Context, in opening, log *slog.Logger) 
 	var err error
 	o.Sandbox, err = detectSandbox(ctx, loaded, c.Data.Dir)
 	return o, err
+}
+
+// unknownOutcomes is what tools.NAME.unknown says. A name that no built-in tool has may be of an MCP server; without one it is
+// most likely misspelt, which would be found out after a crash.
+func (a *app) unknownOutcomes(loaded *config.Loaded) map[string]troupe.Unknown {
+	out := make(map[string]troupe.Unknown)
+	for name, t := range loaded.Config.Tools {
+		if t.Unknown == "" {
+			continue
+		}
+		out[name] = troupe.Unknown(t.Unknown)
+		known := slices.ContainsFunc(tools.Builtin(), func(b tools.Tool) bool { return b.Spec().Name == name })
+		if !known && len(loaded.Config.MCP) == 0 {
+			path := "tools." + name + ".unknown"
+			a.note("troupe: warning: %s (%s): there is no tool %s", path, loaded.Origin(path), name)
+		}
+	}
+	return out
 }
 
 func notYet(loaded *config.Loaded, path, value string) error {
@@ -126,9 +145,13 @@ func (a *app) environ() []string {
 func configRules(loaded *config.Loaded) ([]string, error) {
 	var out []string
 	for i, r := range loaded.Config.Approvals.Rules {
-		text := policy.Rule{Tool: r.Tool, Arg: policy.Arg(r.Arg), Pattern: r.Pattern, Action: policy.Action(r.Action)}.String()
+		rule := policy.Rule{Tool: r.Tool, Arg: policy.Arg(r.Arg), Pattern: r.Pattern, Action: policy.Action(r.Action), Unknown: policy.Unknown(r.Unknown)}
+		text := rule.String()
 		if r.Arg == "" && r.Pattern != "" { // what the pattern is about follows from the tool
 			text = fmt.Sprintf("%s %s(%s)", r.Action, r.Tool, r.Pattern)
+			if r.Unknown != "" {
+				text += " unknown=" + r.Unknown
+			}
 		}
 		if _, err := policy.ParseRule(text); err != nil {
 			return nil, &exitError{code: exitConfig, what: fmt.Sprintf("approvals.rules[%d]: %v", i, err), hint: "see troupe config show --origin", err: err}
