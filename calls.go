@@ -47,24 +47,26 @@ func (rt *Runtime) resolveCall(ctx context.Context, m *messages.ResolveCall) (pr
 
 // listCalls answers from the journals, and for calls in doubt from the index alone.
 func (rt *Runtime) listCalls(ctx context.Context, m *messages.ListCalls) (*messages.Calls, error) {
-	var sessions []*messages.SessionView
-	if m.GetSessionId() != "" {
-		v, err := rt.session(ctx, m.GetSessionId())
-		if err != nil {
-			return nil, err
-		}
-		sessions = append(sessions, v)
-	}
 	if m.GetState() == conversation.StateInDoubt {
 		found, err := actors.CallsInDoubt(ctx, rt.svc.Store, m.GetSessionId())
+		if err == nil && len(found) == 0 && m.GetSessionId() != "" {
+			_, err = rt.session(ctx, m.GetSessionId()) // is there such a session?
+		}
 		return &messages.Calls{Calls: found}, err
 	}
+	var sessions []*messages.SessionView
 	if m.GetSessionId() == "" {
 		all, err := rt.listSessions(ctx, &messages.ListSessions{})
 		if err != nil {
 			return nil, err
 		}
 		sessions = all.GetSessions()
+	} else {
+		v, err := rt.session(ctx, m.GetSessionId())
+		if err != nil {
+			return nil, err
+		}
+		sessions = append(sessions, v)
 	}
 	out := &messages.Calls{}
 	for _, v := range sessions {

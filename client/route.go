@@ -48,6 +48,8 @@ func route(m proto.Message) (*call, error) {
 	case *messages.ListCalls:
 		return get("/api/calls", listed[messages.CallJSON](func(v []*messages.CallView) proto.Message { return &messages.Calls{Calls: v} }),
 			"session", x.GetSessionId(), "state", x.GetState()), nil
+	case *messages.ResolveCall:
+		return post("/api/calls/"+segment(x.GetExecId()), messages.ResolveFrom(x), acked), nil
 	case *messages.Show:
 		return get("/api/sessions/"+segment(x.GetId()), as[messages.ShownJSON]), nil
 	case *messages.Verify:
@@ -94,6 +96,8 @@ func toSession(base string, m *messages.ToSession) (*call, error) {
 		return q, nil
 	case *messages.ToSession_SetTimer, *messages.ToSession_ListTimers, *messages.ToSession_CancelTimer:
 		return timers(base+"/timers", m)
+	case *messages.ToSession_ResolveCall:
+		return route(x.ResolveCall)
 	case *messages.ToSession_CountJobs:
 		return get(base+"/jobs", jobs), nil
 	case *messages.ToSession_SpawnWorker:

@@ -87,6 +87,15 @@ func routeCases() []routeCase {
 			200, `[{"id":"exe_1","state":"in_doubt","session":"","worker":"","turn":"","tool":"exec","status":"interrupted_unknown","arguments":"","exec_id":"exe_1"}]`,
 		},
 		{
+			"POST /api/calls/exe_1", `{"resolution":"done","note":"I saw it","by":"me"}`,
+			&messages.ResolveCall{ExecId: "exe_1", Resolution: messages.CallResolved_DONE, Note: "I saw it", By: "me"}, &messages.Ack{}, 204, "",
+		},
+		{
+			"POST /api/calls/exe_1", `{"resolution":"retry"}`, &messages.ResolveCall{ExecId: "exe_1", Resolution: messages.CallResolved_RETRY},
+			messages.Fail(messages.CodeResolved, "call exe_1 was resolved already: done", ""), 409,
+			`{"type":"about:blank","title":"Conflict","status":409,"code":"already_resolved","detail":"call exe_1 was resolved already: done"}`,
+		},
+		{
 			"POST /api/verify", `{"sessions":["ses_1"]}`, &messages.Verify{SessionIds: []string{"ses_1"}}, &messages.Verified{Streams: 2, Records: 9},
 			200, `{"streams":2,"records":9,"findings":[]}`,
 		},

@@ -39,6 +39,7 @@ func newRoot(a *app) *cobra.Command {
 		newTour(a),
 		newRun(a),
 		newList(a),
+		newCalls(a),
 		newShow(a),
 		newFork(a),
 		newWorkers(a),

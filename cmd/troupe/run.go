@@ -210,7 +210,11 @@ func (r *runner) end(err error) error {
 	if err := r.view.done(r.log); err != nil {
 		return err
 	}
-	if r.log.outcome != "done" {
+	switch r.log.outcome {
+	case "done":
+	case "waiting":
+		r.a.note("troupe: the turn waits for a person; after that go on with: troupe run -s %s", r.session)
+	default:
 		reason := ""
 		if r.log.reason != "" {
 			reason = ": " + indent(strings.TrimRight(r.log.reason, "\n"), 2)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/troupe-dev/troupe/messages"
 )
@@ -13,14 +14,14 @@ var errTurnDone = errors.New("the turn is done")
 // follow shows the turn that is waited for, from its first event to its last.
 func (r *runner) follow(ctx context.Context, h *house) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		r.watch(ctx, h, cancel)
-	}()
+	var watched sync.WaitGroup
+	watched.Go(func() { r.watch(ctx, h, cancel) })
+	if r.input != "" {
+		watched.Go(func() { r.watchDoubt(ctx, h, cancel) })
+	}
 	defer func() {
 		cancel(nil)
-		<-watched
+		watched.Wait()
 	}()
 	for e, err := range h.Events(ctx, r.session, r.after) {
 		if err == nil {
@@ -28,6 +29,9 @@ func (r *runner) follow(ctx context.Context, h *house) error {
 		}
 		switch {
 		case errors.Is(err, errTurnDone):
+			return nil
+		case errors.Is(context.Cause(ctx), errWaiting):
+			r.log.outcome = "waiting"
 			return nil
 		case err != nil && ctx.Err() != nil:
 			return context.Cause(ctx)

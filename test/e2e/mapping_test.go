@@ -52,6 +52,7 @@ func pairs() []pair {
 		{&messages.ListSessions{Folder: "local:/a b&c=d", Limit: 3}, &messages.Sessions{Sessions: []*messages.SessionView{session, session}}},
 		{&messages.ListWorkers{SessionId: "ses_1"}, &messages.Workers{Workers: []*messages.WorkerView{worker}}},
 		{&messages.ListCalls{SessionId: "ses_1", State: "failed"}, &messages.Calls{Calls: []*messages.CallView{{ExecId: "e", AtUnixMs: 5}, {CallId: "c"}}}},
+		{&messages.ResolveCall{ExecId: "exe/ü ?", Resolution: messages.CallResolved_FAIL, By: "me", Note: "n\n"}, &messages.Ack{}},
 		{&messages.Show{Id: "ses_1"}, &messages.Shown{Session: session, Turns: []*messages.TurnView{{TurnId: "t", Usage: usage}}}},
 		{&messages.Verify{SessionIds: []string{"ses_1"}}, &messages.Verified{Streams: 1, Findings: []*messages.Finding{{Stream: "s", Seq: 2, Problem: "p"}}}},
 		{&messages.ForkSession{SessionId: "ses_1", At: 7, Model: "m"}, &messages.Forked{Session: session, Origin: "ses_1", At: 7, ClosedCalls: 1, ClosedTurns: 2, Staged: 3, Damage: "d"}},
