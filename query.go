@@ -243,6 +243,9 @@ func (rt *Runtime) verify(ctx context.Context, m *messages.Verify) (*messages.Ve
 	}
 	out.Streams, out.Records = sum.Streams, sum.Records
 	if streams == nil {
+		if err := rt.verifyIndex(ctx, out); err != nil {
+			return nil, err
+		}
 		err = rt.svc.Store.Streams(ctx, "wrk/", func(s string) error { streams = append(streams, s); return nil })
 		if err != nil {
 			return nil, fmt.Errorf("list streams: %w", err)

@@ -74,7 +74,7 @@ func (a *app) path(name string) string {
 }
 
 func (a *app) backupTo(ctx context.Context, n node, w io.Writer, since *messages.BackupMark) error {
-	m := a.meter("backing up", bytesText)
+	m := a.meter("backing up", bytesText, nil)
 	defer m.end()
 	return backupError(n.Backup(ctx, m.through(w), since))
 }

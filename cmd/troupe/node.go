@@ -120,7 +120,7 @@ func settle(ctx context.Context, o opening, options troupe.Options, log *logFile
 	}
 }
 
-func heldError(loaded *config.Loaded, err error) error {
+func heldError(loaded *config.Loaded, err error) *exitError {
 	dir := loaded.Config.Data.Dir
 	what := fmt.Sprintf("data directory %s (%s) is held by another process, which does not answer on its socket", dir, loaded.Origin("data.dir"))
 	if pid := holder(dir); pid != 0 {
@@ -135,7 +135,7 @@ func storeError(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, persistence.ErrCorrupt), errors.Is(err, persistence.ErrAckedDataMissing):
-		return &exitError{code: exitIO, what: err.Error(), hint: "nothing was changed; put a copy of the directory aside before anything else", err: err}
+		return &exitError{code: exitIO, what: err.Error(), hint: "nothing was changed; see what could be saved with: troupe repair", err: err}
 	case errors.Is(err, persistence.ErrUnavailable), errors.Is(err, persistence.ErrFull), errors.Is(err, fs.ErrPermission), errors.As(err, new(*fs.PathError)):
 		return &exitError{code: exitIO, what: err.Error(), hint: "see troupe doctor", err: err}
 	}

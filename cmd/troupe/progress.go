@@ -20,13 +20,18 @@ const (
 // meter tells on stderr how long work is getting on. Without a count it says only that it goes on.
 type meter struct {
 	done  atomic.Int64
+	count func() int64 // instead of done, when it is set
 	stop  chan struct{}
 	ended sync.WaitGroup
 }
 
-// meter begins to tell about work; unit formats a count, and its rate per second.
-func (a *app) meter(doing string, unit func(n int64) string) *meter {
-	m := &meter{stop: make(chan struct{})}
+// meter begins to tell about work; unit formats a count, and its rate per second. A nil count is what
+// the meter's own done says.
+func (a *app) meter(doing string, unit func(n int64) string, count func() int64) *meter {
+	m := &meter{stop: make(chan struct{}), count: count}
+	if count == nil {
+		m.count = m.done.Load
+	}
 	start := time.Now()
 	m.ended.Go(func() {
 		timer := time.NewTimer(progressAfter)
@@ -39,7 +44,7 @@ func (a *app) meter(doing string, unit func(n int64) string) *meter {
 			}
 			took := time.Since(start)
 			text := fmt.Sprintf("troupe: %s for %s", doing, took.Round(time.Second))
-			if n := m.done.Load(); n > 0 {
+			if n := m.count(); n > 0 {
 				text += fmt.Sprintf(": %s, %s/s", unit(n), unit(int64(float64(n)/took.Seconds())))
 			}
 			a.note("%s", text)

@@ -63,7 +63,7 @@ not get into its way.`,
 			if err != nil {
 				return err
 			}
-			m := a.meter("restoring", func(n int64) string { return fmt.Sprintf("%d entries", n) })
+			m := a.meter("restoring", func(n int64) string { return fmt.Sprintf("%d entries", n) }, nil)
 			defer m.end()
 			o.Dir = troupe.StoreDir(dir)
 			r, err := badger.Restore(cmd.Context(), o, paths, func(n uint64) { m.done.Store(int64(n)) })

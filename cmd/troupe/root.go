@@ -46,6 +46,7 @@ func newRoot(a *app) *cobra.Command {
 		newVerify(a),
 		newBackup(a),
 		newRestore(a),
+		newRepair(a),
 		newTool(a),
 		newFakeModel(a),
 		newChaos(a),

@@ -34,6 +34,7 @@ type part struct {
 	commit engine.Entry
 	crc    uint32 // of the commit's key and of its records
 	cursor engine.Entry
+	last   uint64 // cursor of the last record
 }
 
 // maxPooled is the largest buffer that is kept for the next append.
@@ -341,7 +342,8 @@ func (t *appendTask) stageBatch(c *committer, i int, cursors []uint64) {
 		c.put(&p.commit)
 		if b.Session != "" {
 			c.put(&p.cursor)
-			c.sessions[b.Session] = position{last: cursors[i] + n - 1, group: c.cur.n}
+			p.last = cursors[i] + n - 1
+			c.sessions[b.Session] = position{last: p.last, group: c.cur.n}
 		}
 	}
 	c.heads[b.Lease.Stream] = head{epoch: b.Lease.Epoch, next: b.Expect + n, group: c.cur.n}

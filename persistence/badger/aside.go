@@ -37,11 +37,11 @@ func setAside(dir string) error {
 }
 
 func copyDatabase(from, to string) error {
-	if err := os.Mkdir(to, 0o700); err != nil {
-		return err
-	}
 	entries, err := os.ReadDir(from)
 	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(to, 0o700); err != nil {
 		return err
 	}
 	for _, e := range entries {

@@ -213,12 +213,10 @@ func TestADamagedBackupIsRefusedWhereItIsDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad := filepath.Join(dir, "bad")
+	nobody := backupParts{header: func(*messages.BackupHeader) error { return nil }, part: func(*messages.BackupPart) error { return nil }}
 	refuse := func(what string, content []byte) {
 		t.Helper()
-		if err := os.WriteFile(bad, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := ReadBackup(bad); !errors.Is(err, ErrBackup) || !strings.Contains(err.Error(), bad) {
+		if _, err := readBackup(bytes.NewReader(content), nobody); !errors.Is(err, ErrBackup) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -244,6 +242,9 @@ func TestADamagedBackupIsRefusedWhereItIsDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	refuse("a newer format", newer.Bytes())
+	if err := os.WriteFile(bad, newer.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	to := filepath.Join(t.TempDir(), "to")
 	if _, err := Restore(context.Background(), Options{Dir: to, Ballast: -1}, []string{bad}, nil); !errors.Is(err, ErrBackup) || !strings.Contains(err.Error(), "format 2") {
 		t.Errorf("restore of a newer format: %v", err)

@@ -390,5 +390,6 @@ func (c *committer) commit(g *group) error {
 		return fmt.Errorf("append: %w: %w", persistence.ErrAmbiguous, c.s.refusal())
 	}
 	c.s.mark.note(c.commits)
+	c.s.mark.noteTasks(g.tasks, c.commits)
 	return nil
 }

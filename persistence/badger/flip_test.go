@@ -90,6 +90,18 @@ func (f files) write(dir string) error {
 	return nil
 }
 
+// flipped is a copy with one byte changed.
+func (f files) flipped(at flipAt) files {
+	out := files{maps.Clone(f.content), f.size}
+	b := bytes.Clone(f.content[at.file])
+	if at.at >= len(b) { // in the zeros behind what was written
+		b = append(b, make([]byte, at.at+1-len(b))...)
+	}
+	b[at.at] ^= at.mask
+	out.content[at.file] = b
+	return out
+}
+
 // flipStore fills a store with some of everything that it can hold.
 func flipStore(t *testing.T, s *Store) {
 	t.Helper()
@@ -169,13 +181,7 @@ func tryFlip(base files, want map[string]string, f flipAt) string {
 		return err.Error()
 	}
 	defer os.RemoveAll(dir)
-	damaged := files{maps.Clone(base.content), base.size}
-	b := bytes.Clone(damaged.content[f.file])
-	if f.at >= len(b) { // in the zeros behind what was written
-		b = append(b, make([]byte, f.at+1-len(b))...)
-	}
-	b[f.at] ^= f.mask
-	damaged.content[f.file] = b
+	damaged := base.flipped(f)
 	if err := damaged.write(dir); err != nil {
 		return err.Error()
 	}

@@ -43,6 +43,8 @@ type inspection struct {
 	torn    []string        // what a crash may have left: why the files are set aside
 	logs    map[string]scan // by name, those that end in something else than zeros
 	tables  map[uint64]engine.TableManifest
+	listed  bool // the list of tables reads: what it does not name is no part of the database
+	keys    *keyring
 }
 
 // err names everything that is damaged, nil when nothing is.
@@ -67,7 +69,7 @@ const (
 // inspect looks at the files of a database without changing anything. An error means that
 // they could not be looked at, or that the key is not theirs.
 func inspect(dir string, key []byte) (*inspection, error) {
-	in := &inspection{dir: dir, logs: map[string]scan{}, tables: map[uint64]engine.TableManifest{}}
+	in := &inspection{dir: dir, logs: map[string]scan{}, tables: map[uint64]engine.TableManifest{}, keys: &keyring{}}
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return in, nil
@@ -79,6 +81,7 @@ func inspect(dir string, key []byte) (*inspection, error) {
 	if err != nil {
 		return nil, err
 	}
+	in.keys = keys
 	onDisk := map[uint64]bool{}
 	for _, e := range entries {
 		name := e.Name()
@@ -135,33 +138,21 @@ func (in *inspection) manifest(onDisk map[uint64]bool) error {
 		in.found(manifestFile, "%v", err)
 		return nil
 	}
-	in.tables = list.Tables
-	rest, err := tailOf(f, end)
+	in.tables, in.listed = list.Tables, true
+	info, err := f.Stat()
 	if err != nil {
 		return fmt.Errorf("read %s: %w: %w", manifestFile, persistence.ErrUnavailable, err)
 	}
-	if rest { // the database preallocates zeros and leaves them after a crash
+	if end < info.Size() { // what stood there may have named tables
+		in.listed = false
 		in.torn = append(in.torn, manifestFile+" ends in an entry that is not whole")
 	}
 	for id := range onDisk {
-		if _, listed := list.Tables[id]; !listed {
+		if _, named := list.Tables[id]; !named {
 			in.torn = append(in.torn, fmt.Sprintf("table %d is not listed", id))
 		}
 	}
 	return nil
-}
-
-// tailOf reports whether a file holds anything but zeros from an offset on.
-func tailOf(f *os.File, from int64) (bool, error) {
-	info, err := f.Stat()
-	if err != nil || from >= info.Size() {
-		return false, err
-	}
-	b := make([]byte, info.Size()-from)
-	if _, err := f.ReadAt(b, from); err != nil {
-		return false, err
-	}
-	return !zeros(b), nil
 }
 
 func zeros(b []byte) bool {

@@ -158,6 +158,46 @@ func (t *tableFile) span(i int) span {
 
 var errBlock = errors.New("block does not match its checksum")
 
+// tableEntry is an entry of a block; the key has its version behind it.
+type tableEntry struct {
+	key   []byte
+	value y.ValueStruct
+}
+
+// block reads and checks one block.
+func (t *tableFile) block(i int) (entries []tableEntry, err error) {
+	b, err := t.raw(i)
+	if err == nil {
+		err = caught(func() error { entries = blockEntries(b); return nil })
+	}
+	return entries, err
+}
+
+// blockEntries takes a block apart, whose checksum matched. An entry's key is told by how much of the
+// first one's it shares and the rest.
+func blockEntries(b []byte) []tableEntry {
+	n := int(binary.BigEndian.Uint32(b[len(b)-4:]))
+	at := len(b) - 4 - 4*n
+	// The database writes the offsets in the order of the machine.
+	offset := func(i int) int { return int(binary.NativeEndian.Uint32(b[at+4*i:])) }
+	var base []byte
+	out := make([]tableEntry, n)
+	for i := range n {
+		end := at
+		if i+1 < n {
+			end = offset(i + 1)
+		}
+		e := b[offset(i):end]
+		overlap, diff := int(binary.NativeEndian.Uint16(e)), int(binary.NativeEndian.Uint16(e[2:]))
+		if i == 0 {
+			base = e[4 : 4+diff]
+		}
+		out[i].key = slices.Concat(base[:overlap], e[4:4+diff])
+		out[i].value.Decode(e[4+diff:])
+	}
+	return out
+}
+
 // raw is a block without its checksum, which matched.
 func (t *tableFile) raw(i int) (b []byte, err error) {
 	p := t.blocks[i]

@@ -85,6 +85,19 @@ func registryProblem(b []byte) string {
 	return ""
 }
 
+// ids are the numbers of the keys. The database does not list them: they are tried.
+func (k *keyring) ids() []uint64 {
+	var out []uint64
+	for id, missed := uint64(1), 0; missed < 64; id++ {
+		if _, err := k.data(id); err != nil {
+			missed++
+			continue
+		}
+		out, missed = append(out, id), 0
+	}
+	return out
+}
+
 // data returns a key by its number.
 func (k *keyring) data(id uint64) ([]byte, error) {
 	if k.registry == nil {

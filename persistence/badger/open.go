@@ -169,7 +169,7 @@ func (s *Store) checkMark() error {
 	if err != nil {
 		return err
 	}
-	s.mark = mark
+	s.mark, mark.hashed = mark, s.opts.EncryptionKey != nil
 	if have < acked {
 		if !s.opts.AcceptLoss {
 			return fmt.Errorf("%d commits were acknowledged, the database holds %d: %w", acked, have, persistence.ErrAckedDataMissing)

@@ -123,7 +123,7 @@ func decodeCursor(txn *engine.Txn, item *engine.Item) (place, error) {
 		value = value[n:]
 	}
 	at.stream = string(value)
-	if at.n == 0 || at.first == 0 || at.stream == "" {
+	if at.n == 0 || (at.first == 0) != (at.stream == "") {
 		return at, fmt.Errorf("session %s cursor %d: leads nowhere: %w", session, cursor, persistence.ErrCorrupt)
 	}
 	return at, nil
@@ -177,7 +177,7 @@ func readSession(ctx context.Context, txn *engine.Txn, session string, after uin
 			return fmt.Errorf("session %s cursor %d: missing, the next is %d: %w", session, next, at.cursor, persistence.ErrCorrupt)
 		}
 		next = at.cursor + at.n
-		if next <= after+1 {
+		if next <= after+1 || at.lost() {
 			return nil
 		}
 		c, err := at.follow(txn)

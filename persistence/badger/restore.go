@@ -191,7 +191,7 @@ func (r *restoring) build(paths []string) (err error) {
 			return err
 		}
 	}
-	if err := renew(r.db); err != nil {
+	if err := renew(r.db, 0); err != nil {
 		return err
 	}
 	return r.db.Sync()
@@ -289,11 +289,13 @@ func (r *restoring) prune(path string, keys [][]byte) error {
 }
 
 // renew makes a database another store than the one that it is a copy of: with a name and boots of its own.
-func renew(db *engine.DB) error {
+// The boot counter goes up by bootLeap, from at least floor.
+func renew(db *engine.DB, floor uint64) error {
 	boot, err := readCount(db, metaBoot)
 	if err != nil {
 		return fmt.Errorf("read the boot counter: %w", err)
 	}
+	boot = max(boot, floor)
 	id := make([]byte, storeIDSize)
 	_, _ = rand.Read(id) // crypto/rand ends the process rather than fail
 	err = db.Update(func(txn *engine.Txn) error {

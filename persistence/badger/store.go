@@ -101,6 +101,7 @@ type Store struct {
 	appends sync.Pool // of *appendTask
 	commit  func(*engine.Txn) error
 
+	looked atomic.Int64 // records, by Verify
 	failed atomic.Pointer[error]
 	flight atomic.Pointer[group] // being committed
 

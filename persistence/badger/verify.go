@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 
 	engine "github.com/dgraph-io/badger/v4"
 
@@ -14,10 +15,10 @@ import (
 
 // Verify reads every record of the streams (nil: of all) in one view of the database and reports
 // what is wrong: checksums, gaps, epochs that go back, records that their session's cursors do
-// not lead to, cursors with gaps or that lead elsewhere, and a database behind its watermark. A
-// finding without a stream is about the store or about a session.
+// not lead to, cursors with gaps or that lead elsewhere, entries of any other kind that do not read, and a database behind its
+// watermark. A finding without a stream is about the store or about a session.
 func (s *Store) Verify(ctx context.Context, names []string, report func(persistence.Finding)) (persistence.Summary, error) {
-	v := &verifier{ctx: ctx, report: report}
+	v := &verifier{ctx: ctx, report: report, looked: &s.looked}
 	// Read before the view is opened: commits go on, and the view must not be behind a count
 	// that was right.
 	acked, markErr := s.acknowledged()
@@ -37,7 +38,10 @@ func (s *Store) Verify(ctx context.Context, names []string, report func(persiste
 		if err := v.streams(all); err != nil {
 			return err
 		}
-		return v.cursors()
+		if err := v.cursors(); err != nil {
+			return err
+		}
+		return v.others()
 	})
 	return v.sum, trail(err, "verify store in %s", s.opts.Dir)
 }
@@ -47,7 +51,11 @@ type verifier struct {
 	txn    *engine.Txn
 	report func(persistence.Finding)
 	sum    persistence.Summary
+	looked *atomic.Int64
 }
+
+// Progress counts the records that Verify has looked at since the store was opened.
+func (s *Store) Progress() int64 { return s.looked.Load() }
 
 func (v *verifier) streams(names []string) error {
 	for _, name := range names {
@@ -80,6 +88,7 @@ func (v *verifier) stream(name string) error {
 		next = c.end()
 		for i, r := range c.value.Records {
 			v.sum.Records++
+			v.looked.Add(1)
 			if r.Epoch < epoch {
 				found(r.Seq, "epoch %d after %d", r.Epoch, epoch)
 			}
@@ -134,11 +143,59 @@ func (v *verifier) cursors() error {
 			found(fmt.Sprintf("session %s: cursor %d where %d was expected", session, at.cursor, next))
 		}
 		next = at.cursor + at.n
+		if at.lost() {
+			return nil
+		}
 		if _, err := at.follow(v.txn); err != nil {
 			found(err.Error())
 		}
 		return nil
 	})
+}
+
+// others reads what is neither a record nor a cursor.
+func (v *verifier) others() error {
+	return forward(v.txn, nil, nil, func(item *engine.Item) error {
+		if err := v.ctx.Err(); err != nil {
+			return err
+		}
+		key := item.KeyCopy(nil)
+		if err := v.other(item, key); err != nil {
+			v.report(persistence.Finding{Problem: fmt.Sprintf("entry %q: %v", key, err)})
+		}
+		return nil
+	})
+}
+
+// other says what is wrong with one entry.
+func (v *verifier) other(item *engine.Item, key []byte) error {
+	switch key[0] {
+	case tagCommit, tagCursor, tagPiece: // pieces are read with what they are of
+		return nil
+	case tagBlob:
+		if len(key) != 33 {
+			return errors.New("no blob has this key")
+		}
+		_, err := readBlob(v.txn, [32]byte(key[1:]))
+		return err
+	case tagTimer:
+		value, err := content(v.txn, item)
+		if err != nil {
+			return err
+		}
+		if len(value) < dueSize {
+			return errors.New("it has no due time")
+		}
+		_, err = v.txn.Get(dueKey(value[:dueSize], string(key[1:])))
+		if errors.Is(err, engine.ErrKeyNotFound) {
+			return errors.New("it would never come due")
+		}
+		return err
+	case tagIndex, tagOnce, tagDue, tagSnapshot, tagMeta:
+		_, err := content(v.txn, item)
+		return err
+	}
+	return errors.New("it is of no kind that this store has")
 }
 
 // acknowledged reads the count of acknowledged commits.

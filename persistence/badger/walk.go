@@ -184,9 +184,11 @@ func lastCursor(txn *engine.Txn, session string) (uint64, error) {
 }
 
 // place is what a cursor's index entry says: n records from seq first of a stream have the
-// cursors from cursor on.
+// cursors from cursor on. Without a stream they are lost, and a repair has said so.
 type place struct {
 	session          string
 	cursor, first, n uint64
 	stream           string
 }
+
+func (p place) lost() bool { return p.stream == "" }

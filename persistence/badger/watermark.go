@@ -16,8 +16,9 @@ import (
 // stops at the first damaged entry of its log and drops what follows in silence; a count kept
 // elsewhere tells. It is written after the commit is durable, so it may lag and never leads.
 type watermark struct {
-	slots *slots
-	start uint64 // commits of the database when it was opened
+	slots  *slots
+	start  uint64 // commits of the database when it was opened
+	hashed bool   // names are kept as hashes
 
 	dirty chan struct{} // capacity 1: written since the last sync
 	stop  chan struct{}
@@ -30,7 +31,7 @@ type watermark struct {
 const (
 	slotSize  = 12
 	slotSpace = 512
-	fileSize  = 4096 // one page, with its block behind it: a write must not find the disk full
+	fileSize  = tableAt + tablePlaces*tableWidth // with its blocks behind it: a write must not find the disk full
 )
 
 // syncEvery is how far a watermark on the disk may lag behind one that was written.
@@ -129,8 +130,13 @@ func (w *watermark) write(count uint64) error {
 	return nil
 }
 
-// reset makes a lower count valid.
+// reset makes a lower count valid, and forgets whose ends were higher.
 func (w *watermark) reset(count uint64) error {
+	for n := range tablePlaces {
+		if err := w.slots.put(tableAt+n*tableWidth, make([]byte, tableWidth)); err != nil {
+			return fmt.Errorf("reset watermark: %w", err)
+		}
+	}
 	if err := w.write(count); err != nil {
 		return err
 	}
