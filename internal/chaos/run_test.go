@@ -37,8 +37,12 @@ func run(t *testing.T, o Options) *Report {
 func TestNothingIsLostInsideOneProcess(t *testing.T) {
 	for _, m := range []Mode{Never, Random, Every} {
 		t.Run(string(m), func(t *testing.T) {
-			r := run(t, Options{Turns: 12, Mode: m, Seed: 1, InProcess: true, Parallel: 2})
-			if r.Turns != 12 || (r.Kills > 0) == (m == Never) {
+			turns := 24
+			if testing.Short() {
+				turns = 8
+			}
+			r := run(t, Options{Turns: turns, Mode: m, Seed: 1, InProcess: true, Parallel: 2})
+			if r.Turns != turns || (r.Kills > 0) == (m == Never) {
 				t.Errorf("the run does not do what this test is about: %s", r.Line())
 			}
 		})
@@ -46,11 +50,10 @@ func TestNothingIsLostInsideOneProcess(t *testing.T) {
 }
 
 func TestNothingIsLostByProcessesThatAreKilled(t *testing.T) {
-	for _, m := range []Mode{Random, Every} {
+	for m, turns := range map[Mode]int{Random: 12, Every: 6} {
 		t.Run(string(m), func(t *testing.T) {
-			turns := 12
 			if testing.Short() {
-				turns = 4
+				turns /= 3
 			}
 			r := run(t, Options{Turns: turns, Mode: m, Seed: 1, Parallel: 2})
 			if r.Turns != turns || r.Kills == 0 {
