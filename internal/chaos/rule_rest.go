@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"bytes"
 	"encoding/hex"
 	"fmt"
 	"strings"
@@ -72,6 +73,9 @@ func (s *stream) resumes(snap *messages.Snapshot, want *conversation.State) stri
 	})
 	if err != nil {
 		return fmt.Sprintf("the snapshot cannot be read: %v", err)
+	}
+	if !bytes.Equal(state.Head(), s.facts[snap.GetSeq()-1].entry.Record.GetRecordId()) {
+		return "the snapshot is of another journal"
 	}
 	for _, f := range s.facts[snap.GetSeq():] {
 		if err := state.Apply(f.entry.Record); err != nil {
