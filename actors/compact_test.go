@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-dev/troupe/actors"
-	. "github.com/troupe-dev/troupe/actors/actortest"
+	"github.com/troupe-dev/troupe/actors/actortest"
 	"github.com/troupe-dev/troupe/conversation"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
@@ -79,13 +79,13 @@ func (q *requests) counts() (turns, summaries int) {
 }
 
 // summing answers prompts, and summarises when it is asked to.
-func (q *requests) summing(summary func() Reply) Model {
-	return func(_ context.Context, r *model.Request) Reply {
+func (q *requests) summing(summary func() actortest.Reply) actortest.Model {
+	return func(_ context.Context, r *model.Request) actortest.Reply {
 		q.see(r)
 		if r.Agent == actors.CompactionAgent {
 			return summary()
 		}
-		return Reply{Text: "answer to " + Asked(r)[:10]}
+		return actortest.Reply{Text: "answer to " + actortest.Asked(r)[:10]}
 	}
 }
 
@@ -94,14 +94,14 @@ func prompt(i int) string { return fmt.Sprintf("prompt %03d %s", i, strings.Repe
 func TestARequestNeverExceedsTheWindowAndOlderTurnsAreSummarised(t *testing.T) {
 	const window = 3000
 	q := &requests{}
-	h := New(t, Options{Agents: plain(), Models: windowed{q.summing(func() Reply { return Reply{Text: "the gist"} }), window}})
+	h := actortest.New(t, actortest.Options{Agents: plain(), Models: windowed{q.summing(func() actortest.Reply { return actortest.Reply{Text: "the gist"} }), window}})
 	session, worker := h.Create(&messages.CreateSession{})
 	for i := range 40 {
 		if r := h.Run(session, prompt(i)); r.GetOutcome() != messages.TurnCompleted_DONE {
 			t.Fatalf("turn %d: %v", i, r)
 		}
 	}
-	compacted := Of[*messages.HistoryCompacted](h.Facts(worker))
+	compacted := actortest.Of[*messages.HistoryCompacted](h.Facts(worker))
 	if _, n := q.counts(); len(compacted) < 3 || n != len(compacted) || q.largest > window {
 		t.Errorf("%d compactions, %d summaries, the largest request has %d tokens", len(compacted), n, q.largest)
 	}
@@ -115,7 +115,7 @@ func TestARequestNeverExceedsTheWindowAndOlderTurnsAreSummarised(t *testing.T) {
 		len(ms) < 5 || ms[2].Role != messages.User || !strings.HasPrefix(ms[len(ms)-1].Text, "prompt 039") {
 		t.Errorf("%d messages, beginning with %q, %q", len(ms), ms[0].Text, ms[1].Text)
 	}
-	wholeHistory(t, Ask[*messages.History](h, session, &messages.ReadHistory{}), 40)
+	wholeHistory(t, actortest.Ask[*messages.History](h, session, &messages.ReadHistory{}), 40)
 	if u := h.Worker(session).GetUsage(); u.GetInputTokens() != int64(40+len(compacted)) {
 		t.Errorf("the summaries are not in the usage: %v", u)
 	}
@@ -136,18 +136,18 @@ func wholeHistory(t *testing.T, h *messages.History, turns int) {
 
 func TestWithoutASummaryTheOldestTurnsAreDroppedAndItIsSaid(t *testing.T) {
 	for name, c := range map[string]struct {
-		reply Reply
+		reply actortest.Reply
 		why   string
 	}{
-		"a failure":        {Reply{Err: &model.Error{Class: model.BadRequest, Message: "no thanks"}}, "no thanks"},
-		"an empty answer":  {Reply{Text: "  \n"}, "no summary"},
-		"too long a one":   {Reply{Text: strings.Repeat("blah ", 5000)}, "longer than"},
-		"calls of tools":   {Reply{Calls: []*messages.ToolCall{Call("c", "glob", "{}")}}, "no summary"},
-		"a small provider": {Reply{Err: &model.Error{Class: model.ContextLength, Message: "too much"}}, "too much"},
+		"a failure":        {actortest.Reply{Err: &model.Error{Class: model.BadRequest, Message: "no thanks"}}, "no thanks"},
+		"an empty answer":  {actortest.Reply{Text: "  \n"}, "no summary"},
+		"too long a one":   {actortest.Reply{Text: strings.Repeat("blah ", 5000)}, "longer than"},
+		"calls of tools":   {actortest.Reply{Calls: []*messages.ToolCall{actortest.Call("c", "glob", "{}")}}, "no summary"},
+		"a small provider": {actortest.Reply{Err: &model.Error{Class: model.ContextLength, Message: "too much"}}, "too much"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := &requests{}
-			h := New(t, Options{Agents: plain(), Models: windowed{q.summing(func() Reply { return c.reply }), 3000}})
+			h := actortest.New(t, actortest.Options{Agents: plain(), Models: windowed{q.summing(func() actortest.Reply { return c.reply }), 3000}})
 			session, worker := h.Create(&messages.CreateSession{})
 			w := h.Watch(session)
 			for i := range 20 {
@@ -155,7 +155,7 @@ func TestWithoutASummaryTheOldestTurnsAreDroppedAndItIsSaid(t *testing.T) {
 					t.Fatalf("turn %d: %v", i, r)
 				}
 			}
-			compacted := Of[*messages.HistoryCompacted](h.Facts(worker))
+			compacted := actortest.Of[*messages.HistoryCompacted](h.Facts(worker))
 			if len(compacted) == 0 || q.largest > 3000 {
 				t.Fatalf("%d compactions, largest request %d", len(compacted), q.largest)
 			}
@@ -170,24 +170,24 @@ func TestWithoutASummaryTheOldestTurnsAreDroppedAndItIsSaid(t *testing.T) {
 			if text := q.last().Prompt.Messages[1].Text; !strings.Contains(text, "no longer here") {
 				t.Errorf("the model is told %q", text)
 			}
-			wholeHistory(t, Ask[*messages.History](h, session, &messages.ReadHistory{}), 20)
+			wholeHistory(t, actortest.Ask[*messages.History](h, session, &messages.ReadHistory{}), 20)
 		})
 	}
 }
 
 func TestAFailingSummariserIsTriedAgain(t *testing.T) {
 	q, calls := &requests{}, 0
-	h := New(t, Options{Agents: plain(), Models: windowed{q.summing(func() Reply {
+	h := actortest.New(t, actortest.Options{Agents: plain(), Models: windowed{q.summing(func() actortest.Reply {
 		if calls++; calls == 1 {
-			return Reply{Err: &model.Error{Class: model.Overloaded, Message: "busy"}}
+			return actortest.Reply{Err: &model.Error{Class: model.Overloaded, Message: "busy"}}
 		}
-		return Reply{Text: "the gist"}
+		return actortest.Reply{Text: "the gist"}
 	}), 3000}})
 	session, worker := h.Create(&messages.CreateSession{})
-	for i := 0; len(Of[*messages.HistoryCompacted](h.Facts(worker))) == 0; i++ {
+	for i := 0; len(actortest.Of[*messages.HistoryCompacted](h.Facts(worker))) == 0; i++ {
 		h.Run(session, prompt(i))
 	}
-	if f := Of[*messages.HistoryCompacted](h.Facts(worker))[0]; f.GetFallback() || calls != 2 {
+	if f := actortest.Of[*messages.HistoryCompacted](h.Facts(worker))[0]; f.GetFallback() || calls != 2 {
 		t.Errorf("%d calls: %v", calls, f)
 	}
 }
@@ -196,23 +196,23 @@ func TestAFailingSummariserIsTriedAgain(t *testing.T) {
 func TestARefusalForLengthIsCuredOnce(t *testing.T) {
 	q := &requests{}
 	limit := 2500
-	h := New(t, Options{Agents: plain(), Model: Model(func(_ context.Context, r *model.Request) Reply {
+	h := actortest.New(t, actortest.Options{Agents: plain(), Model: actortest.Model(func(_ context.Context, r *model.Request) actortest.Reply {
 		q.see(r)
 		if tokens(r) > limit {
-			return Reply{Err: &model.Error{Class: model.ContextLength, Message: "too long"}}
+			return actortest.Reply{Err: &model.Error{Class: model.ContextLength, Message: "too long"}}
 		}
 		if r.Agent == actors.CompactionAgent {
-			return Reply{Text: "the gist"}
+			return actortest.Reply{Text: "the gist"}
 		}
-		return Reply{Text: "answer"}
+		return actortest.Reply{Text: "answer"}
 	})})
 	session, worker := h.Create(&messages.CreateSession{})
-	for i := 0; len(Of[*messages.HistoryCompacted](h.Facts(worker))) == 0; i++ {
+	for i := 0; len(actortest.Of[*messages.HistoryCompacted](h.Facts(worker))) == 0; i++ {
 		if r := h.Run(session, prompt(i)); r.GetOutcome() != messages.TurnCompleted_DONE {
 			t.Fatalf("turn %d: %v", i, r)
 		}
 	}
-	if failed := Of[*messages.GenerationFailed](h.Facts(worker)); len(failed) != 1 || failed[0].GetClass() != conversation.ContextLength {
+	if failed := actortest.Of[*messages.GenerationFailed](h.Facts(worker)); len(failed) != 1 || failed[0].GetClass() != conversation.ContextLength {
 		t.Errorf("%v", failed)
 	}
 	h.Run(session, "a short one")
@@ -233,15 +233,15 @@ func TestATurnThatOutgrowsTheWindowEndsAndTheNextOneGoesOn(t *testing.T) {
 	look := tool(t, "look", messages.Effect_PURE, func(context.Context, string) (string, error) { return big, nil })
 	agents := plain()
 	agents[0].Tools = []string{"look"}
-	h := New(t, Options{Agents: agents, Tools: []tools.Tool{look}, Models: windowed{Model(func(_ context.Context, r *model.Request) Reply {
+	h := actortest.New(t, actortest.Options{Agents: agents, Tools: []tools.Tool{look}, Models: windowed{actortest.Model(func(_ context.Context, r *model.Request) actortest.Reply {
 		q.see(r)
 		switch {
 		case r.Agent == actors.CompactionAgent:
-			return Reply{Text: "the gist"}
-		case Asked(r) == "look":
-			return Reply{Calls: []*messages.ToolCall{Call("c", "look", `{"name":"x"}`)}}
+			return actortest.Reply{Text: "the gist"}
+		case actortest.Asked(r) == "look":
+			return actortest.Reply{Calls: []*messages.ToolCall{actortest.Call("c", "look", `{"name":"x"}`)}}
 		}
-		return Reply{Text: "fine"}
+		return actortest.Reply{Text: "fine"}
 	}), 3000}})
 	session, worker := h.Create(&messages.CreateSession{})
 	r := h.Run(session, "look")
@@ -251,7 +251,7 @@ func TestATurnThatOutgrowsTheWindowEndsAndTheNextOneGoesOn(t *testing.T) {
 	if r := h.Run(session, "and now?"); r.GetOutcome() != messages.TurnCompleted_DONE || q.largest > 3000 {
 		t.Errorf("%v; largest request %d", r, q.largest)
 	}
-	if f := Of[*messages.HistoryCompacted](h.Facts(worker)); len(f) != 1 {
+	if f := actortest.Of[*messages.HistoryCompacted](h.Facts(worker)); len(f) != 1 {
 		t.Errorf("%v", f)
 	}
 	if r := h.Run(session, strings.Repeat("far too much ", 4000)); r.GetOutcome() != messages.TurnCompleted_LIMIT || r.GetErrorCode() != conversation.ContextLength {
@@ -261,10 +261,10 @@ func TestATurnThatOutgrowsTheWindowEndsAndTheNextOneGoesOn(t *testing.T) {
 
 func TestACompactionIsHadOnDemand(t *testing.T) {
 	q := &requests{}
-	h := New(t, Options{Agents: plain(), Model: q.summing(func() Reply { return Reply{Text: "the gist"} })})
+	h := actortest.New(t, actortest.Options{Agents: plain(), Model: q.summing(func() actortest.Reply { return actortest.Reply{Text: "the gist"} })})
 	session, worker := h.Create(&messages.CreateSession{})
 	ask := func() *messages.Compacted {
-		return Ask[*messages.Compacted](h, session, &messages.CompactHistory{By: "me"})
+		return actortest.Ask[*messages.Compacted](h, session, &messages.CompactHistory{By: "me"})
 	}
 	if r := ask(); r.GetUptoSeq() != 0 || !strings.Contains(r.GetReason(), "nothing to compact") {
 		t.Errorf("of an empty conversation: %v", r)
@@ -273,7 +273,7 @@ func TestACompactionIsHadOnDemand(t *testing.T) {
 		h.Run(session, prompt(i))
 	}
 	r := ask()
-	f := Of[*messages.HistoryCompacted](h.Facts(worker))
+	f := actortest.Of[*messages.HistoryCompacted](h.Facts(worker))
 	if len(f) != 1 || f[0].GetBy() != "me" || r.GetUptoSeq() != f[0].GetUptoSeq() || r.GetTokensAfter() >= r.GetTokensBefore()/2 || f[0].GetTurns() != 7 {
 		t.Errorf("%v, %v", r, f)
 	}
@@ -281,8 +281,8 @@ func TestACompactionIsHadOnDemand(t *testing.T) {
 	if n := len(q.last().Prompt.Messages); n != 2+3*2+1 {
 		t.Errorf("%d messages are sent", n)
 	}
-	wholeHistory(t, Ask[*messages.History](h, session, &messages.ReadHistory{}), 11)
-	turns := Ask[*messages.TurnResult](h, session, &messages.AwaitTurn{})
+	wholeHistory(t, actortest.Ask[*messages.History](h, session, &messages.ReadHistory{}), 11)
+	turns := actortest.Ask[*messages.TurnResult](h, session, &messages.AwaitTurn{})
 	if turns.GetOutcome() != messages.TurnCompleted_DONE || h.Worker(session).GetTurns() != 11 {
 		t.Errorf("%v", turns)
 	}
@@ -290,13 +290,13 @@ func TestACompactionIsHadOnDemand(t *testing.T) {
 
 func TestAFailedSummaryOnDemandDropsNothing(t *testing.T) {
 	q := &requests{}
-	h := New(t, Options{Agents: plain(), Model: q.summing(func() Reply { return Reply{Err: &model.Error{Class: model.Auth, Message: "no"}} })})
+	h := actortest.New(t, actortest.Options{Agents: plain(), Model: q.summing(func() actortest.Reply { return actortest.Reply{Err: &model.Error{Class: model.Auth, Message: "no"}} })})
 	session, worker := h.Create(&messages.CreateSession{})
 	for i := range 4 {
 		h.Run(session, prompt(i))
 	}
-	r := Ask[*messages.Compacted](h, session, &messages.CompactHistory{})
-	if r.GetUptoSeq() != 0 || !strings.Contains(r.GetReason(), "nothing was dropped") || len(Of[*messages.HistoryCompacted](h.Facts(worker))) != 0 {
+	r := actortest.Ask[*messages.Compacted](h, session, &messages.CompactHistory{})
+	if r.GetUptoSeq() != 0 || !strings.Contains(r.GetReason(), "nothing was dropped") || len(actortest.Of[*messages.HistoryCompacted](h.Facts(worker))) != 0 {
 		t.Errorf("%v", r)
 	}
 	h.Run(session, prompt(4))
@@ -306,78 +306,78 @@ func TestAFailedSummaryOnDemandDropsNothing(t *testing.T) {
 }
 
 // summingAt is a model whose summaries wait at a gate.
-func summingAt(q *requests, gate *Gate) Model {
-	return func(ctx context.Context, r *model.Request) Reply {
+func summingAt(q *requests, gate *actortest.Gate) actortest.Model {
+	return func(ctx context.Context, r *model.Request) actortest.Reply {
 		q.see(r)
 		if r.Agent == actors.CompactionAgent {
 			if err := gate.Pass(ctx); err != nil {
-				return Reply{Err: err}
+				return actortest.Reply{Err: err}
 			}
-			return Reply{Text: "the gist"}
+			return actortest.Reply{Text: "the gist"}
 		}
-		return Reply{Text: "answer to " + Asked(r)[:10]}
+		return actortest.Reply{Text: "answer to " + actortest.Asked(r)[:10]}
 	}
 }
 
 func TestACompactionThatIsCutOffIsRepeatedAndSeenOnce(t *testing.T) {
-	q, gate, store := &requests{}, NewGate(), kept(t)
-	h := New(t, Options{Store: store, Agents: plain(), Models: windowed{summingAt(q, gate), 3000}})
+	q, gate, store := &requests{}, actortest.NewGate(), kept(t)
+	h := actortest.New(t, actortest.Options{Store: store, Agents: plain(), Models: windowed{summingAt(q, gate), 3000}})
 	session, worker := h.Create(&messages.CreateSession{})
 	var input string
 	for i := 0; ; i++ {
-		in := Ask[*messages.InputReply](h, session, &messages.SubmitInput{Parts: Text(prompt(i))}) // accepted before there is room
+		in := actortest.Ask[*messages.InputReply](h, session, &messages.SubmitInput{Parts: actortest.Text(prompt(i))}) // accepted before there is room
 		input = in.GetInputId()
-		done := Later[*messages.TurnResult](h, session, &messages.AwaitTurn{InputId: input})
+		done := actortest.Later[*messages.TurnResult](h, session, &messages.AwaitTurn{InputId: input})
 		select {
 		case <-done:
 			continue
 		case <-gate.Came:
 		}
 		h.Stop()
-		Wait(t, "the answer", done)
+		actortest.Wait(t, "the answer", done)
 		break
 	}
-	if n := len(Of[*messages.HistoryCompacted](h.Facts(worker))); n != 0 {
+	if n := len(actortest.Of[*messages.HistoryCompacted](h.Facts(worker))); n != 0 {
 		t.Fatalf("%d compactions are written", n)
 	}
 	gate.Open()
-	h = New(t, Options{Store: store, Agents: plain(), Models: windowed{summingAt(q, gate), 3000}})
-	if r := Ask[*messages.TurnResult](h, session, &messages.AwaitTurn{InputId: input}); r.GetOutcome() != messages.TurnCompleted_DONE {
+	h = actortest.New(t, actortest.Options{Store: store, Agents: plain(), Models: windowed{summingAt(q, gate), 3000}})
+	if r := actortest.Ask[*messages.TurnResult](h, session, &messages.AwaitTurn{InputId: input}); r.GetOutcome() != messages.TurnCompleted_DONE {
 		t.Errorf("%v", r)
 	}
-	if _, n := q.counts(); len(Of[*messages.HistoryCompacted](h.Facts(worker))) != 1 || n != 2 {
-		t.Errorf("%d summaries were asked for, %d written", n, len(Of[*messages.HistoryCompacted](h.Facts(worker))))
+	if _, n := q.counts(); len(actortest.Of[*messages.HistoryCompacted](h.Facts(worker))) != 1 || n != 2 {
+		t.Errorf("%d summaries were asked for, %d written", n, len(actortest.Of[*messages.HistoryCompacted](h.Facts(worker))))
 	}
 }
 
 func TestACancelEndsACompaction(t *testing.T) {
-	q, gate := &requests{}, NewGate()
-	h := New(t, Options{Agents: plain(), Model: summingAt(q, gate)})
+	q, gate := &requests{}, actortest.NewGate()
+	h := actortest.New(t, actortest.Options{Agents: plain(), Model: summingAt(q, gate)})
 	session, worker := h.Create(&messages.CreateSession{})
 	for i := range 3 {
 		h.Run(session, prompt(i))
 	}
-	wanted := Later[*messages.Compacted](h, session, &messages.CompactHistory{})
-	Wait(t, "the model", gate.Came)
-	joined := Later[*messages.Compacted](h, session, &messages.CompactHistory{})
-	idle := Later[*messages.Ack](h, session, &messages.WaitIdle{})
-	staged := Ask[*messages.InputReply](h, session, &messages.SubmitInput{Parts: Text("later, later")})
-	if _, err := Try[*messages.InputReply](h, session, &messages.SubmitInput{Mode: messages.InputAccepted_REJECT, Parts: Text("no")}); Code(err) != messages.CodeBusy {
+	wanted := actortest.Later[*messages.Compacted](h, session, &messages.CompactHistory{})
+	actortest.Wait(t, "the model", gate.Came)
+	joined := actortest.Later[*messages.Compacted](h, session, &messages.CompactHistory{})
+	idle := actortest.Later[*messages.Ack](h, session, &messages.WaitIdle{})
+	staged := actortest.Ask[*messages.InputReply](h, session, &messages.SubmitInput{Parts: actortest.Text("later, later")})
+	if _, err := actortest.Try[*messages.InputReply](h, session, &messages.SubmitInput{Mode: messages.InputAccepted_REJECT, Parts: actortest.Text("no")}); actortest.Code(err) != messages.CodeBusy {
 		t.Errorf("mode reject: %v", err)
 	}
-	if r := Ask[*messages.Cancelled](h, session, &messages.CancelSession{}); r.GetTurns() != 1 {
+	if r := actortest.Ask[*messages.Cancelled](h, session, &messages.CancelSession{}); r.GetTurns() != 1 {
 		t.Errorf("%v", r)
 	}
-	for _, ch := range []<-chan Answer[*messages.Compacted]{wanted, joined} {
-		if a := Wait(t, "the refusal", ch); Code(a.Err) != messages.CodeUnavailable {
+	for _, ch := range []<-chan actortest.Answer[*messages.Compacted]{wanted, joined} {
+		if a := actortest.Wait(t, "the refusal", ch); actortest.Code(a.Err) != messages.CodeUnavailable {
 			t.Errorf("%v", a)
 		}
 	}
-	Wait(t, "rest", idle)
-	if _, err := Try[*messages.TurnResult](h, session, &messages.AwaitTurn{InputId: staged.GetInputId()}); Code(err) != messages.CodeWithdrawn {
+	actortest.Wait(t, "rest", idle)
+	if _, err := actortest.Try[*messages.TurnResult](h, session, &messages.AwaitTurn{InputId: staged.GetInputId()}); actortest.Code(err) != messages.CodeWithdrawn {
 		t.Errorf("%v", err)
 	}
-	if n := len(Of[*messages.HistoryCompacted](h.Facts(worker))); n != 0 {
+	if n := len(actortest.Of[*messages.HistoryCompacted](h.Facts(worker))); n != 0 {
 		t.Errorf("%d compactions", n)
 	}
 	gate.Open()
@@ -385,39 +385,39 @@ func TestACancelEndsACompaction(t *testing.T) {
 }
 
 func TestACompactionDuringATurnWaitsForItsEndAndAFailureHandsItOn(t *testing.T) {
-	q, gate := &requests{}, NewGate()
-	store := &Store{Store: kept(t)}
-	h := New(t, Options{Store: store, Agents: plain(), Model: Model(func(ctx context.Context, r *model.Request) Reply {
+	q, gate := &requests{}, actortest.NewGate()
+	store := &actortest.Store{Store: kept(t)}
+	h := actortest.New(t, actortest.Options{Store: store, Agents: plain(), Model: actortest.Model(func(ctx context.Context, r *model.Request) actortest.Reply {
 		q.see(r)
-		if Asked(r) == "wait" {
+		if actortest.Asked(r) == "wait" {
 			_ = gate.Pass(ctx)
 		}
-		return Reply{Text: "the gist"}
+		return actortest.Reply{Text: "the gist"}
 	})})
 	session, worker := h.Create(&messages.CreateSession{})
 	for i := range 3 {
 		h.Run(session, prompt(i))
 	}
-	waits := Later[*messages.TurnResult](h, session, &messages.RunInput{Input: &messages.SubmitInput{Parts: Text("wait")}})
-	Wait(t, "the model", gate.Came)
-	wanted := Later[*messages.Compacted](h, session, &messages.CompactHistory{})
-	Ask[*messages.Inputs](h, session, &messages.ListInputs{})
+	waits := actortest.Later[*messages.TurnResult](h, session, &messages.RunInput{Input: &messages.SubmitInput{Parts: actortest.Text("wait")}})
+	actortest.Wait(t, "the model", gate.Came)
+	wanted := actortest.Later[*messages.Compacted](h, session, &messages.CompactHistory{})
+	actortest.Ask[*messages.Inputs](h, session, &messages.ListInputs{})
 	fails := 1
 	store.Refuse(func(f proto.Message) error {
-		if Is[*messages.HistoryCompacted](f) && fails > 0 {
+		if actortest.Is[*messages.HistoryCompacted](f) && fails > 0 {
 			fails--
 			return errors.New("once")
 		}
 		return nil
 	})
 	gate.Open()
-	if a := Wait(t, "the turn", waits); a.Reply.GetOutcome() != messages.TurnCompleted_DONE {
+	if a := actortest.Wait(t, "the turn", waits); a.Reply.GetOutcome() != messages.TurnCompleted_DONE {
 		t.Fatalf("%v", a)
 	}
-	if a := Wait(t, "the compaction", wanted); a.Err != nil || a.Reply.GetUptoSeq() == 0 {
+	if a := actortest.Wait(t, "the compaction", wanted); a.Err != nil || a.Reply.GetUptoSeq() == 0 {
 		t.Errorf("%v", a)
 	}
-	if f := Of[*messages.HistoryCompacted](h.Facts(worker)); len(f) != 1 || f[0].GetTurns() == 0 || h.Worker(session).GetRestarts() != 1 {
+	if f := actortest.Of[*messages.HistoryCompacted](h.Facts(worker)); len(f) != 1 || f[0].GetTurns() == 0 || h.Worker(session).GetRestarts() != 1 {
 		t.Errorf("%v", f)
 	}
 }

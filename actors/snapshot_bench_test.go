@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	. "github.com/troupe-dev/troupe/actors/actortest"
+	"github.com/troupe-dev/troupe/actors/actortest"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
 	"github.com/troupe-dev/troupe/persistence"
@@ -29,13 +29,13 @@ func BenchmarkOpenAThousandTurns(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer store.Close()
-	say := Model(func(_ context.Context, r *model.Request) Reply {
-		if Results(r) == nil {
-			return Reply{Calls: []*messages.ToolCall{Call("c", "glob", `{"pattern":"*"}`)}}
+	say := actortest.Model(func(_ context.Context, r *model.Request) actortest.Reply {
+		if actortest.Results(r) == nil {
+			return actortest.Reply{Calls: []*messages.ToolCall{actortest.Call("c", "glob", `{"pattern":"*"}`)}}
 		}
-		return Reply{Text: strings.Repeat("answer ", 150)}
+		return actortest.Reply{Text: strings.Repeat("answer ", 150)}
 	})
-	h := New(b, Options{Store: store, Model: say})
+	h := actortest.New(b, actortest.Options{Store: store, Model: say})
 	session, worker := h.Create(&messages.CreateSession{})
 	for i := range 1000 {
 		h.Run(session, fmt.Sprintf("prompt %d", i))
@@ -44,8 +44,8 @@ func BenchmarkOpenAThousandTurns(b *testing.B) {
 	for name, s := range map[string]persistence.Store{"snapshot": store, "journal": blind{store}} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				h := New(b, Options{Store: s, Model: say})
-				Ask[*messages.Inputs](h, session, &messages.ListInputs{}) // waits until it is open
+				h := actortest.New(b, actortest.Options{Store: s, Model: say})
+				actortest.Ask[*messages.Inputs](h, session, &messages.ListInputs{}) // waits until it is open
 				if w := h.Worker(session); w.GetId() != worker || w.GetTurns() != 1000 {
 					b.Fatal(w)
 				}

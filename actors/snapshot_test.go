@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	. "github.com/troupe-dev/troupe/actors/actortest"
+	"github.com/troupe-dev/troupe/actors/actortest"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/persistence"
 	"github.com/troupe-dev/troupe/persistence/memory"
@@ -52,12 +52,12 @@ func newest(t *testing.T, s persistence.Store, worker string, below uint64) *mes
 // longSession runs so many turns that snapshots were written, and stops the house.
 func longSession(t *testing.T, store persistence.Store, turns int) (session, worker string) {
 	t.Helper()
-	h := New(t, Options{Store: store, Model: Say("ok")})
+	h := actortest.New(t, actortest.Options{Store: store, Model: actortest.Say("ok")})
 	session, worker = h.Create(&messages.CreateSession{})
 	for i := range turns {
 		h.Run(session, fmt.Sprintf("prompt %d", i))
 		if i == turns/2 { // it is written beside the turns, and the last one must not overtake it
-			Until(t, "a snapshot is written", func() bool { return newest(t, store, worker, 0) != nil })
+			actortest.Until(t, "a snapshot is written", func() bool { return newest(t, store, worker, 0) != nil })
 		}
 	}
 	h.Stop()
@@ -76,8 +76,8 @@ func TestALongConversationIsOpenedFromItsSnapshotAndGoesOnAsBefore(t *testing.T)
 		t.Fatalf("%d records, and no two snapshots", whole)
 	}
 	store.read.Store(0)
-	h := New(t, Options{Store: store, Model: Say("ok")})
-	history := Ask[*messages.History](h, session, &messages.ReadHistory{})
+	h := actortest.New(t, actortest.Options{Store: store, Model: actortest.Say("ok")})
+	history := actortest.Ask[*messages.History](h, session, &messages.ReadHistory{})
 	if n := store.read.Load(); n > 64+1 || len(history.GetTurns()) != 120 {
 		t.Errorf("%d of %d records were read, for %d turns", n, whole, len(history.GetTurns()))
 	}
@@ -99,8 +99,8 @@ func TestASnapshotThatIsOfNoUseGivesWayToTheOneBeforeAndThenToTheJournal(t *test
 			for spoilt := range 3 {
 				store.spoil, store.count = spoil, spoilt
 				store.read.Store(0)
-				h := New(t, Options{Store: store, Model: Say("ok")})
-				turns := len(Ask[*messages.History](h, session, &messages.ReadHistory{}).GetTurns())
+				h := actortest.New(t, actortest.Options{Store: store, Model: actortest.Say("ok")})
+				turns := len(actortest.Ask[*messages.History](h, session, &messages.ReadHistory{}).GetTurns())
 				head, err := store.Head(context.Background(), messages.WorkerStream(worker))
 				if err != nil {
 					t.Fatal(err)
@@ -135,22 +135,22 @@ func (s *spoiling) Snapshot(ctx context.Context, stream string, below uint64) (*
 }
 
 func TestAWorkerThatFailedLeavesNoSnapshotOfWhatItMayHaveBroken(t *testing.T) {
-	store := &Store{Store: kept(t)}
-	h := New(t, Options{Store: store, Model: Say("ok")})
+	store := &actortest.Store{Store: kept(t)}
+	h := actortest.New(t, actortest.Options{Store: store, Model: actortest.Say("ok")})
 	session, worker := h.Create(&messages.CreateSession{})
 	for i := range 20 {
 		h.Run(session, fmt.Sprint(i))
 	}
 	store.Refuse(func(f proto.Message) error {
-		if Is[*messages.TurnStarted](f) {
+		if actortest.Is[*messages.TurnStarted](f) {
 			return persistence.ErrUnavailable
 		}
 		return nil
 	})
-	if _, err := Try[*messages.InputReply](h, session, &messages.SubmitInput{Parts: Text("no")}); Code(err) != messages.CodeUnavailable {
+	if _, err := actortest.Try[*messages.InputReply](h, session, &messages.SubmitInput{Parts: actortest.Text("no")}); actortest.Code(err) != messages.CodeUnavailable {
 		t.Fatalf("%v", err)
 	}
-	Until(t, "the worker was replaced", func() bool { return h.Worker(session).GetRestarts() == 1 })
+	actortest.Until(t, "the worker was replaced", func() bool { return h.Worker(session).GetRestarts() == 1 })
 	if s := newest(t, store, worker, 0); s != nil {
 		t.Errorf("a snapshot at %d", s.GetSeq())
 	}
