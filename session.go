@@ -186,6 +186,27 @@ func (w *Worker) Stream(ctx context.Context, prompt string) iter.Seq2[*Event, er
 	}
 }
 
+// Compaction is what Compact came to.
+type Compaction struct {
+	UptoSeq      uint64 // records of the worker's journal up to here are no longer sent to a model; 0: nothing was done
+	TokensBefore int64  // of the history, as estimated
+	TokensAfter  int64
+	Fallback     bool   // turns were dropped without a summary
+	Reason       string // of the fallback, or why nothing was done
+}
+
+// Compact replaces the older turns of the conversation, in what is sent to the model, by a summary that the model
+// writes. It waits for the end of a turn under way. History and the journal keep every turn.
+func (w *Worker) Compact(ctx context.Context) (*Compaction, error) {
+	c, err := ask[*messages.Compacted](ctx, w.rt, w.session, &messages.CompactHistory{WorkerId: w.id, By: "program"})
+	if err != nil {
+		return nil, err
+	}
+	return &Compaction{
+		UptoSeq: c.GetUptoSeq(), TokensBefore: c.GetTokensBefore(), TokensAfter: c.GetTokensAfter(), Fallback: c.GetFallback(), Reason: c.GetReason(),
+	}, nil
+}
+
 // Call runs one tool in the session for the program: with the same context, policy and journal
 // as an agent's call, in its place in the queue of turns.
 func (w *Worker) Call(ctx context.Context, tool string, args any) (*messages.ToolReply, error) {
@@ -265,6 +286,8 @@ func toSession(session string, cmd any) (*messages.ToSession, error) {
 		m.Command = &messages.ToSession_Subscribe{Subscribe: x}
 	case *messages.SpawnWorker:
 		m.Command = &messages.ToSession_SpawnWorker{SpawnWorker: x}
+	case *messages.CompactHistory:
+		m.Command = &messages.ToSession_Compact{Compact: x}
 	case *messages.ReadHistory:
 		m.Command = &messages.ToSession_History{History: x}
 	case *messages.SetTimer:

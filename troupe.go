@@ -308,7 +308,7 @@ func (o oneModel) Resolve(name string) (*ResolvedModel, error) {
 	if o.m == nil {
 		return nil, errors.New("no model is configured")
 	}
-	return &ResolvedModel{Model: o.m, Provider: "default", Name: name}, nil
+	return &ResolvedModel{Model: o.m, Provider: "default", Name: name, Context: model.Window(name)}, nil
 }
 
 func (o oneModel) Providers() []string { return []string{"default"} }

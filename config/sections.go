@@ -53,7 +53,11 @@ type Limits struct {
 	Depth   int64         `yaml:"depth" default:"0" project:"narrow" doc:"How deep agents may delegate."`
 	Jobs    int64         `yaml:"jobs" default:"0" project:"narrow" doc:"Background jobs of one agent."`
 	Queue   int64         `yaml:"queue" default:"0" project:"narrow" doc:"Inputs that may wait in one session."`
-	Idle    time.Duration `yaml:"idle" default:"0s" project:"deny" doc:"How long a session rests before it leaves memory; the next message brings it back. Only the common one counts; 0s: it stays."`
+
+	CompactAt   int64 `yaml:"compact_at" default:"0" min:"0" max:"95" project:"narrow" doc:"Percent of a model's context at which the older turns are compacted before the next one; 0: 80."`
+	CompactKeep int64 `yaml:"compact_keep" default:"0" min:"0" max:"80" project:"narrow" doc:"Percent of a model's context that the newest turns may fill and be kept as they were; 0: 30."`
+
+	Idle time.Duration `yaml:"idle" default:"0s" project:"deny" doc:"How long a session rests before it leaves memory; the next message brings it back. Only the common one counts; 0s: it stays."`
 }
 
 // Cluster is the section cluster.

@@ -69,6 +69,12 @@ func routeCases() []routeCase {
 			&messages.Cancelled{Turns: 1}, 200, `{"turns":1}`,
 		},
 		{
+			"POST /api/sessions/ses_1/compact", `{"worker":"w","by":"me"}`,
+			to("ses_1", &messages.ToSession{Command: &messages.ToSession_Compact{Compact: &messages.CompactHistory{WorkerId: "w", By: "me"}}}),
+			&messages.Compacted{WorkerId: "w", Reason: "nothing"}, 200,
+			`{"worker":"w","compacted":false,"upto_seq":0,"tokens_before":0,"tokens_after":0,"fallback":false,"reason":"nothing"}`,
+		},
+		{
 			"POST /api/sessions/ses_1/tools/read_file", `{"call_id":"c1","arguments":{"path": "a"}}`,
 			to("ses_1", &messages.ToSession{Command: &messages.ToSession_CallTool{CallTool: &messages.CallTool{Tool: "read_file", CallId: "c1", Arguments: `{"path": "a"}`}}}),
 			&messages.ToolReply{CallId: "c1", Tool: "read_file", Status: messages.ToolFinished_DENIED, ErrorCode: "denied", Content: "no"},

@@ -98,6 +98,23 @@ func (a *api) configure(w http.ResponseWriter, r *http.Request) (answer, error) 
 	return ok(v.JSON())
 }
 
+// compact answers when the older turns are replaced by a summary, which may wait for a turn's end: a long poll.
+func (a *api) compact(w http.ResponseWriter, r *http.Request) (answer, error) {
+	var body messages.CompactJSON
+	if err := a.read(w, r, &body); err != nil {
+		return answer{}, err
+	}
+	ctx, cancel := a.untilStopped(r.Context())
+	defer cancel()
+	c, err := ask[*messages.Compacted](ctx, a, &messages.ToSession{SessionId: r.PathValue("id"), Command: &messages.ToSession_Compact{Compact: &messages.CompactHistory{
+		WorkerId: body.Worker, By: body.By,
+	}}})
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(c.JSON())
+}
+
 func (a *api) closeSession(_ http.ResponseWriter, r *http.Request) (answer, error) {
 	q, err := query(r, "reason")
 	if err != nil {

@@ -44,7 +44,11 @@ func (m *models) Resolve(name string) (*troupe.ResolvedModel, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &troupe.ResolvedModel{Provider: found.Provider, Name: found.Name, Price: troupe.Price{
+	context := found.Context
+	if context == 0 && !found.Offline() {
+		context = model.Window(found.Name)
+	}
+	r := &troupe.ResolvedModel{Provider: found.Provider, Name: found.Name, Context: context, Price: troupe.Price{
 		Input: dollars(found.Price.Input), Output: dollars(found.Price.Output), Cached: dollars(found.Price.Cached),
 	}}
 	m.mu.Lock()

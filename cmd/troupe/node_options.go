@@ -23,7 +23,10 @@ func (a *app) runtimeOptions(ctx context.Context, in opening, log *slog.Logger) 
 	loaded, c := in.loaded, in.loaded.Config
 	o := troupe.Options{
 		Models: in.models, Redact: a.secrets, DataDir: c.Data.Dir, Logger: log, ServerName: c.Server.Name, Env: a.callEnv(in),
-		Limits: troupe.Limits{Steps: int(c.Limits.Steps), Wall: c.Limits.Turn}, IdleAfter: c.Limits.Idle, Still: !in.work,
+		Limits: troupe.Limits{
+			Steps: int(c.Limits.Steps), Wall: c.Limits.Turn, CompactAt: int(c.Limits.CompactAt), CompactKeep: int(c.Limits.CompactKeep),
+		},
+		IdleAfter: c.Limits.Idle, Still: !in.work,
 		IgnoreTimers: true, // a command is about what it was told to do
 	}
 	for name, agent := range c.Agents {

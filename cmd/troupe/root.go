@@ -42,6 +42,7 @@ func newRoot(a *app) *cobra.Command {
 		newCalls(a),
 		newShow(a),
 		newFork(a),
+		newCompact(a),
 		newWorkers(a),
 		newVerify(a),
 		newBackup(a),

@@ -139,10 +139,12 @@ type runner struct {
 	session string
 	sent    bool // the command that begins it was sent once: its duplicate is no error
 	begun   bool
-	after   uint64 // last event that was seen
-	told    bool   // that no language model is running
-	view    view
-	log     *turnLog
+
+	accepted bool   // the acceptance of the prompt was seen
+	after    uint64 // last event that was seen
+	told     bool   // that no language model is running
+	view     view
+	log      *turnLog
 }
 
 // tries is how often a run moves to another house when the holder goes away.

@@ -80,6 +80,11 @@ func (r *runner) take(e *messages.Event) error {
 	if e.GetScripted() {
 		r.scripted()
 	}
+	if e.GetType() == messages.EventHistoryCompacted {
+		if err := r.compacted(e); err != nil {
+			return err
+		}
+	}
 	r.log.take(e)
 	if err := r.view.show(e, r.log); err != nil {
 		return err
@@ -90,11 +95,29 @@ func (r *runner) take(e *messages.Event) error {
 	return nil
 }
 
+// compacted says that older turns are no longer sent as they were.
+func (r *runner) compacted(e *messages.Event) error {
+	if v, ok := r.view.(*textView); ok && v.both {
+		if err := v.endLine(); err != nil {
+			return err
+		}
+	}
+	r.a.note("%s", compactedNote(e.GetStatus() == "dropped", e.GetTotal(), e.GetDone(), e.GetReason()))
+	return nil
+}
+
 // preamble shows, where events are data, those that belong to the turn without being in it: how the
 // session came to be, and the input.
 func (r *runner) preamble(e *messages.Event) error {
+	if e.GetType() == messages.EventHistoryCompacted && r.accepted { // to make room for the prompt
+		if err := r.compacted(e); err != nil {
+			return err
+		}
+	}
 	v, data := r.view.(*eventView)
+	r.accepted = r.accepted || e.GetType() == messages.EventInputAccepted && e.GetInputId() == r.input
 	own := e.GetType() == messages.EventInputAccepted && e.GetInputId() == r.input ||
+		e.GetType() == messages.EventHistoryCompacted && r.accepted ||
 		r.create != nil && (e.GetType() == messages.EventSessionCreated || e.GetType() == messages.EventWorkerSpawned)
 	if !data || !own {
 		return nil
