@@ -91,6 +91,10 @@ type Options struct {
 	Models  Models // finds a model by name
 	DataDir string // durable state; "" keeps everything in memory
 
+	// EncryptionKey, of 16, 24 or 32 bytes, encrypts the store in DataDir. nil: it is not encrypted. An existing
+	// store is opened with the key that it was made with.
+	EncryptionKey []byte
+
 	Store   persistence.Store  // instead of the one in DataDir; the caller closes it
 	Tools   []Tool             // besides the built-in ones
 	Unknown map[string]Unknown // by tool: what becomes of calls of unknown outcome; it goes before what agents and tools say
@@ -207,7 +211,7 @@ func (rt *Runtime) openStore(ctx context.Context, o *Options) (persistence.Store
 		return nil, fmt.Errorf("data directory %q: %w", o.DataDir, err)
 	}
 	o.DataDir, rt.dataDir, rt.ownStore = dir, dir, true
-	s, err := badger.Open(ctx, badger.Options{Dir: StoreDir(dir), Logger: o.Logger, Failed: rt.fatal})
+	s, err := badger.Open(ctx, badger.Options{Dir: StoreDir(dir), Logger: o.Logger, Failed: rt.fatal, EncryptionKey: o.EncryptionKey})
 	if err != nil {
 		return nil, fmt.Errorf("open data directory %s: %w", dir, err)
 	}

@@ -62,6 +62,16 @@ type Data struct {
 	DSNEnv  string `yaml:"dsn_env" kind:"variable" doc:"Variable that holds the PostgreSQL connection string."`
 	Persist string `yaml:"persist" default:"message" enum:"message,task,manual" doc:"When a conversation is written: after each message, at the end of a task, or on demand."`
 	Reserve Size   `yaml:"reserve" default:"256MiB" doc:"Free disk space below which new turns are refused."`
+
+	Encryption Encryption `yaml:"encryption" project:"never" doc:"Key that the store is encrypted with; none: it is not."`
+}
+
+// Encryption names where the key of the store is. At most one source is set; the key itself is never in
+// a file of ours.
+type Encryption struct {
+	KeyEnv     string `yaml:"key_env" only:"key" kind:"variable" project:"never" doc:"Variable that holds the key: 16, 24 or 32 bytes in base64 or hex."`
+	KeyFile    string `yaml:"key_file" only:"key" kind:"path" project:"never" doc:"File that holds the key."`
+	KeyCommand string `yaml:"key_command" only:"key" project:"never" doc:"Shell command that prints the key, within 10 s."`
 }
 
 // Log is the section log.

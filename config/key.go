@@ -3,6 +3,8 @@ package config
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -42,6 +44,50 @@ func (l *Loaded) keptKey(provider string, p Provider) (Secret, error) {
 		return l.secretOfFile(child(at, "api_key_file"), p.APIKeyFile)
 	}
 	return Secret{}, nil
+}
+
+// StoreKey gives the key that the store is encrypted with, nil when it is not. Errors are *Problem and
+// never hold the key.
+func (l *Loaded) StoreKey(ctx context.Context) ([]byte, error) {
+	e, at := l.Config.Data.Encryption, "data.encryption"
+	var s Secret
+	var err error
+	switch {
+	case e.KeyEnv != "":
+		at = child(at, "key_env")
+		s, err = l.secretOfEnv(at, e.KeyEnv)
+	case e.KeyFile != "":
+		at = child(at, "key_file")
+		s, err = l.secretOfFile(at, e.KeyFile)
+	case e.KeyCommand != "":
+		at = child(at, "key_command")
+		s, err = l.secretOfCommand(ctx, at, e.KeyCommand)
+	default:
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	key, err := ParseKey(s)
+	if err != nil {
+		return nil, l.problem(at, err.Error(), "make one with: head -c 32 /dev/urandom | base64")
+	}
+	return key, nil
+}
+
+// ParseKey reads a key of 16, 24 or 32 bytes, written in hex or base64. The error does not hold it.
+func ParseKey(s Secret) ([]byte, error) {
+	text := s.Reveal()
+	raw := strings.TrimRight(text, "=")
+	for _, decode := range []func(string) ([]byte, error){
+		hex.DecodeString, base64.RawStdEncoding.DecodeString, base64.RawURLEncoding.DecodeString,
+	} {
+		key, err := decode(raw)
+		if err == nil && (len(key) == 16 || len(key) == 24 || len(key) == 32) {
+			return key, nil
+		}
+	}
+	return nil, fmt.Errorf("the key of %d characters is not 16, 24 or 32 bytes in base64 or hex", len(text))
 }
 
 // Token gives the access token of an entry of server.tokens. Errors are *Problem.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-dev/troupe/config"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/persistence"
 	"github.com/troupe-dev/troupe/persistence/badger"
@@ -50,14 +51,15 @@ It holds conversations, listings and timers; files of workspaces are not part of
 					return backupError(err)
 				}
 			}
+			encrypted := loaded.Config.Data.Encryption != (config.Encryption{})
 			none := func() error {
 				return &exitError{code: exitMissing, what: "nothing was kept yet in " + visible(loaded.Config.Data.Dir) + ": there is nothing to back up"}
 			}
 			return a.look(cmd.Context(), loaded, none, func(ctx context.Context, n node) error {
 				if args[0] == "-" {
-					return a.backupTo(ctx, n, a.out, mark)
+					return a.backupTo(ctx, n, a.out, mark, encrypted)
 				}
-				return a.backupFile(ctx, n, args[0], since, mark)
+				return a.backupFile(ctx, n, args[0], since, mark, encrypted)
 			})
 		},
 	}, "text", "json", "yaml")
@@ -73,14 +75,17 @@ func (a *app) path(name string) string {
 	return filepath.Join(a.cwd, name)
 }
 
-func (a *app) backupTo(ctx context.Context, n node, w io.Writer, since *messages.BackupMark) error {
+func (a *app) backupTo(ctx context.Context, n node, w io.Writer, since *messages.BackupMark, encrypted bool) error {
+	if encrypted {
+		a.note("troupe: the store is encrypted, the backup is not: keep it in a safe place")
+	}
 	m := a.meter("backing up", bytesText, nil)
 	defer m.end()
 	return backupError(n.Backup(ctx, m.through(w), since))
 }
 
 // backupFile writes beside the file and renames what proved to be whole.
-func (a *app) backupFile(ctx context.Context, n node, name, sinceName string, since *messages.BackupMark) (err error) {
+func (a *app) backupFile(ctx context.Context, n node, name, sinceName string, since *messages.BackupMark, encrypted bool) (err error) {
 	path := a.path(name)
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return &exitError{code: exitInput, what: fmt.Sprintf("%s exists: a backup replaces nothing", visible(name)), hint: "name another file"}
@@ -94,7 +99,7 @@ func (a *app) backupFile(ctx context.Context, n node, name, sinceName string, si
 			err = errors.Join(err, os.Remove(f.Name()))
 		}
 	}()
-	err = a.backupTo(ctx, n, f, since)
+	err = a.backupTo(ctx, n, f, since, encrypted)
 	if err == nil {
 		err = f.Sync()
 	}

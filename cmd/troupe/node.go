@@ -134,6 +134,11 @@ func storeError(err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, persistence.ErrKey):
+		return &exitError{
+			code: exitConfig, what: err.Error(), err: err,
+			hint: "see data.encryption in troupe config show --origin; nothing was changed\nto encrypt a store, or to end that: troupe backup FILE with the old setting, troupe restore FILE --to DIR with the new one",
+		}
 	case errors.Is(err, persistence.ErrCorrupt), errors.Is(err, persistence.ErrAckedDataMissing):
 		return &exitError{code: exitIO, what: err.Error(), hint: "nothing was changed; see what could be saved with: troupe repair", err: err}
 	case errors.Is(err, persistence.ErrUnavailable), errors.Is(err, persistence.ErrFull), errors.Is(err, fs.ErrPermission), errors.As(err, new(*fs.PathError)):

@@ -40,6 +40,10 @@ func (a *app) runtimeOptions(ctx context.Context, in opening, log *slog.Logger) 
 		o.Agents = append(o.Agents, own)
 	}
 	o.Unknown = a.unknownOutcomes(loaded)
+	var err error
+	if o.EncryptionKey, err = loaded.StoreKey(ctx); err != nil {
+		return o, err
+	}
 	switch c.Data.Store {
 	case "memory":
 		o.Store = memory.New()
@@ -49,7 +53,6 @@ func (a *app) runtimeOptions(ctx context.Context, in opening, log *slog.Logger) 
 	if !in.work {
 		return o, nil
 	}
-	var err error
 	o.Sandbox, err = detectSandbox(ctx, loaded, c.Data.Dir)
 	return o, err
 }

@@ -48,6 +48,7 @@ func newRoot(a *app) *cobra.Command {
 		newBackup(a),
 		newRestore(a),
 		newRepair(a),
+		newRotateKey(a),
 		newTool(a),
 		newFakeModel(a),
 		newChaos(a),

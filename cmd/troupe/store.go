@@ -9,7 +9,7 @@ import (
 )
 
 // storeOptions is the section data as the store takes it, for commands that work on a store itself.
-func (a *app) storeOptions(_ context.Context, loaded *config.Loaded) (badger.Options, error) {
-	c := loaded.Config.Data
-	return badger.Options{Dir: troupe.StoreDir(c.Dir)}, nil
+func (a *app) storeOptions(ctx context.Context, loaded *config.Loaded) (badger.Options, error) {
+	key, err := loaded.StoreKey(ctx)
+	return badger.Options{Dir: troupe.StoreDir(loaded.Config.Data.Dir), EncryptionKey: key}, err
 }

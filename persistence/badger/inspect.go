@@ -102,6 +102,9 @@ func inspect(dir string, key []byte) (*inspection, error) {
 			return nil, fmt.Errorf("read %s: %w: %w", name, persistence.ErrUnavailable, err)
 		}
 	}
+	if key != nil && keys.registry == nil && len(onDisk) > 0 && len(in.damaged) == 0 {
+		in.found(registryFile, "it is missing")
+	}
 	if err := in.manifest(onDisk); err != nil {
 		return nil, err
 	}
