@@ -37,6 +37,8 @@ type Survey struct {
 	workers map[string]*conversation.State
 	order   []string // of workers, as they were spawned
 	streams map[string]bool
+	closed  bool              // a session that was closed may be copied
+	placed  map[string]uint64 // address of a workspace -> record that attached it
 }
 
 // errSurveyed ends the reading.
@@ -44,9 +46,9 @@ var errSurveyed = errors.New("surveyed")
 
 // NewSurvey reads a source up to a cursor, 0 for its end. It goes on behind the cursor while a worker that was spawned
 // has not begun: a session without its worker is none. What cannot be read or folded ends the survey
-// there; the error is about the reader alone.
-func NewSurvey(ctx context.Context, src Source, upto uint64) (*Survey, error) {
-	v := &Survey{workers: make(map[string]*conversation.State), streams: make(map[string]bool)}
+// there; the error is about the reader alone. closed says whether a session that was closed is copied beyond that point.
+func NewSurvey(ctx context.Context, src Source, upto uint64, closed bool) (*Survey, error) {
+	v := &Survey{workers: make(map[string]*conversation.State), streams: make(map[string]bool), closed: closed, placed: make(map[string]uint64)}
 	err := src(ctx, func(e persistence.Entry) error {
 		if upto != 0 && e.Cursor > upto && v.begun() {
 			return errSurveyed
@@ -112,8 +114,12 @@ func (v *Survey) addSession(id string, r *messages.Record) error {
 			return fmt.Errorf("worker %q is no id: %w", x.GetWorkerId(), persistence.ErrCorrupt)
 		}
 		v.order = append(v.order, x.GetWorkerId())
+	case *messages.WorkspaceAttached:
+		v.placed[x.GetUri()] = v.Cursor + 1
 	case *messages.SessionClosed:
-		return fmt.Errorf("the session was closed by record %d: %w", v.Cursor+1, errClosed)
+		if !v.closed {
+			return fmt.Errorf("the session was closed by record %d: %w", v.Cursor+1, errClosed)
+		}
 	}
 	if id != v.Session {
 		return fmt.Errorf("a record of session %q in session %q: %w", id, v.Session, persistence.ErrCorrupt)
@@ -181,7 +187,7 @@ func (f *sessionFacts) restrict() {
 	f.created = proto.CloneOf(f.created)
 	f.created.Rules = nil
 	for i, a := range f.attached {
-		if a.GetKind() != "server" && a.GetTrust() != messages.Trust_RESTRICTED {
+		if !IsHome(a) && a.GetTrust() != messages.Trust_RESTRICTED {
 			f.attached[i] = proto.CloneOf(a)
 			f.attached[i].Trust = messages.Trust_RESTRICTED
 		}

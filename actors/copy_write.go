@@ -73,19 +73,24 @@ func (p *Copying) Write(ctx context.Context, svc *Services) error {
 
 // begin sets the mark, in the one append that also makes sure that the id is free.
 func (p *Copying) begin(ctx context.Context) error {
-	stream := messages.SessionStream(p.ID)
-	head, err := p.svc.Store.Head(ctx, stream) // before it is claimed: a claim of what exists would fence its owner
-	if err != nil {
-		return fmt.Errorf("begin the copy %s: %w", p.ID, err)
+	// Before anything is claimed: a claim of what exists would fence its owner.
+	for stream := range p.Survey.streams {
+		head, err := p.svc.Store.Head(ctx, p.stream(stream))
+		if err != nil {
+			return fmt.Errorf("begin the copy %s: %w", p.ID, err)
+		}
+		if head != 0 {
+			return messages.Fail(messages.CodeAlreadyExists, fmt.Sprintf("session %s cannot be made: %s exists", p.ID, p.stream(stream)), "")
+		}
 	}
 	mark, err := marked(ctx, p.svc.Store, p.ID)
 	if err != nil {
 		return err
 	}
-	if head != 0 || mark == markUnfinished {
-		return messages.Fail(messages.CodeAlreadyExists, fmt.Sprintf("session %s exists", p.ID), "")
+	if mark == markUnfinished {
+		return messages.Fail(messages.CodeUnavailable, fmt.Sprintf("session %s is just being written", p.ID), "try again")
 	}
-	l, err := p.claim(ctx, stream)
+	l, err := p.claim(ctx, messages.SessionStream(p.ID))
 	if err == nil {
 		_, err = p.svc.Store.Append(ctx, persistence.Batch{
 			Lease: l, Expect: 1, Session: p.ID, Index: []persistence.IndexOp{{Key: markKey(p.ID), Value: []byte(markUnfinished)}},
@@ -196,7 +201,7 @@ func (p *Copying) change(f proto.Message, r *messages.Record) bool {
 			x.Model = p.Model
 		}
 	case *messages.WorkspaceAttached:
-		if x.GetKind() == "server" && x.GetName() == HomeName {
+		if IsHome(x) {
 			x.Path = homePath(p.svc, p.ID)
 			return true
 		}
@@ -289,7 +294,7 @@ func (p *Copying) finish(ctx context.Context) error {
 
 // close writes what ends a worker's open turn, and what else is different in the copy from here on.
 func (p *Copying) close(ctx context.Context, id string, s *conversation.State) error {
-	by := "import"
+	by := byImport
 	if p.Fork {
 		by = "fork"
 	}
@@ -300,7 +305,7 @@ func (p *Copying) close(ctx context.Context, id string, s *conversation.State) e
 	if p.Model != "" {
 		facts = append(facts, &messages.ConfigChanged{Model: p.Model})
 	}
-	if s.Panics() > 0 && !s.Closed() {
+	if (s.Panics() > 0 || s.Deaths() > 0 || s.Quarantined() != "") && !s.Closed() {
 		facts = append(facts, &messages.Released{By: by})
 	}
 	if p.Fork {
@@ -338,6 +343,9 @@ func (p *Copying) addFact(ctx context.Context, worker string, s *conversation.St
 	r.RecordId, r.AtUnixMs = newRecordID(), at
 	return p.add(ctx, p.stream(messages.WorkerStream(worker)), r)
 }
+
+// byImport is who closes what was open in an imported session.
+const byImport = "import"
 
 // newRecordID makes the bytes by which a record is found again.
 func newRecordID() []byte {

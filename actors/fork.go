@@ -21,7 +21,7 @@ func Fork(ctx context.Context, svc *Services, m *messages.ForkSession) (*message
 	if upto == 0 {
 		upto = head
 	}
-	v, err := NewSurvey(ctx, src, upto)
+	v, err := NewSurvey(ctx, src, upto, false)
 	if err != nil {
 		return nil, err
 	}

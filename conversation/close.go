@@ -8,7 +8,7 @@ import (
 
 // Close returns the facts that end the open turn without asking or running anything: for a copy of
 // a conversation that goes on elsewhere, while what is open here may still be under way. Calls without a result get
-// InterruptedText. A turn that was at its end ends as it would have; any other is aborted, and what was said in
+// InterruptedText, unless a person has said what became of them. A turn that was at its end ends as it would have; any other is aborted, and what was said in
 // it stays said. newExec makes the exec ids of calls that an answer asked for and nobody planned.
 // It is nil when no turn is open.
 func (s *State) Close(by, reason string, newExec func() string) []proto.Message {
@@ -39,6 +39,10 @@ func (t *Turn) completedBy(end Complete) *messages.TurnCompleted {
 func (t *Turn) closeCalls(newExec func() string) []proto.Message {
 	var facts []proto.Message
 	for _, c := range t.OpenCalls() {
+		if c.Settled() {
+			facts = append(facts, ResultOf(c, c.Answer))
+			continue
+		}
 		facts = append(facts, Interrupted(c.Plan.GetExecId(), c.Plan.GetCallId(), c.Name))
 	}
 	if t.assistant == nil {

@@ -120,6 +120,7 @@ func (a *api) routes() {
 		"DELETE /api/sessions/{id}":       a.closeSession,
 		"POST /api/sessions/{id}/open":    a.open,
 		"POST /api/sessions/{id}/fork":    a.fork,
+		"POST /api/sessions/import":       a.importSession,
 		"POST /api/sessions/{id}/compact": a.compact,
 		"GET /api/sessions/{id}/jobs":     a.jobs,
 		"GET /api/sessions/{id}/idle":     a.idle,
@@ -151,6 +152,7 @@ func (a *api) routes() {
 		a.mux.HandleFunc(pattern, a.handler(e))
 	}
 	a.mux.HandleFunc("GET /api/sessions/{id}/events", a.events)
+	a.mux.HandleFunc("GET /api/sessions/{id}/export", a.export)
 	a.mux.HandleFunc("GET /api/backup", a.backup)
 }
 

@@ -29,6 +29,8 @@ type node interface {
 	Ask(ctx context.Context, m proto.Message) (proto.Message, error)
 	Events(ctx context.Context, session string, after uint64) iter.Seq2[*messages.Event, error]
 	Backup(ctx context.Context, w io.Writer, since *messages.BackupMark) error
+	Export(ctx context.Context, session string, w io.Writer) error
+	ImportSession(ctx context.Context, in io.Reader, m *messages.ImportSession) (*messages.Imported, error)
 }
 
 const (

@@ -43,6 +43,8 @@ func newRoot(a *app) *cobra.Command {
 		newShow(a),
 		newFork(a),
 		newCompact(a),
+		newExport(a),
+		newImport(a),
 		newWorkers(a),
 		newVerify(a),
 		newBackup(a),

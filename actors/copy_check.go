@@ -1,0 +1,85 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/troupe-dev/troupe/conversation"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
+	"github.com/troupe-dev/troupe/workspace"
+)
+
+// What is asked of a session that comes from a file, which anybody may have written.
+
+// IsHome says whether a workspace is a session's own.
+func IsHome(a *messages.WorkspaceAttached) bool {
+	return a.GetKind() == string(workspace.KindServer) && a.GetName() == HomeName
+}
+
+// Unfinished says whether a session is just being written down as a copy: for everybody else it is not there.
+func Unfinished(ctx context.Context, store persistence.Store, session string) (bool, error) {
+	mark, err := marked(ctx, store, session)
+	return mark == markUnfinished, err
+}
+
+// Claims says whether the session trusts folders, or brings rules along.
+func (v *Survey) Claims() bool {
+	if len(v.facts.created.GetRules()) > 0 {
+		return true
+	}
+	for _, a := range v.facts.attached {
+		if !IsHome(a) && a.GetTrust() != messages.Trust_RESTRICTED {
+			return true
+		}
+	}
+	return false
+}
+
+// Misplaced looks for a workspace that is not where its address says, or not of a kind that a session may bring along. at is
+// the record that attached it.
+func (v *Survey) Misplaced() (at uint64, why string) {
+	homes := 0
+	for _, a := range v.facts.attached {
+		at = v.placed[a.GetUri()]
+		addr, err := workspace.Parse(a.GetUri(), a.GetOwner())
+		switch {
+		case err != nil:
+			return at, fmt.Sprintf("workspace %q: %v", a.GetUri(), err)
+		case string(addr.Kind) != a.GetKind():
+			return at, fmt.Sprintf("workspace %s is said to be of kind %q", addr.Canonical, a.GetKind())
+		case IsHome(a):
+			homes++
+			if homes > 1 || !strings.HasSuffix(addr.Path, "/sessions/"+v.Session) {
+				return at, fmt.Sprintf("workspace %s is said to be the session's own", addr.Canonical)
+			}
+		case addr.Kind != workspace.KindClient || addr.Host != workspace.LocalHost || a.GetPath() != addr.Path:
+			return at, fmt.Sprintf("workspace %s in folder %q cannot come along", addr.Canonical, a.GetPath())
+		}
+	}
+	return 0, ""
+}
+
+// Closes says whether a record behind the last one is of those by which an import closes what was open.
+func (v *Survey) Closes(e persistence.Entry) bool {
+	open := false
+	for _, s := range v.workers {
+		open = open || s.Turn() != nil || s.Panics() > 0 || s.Deaths() > 0 || s.Quarantined() != ""
+	}
+	f, err := factIn(e.Stream, e.Record)
+	if err != nil || !open {
+		return false
+	}
+	switch x := f.(type) {
+	case *messages.CancelRequested:
+		return x.GetBy() == byImport
+	case *messages.Released:
+		return x.GetBy() == byImport
+	case *messages.ToolFinished:
+		return x.GetContent() == conversation.InterruptedText
+	case *messages.ToolPlanned, *messages.TurnCompleted:
+		return true
+	}
+	return false
+}
