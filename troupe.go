@@ -16,6 +16,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -51,6 +52,10 @@ type (
 	Agent = actors.Agent
 	// Limits bound turns and calls.
 	Limits = actors.Limits
+	// AgentLimits are tighter ones for one agent.
+	AgentLimits = actors.AgentLimits
+	// ProviderLimits is what the service behind a model allows.
+	ProviderLimits = actors.ProviderLimits
 	// Redactor takes the secrets of the program out of texts.
 	Redactor = actors.Redactor
 	// Call names one tool call to Options.ToolContext.
@@ -101,6 +106,10 @@ type Options struct {
 	Agents  []Agent            // profiles; one named "default" replaces the built-in one
 	Sandbox tools.Sandbox      // for commands; nil: exec is refused
 	Limits  Limits
+
+	ProviderLimits map[string]ProviderLimits // by the names that Models gives
+	WithoutTools   []string                  // names of built-in tools that nobody has
+	ToolTimes      map[string]time.Duration  // how long a call may take, instead of what the tool says
 	// IdleAfter is how long a session rests before it leaves memory: no turn, no waiting input, nobody who watches.
 	// The next message brings it back, and nothing is lost by it. 0: sessions stay in memory.
 	IdleAfter time.Duration
@@ -148,12 +157,20 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	if o.ServerName == "" {
 		o.ServerName = workspace.DefaultServerName
 	}
-	registry, err := tools.NewRegistry(append(tools.Builtin(), o.Tools...)...)
+	builtin := slices.DeleteFunc(tools.Builtin(), func(t Tool) bool { return slices.Contains(o.WithoutTools, t.Spec().Name) })
+	registry, err := tools.NewRegistry(append(builtin, o.Tools...)...)
 	if err != nil {
 		return nil, fmt.Errorf("register tools: %w", err)
 	}
 	if err := checkUnknown(&o); err != nil {
 		return nil, err
+	}
+	for _, a := range o.Agents {
+		for _, text := range a.Rules {
+			if _, err := policy.ParseRule(text); err != nil {
+				return nil, fmt.Errorf("read the rules of agent %s: %w", a.Name, err)
+			}
+		}
 	}
 	rt := &Runtime{failed: make(chan error, 1), dataDir: o.DataDir}
 	store, err := rt.openStore(ctx, &o)
@@ -244,6 +261,7 @@ func services(o *Options, store persistence.Store, registry *tools.Registry) *ac
 		Store: store, Models: models, Tools: registry, Unknown: o.Unknown, Agents: agents, Sandbox: o.Sandbox, Log: o.Logger, Limits: o.Limits,
 		Now: o.Now, Clock: o.Clock, Node: nodeName(), ServerName: o.ServerName, DataDir: o.DataDir, TempDir: filepath.Join(o.DataDir, "tmp"),
 		Env: env, Values: o.ToolContext, Hooks: o.Hooks, IdleAfter: o.IdleAfter, Still: o.Still, IgnoreTimers: o.IgnoreTimers, Redact: o.Redact,
+		ProviderLimits: o.ProviderLimits, ToolTimes: o.ToolTimes,
 	}
 }
 

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"log/slog"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -11,13 +12,18 @@ import (
 
 // Limiter gives out the permits for model calls of one provider, first come first served. A
 // waiter is a queue entry and not a goroutine, and a permit is given before the goroutine of its call exists.
+// Requests are counted when their permits are given, tokens and repeated requests when they are known: at the
+// permit's return. A Limiter that is replaced begins to count anew.
 //
-// Owns: the count of calls in flight and the queue. Accepts: AcquirePermit (answered by
+// Owns: the count of calls in flight, the queue, and what was spent in the last minute. Accepts: AcquirePermit (answered by
 // PermitGranted when it is the asker's turn), ReleasePermit, Terminated of a holder or waiter.
 // Parent: Supervisor.
 type Limiter struct {
 	log   *slog.Logger
+	now   func() time.Time
 	max   int
+	rates struct{ requests, tokens rate }
+	wake  act.Timer          // when the next waiter may go on
 	held  map[string]*holder // by PID and request
 	queue []*holder
 	watch map[string]bool // PIDs that are watched: once each, until they end
@@ -29,8 +35,20 @@ type holder struct {
 	gone    bool
 }
 
-func newLimiter(log *slog.Logger, limit int) *Limiter {
-	return &Limiter{log: log, max: limit, held: make(map[string]*holder), watch: make(map[string]bool)}
+// roomAgain wakes a Limiter whose provider had no room.
+type roomAgain struct{ gen uint64 }
+
+// wakeAtMost bounds the sleep of a Limiter: clocks are set.
+const wakeAtMost = time.Second
+
+func newLimiter(svc *Services, provider string) *Limiter {
+	own := svc.ProviderLimits[provider]
+	l := &Limiter{log: svc.Log, now: svc.Now, max: own.Calls, held: make(map[string]*holder), watch: make(map[string]bool)}
+	if l.max == 0 {
+		l.max = svc.Limits.ModelCalls
+	}
+	l.rates.requests.most, l.rates.tokens.most = own.Requests, own.Tokens
+	return l
 }
 
 func permitKey(pid *actor.PID, request uint64) string {
@@ -43,10 +61,15 @@ func (l *Limiter) Receive(c actor.Context) {
 	case *messages.AcquirePermit:
 		l.acquire(c, m)
 	case *messages.ReleasePermit:
-		l.release(c, permitKey(c.Sender(), m.GetRequest()))
+		l.release(c, permitKey(c.Sender(), m.GetRequest()), m)
+	case *roomAgain:
+		if l.wake.Fresh(m.gen) {
+			l.grant(c)
+		}
 	case *actor.Terminated:
 		l.gone(c, m.GetWho())
 	case *actor.Stopping:
+		l.wake.Stop()
 		l.refuse(c)
 	default:
 		act.Unexpected(c, l.log)
@@ -67,6 +90,9 @@ func (l *Limiter) acquire(c actor.Context, m *messages.AcquirePermit) {
 func (l *Limiter) grant(c actor.Context) {
 	for len(l.queue) > 0 && len(l.held) < l.max {
 		h := l.queue[0]
+		if !h.gone && !l.room(c) {
+			break
+		}
 		l.queue = l.queue[1:]
 		if h.gone {
 			continue
@@ -79,10 +105,24 @@ func (l *Limiter) grant(c actor.Context) {
 	}
 }
 
+// room takes the place of one request, or wakes the Limiter when there may be one.
+func (l *Limiter) room(c actor.Context) bool {
+	now := l.now()
+	wait := max(l.rates.requests.wait(now), l.rates.tokens.wait(now))
+	if wait > 0 {
+		l.wake.Set(c, min(wait, wakeAtMost), func(gen uint64) any { return &roomAgain{gen} })
+		return false
+	}
+	l.rates.requests.spend(now, 1)
+	return true
+}
+
 // release takes a permit back, or a place in the queue.
-func (l *Limiter) release(c actor.Context, key string) {
+func (l *Limiter) release(c actor.Context, key string, m *messages.ReleasePermit) {
 	if h := l.held[key]; h != nil {
 		delete(l.held, key)
+		l.rates.requests.spend(l.now(), int64(m.GetRequests())-1)
+		l.rates.tokens.spend(l.now(), m.GetTokens())
 		l.grant(c)
 		return
 	}

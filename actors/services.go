@@ -14,7 +14,6 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupe-dev/troupe/actors/act"
-	"github.com/troupe-dev/troupe/conversation"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
 	"github.com/troupe-dev/troupe/persistence"
@@ -52,39 +51,8 @@ type Agent struct {
 	// Context names files of the primary workspace that stand in the system prompt, as they are when a turn begins;
 	// nil: AGENTS.md. One that does not exist is left out, one over 32 KiB is named and not read.
 	Context []string
-}
-
-// Limits bound turns and calls. Zero values mean the defaults.
-type Limits struct {
-	Steps          int           // generations of one turn; default 100
-	Wall           time.Duration // of one turn; default 1 h
-	Grace          time.Duration // that a call which was cancelled, or is out of time, has to end; default 5 s
-	ModelCalls     int           // in flight per provider; default 64
-	ModelAttempts  int           // of one step, each with the client's own retries; default 3
-	SubscriberWait int           // events kept for a slow watcher; default 4096
-	CompactAt      int           // percent of a model's window: a history that would take a request there is compacted before; default 80
-	CompactKeep    int           // percent of the window that the newest turns may fill and stay as they were; default 30
-}
-
-func (l Limits) withDefaults() Limits {
-	set := func(v *int, d int) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	set(&l.Steps, 100)
-	set(&l.ModelCalls, 64)
-	set(&l.ModelAttempts, 3)
-	set(&l.SubscriberWait, 4096)
-	set(&l.CompactAt, 80)
-	set(&l.CompactKeep, 30)
-	if l.Wall == 0 {
-		l.Wall = time.Hour
-	}
-	if l.Grace == 0 {
-		l.Grace = 5 * time.Second
-	}
-	return l
+	Rules   []string // policy rules for this agent alone
+	Limits  AgentLimits
 }
 
 // Services is what the actors share. It is built once per process and never changed; nothing
@@ -100,6 +68,10 @@ type Services struct {
 	Limits  Limits
 	Now     func() time.Time // of Clock, when that is set
 	Clock   act.Clock        // nil: the machine's
+	// ToolTimes holds how long a call of single tools may take, instead of what the tools say.
+	ToolTimes map[string]time.Duration
+	// ProviderLimits holds what single providers allow, by their names.
+	ProviderLimits map[string]ProviderLimits
 	// IdleAfter is how long a session rests before it leaves memory; 0: it stays. The next message brings it back.
 	IdleAfter time.Duration
 	// Still keeps workers from beginning a turn and from going on with one. What ends a turn, or changes nothing but what
@@ -174,8 +146,6 @@ func (s *Services) offer(names []string) []model.ToolDef {
 	kept, _ := s.offers.LoadOrStore(key, defs)
 	return kept.([]model.ToolDef) //nolint:forcetypeassert // only this function stores
 }
-
-func (s *Services) limits() conversation.Limits { return conversation.Limits{Steps: s.Limits.Steps} }
 
 // agent returns a profile by name, the default one for "".
 func (s *Services) agent(name string) (Agent, bool) {

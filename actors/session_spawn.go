@@ -36,6 +36,10 @@ func (s *Session) spawnWorker(c actor.Context, m *messages.SpawnWorker) {
 		s.answer(c, messages.Fail(messages.CodeAgent, fmt.Sprintf("agent %q is not configured", m.GetAgent()), "see `agents:` in the configuration"))
 		return
 	}
+	if most := s.svc.Limits.Workers; most > 0 && len(s.workers) >= most {
+		s.answer(c, messages.Fail(messages.CodeBusy, fmt.Sprintf("the session has %d workers already", most), "delete some, or raise limits.workers"))
+		return
+	}
 	created := &messages.WorkerCreated{
 		WorkerId: messages.NewID(messages.WorkerPrefix), SessionId: s.id, Agent: profile.Name, Model: m.GetModel(), System: s.svc.Redact.String(m.GetSystem()),
 		Origin: m.GetOrigin(), Copied: m.GetCopied(),

@@ -25,8 +25,10 @@ import (
 type Supervisor struct {
 	svc   *Services
 	log   *slog.Logger
-	props struct{ session, workspace, limiter, timers *actor.Props }
-	kids  map[string]*kid // by name
+	props struct{ session, workspace, timers *actor.Props }
+	// limiter makes the props of a provider's Limiter: each has limits of its own.
+	limiter func(provider string) *actor.Props
+	kids    map[string]*kid // by name
 
 	ending bool // stopping: nobody is started any more, though messages still come
 }
@@ -91,7 +93,9 @@ func NewSupervisor(svc *Services) *actor.Props {
 		s.props.session = props(func() actor.Actor { return newSession(svc) })
 		s.props.workspace = props(func() actor.Actor { return newWorkspace(svc) })
 		s.props.timers = props(func() actor.Actor { return newTimers(svc) })
-		s.props.limiter = props(func() actor.Actor { return newLimiter(svc.Log, svc.Limits.ModelCalls) })
+		s.limiter = func(provider string) *actor.Props {
+			return props(func() actor.Actor { return newLimiter(svc, provider) })
+		}
 		return s
 	})
 }
@@ -180,7 +184,8 @@ func (s *Supervisor) Receive(c actor.Context) {
 func (s *Supervisor) started(c actor.Context) {
 	s.keep(c, timersName, func(c actor.Context) *actor.PID { return s.spawn(c, s.props.timers, timersName) })
 	for _, p := range s.svc.Models.Providers() {
-		s.keep(c, "limiter-"+p, func(c actor.Context) *actor.PID { return s.spawn(c, s.props.limiter, "limiter-"+p) })
+		limiter := s.limiter(p)
+		s.keep(c, "limiter-"+p, func(c actor.Context) *actor.PID { return s.spawn(c, limiter, "limiter-"+p) })
 	}
 }
 

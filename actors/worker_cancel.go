@@ -94,7 +94,7 @@ func (w *Worker) settled(c actor.Context) {
 		return
 	}
 	w.dropCompaction(c)
-	w.dropGeneration(c)
+	w.dropGeneration(c, nil)
 	w.retry.Stop()
 	w.advance(c)
 }

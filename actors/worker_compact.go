@@ -330,7 +330,7 @@ func (w *Worker) dropCompaction(c actor.Context) {
 	if w.compacting == nil {
 		return
 	}
-	w.dropGeneration(c)
+	w.dropGeneration(c, nil)
 	w.retry.Stop()
 	w.endCompaction(c, messages.Fail(messages.CodeUnavailable, "the compaction was cancelled", ""))
 }

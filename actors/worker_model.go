@@ -130,12 +130,17 @@ func (w *Worker) permitRetry(c actor.Context, m *permitRetry) {
 		return
 	}
 	w.retry.Stop()
-	w.releasePermit(c) // should the place be kept after all
+	w.releasePermit(c, nil) // should the place be kept after all
 	w.askPermit(c)
 }
 
-func (w *Worker) releasePermit(c actor.Context) {
-	c.Request(limiterPID(c.ActorSystem(), w.gen.provider), &messages.ReleasePermit{Request: w.gen.request})
+// releasePermit gives a permit back, with what the call spent; nil when that is not known.
+func (w *Worker) releasePermit(c actor.Context, spent *model.Completion) {
+	m := &messages.ReleasePermit{Request: w.gen.request}
+	if spent != nil {
+		m.Tokens, m.Requests = spent.Usage.GetInputTokens()+spent.Usage.GetOutputTokens(), int32(spent.Meta.Attempts)
+	}
+	c.Request(limiterPID(c.ActorSystem(), w.gen.provider), m)
 }
 
 func (w *Worker) permitGranted(c actor.Context, m *messages.PermitGranted) {
@@ -248,9 +253,9 @@ func (m *modelCall) publish(typ, text string) {
 }
 
 // dropGeneration gives the permit, or the place in its queue, back.
-func (w *Worker) dropGeneration(c actor.Context) {
+func (w *Worker) dropGeneration(c actor.Context, spent *model.Completion) {
 	if g := w.gen; g != nil && g.provider != "" {
-		w.releasePermit(c)
+		w.releasePermit(c, spent)
 	}
 	w.gen = nil
 }
@@ -261,7 +266,7 @@ func (w *Worker) generated(c actor.Context, m *generated) {
 	if g == nil || g.number != m.number {
 		return
 	}
-	w.dropGeneration(c)
+	w.dropGeneration(c, m.completion)
 	w.phase = stateWorking
 	if g.summary {
 		w.summarised(c, g, m)

@@ -78,6 +78,9 @@ func (w *Worker) planCall(call *messages.ToolCall) (*messages.ToolPlanned, *mess
 	if spec.Timeout > 0 {
 		p.TimeoutMs = spec.Timeout.Milliseconds()
 	}
+	if most := w.svc.ToolTimes[call.GetName()]; most > 0 {
+		p.TimeoutMs = most.Milliseconds()
+	}
 	raw := json.RawMessage(call.GetArguments())
 	var args map[string]any
 	if err := tools.Decode(spec, raw, &args); err != nil {
@@ -281,7 +284,8 @@ func climbs(p string) bool { return slices.Contains(strings.Split(p, "/"), "..")
 
 func (w *Worker) rules() []policy.Rule {
 	var out []policy.Rule
-	for _, text := range w.grant.GetRules() {
+	agent, _ := w.svc.agent(w.state.Agent())
+	for _, text := range slices.Concat(w.grant.GetRules(), agent.Rules) {
 		if r, err := policy.ParseRule(text); err == nil { // refused where the session was made
 			out = append(out, r)
 		}

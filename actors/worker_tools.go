@@ -265,7 +265,6 @@ func interrupted(call *conversation.Call) *messages.ToolFinished {
 func (w *Worker) finish(c actor.Context, f *messages.ToolFinished) {
 	t := w.state.Turn()
 	last := len(t.OpenCalls()) == 1
-	limit := w.svc.Limits.Steps
 	switch {
 	case w.failing:
 		w.append(c, nil, w.failTurn, f)
@@ -273,7 +272,7 @@ func (w *Worker) finish(c actor.Context, f *messages.ToolFinished) {
 		w.append(c, nil, w.advance, f)
 	case t.Program():
 		w.append(c, nil, w.turnDone, f, &messages.TurnCompleted{TurnId: t.ID, Outcome: messages.TurnCompleted_DONE, Usage: t.Usage})
-	case limit > 0 && t.Steps >= limit:
+	case !w.state.GoesOn(f, w.limits()):
 		w.append(c, nil, w.advance, f)
 	case w.exceeds(w.state.NextTokens(f)):
 		w.append(c, nil, w.advance, f)

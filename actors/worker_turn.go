@@ -109,7 +109,7 @@ func (w *Worker) refuse(f *messages.InputAccepted) *messages.Failure {
 	case mode == messages.InputAccepted_REJECT && busy:
 		return messages.Fail(messages.CodeBusy, "a turn is open", "wait for it, or use mode queue")
 	}
-	return nil
+	return w.full()
 }
 
 // stage writes an accepted input down and answers; its turn comes later.
@@ -170,7 +170,7 @@ func (w *Worker) begin(c actor.Context, f *messages.InputAccepted) {
 
 // beginStaged opens the turn of the oldest staged input, when there is one still.
 func (w *Worker) beginStaged(c actor.Context) {
-	if b, ok := w.state.Next(w.svc.limits()).(conversation.Begin); ok {
+	if b, ok := w.state.Next(w.limits()).(conversation.Begin); ok {
 		w.begin(c, b.Input.InputAccepted)
 		return
 	}
@@ -182,7 +182,11 @@ func (w *Worker) beginStaged(c actor.Context) {
 // person counts.
 func (w *Worker) armWall(c actor.Context) {
 	t := w.state.Turn()
-	left := w.svc.Limits.Wall - time.Duration(t.WorkedMs)*time.Millisecond
+	limit := w.wallLimit()
+	if limit == 0 {
+		return
+	}
+	left := limit - time.Duration(t.WorkedMs)*time.Millisecond
 	if w.activated { // the newest record is of this activation, and the time since is its own
 		left -= max(0, w.svc.Now().Sub(time.UnixMilli(w.state.At())))
 	}
@@ -197,13 +201,13 @@ func (w *Worker) wallTimeUp(c actor.Context, m *wallTimeUp) {
 	}
 	w.wall.Stop()
 	w.interrupt(c)
-	reason := fmt.Sprintf("the turn took longer than %s", w.svc.Limits.Wall)
+	reason := fmt.Sprintf("the turn took longer than %s", w.wallLimit())
 	w.append(c, nil, w.settled, w.cancelFacts(conversation.ByLimit, reason)...)
 }
 
 // advance does whatever the facts say comes next.
 func (w *Worker) advance(c actor.Context) {
-	step := w.state.Next(w.svc.limits())
+	step := w.state.Next(w.limits())
 	if w.svc.Still && !restful(step) {
 		w.become(w.idle, stateWaiting)
 		return

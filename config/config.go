@@ -7,7 +7,8 @@ import "time"
 // The tags are the contract: yaml names the key, doc describes it in the schema, default, enum,
 // min and max bound it, project says what an untrusted folder may do with it (free: set it,
 // model: choose one that runs, narrow: lower it, deny: add denying rules, new: define entries that
-// nobody else has, nothing: not touch it, never: not even when trusted).
+// nobody else has, nothing: not touch it, never: not even when trusted), later names the values that
+// have no effect yet and are refused by NotYet (* for all but the default): who makes one count removes it there.
 type Config struct {
 	Model      string                  `yaml:"model" project:"model" doc:"Default model: PROVIDER/NAME or an alias of models. Also TROUPE_MODEL."`
 	Server     Server                  `yaml:"server" doc:"The server: its name, address and access."`
@@ -18,15 +19,15 @@ type Config struct {
 	Models     map[string]Alias        `yaml:"models" doc:"Short names for models, with price and context size."`
 	Agents     map[string]Agent        `yaml:"agents" project:"new" doc:"Agent profiles, by name."`
 	Tools      map[string]ToolSettings `yaml:"tools" doc:"Settings of single tools, by tool name."`
-	MCP        map[string]MCPServer    `yaml:"mcp" doc:"MCP servers whose tools agents may use, by name."`
-	Workspaces map[string]Workspace    `yaml:"workspaces" doc:"Workspaces attached to every new session, by name."`
+	MCP        map[string]MCPServer    `yaml:"mcp" later:"*" doc:"MCP servers whose tools agents may use, by name."`
+	Workspaces map[string]Workspace    `yaml:"workspaces" later:"*" doc:"Workspaces attached to every new session, by name."`
 	Sandbox    Sandbox                 `yaml:"sandbox" doc:"Confinement of commands."`
 	Approvals  Approvals               `yaml:"approvals" doc:"Who is asked what, and for how long."`
-	Lease      Lease                   `yaml:"lease" doc:"Locks on workspaces."`
-	Budgets    Budget                  `yaml:"budgets" doc:"Default budget of a session; 0 is no limit."`
+	Lease      Lease                   `yaml:"lease" later:"*" doc:"Locks on workspaces."`
+	Budgets    Budget                  `yaml:"budgets" later:"*" doc:"Default budget of a session; 0 is no limit."`
 	Limits     Limits                  `yaml:"limits" doc:"Bounds that keep a session from running away; 0 is no limit."`
-	Cluster    Cluster                 `yaml:"cluster" doc:"Several nodes as one server."`
-	Telemetry  Telemetry               `yaml:"telemetry" doc:"Traces and metrics. Nothing is sent unless an endpoint is set."`
+	Cluster    Cluster                 `yaml:"cluster" later:"*" doc:"Several nodes as one server."`
+	Telemetry  Telemetry               `yaml:"telemetry" later:"*" doc:"Traces and metrics. Nothing is sent unless an endpoint is set."`
 	UI         UI                      `yaml:"ui" doc:"The terminal and the console."`
 }
 
@@ -34,10 +35,10 @@ type Config struct {
 type Server struct {
 	Name   string           `yaml:"name" default:"troupe" kind:"host" doc:"Host of this server's workspace addresses; an address is ours only if it equals this exactly."`
 	URL    string           `yaml:"url" kind:"url" doc:"Server that commands talk to; empty: this process. Also TROUPE_SERVER and --server."`
-	Listen string           `yaml:"listen" default:"127.0.0.1:7777" kind:"address" doc:"Address of troupe serve. Anything but loopback needs a token."`
-	TLS    TLS              `yaml:"tls" doc:"Certificate of the server."`
-	Roots  []string         `yaml:"roots" kind:"path" doc:"Folders below which API clients may attach workspaces."`
-	Tokens map[string]Token `yaml:"tokens" doc:"Access tokens, by name."`
+	Listen string           `yaml:"listen" later:"*" default:"127.0.0.1:7777" kind:"address" doc:"Address of troupe serve. Anything but loopback needs a token."`
+	TLS    TLS              `yaml:"tls" later:"*" doc:"Certificate of the server."`
+	Roots  []string         `yaml:"roots" later:"*" kind:"path" doc:"Folders below which API clients may attach workspaces."`
+	Tokens map[string]Token `yaml:"tokens" later:"*" doc:"Access tokens, by name."`
 }
 
 // TLS names a certificate and its key, both PEM files. CA, where used, verifies the other side.
@@ -58,9 +59,9 @@ type Token struct {
 // Data is the section data.
 type Data struct {
 	Dir     string `yaml:"dir" kind:"path" project:"never" doc:"Data directory; default: troupe below XDG_DATA_HOME. Also TROUPE_DATA and --data."`
-	Store   string `yaml:"store" default:"badger" enum:"badger,postgres,memory" doc:"Where journals live. memory forgets everything at exit."`
-	DSNEnv  string `yaml:"dsn_env" kind:"variable" doc:"Variable that holds the PostgreSQL connection string."`
-	Persist string `yaml:"persist" default:"message" enum:"message,task,manual" doc:"When a conversation is written: after each message, at the end of a task, or on demand."`
+	Store   string `yaml:"store" later:"postgres" default:"badger" enum:"badger,postgres,memory" doc:"Where journals live. memory forgets everything at exit."`
+	DSNEnv  string `yaml:"dsn_env" later:"*" kind:"variable" doc:"Variable that holds the PostgreSQL connection string."`
+	Persist string `yaml:"persist" later:"task,manual" default:"message" enum:"message,task,manual" doc:"When a conversation is written: after each message, at the end of a task, or on demand."`
 	Reserve Size   `yaml:"reserve" default:"256MiB" doc:"Free disk space below which new turns are refused."`
 
 	Encryption Encryption `yaml:"encryption" project:"never" doc:"Key that the store is encrypted with; none: it is not."`
@@ -128,10 +129,10 @@ type Agent struct {
 	Model       string      `yaml:"model" project:"model" doc:"Model; empty: the session's."`
 	Context     []string    `yaml:"context" project:"free" doc:"Files of the folder that stand in the system prompt; empty: AGENTS.md."`
 	Tools       []string    `yaml:"tools" doc:"Tools it has; empty: those of the workspace's trust."`
-	MCP         []string    `yaml:"mcp" doc:"MCP servers it may use."`
+	MCP         []string    `yaml:"mcp" later:"*" doc:"MCP servers it may use."`
 	Limits      Limits      `yaml:"limits" doc:"Tighter bounds for this agent; 0: the common ones."`
 	Policy      AgentPolicy `yaml:"policy" doc:"Approvals and unknown outcomes of this agent."`
-	Protocol    string      `yaml:"protocol" default:"native" enum:"native,xml" project:"free" doc:"How tools are offered to the model."`
+	Protocol    string      `yaml:"protocol" later:"xml" default:"native" enum:"native,xml" project:"free" doc:"How tools are offered to the model."`
 }
 
 // AgentPolicy is what differs for one agent.

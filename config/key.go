@@ -49,20 +49,12 @@ func (l *Loaded) keptKey(provider string, p Provider) (Secret, error) {
 // StoreKey gives the key that the store is encrypted with, nil when it is not. Errors are *Problem and
 // never hold the key.
 func (l *Loaded) StoreKey(ctx context.Context) ([]byte, error) {
-	e, at := l.Config.Data.Encryption, "data.encryption"
-	var s Secret
-	var err error
-	switch {
-	case e.KeyEnv != "":
-		at = child(at, "key_env")
-		s, err = l.secretOfEnv(at, e.KeyEnv)
-	case e.KeyFile != "":
-		at = child(at, "key_file")
-		s, err = l.secretOfFile(at, e.KeyFile)
-	case e.KeyCommand != "":
-		at = child(at, "key_command")
-		s, err = l.secretOfCommand(ctx, at, e.KeyCommand)
-	default:
+	at, s, err := l.keptStoreKey()
+	if command := l.Config.Data.Encryption.KeyCommand; command != "" {
+		at = "data.encryption.key_command"
+		s, err = l.secretOfCommand(ctx, at, command)
+	}
+	if at == "" {
 		return nil, nil
 	}
 	if err != nil {
@@ -73,6 +65,19 @@ func (l *Loaded) StoreKey(ctx context.Context) ([]byte, error) {
 		return nil, l.problem(at, err.Error(), "make one with: head -c 32 /dev/urandom | base64")
 	}
 	return key, nil
+}
+
+// keptStoreKey gives a store's key that stands in a variable or a file, and which setting says so; "" for none.
+func (l *Loaded) keptStoreKey() (at string, s Secret, err error) {
+	switch e := l.Config.Data.Encryption; {
+	case e.KeyEnv != "":
+		at = "data.encryption.key_env"
+		s, err = l.secretOfEnv(at, e.KeyEnv)
+	case e.KeyFile != "":
+		at = "data.encryption.key_file"
+		s, err = l.secretOfFile(at, e.KeyFile)
+	}
+	return at, s, err
 }
 
 // ParseKey reads a key of 16, 24 or 32 bytes, written in hex or base64. The error does not hold it.

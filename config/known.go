@@ -9,7 +9,7 @@ import (
 )
 
 // Secrets gives every secret that this configuration and environment hold now, for a Redactor: keys
-// of all providers, access tokens, the database's password, what MCP servers are given, and the
+// of all providers and of the store, access tokens, the database's password, what MCP servers are given, and the
 // values of variables that are named like secrets. What cannot be read is left out, and no command
 // is run: its key is known when it is used.
 func (l *Loaded) Secrets() []Secret {
@@ -23,6 +23,12 @@ func (l *Loaded) Secrets() []Secret {
 	for name := range c.Server.Tokens {
 		if token, err := l.Token(name); err == nil {
 			out = append(out, token)
+		}
+	}
+	if _, key, err := l.keptStoreKey(); err == nil && !key.IsZero() {
+		out = append(out, key)
+		if raw, err := ParseKey(key); err == nil { // in its other forms, too
+			out = append(out, NewSecret(string(raw)))
 		}
 	}
 	if dsn := l.env[c.Data.DSNEnv]; dsn != "" {

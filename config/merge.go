@@ -32,6 +32,8 @@ type Setting struct {
 
 	kind    kind
 	excerpt string
+	def     string   // default, as one would write it
+	later   []string // values that have no effect yet
 }
 
 // merge builds the configuration from the layers.
@@ -200,11 +202,11 @@ func (m *merger) list(path string, into reflect.Value) {
 		values[i] = m.expand(set.shape, v)
 	}
 	into.Set(reflect.ValueOf(values))
-	m.settings = append(m.settings, Setting{Path: path, List: values, IsList: true, Origin: set.origin, kind: list, excerpt: set.excerpt})
+	m.settings = append(m.settings, Setting{Path: path, List: values, IsList: true, Origin: set.origin, kind: list, excerpt: set.excerpt, later: set.shape.later})
 }
 
 func (m *merger) scalar(s *shape, path string, into reflect.Value) {
-	value, out := s.def, Setting{Path: path, kind: s.kind}
+	value, out := s.def, Setting{Path: path, kind: s.kind, def: s.def, later: s.later}
 	if set := m.strongest(path); set != nil {
 		value, out.Origin, out.excerpt = set.text, set.origin, set.excerpt
 	}

@@ -4,17 +4,17 @@ import "time"
 
 // Sandbox is the section sandbox.
 type Sandbox struct {
-	Exec    string   `yaml:"exec" default:"auto" enum:"auto,bwrap,landlock,container,none" doc:"How commands are confined; auto takes the strongest that works."`
+	Exec    string   `yaml:"exec" later:"landlock,container" default:"auto" enum:"auto,bwrap,landlock,container,none" doc:"How commands are confined; auto takes the strongest that works."`
 	Read    []string `yaml:"read" kind:"path" doc:"Folders that commands may read besides the workspace and the usual tool chains."`
-	Network string   `yaml:"network" default:"ask" enum:"ask,allow,deny" doc:"Whether a command that asks for the network gets it."`
-	Fetch   []string `yaml:"fetch" kind:"cidr" doc:"Private address ranges that fetch may reach, for example 10.1.0.0/16."`
-	Image   string   `yaml:"image" doc:"Image for exec: container."`
+	Network string   `yaml:"network" later:"allow" default:"ask" enum:"ask,allow,deny" doc:"Whether a command that asks for the network gets it."`
+	Fetch   []string `yaml:"fetch" later:"*" kind:"cidr" doc:"Private address ranges that fetch may reach, for example 10.1.0.0/16."`
+	Image   string   `yaml:"image" later:"*" doc:"Image for exec: container."`
 }
 
 // Approvals is the section approvals.
 type Approvals struct {
-	Timeout       time.Duration `yaml:"timeout" default:"0s" doc:"How long a question waits for a person; 0s: for ever."`
-	ClientTimeout time.Duration `yaml:"client_timeout" default:"300s" doc:"The same where the client announces no approval feature."`
+	Timeout       time.Duration `yaml:"timeout" later:"*" default:"0s" doc:"How long a question waits for a person; 0s: for ever."`
+	ClientTimeout time.Duration `yaml:"client_timeout" later:"*" default:"300s" doc:"The same where the client announces no approval feature."`
 	Rules         []Rule        `yaml:"rules" project:"deny" doc:"Standing decisions. Rules of all files count; any deny wins."`
 }
 
@@ -24,8 +24,8 @@ type Rule struct {
 	Arg     string        `yaml:"arg" enum:"path,command,host" doc:"Which argument the pattern is held against."`
 	Pattern string        `yaml:"pattern" doc:"Glob over that argument; empty matches all."`
 	Action  string        `yaml:"action" need:"yes" enum:"allow,ask,deny" doc:"The decision."`
-	Scope   string        `yaml:"scope" default:"always" enum:"session,agent,always" doc:"How far it reaches."`
-	Timeout time.Duration `yaml:"timeout" default:"0s" doc:"How long a question of this rule waits; 0s: approvals.timeout."`
+	Scope   string        `yaml:"scope" later:"session,agent" default:"always" enum:"session,agent,always" doc:"How far it reaches."`
+	Timeout time.Duration `yaml:"timeout" later:"*" default:"0s" doc:"How long a question of this rule waits; 0s: approvals.timeout."`
 	Unknown string        `yaml:"unknown" enum:"report,retry,ask,fail" doc:"What happens to a call that it is about when a crash left its outcome unknown; empty: as tools or agents say."`
 }
 
@@ -48,10 +48,10 @@ type Budget struct {
 type Limits struct {
 	Steps   int64         `yaml:"steps" default:"0" project:"narrow" doc:"Model calls in one turn."`
 	Turn    time.Duration `yaml:"turn" default:"0s" project:"narrow" doc:"Duration of one turn."`
-	Repeats int64         `yaml:"repeats" default:"0" project:"narrow" doc:"Identical tool calls in a row before a turn counts as stuck."`
+	Repeats int64         `yaml:"repeats" default:"0" project:"narrow" doc:"Identical tool calls in a row, with identical results, before a turn counts as stuck."`
 	Workers int64         `yaml:"workers" default:"0" project:"narrow" doc:"Agents of one session at the same time."`
-	Depth   int64         `yaml:"depth" default:"0" project:"narrow" doc:"How deep agents may delegate."`
-	Jobs    int64         `yaml:"jobs" default:"0" project:"narrow" doc:"Background jobs of one agent."`
+	Depth   int64         `yaml:"depth" later:"*" default:"0" project:"narrow" doc:"How deep agents may delegate."`
+	Jobs    int64         `yaml:"jobs" later:"*" default:"0" project:"narrow" doc:"Background jobs of one agent."`
 	Queue   int64         `yaml:"queue" default:"0" project:"narrow" doc:"Inputs that may wait in one session."`
 
 	CompactAt   int64 `yaml:"compact_at" default:"0" min:"0" max:"95" project:"narrow" doc:"Percent of a model's context at which the older turns are compacted before the next one; 0: 80."`
@@ -81,7 +81,7 @@ type Telemetry struct {
 // UI is the section ui.
 type UI struct {
 	Color string `yaml:"color" default:"auto" enum:"auto,always,never" project:"free" doc:"Colours on a terminal."`
-	Theme string `yaml:"theme" default:"auto" enum:"auto,dark,light" project:"free" doc:"Theme of the console."`
+	Theme string `yaml:"theme" later:"*" default:"auto" enum:"auto,dark,light" project:"free" doc:"Theme of the console."`
 }
 
 // commonLimits are the defaults of the section limits: as an agent's own limits, the same fields
@@ -89,6 +89,7 @@ type UI struct {
 func commonLimits() map[string]string {
 	return map[string]string{
 		"limits.steps":   "200",
+		"limits.turn":    "1h",
 		"limits.repeats": "5",
 		"limits.workers": "64",
 		"limits.depth":   "4",

@@ -47,16 +47,17 @@ type shape struct {
 	def       string   // default, as one would write it
 	enum      []string
 	min, max  string
-	format    string // tag kind: path, url, address, host, cidr
-	only      string // at most one of the siblings with the same word is set
-	project   string // see Config
-	need      bool   // an entry without it is refused
+	format    string   // tag kind: path, url, address, host, cidr
+	only      string   // at most one of the siblings with the same word is set
+	project   string   // see Config
+	need      bool     // an entry without it is refused
+	later     []string // values that have no effect yet: see NotYet
 }
 
 // describe derives the shape of the whole configuration. It costs some tens of microseconds, is
 // made once per Load and never changed after.
 func describe() *shape {
-	root := shapeOf(reflect.TypeFor[Config](), "")
+	root := shapeOf(reflect.TypeFor[Config](), "", nil)
 	for path, def := range commonLimits() {
 		s := root
 		for name := range strings.SplitSeq(path, ".") {
@@ -64,11 +65,14 @@ func describe() *shape {
 		}
 		s.def = def
 	}
+	for _, name := range []string{"workers", "queue", "idle", "compact_at", "compact_keep"} { // of a session, not of one of its agents
+		root.field("agents").elem.field("limits").field(name).later = []string{"*"}
+	}
 	return root
 }
 
-func shapeOf(t reflect.Type, inherited string) *shape {
-	s := &shape{typ: t, project: inherited}
+func shapeOf(t reflect.Type, inherited string, later []string) *shape {
+	s := &shape{typ: t, project: inherited, later: later}
 	switch {
 	case t == reflect.TypeFor[time.Duration]():
 		s.kind = duration
@@ -81,12 +85,12 @@ func shapeOf(t reflect.Type, inherited string) *shape {
 	case t.Kind() == reflect.Struct:
 		s.kind = section
 		for i := range t.NumField() {
-			s.fields = append(s.fields, fieldShape(t.Field(i), i, inherited))
+			s.fields = append(s.fields, fieldShape(t.Field(i), i, inherited, later))
 		}
 	case t.Kind() == reflect.Map:
-		s.kind, s.elem = mapping, shapeOf(t.Elem(), inherited)
+		s.kind, s.elem = mapping, shapeOf(t.Elem(), inherited, later)
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
-		s.kind, s.elem = entries, shapeOf(t.Elem(), inherited)
+		s.kind, s.elem = entries, shapeOf(t.Elem(), inherited, later)
 	case t.Kind() == reflect.Slice:
 		s.kind = list
 	case t.Kind() == reflect.Bool:
@@ -100,20 +104,24 @@ func shapeOf(t reflect.Type, inherited string) *shape {
 }
 
 // fieldShape reads the tags of a field. What project says of an entry holds for all of it.
-func fieldShape(f reflect.StructField, i int, inherited string) *shape {
+func fieldShape(f reflect.StructField, i int, inherited string, later []string) *shape {
 	tag := f.Tag
 	project := inherited
 	if p := tag.Get("project"); p == "deny" {
 		project = p
 	}
-	s := shapeOf(f.Type, project)
+	if own := laterOf(tag.Get("later")); own != nil {
+		later = own
+	}
+	s := shapeOf(f.Type, project, later)
 	s.name, s.doc, s.index = tag.Get("yaml"), tag.Get("doc"), i
 	s.def, s.min, s.max = tag.Get("default"), tag.Get("min"), tag.Get("max")
 	s.format, s.only = tag.Get("kind"), tag.Get("only")
-	s.need = tag.Get("need") != ""
+	s.need, s.later = tag.Get("need") != "", later
 	if p, ok := tag.Lookup("project"); ok {
 		s.project = p
 	}
+	s.doc += s.waiting()
 	if e := tag.Get("enum"); e != "" {
 		s.enum = strings.Split(e, ",")
 	}

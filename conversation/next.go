@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/troupe-dev/troupe/messages"
 )
@@ -45,7 +46,8 @@ func (Complete) step() {}
 
 // Limits bound a turn. Zero means no limit.
 type Limits struct {
-	Steps int // generations per turn
+	Steps   int // generations per turn
+	Repeats int // identical calls in a row, with identical results
 }
 
 // Next says what may come next. It looks at the facts alone, so that a worker that was
@@ -90,8 +92,8 @@ func (s *State) nextOfTurn(t *Turn, lim Limits) Step {
 	if t.finished() {
 		return completion(t)
 	}
-	if lim.Steps > 0 && t.Steps >= lim.Steps {
-		return Complete{messages.TurnCompleted_LIMIT, fmt.Sprintf("the turn reached its limit of %d steps", lim.Steps), "limit"}
+	if end := t.exceeds(lim, nil); end != nil {
+		return *end
 	}
 	r, ok := s.Ready()
 	if !ok { // a call was answered but never planned: the journal cannot hold this
@@ -109,6 +111,42 @@ const tooLong = "the conversation no longer fits into the model's context; give 
 // TooLong ends the open turn, whose next request would exceed the model's window of so many tokens.
 func TooLong(tokens, window int) Complete {
 	return Complete{messages.TurnCompleted_LIMIT, fmt.Sprintf("%s (about %d tokens; it takes %d)", tooLong, tokens, window), ContextLength}
+}
+
+// GoesOn says whether the turn may ask the model again once its last open call has this result.
+func (s *State) GoesOn(last *messages.ToolFinished, lim Limits) bool {
+	return s.turn.exceeds(lim, last) == nil
+}
+
+// exceeds ends a turn that has come to a limit, nil when it has not. last is a result that is about to be written.
+func (t *Turn) exceeds(lim Limits, last *messages.ToolFinished) *Complete {
+	if lim.Steps > 0 && t.Steps >= lim.Steps {
+		return &Complete{messages.TurnCompleted_LIMIT, fmt.Sprintf("the turn reached its limit of %d steps", lim.Steps), "limit"}
+	}
+	if lim.Repeats > 0 && t.repeats(last) >= lim.Repeats {
+		name := t.AllCalls[len(t.AllCalls)-1].Name
+		return &Complete{messages.TurnCompleted_STUCK, fmt.Sprintf("%s was called %d times in a row in the same way, with the same result", name, lim.Repeats), "stuck"}
+	}
+	return nil
+}
+
+// repeats counts how often the turn's last call was made in a row, always with the same result.
+func (t *Turn) repeats(last *messages.ToolFinished) int {
+	content := func(c *Call) string {
+		if c.Finished == nil && c.Plan.GetExecId() == last.GetExecId() {
+			return last.GetContent()
+		}
+		return c.Finished.GetContent()
+	}
+	n := 0
+	for _, c := range slices.Backward(t.AllCalls) {
+		newest := t.AllCalls[len(t.AllCalls)-1]
+		if c.Name != newest.Name || c.Arguments != newest.Arguments || content(c) != content(newest) {
+			break
+		}
+		n++
+	}
+	return n
 }
 
 // ByLimit is the author of a CancelRequested that the turn's wall time made.

@@ -5012,6 +5012,8 @@ func (x *PermitGranted) GetRequest() uint64 {
 type ReleasePermit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Request       uint64                 `protobuf:"varint,1,opt,name=request,proto3" json:"request,omitempty"`
+	Tokens        int64                  `protobuf:"varint,2,opt,name=tokens,proto3" json:"tokens,omitempty"`     // that the call used
+	Requests      int32                  `protobuf:"varint,3,opt,name=requests,proto3" json:"requests,omitempty"` // that were sent under it; 0 counts as 1
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5049,6 +5051,20 @@ func (*ReleasePermit) Descriptor() ([]byte, []int) {
 func (x *ReleasePermit) GetRequest() uint64 {
 	if x != nil {
 		return x.Request
+	}
+	return 0
+}
+
+func (x *ReleasePermit) GetTokens() int64 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
+func (x *ReleasePermit) GetRequests() int32 {
+	if x != nil {
+		return x.Requests
 	}
 	return 0
 }
@@ -7169,9 +7185,11 @@ const file_command_proto_rawDesc = "" +
 	"\rAcquirePermit\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\")\n" +
 	"\rPermitGranted\x12\x18\n" +
-	"\arequest\x18\x01 \x01(\x04R\arequest\")\n" +
+	"\arequest\x18\x01 \x01(\x04R\arequest\"]\n" +
 	"\rReleasePermit\x12\x18\n" +
-	"\arequest\x18\x01 \x01(\x04R\arequest\"\x93\x05\n" +
+	"\arequest\x18\x01 \x01(\x04R\arequest\x12\x16\n" +
+	"\x06tokens\x18\x02 \x01(\x03R\x06tokens\x12\x1a\n" +
+	"\brequests\x18\x03 \x01(\x05R\brequests\"\x93\x05\n" +
 	"\aExecute\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x12\n" +

@@ -24,6 +24,7 @@ type app struct {
 
 	inTerm, outTerm, errTerm bool // which streams are terminals: a person can be asked only on all
 
+	color   string           // ui.color, once a configuration is read
 	secrets *config.Redactor // what is known of them
 
 	flags globalFlags
@@ -120,6 +121,7 @@ func (a *app) load(dir string) (*config.Loaded, error) {
 		}
 	}
 	a.keepSecret(loaded.Secrets())
+	a.color = loaded.Config.UI.Color
 	if a.flags.verbose {
 		for _, f := range loaded.Files {
 			a.note("troupe: read configuration %s", visible(f))

@@ -73,7 +73,7 @@ func allProblems(loaded *config.Loaded, err error) (config.Problems, error) {
 	case err != nil:
 		return nil, err
 	}
-	return loaded.Check(), nil
+	return append(append(loaded.Check(), loaded.NotYet()...), unknownTools(loaded)...), nil
 }
 
 func printValid(w io.Writer, files []string) error {

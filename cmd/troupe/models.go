@@ -107,20 +107,21 @@ func (m *models) client(found config.Model) (model.Model, error) {
 	if known := m.clients[found.Provider]; known != nil {
 		return m.keyed(found, known), nil
 	}
-	provider := found.Provider
-	c, err := openai.New(openai.Options{
-		BaseURL: found.Service.BaseURL, API: found.Service.API, RequestTimeout: found.Service.Limits.Timeout,
-		MaxAttempts: int(found.Service.Limits.Attempts),
-		APIKey: func(ctx context.Context) (string, error) {
-			key, err := m.keys.key(ctx, provider)
-			return key.Reveal(), err
-		},
-	})
+	o, provider := clientOptions(found.Service), found.Provider
+	o.APIKey = func(ctx context.Context) (string, error) {
+		key, err := m.keys.key(ctx, provider)
+		return key.Reveal(), err
+	}
+	c, err := openai.New(o)
 	if err != nil {
 		return nil, err
 	}
 	m.clients[provider] = c
 	return m.keyed(found, c), nil
+}
+
+func clientOptions(p config.Provider) openai.Options {
+	return openai.Options{BaseURL: p.BaseURL, API: p.API, RequestTimeout: p.Limits.Timeout, MaxAttempts: int(p.Limits.Attempts)}
 }
 
 // keyed adds the second try of a provider whose key comes from a command.
@@ -142,7 +143,7 @@ func (m *models) Close() error {
 	return errors.Join(errs...)
 }
 
-// chooseModel is the model of a new session by its full name: -m, else the agent's, else the
+// chooseModel is the model of a new session by its alias, whose price counts, or its full name: -m, else the agent's, else the
 // default. It fails before anything is written when the model cannot be called: no name, no such
 // provider or script, no key.
 func (a *app) chooseModel(ctx context.Context, loaded *config.Loaded, m *models, asked, agent string) (string, error) {
@@ -164,6 +165,12 @@ func (a *app) chooseModel(ctx context.Context, loaded *config.Loaded, m *models,
 		if _, err := m.keys.key(ctx, found.Provider); err != nil {
 			return "", err
 		}
+	}
+	if name == "" {
+		name = loaded.Config.Model
+	}
+	if name == found.Alias && !found.Offline() { // a script's file must be found again from elsewhere
+		return name, nil
 	}
 	return found.String(), nil
 }

@@ -5,8 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"math"
 	"path/filepath"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/config"
@@ -18,28 +22,29 @@ import (
 )
 
 // runtimeOptions is the configuration as the runtime takes it. Without work nobody runs commands,
-// and no sandbox is looked for.
+// no sandbox is looked for, and nothing is refused for not being supported.
 func (a *app) runtimeOptions(ctx context.Context, in opening, log *slog.Logger) (troupe.Options, error) {
 	loaded, c := in.loaded, in.loaded.Config
 	o := troupe.Options{
 		Models: in.models, Redact: a.secrets, DataDir: c.Data.Dir, Logger: log, ServerName: c.Server.Name, Env: a.callEnv(in),
-		Limits: troupe.Limits{
-			Steps: int(c.Limits.Steps), Wall: c.Limits.Turn, CompactAt: int(c.Limits.CompactAt), CompactKeep: int(c.Limits.CompactKeep),
-		},
-		IdleAfter: c.Limits.Idle, Still: !in.work,
-		IgnoreTimers: true, // a command is about what it was told to do
+		Limits: commonLimits(c.Limits), IdleAfter: c.Limits.Idle, Still: !in.work,
+		IgnoreTimers:   true, // a command is about what it was told to do
+		ProviderLimits: map[string]troupe.ProviderLimits{}, ToolTimes: map[string]time.Duration{}, Unknown: map[string]troupe.Unknown{},
 	}
-	for name, agent := range c.Agents {
-		own := troupe.Agent{Name: name, System: agent.System, Model: agent.Model, Unknown: troupe.Unknown(agent.Policy.Unknown)}
-		if len(agent.Context) > 0 {
-			own.Context = agent.Context
+	for name, p := range c.Providers {
+		o.ProviderLimits[name] = troupe.ProviderLimits{
+			Calls: unbounded(p.Limits.Concurrency), Requests: p.Limits.RequestsPerMinute, Tokens: p.Limits.TokensPerMinute,
 		}
-		if len(agent.Tools) > 0 {
-			own.Tools = agent.Tools
-		}
-		o.Agents = append(o.Agents, own)
 	}
-	o.Unknown = a.unknownOutcomes(loaded)
+	for name, t := range c.Tools {
+		if t.Disabled {
+			o.WithoutTools = append(o.WithoutTools, name)
+		}
+		o.ToolTimes[name] = t.Timeout
+		if t.Unknown != "" {
+			o.Unknown[name] = troupe.Unknown(t.Unknown)
+		}
+	}
 	var err error
 	if o.EncryptionKey, err = loaded.StoreKey(ctx); err != nil {
 		return o, err
@@ -50,29 +55,98 @@ func (a *app) runtimeOptions(ctx context.Context, in opening, log *slog.Logger) 
 	case "postgres":
 		return o, notYet(loaded, "data.store", c.Data.Store)
 	}
+	if err := addAgents(&o, loaded); err != nil {
+		return o, err
+	}
 	if !in.work {
 		return o, nil
+	}
+	if err := servable(loaded); err != nil {
+		return o, err
 	}
 	o.Sandbox, err = detectSandbox(ctx, loaded, c.Data.Dir)
 	return o, err
 }
 
-// unknownOutcomes is what tools.NAME.unknown says. A name that no built-in tool has may be of an MCP server; without one it is
-// most likely misspelt, which would be found out after a crash.
-func (a *app) unknownOutcomes(loaded *config.Loaded) map[string]troupe.Unknown {
-	out := make(map[string]troupe.Unknown)
-	for name, t := range loaded.Config.Tools {
-		if t.Unknown == "" {
-			continue
+// servable refuses a configuration that asks for what this version does not do, or has not.
+func servable(loaded *config.Loaded) error {
+	if problems := append(loaded.NotYet(), unknownTools(loaded)...); len(problems) > 0 {
+		return problems
+	}
+	return nil
+}
+
+// unknownTools reports names of tools that there are not.
+func unknownTools(loaded *config.Loaded) config.Problems {
+	var known []string
+	for _, t := range tools.Builtin() {
+		known = append(known, t.Spec().Name)
+	}
+	var out config.Problems
+	check := func(path, name string) {
+		if slices.Contains(known, name) {
+			return
 		}
-		out[name] = troupe.Unknown(t.Unknown)
-		known := slices.ContainsFunc(tools.Builtin(), func(b tools.Tool) bool { return b.Spec().Name == name })
-		if !known && len(loaded.Config.MCP) == 0 {
-			path := "tools." + name + ".unknown"
-			a.note("troupe: warning: %s (%s): there is no tool %s", path, loaded.Origin(path), name)
+		p := &config.Problem{What: fmt.Sprintf("%s: there is no tool %q", path, name), Path: path, Origin: loaded.Origin(path), Fix: "troupe tool ls lists them"}
+		if near := config.Near(name, known); len(near) > 0 {
+			p.Fix = "did you mean " + strings.Join(near, " or ") + "?"
+		}
+		out = append(out, p)
+	}
+	for _, name := range slices.Sorted(maps.Keys(loaded.Config.Tools)) {
+		check("tools."+name, name)
+	}
+	for _, agent := range slices.Sorted(maps.Keys(loaded.Config.Agents)) {
+		for _, name := range loaded.Config.Agents[agent].Tools {
+			check("agents."+agent+".tools", name)
 		}
 	}
 	return out
+}
+
+// commonLimits are those of every turn. 0 stands for no limit in the configuration, and for the default
+// in the runtime.
+func commonLimits(l config.Limits) troupe.Limits {
+	out := troupe.Limits{
+		Steps: int(l.Steps), Wall: l.Turn, Repeats: int(l.Repeats), Workers: int(l.Workers), Queue: int(l.Queue),
+		CompactAt: int(l.CompactAt), CompactKeep: int(l.CompactKeep),
+	}
+	if l.Steps == 0 {
+		out.Steps = -1
+	}
+	if l.Turn == 0 {
+		out.Wall = -1
+	}
+	return out
+}
+
+// unbounded is a number of calls at the same time; 0 is no limit.
+func unbounded(n int64) int {
+	if n == 0 {
+		return math.MaxInt32
+	}
+	return int(n)
+}
+
+// addAgents adds the profiles.
+func addAgents(o *troupe.Options, loaded *config.Loaded) error {
+	for name, agent := range loaded.Config.Agents {
+		own := troupe.Agent{Name: name, System: agent.System, Model: agent.Model, Unknown: troupe.Unknown(agent.Policy.Unknown), Limits: troupe.AgentLimits{
+			Steps: int(agent.Limits.Steps), Wall: agent.Limits.Turn, Repeats: int(agent.Limits.Repeats),
+		}}
+		if len(agent.Context) > 0 {
+			own.Context = agent.Context
+		}
+		if len(agent.Tools) > 0 {
+			own.Tools = agent.Tools
+		}
+		var err error
+		if own.Rules, err = ruleTexts(fmt.Sprintf("agents.%s.policy.rules", name), agent.Policy.Rules); err != nil {
+			return err
+		}
+		o.Agents = append(o.Agents, own)
+	}
+	return nil
 }
 
 func notYet(loaded *config.Loaded, path, value string) error {
@@ -85,9 +159,7 @@ func detectSandbox(ctx context.Context, loaded *config.Loaded, hide ...string) (
 	if c.Exec == "landlock" || c.Exec == "container" {
 		return nil, notYet(loaded, "sandbox.exec", c.Exec)
 	}
-	box, err := sandbox.Detect(ctx, sandbox.Mode(c.Exec), sandbox.Options{
-		CacheDir: filepath.Join(loaded.Dirs.Cache, "sandbox"), Read: c.Read, Hide: hide, Reexec: true,
-	})
+	box, err := sandbox.Detect(ctx, sandbox.Mode(c.Exec), sandboxOptions(loaded, hide))
 	var missing *sandbox.Unavailable
 	switch {
 	case errors.As(err, &missing):
@@ -98,6 +170,10 @@ func detectSandbox(ctx context.Context, loaded *config.Loaded, hide ...string) (
 		return noNetwork{box}, nil
 	}
 	return box, nil
+}
+
+func sandboxOptions(loaded *config.Loaded, hide []string) sandbox.Options {
+	return sandbox.Options{CacheDir: filepath.Join(loaded.Dirs.Cache, "sandbox"), Read: loaded.Config.Sandbox.Read, Hide: hide, Reexec: true}
 }
 
 // noNetwork gives no command the network, whatever it asks for (sandbox.network: deny). A sandbox
@@ -149,8 +225,13 @@ func (a *app) environ() []string {
 
 // configRules are the standing decisions of the configuration, as texts of package policy.
 func configRules(loaded *config.Loaded) ([]string, error) {
+	return ruleTexts("approvals.rules", loaded.Config.Approvals.Rules)
+}
+
+// ruleTexts writes rules as texts of package policy. path is where they stand.
+func ruleTexts(path string, rules []config.Rule) ([]string, error) {
 	var out []string
-	for i, r := range loaded.Config.Approvals.Rules {
+	for i, r := range rules {
 		rule := policy.Rule{Tool: r.Tool, Arg: policy.Arg(r.Arg), Pattern: r.Pattern, Action: policy.Action(r.Action), Unknown: policy.Unknown(r.Unknown)}
 		text := rule.String()
 		if r.Arg == "" && r.Pattern != "" { // what the pattern is about follows from the tool
@@ -160,7 +241,7 @@ func configRules(loaded *config.Loaded) ([]string, error) {
 			}
 		}
 		if _, err := policy.ParseRule(text); err != nil {
-			return nil, &exitError{code: exitConfig, what: fmt.Sprintf("approvals.rules[%d]: %v", i, err), hint: "see troupe config show --origin", err: err}
+			return nil, &exitError{code: exitConfig, what: fmt.Sprintf("%s[%d]: %v", path, i, err), hint: "see troupe config show --origin", err: err}
 		}
 		out = append(out, text)
 	}

@@ -141,9 +141,13 @@ func visible(s string) string {
 // style colours words on a terminal. The zero style colours nothing.
 type style struct{ on bool }
 
-// styleFor is the style of a stream: none off a terminal, with NO_COLOR or with --no-color.
+// styleFor is the style of a stream: none with NO_COLOR or --no-color, else what ui.color says, else
+// colours on a terminal.
 func (a *app) styleFor(terminal bool) style {
-	return style{on: terminal && a.env["NO_COLOR"] == "" && a.env["TERM"] != "dumb" && !a.flags.noColor}
+	if a.env["NO_COLOR"] != "" || a.flags.noColor || a.color == "never" {
+		return style{}
+	}
+	return style{on: a.color == "always" || terminal && a.env["TERM"] != "dumb"}
 }
 
 func (s style) paint(code, text string) string {

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -177,11 +179,17 @@ func checkAgent(loaded *config.Loaded, name string) error {
 	if _, known := loaded.Config.Agents[name]; known || name == "" || name == "default" {
 		return nil
 	}
-	names := []string{"default"}
-	for n := range loaded.Config.Agents {
+	names, listed := []string{"default"}, "default"
+	for _, n := range slices.Sorted(maps.Keys(loaded.Config.Agents)) {
 		names = append(names, n)
+		if n != "default" {
+			listed += "\n" + n
+		}
+		if what := loaded.Config.Agents[n].Description; what != "" {
+			listed += ": " + what
+		}
 	}
-	e := &exitError{code: exitConfig, what: fmt.Sprintf("agent %q is not configured", name), hint: "define it below agents: in the configuration"}
+	e := &exitError{code: exitConfig, what: fmt.Sprintf("agent %q is not configured", name), hint: "define it below agents: in the configuration; there are:\n" + listed}
 	if near := config.Near(name, names); len(near) > 0 {
 		e.hint = "did you mean " + strings.Join(near, " or ") + "?"
 	}

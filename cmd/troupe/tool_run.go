@@ -69,6 +69,9 @@ func (a *app) runTool(ctx context.Context, f *toolFlags, name string) error {
 	if err != nil {
 		return err
 	}
+	if err := servable(loaded); err != nil {
+		return err
+	}
 	c := &loneCall{a: a, loaded: loaded, addr: addr, dir: real, raw: json.RawMessage(raw), trust: messages.Trust_RESTRICTED}
 	if f.trust == "full" || f.trust == "" && a.trusted(addr) {
 		c.trust = messages.Trust_FULL
@@ -111,7 +114,9 @@ type loneCall struct {
 
 // run does what a worker and its executor do: look up, check, decide, run.
 func (c *loneCall) run(ctx context.Context, name string) (*tools.Result, error) {
-	registry, err := tools.NewRegistry(tools.Builtin()...)
+	registry, err := tools.NewRegistry(slices.DeleteFunc(tools.Builtin(), func(t tools.Tool) bool {
+		return c.loaded.Config.Tools[t.Spec().Name].Disabled
+	})...)
 	if err != nil {
 		return nil, err
 	}
@@ -168,6 +173,9 @@ func (c *loneCall) execute(ctx context.Context, tool tools.Tool, ws *workspace.W
 	timeout := tools.DefaultTimeout
 	if spec.Timeout > 0 {
 		timeout = spec.Timeout
+	}
+	if most := c.loaded.Config.Tools[spec.Name].Timeout; most > 0 {
+		timeout = most
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -1,0 +1,89 @@
+package actors
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/troupe-dev/troupe/conversation"
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// Limits bound turns and calls. Zero values mean the defaults; of those that say so, a negative one means
+// that there is no limit.
+type Limits struct {
+	Steps          int           // generations of one turn; default 100; may be none
+	Wall           time.Duration // of one turn; default 1 h; may be none
+	Repeats        int           // identical calls in a row, with identical results, before a turn is stuck; default none
+	Workers        int           // of one session; default none
+	Queue          int           // inputs that wait for one worker; default none
+	Grace          time.Duration // that a call which was cancelled, or is out of time, has to end; default 5 s
+	ModelCalls     int           // in flight per provider; default 64
+	ModelAttempts  int           // of one step, each with the client's own retries; default 3
+	SubscriberWait int           // events kept for a slow watcher; default 4096
+	CompactAt      int           // percent of a model's window: a history that would take a request there is compacted before; default 80
+	CompactKeep    int           // percent of the window that the newest turns may fill and stay as they were; default 30
+}
+
+func (l Limits) withDefaults() Limits {
+	set := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	set(&l.Steps, 100)
+	set(&l.ModelCalls, 64)
+	set(&l.ModelAttempts, 3)
+	set(&l.SubscriberWait, 4096)
+	set(&l.CompactAt, 80)
+	set(&l.CompactKeep, 30)
+	if l.Wall == 0 {
+		l.Wall = time.Hour
+	}
+	if l.Grace == 0 {
+		l.Grace = 5 * time.Second
+	}
+	return l
+}
+
+// AgentLimits are tighter bounds for one agent; 0 means the common ones.
+type AgentLimits struct {
+	Steps   int
+	Wall    time.Duration
+	Repeats int
+}
+
+// ProviderLimits is what one provider allows, over all sessions. 0 is no limit of its own.
+type ProviderLimits struct {
+	Calls    int   // in flight; 0: Limits.ModelCalls
+	Requests int64 // begun in any minute
+	Tokens   int64 // input and output in any minute; those of calls in flight are not known yet
+}
+
+// tighter gives the smaller bound; what is not positive bounds nothing.
+func tighter[N int | time.Duration](common, own N) N {
+	if own <= 0 || common > 0 && common < own {
+		return max(common, 0)
+	}
+	return own
+}
+
+// limits are those of the worker's turns.
+func (w *Worker) limits() conversation.Limits {
+	agent, _ := w.svc.agent(w.state.Agent())
+	common := w.svc.Limits
+	return conversation.Limits{Steps: tighter(common.Steps, agent.Limits.Steps), Repeats: tighter(common.Repeats, agent.Limits.Repeats)}
+}
+
+// wallLimit is how long a turn may take; 0 for ever.
+func (w *Worker) wallLimit() time.Duration {
+	agent, _ := w.svc.agent(w.state.Agent())
+	return tighter(w.svc.Limits.Wall, agent.Limits.Wall)
+}
+
+// full refuses an input when too many wait already.
+func (w *Worker) full() *messages.Failure {
+	if most := w.svc.Limits.Queue; most > 0 && len(w.state.Staged()) >= most {
+		return messages.Fail(messages.CodeBusy, fmt.Sprintf("%d inputs wait already", most), "wait until some are done, or raise limits.queue")
+	}
+	return nil
+}
