@@ -3,7 +3,9 @@ package actors
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -60,6 +62,7 @@ func newToolExecutor(svc *Services) *ToolExecutor {
 
 // Receive is the dispatch table.
 func (x *ToolExecutor) Receive(c actor.Context) {
+	defer x.rescue(c)
 	switch m := c.Message().(type) {
 	case *messages.Execute:
 		x.execute(c, m)
@@ -76,6 +79,21 @@ func (x *ToolExecutor) Receive(c actor.Context) {
 	default:
 		act.Unexpected(c, x.log)
 	}
+}
+
+// rescue ends an executor whose handler panicked: what it knows may be wrong. A call that it was just given never began, and
+// is answered so; the others end with it, and their Worker decides about them.
+func (x *ToolExecutor) rescue(c actor.Context) {
+	r := recover()
+	if r == nil {
+		return
+	}
+	x.log.Error("tool executor panicked", "err", fmt.Sprint(r), "message", fmt.Sprintf("%T", c.Message()), "stack", string(debug.Stack()))
+	if m, ok := c.Message().(*messages.Execute); ok {
+		delete(x.running, m.GetExecId())
+		c.Respond(failedReply(m, messages.ToolFinished_ERROR, tools.CodeInternalError, "Unexpected error: the executor crashed before the call began"))
+	}
+	c.Stop(c.Self())
 }
 
 func (x *ToolExecutor) execute(c actor.Context, m *messages.Execute) {
