@@ -146,6 +146,10 @@ func (s *Session) ready(c actor.Context) {
 		s.workerBuilt(c, m)
 	case *messages.ReleaseWorker: // handed back, too
 		s.releaseOnce(c, m)
+	case *workersClosed:
+		s.workersClosed(c, m)
+	case *endWritten:
+		s.endWritten(c, m)
 	case *idleDue:
 		s.idleDue(c, m)
 	case *idleKnown:
@@ -155,14 +159,14 @@ func (s *Session) ready(c actor.Context) {
 	case *messages.SubmitInput, *messages.RunInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
 		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.WaitIdle, *messages.ResolveCall,
 		*messages.SetTimer, *messages.CancelTimer, *messages.ListTimers, *messages.FireTimer,
-		*messages.CompactHistory:
+		*messages.CompactHistory, *messages.DeleteWorker:
 		s.route(c, m) // handed back by a worker that failed
 	default:
 		act.Unexpected(c, s.log)
 	}
 }
 
-// command unwraps what the Supervisor routed here.
+// command unwraps what the Supervisor routed here: for a worker, or for the session itself.
 func (s *Session) command(c actor.Context, m *messages.ToSession) {
 	if _, look := m.GetCommand().(*messages.ToSession_Describe); !look {
 		s.use()
@@ -174,8 +178,6 @@ func (s *Session) command(c actor.Context, m *messages.ToSession) {
 		s.route(c, cmd.Run)
 	case *messages.ToSession_AwaitTurn:
 		s.route(c, cmd.AwaitTurn)
-	case *messages.ToSession_Cancel:
-		s.route(c, cmd.Cancel)
 	case *messages.ToSession_ListInputs:
 		s.route(c, cmd.ListInputs)
 	case *messages.ToSession_WithdrawInput:
@@ -190,8 +192,6 @@ func (s *Session) command(c actor.Context, m *messages.ToSession) {
 		s.route(c, cmd.History)
 	case *messages.ToSession_Configure:
 		s.route(c, cmd.Configure)
-	case *messages.ToSession_WaitIdle:
-		s.route(c, cmd.WaitIdle)
 	case *messages.ToSession_SetTimer:
 		s.route(c, cmd.SetTimer)
 	case *messages.ToSession_CancelTimer:
@@ -200,10 +200,28 @@ func (s *Session) command(c actor.Context, m *messages.ToSession) {
 		s.route(c, cmd.ListTimers)
 	case *messages.ToSession_FireTimer:
 		s.route(c, cmd.FireTimer)
+	default:
+		s.own(c, m)
+	}
+}
+
+// own serves what is for the session, or for all of its workers when none is named.
+func (s *Session) own(c actor.Context, m *messages.ToSession) {
+	switch cmd := m.GetCommand().(type) {
+	case *messages.ToSession_Cancel:
+		s.cancelAll(c, cmd.Cancel)
+	case *messages.ToSession_WaitIdle:
+		s.waitAll(c, cmd.WaitIdle)
 	case *messages.ToSession_SpawnWorker:
 		s.spawnWorker(c, cmd.SpawnWorker)
 	case *messages.ToSession_ReleaseWorker:
 		s.release(c, cmd.ReleaseWorker)
+	case *messages.ToSession_DeleteWorker:
+		s.deleteWorker(c, cmd.DeleteWorker)
+	case *messages.ToSession_CountJobs:
+		s.countJobs(c)
+	case *messages.ToSession_Close:
+		s.closeSession(c, cmd.Close)
 	case *messages.ToSession_Describe:
 		s.describe(c)
 	case *messages.ToSession_Subscribe:

@@ -201,6 +201,8 @@ func readSession(svc *Services, id string) *sessionOpened {
 		o.fail = messages.Fail(messages.CodeUnavailable, err.Error(), "try again")
 	case o.facts.created == nil:
 		o.fail = NoSession(id)
+	case o.facts.closed:
+		o.fail = sessionClosed(id)
 	default:
 		if mark == markRestricted {
 			o.facts.restrict()

@@ -286,6 +286,7 @@ func (s *Supervisor) sessionEnded(c actor.Context, m *messages.SessionEnded) {
 	if k == nil || k.pid == nil && k.leaving == nil {
 		return
 	}
+	k.ended = !m.GetFailed()
 	if m.GetFailed() {
 		k.failed(s.svc.Now(), m.GetReason())
 	}

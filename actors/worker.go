@@ -62,6 +62,7 @@ type Worker struct {
 	running     map[string]bool                             // exec ids with the executor
 	decided     map[string]messages.RecoveryDecision_Action // for calls that were open at recovery
 	known       map[string]*messages.ToolReply              // results that the executors' ledger has
+	inherited   map[string]bool                             // exec ids of calls that an earlier activation dispatched
 	failing     bool                                        // the turn ends with an error, once nothing runs any more
 	waiting     map[string][]*actor.PID                     // input id -> who awaits its turn
 	idlers      []*actor.PID                                // who awaits rest
@@ -69,7 +70,8 @@ type Worker struct {
 	compacting  *compaction                                 // under way; the border of a turn is taken until it is done
 	compacts    []*actor.PID                                // who awaits one
 	compactsBy  string                                      // the newest of them, for people
-	cancels     []*actor.PID                                // who awaits the end of a cancelled turn
+	cancels     []canceller                                 // who await the end of a cancelled turn
+	closing     closing                                     // that the worker ends for good
 }
 
 // The states of a worker as every surface names them (acceptance row 31).
@@ -276,6 +278,8 @@ func (w *Worker) common(c actor.Context) {
 		c.Respond(w.idleness())
 	case *messages.ReleaseWorker:
 		c.Respond(w.view()) // it is free by now
+	case *messages.DeleteWorker:
+		w.close(c, m)
 	case *messages.WaitIdle:
 		w.waitIdle(c)
 	case *messages.Configure:
@@ -341,7 +345,7 @@ func asks(msg any) bool {
 	case *messages.SubmitInput, *messages.RunInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
 		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.DescribeWorker, *messages.WaitIdle, *messages.ReportIdle,
 		*messages.ResolveCall, *messages.ReleaseWorker, *messages.SetTimer, *messages.CancelTimer, *messages.ListTimers, *messages.FireTimer,
-		*messages.CompactHistory:
+		*messages.CompactHistory, *messages.DeleteWorker:
 		return true
 	}
 	return false
@@ -374,13 +378,16 @@ func (w *Worker) handBack(c actor.Context) {
 	for _, pid := range w.idlers {
 		c.RequestWithCustomSender(c.Parent(), &messages.WaitIdle{WorkerId: w.id}, pid)
 	}
-	for _, pid := range w.cancels {
-		c.RequestWithCustomSender(c.Parent(), &messages.CancelSession{WorkerId: w.id}, pid)
+	for _, x := range w.cancels {
+		c.RequestWithCustomSender(c.Parent(), x.asked, x.pid)
 	}
 	for _, pid := range w.compactAskers() {
 		c.RequestWithCustomSender(c.Parent(), &messages.CompactHistory{WorkerId: w.id, By: w.compactsBy}, pid)
 	}
-	w.idlers, w.cancels = nil, nil
+	for _, pid := range w.closing.who {
+		c.RequestWithCustomSender(c.Parent(), w.closing.asked, pid)
+	}
+	w.idlers, w.cancels, w.closing = nil, nil, closing{}
 }
 
 // stopping answers whatever is still open: a stopped mailbox says nothing (house rule 4).
@@ -397,8 +404,13 @@ func (w *Worker) stopping(c actor.Context) {
 			c.Send(pid, gone)
 		}
 	}
-	for _, pid := range slices.Concat(w.idlers, w.cancels, w.compactAskers()) {
+	for _, pid := range slices.Concat(w.idlers, w.closing.who, w.compactAskers()) {
 		c.Send(pid, gone)
+	}
+	for _, x := range w.cancels {
+		if x.pid != nil {
+			c.Send(x.pid, gone)
+		}
 	}
 	for _, asker := range []*actor.PID{w.inflight.askerOrNil(), w.leases.staging.askerOrNil()} {
 		if asker != nil {
@@ -455,6 +467,9 @@ func (w *Worker) view() *messages.WorkerView {
 	if w.state != nil {
 		v.Agent, v.Model, v.Turns = w.state.Agent(), w.state.Model(), int32(w.state.Turns())
 		v.Staged, v.Usage, v.UpdatedAtUnixMs = int32(len(w.state.Staged())), w.state.Usage(), w.state.At()
+		if t := w.state.Turn(); t != nil {
+			v.Turn = t.ID
+		}
 		if last := w.state.Last(); last != nil {
 			v.LastOutcome = conversation.OutcomeName(last.Completed.GetOutcome())
 		}

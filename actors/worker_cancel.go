@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -18,19 +19,56 @@ func (w *Worker) cancel(c actor.Context, m *messages.CancelSession) {
 		w.cancelStaged(c, m)
 		return
 	}
-	w.cancels = append(w.cancels, c.Sender())
 	w.interrupt(c)
-	if t.Cancelled != nil {
-		return
+	var facts []proto.Message
+	if t.Cancelled == nil {
+		facts = w.cancelFacts(author(m.GetBy()), cmp.Or(m.GetReason(), "cancelled"))
 	}
-	by, reason := m.GetBy(), m.GetReason()
+	taken := w.takenBack(m)
+	asked := proto.CloneOf(m)
+	asked.WorkerId = w.id // should it be handed back
+	w.cancels = append(w.cancels, canceller{asked, c.Sender(), int32(len(taken))})
+	if facts = append(facts, taken...); len(facts) > 0 {
+		w.append(c, nil, func(c actor.Context) {
+			w.allWithdrawn(c, taken)
+			w.settled(c)
+		}, facts...)
+	}
+}
+
+// canceller awaits the end of a cancelled turn.
+type canceller struct {
+	asked  *messages.CancelSession
+	pid    *actor.PID
+	inputs int32 // that were taken back for it
+}
+
+// author is who cancels: nobody else may call himself a limit.
+func author(by string) string {
 	if by == "" || by == conversation.ByLimit {
-		by = "user"
+		return "user"
 	}
-	if reason == "" {
-		reason = "cancelled"
+	return by
+}
+
+// takenBack withdraws the inputs that wait for their turn, if that is wanted.
+func (w *Worker) takenBack(m *messages.CancelSession) []proto.Message {
+	if !m.GetInputs() {
+		return nil
 	}
-	w.append(c, nil, w.settled, w.cancelFacts(by, reason)...)
+	var facts []proto.Message
+	for _, in := range w.state.Staged() {
+		facts = append(facts, &messages.InputWithdrawn{InputId: in.GetInputId(), By: author(m.GetBy())})
+	}
+	return facts
+}
+
+func (w *Worker) allWithdrawn(c actor.Context, facts []proto.Message) {
+	for _, f := range facts {
+		if in, ok := f.(*messages.InputWithdrawn); ok {
+			w.withdrawn(c, in.GetInputId())
+		}
+	}
 }
 
 // interrupt ends what runs for the turn, without deciding anything.
@@ -61,19 +99,37 @@ func (w *Worker) cancelFacts(by, reason string) []proto.Message {
 
 const neverStarted = "Cancelled before it started."
 
-// closed is the result of a call that is open, does not run, and never will. When this activation has
-// written its dispatch, and not handed it out, it never started.
+// closed is the result of a call that is open, does not run, and never will. One whose dispatch this activation has
+// written, and not handed out, never started; what an earlier one dispatched may have.
 func (w *Worker) closed(call *conversation.Call) *messages.ToolFinished {
 	if call.Settled() {
 		return conversation.ResultOf(call, call.Answer)
 	}
 	f := cancelledCall(call)
-	_, recovered := w.decided[call.Plan.GetExecId()]
+	_, lost := w.decided[call.Plan.GetExecId()]
 	ran := call.InDoubt() || call.Redo() || call.Dispatched.GetAttempt() > 1 // an earlier attempt may have
-	if w.activated && !recovered && !ran {
+	if !ran && !lost && !w.inherited[call.Plan.GetExecId()] {
 		f.Status, f.Content, f.ErrorCode = messages.ToolFinished_CANCELLED, neverStarted, "cancelled"
 	}
 	return f
+}
+
+// inherit notes the calls that an earlier activation dispatched, and that have no result.
+func (w *Worker) inherit() {
+	w.inherited = nil
+	t := w.state.Turn()
+	if t == nil {
+		return
+	}
+	for _, call := range t.OpenCalls() {
+		if call.Dispatched == nil {
+			continue
+		}
+		if w.inherited == nil {
+			w.inherited = make(map[string]bool)
+		}
+		w.inherited[call.Plan.GetExecId()] = true
+	}
 }
 
 // cancelledCall is the result of a call that is given up, by what the journal says of it.
@@ -99,26 +155,26 @@ func (w *Worker) settled(c actor.Context) {
 	w.advance(c)
 }
 
-// cancelStaged withdraws the inputs that wait for their workspace.
+// cancelStaged takes back the input that waits for its workspace, and with it the others if that is wanted.
 func (w *Worker) cancelStaged(c actor.Context, m *messages.CancelSession) {
-	asker := c.Sender()
+	asker, staged := c.Sender(), w.state.Staged()
 	w.cancelCompaction(c)
-	var facts []proto.Message
-	for _, in := range w.state.Staged() {
-		facts = append(facts, &messages.InputWithdrawn{InputId: in.GetInputId(), By: m.GetBy()})
-	}
-	if len(facts) == 0 {
+	if len(staged) == 0 {
 		c.Respond(&messages.Cancelled{})
 		if !w.leases.busy() {
 			w.advance(c)
 		}
 		return
 	}
+	facts := w.takenBack(m)
+	if facts == nil {
+		facts = []proto.Message{&messages.InputWithdrawn{InputId: staged[0].GetInputId(), By: author(m.GetBy())}}
+	}
 	w.append(c, asker, func(c actor.Context) {
-		for _, f := range facts {
-			w.withdrawn(c, f.(*messages.InputWithdrawn).GetInputId())
+		w.allWithdrawn(c, facts)
+		if asker != nil {
+			c.Send(asker, &messages.Cancelled{Turns: 1, Inputs: int32(len(facts) - 1)})
 		}
-		c.Send(asker, &messages.Cancelled{Turns: int32(len(facts))})
 		w.giveBackAll(c)
 		w.advance(c)
 	}, facts...)
@@ -154,10 +210,12 @@ func (w *Worker) withdraw(c actor.Context, m *messages.WithdrawInput) {
 func (w *Worker) withdrawRunning(c actor.Context, m *messages.WithdrawInput) {
 	asker := c.Sender()
 	w.interrupt(c)
+	facts := w.cancelFacts("user", "the input was withdrawn")
+	facts[0].(*messages.CancelRequested).Discard = true //nolint:forcetypeassert // it is the first
 	w.append(c, asker, func(c actor.Context) {
 		c.Send(asker, &messages.Ack{})
 		w.settled(c)
-	}, w.cancelFacts("user", "the input was withdrawn")...)
+	}, facts...)
 }
 
 func (w *Worker) withdrawn(c actor.Context, input string) {

@@ -172,9 +172,9 @@ func (w *Worker) index(facts []proto.Message) []persistence.IndexOp {
 	for _, f := range facts {
 		switch f := f.(type) {
 		case *messages.TurnStarted:
-			v.State, changed = stateWorking, true
+			v.State, v.Turn, changed = stateWorking, f.GetTurnId(), true
 		case *messages.TurnCompleted:
-			v.State, changed = stateInactive, true
+			v.State, v.Turn, changed = stateInactive, "", true
 			v.Turns++
 			v.LastOutcome = conversation.OutcomeName(f.GetOutcome())
 		case *messages.Released:

@@ -279,11 +279,28 @@ func (w *Worker) generated(c actor.Context, m *generated) {
 		m.err = &model.Error{Class: model.Protocol, Message: fmt.Sprintf("the answer is larger than %d bytes", maxAnswer)}
 		m.completion = &model.Completion{}
 	}
+	if t := w.state.Turn(); m.err != nil && t.Cancelled != nil && !t.Cancelled.GetDiscard() && m.completion.Text != "" {
+		w.cutOff(c, g, m)
+		return
+	}
 	if m.err != nil {
 		partial, _ := cut(m.completion.Text, maxResult)
 		w.generationFailed(c, m.err, partial)
 		return
 	}
+	w.answered(c, completed(g, m))
+}
+
+// cutOff keeps what had arrived of an answer when its turn was cancelled: people have seen it, and the model is to know.
+func (w *Worker) cutOff(c actor.Context, g *generation, m *generated) {
+	done := completed(g, m)
+	done.Partial, done.FinishReason, done.ToolCalls = true, "cancelled", nil
+	done.Content, _ = cut(done.GetContent(), maxResult)
+	w.append(c, nil, w.advance, done)
+}
+
+// completed is the fact of an answer.
+func completed(g *generation, m *generated) *messages.GenerationCompleted {
 	done := &messages.GenerationCompleted{
 		GenId: g.id, Content: m.completion.Text, Reasoning: m.completion.Reasoning, ToolCalls: m.completion.ToolCalls,
 		FinishReason: m.completion.Reason, Usage: priced(m.completion.Usage, g.model.Price),
@@ -296,7 +313,7 @@ func (w *Worker) generated(c actor.Context, m *generated) {
 	if done.GetModel() == "" {
 		done.Model = g.model.Name
 	}
-	w.answered(c, done)
+	return done
 }
 
 func weight(c *model.Completion) int {

@@ -63,6 +63,7 @@ func (w *Worker) opening(c actor.Context) {
 	}
 	w.journal, w.state, w.snaps = m.journal, m.state, m.snaps
 	w.projector.Lookup = w.generation
+	w.inherit()
 	if !w.barred(c) {
 		w.takeUp(c)
 	}

@@ -207,6 +207,10 @@ func (w *Worker) wallTimeUp(c actor.Context, m *wallTimeUp) {
 
 // advance does whatever the facts say comes next.
 func (w *Worker) advance(c actor.Context) {
+	if w.closing.asked != nil && w.state.Turn() == nil && w.compacting == nil && !w.state.Closed() {
+		w.writeClosed(c)
+		return
+	}
 	step := w.state.Next(w.limits())
 	if w.svc.Still && !restful(step) {
 		w.become(w.idle, stateWaiting)
@@ -272,8 +276,10 @@ func (w *Worker) turnDone(c actor.Context) {
 			w.answerTurn(c, pid, last, result)
 		}
 	}
-	for _, pid := range w.cancels {
-		c.Send(pid, &messages.Cancelled{Turns: 1})
+	for _, x := range w.cancels {
+		if x.pid != nil {
+			c.Send(x.pid, &messages.Cancelled{Turns: 1, Inputs: x.inputs})
+		}
 	}
 	w.cancels = nil
 	w.snapshot(c)

@@ -72,7 +72,7 @@ func toSession(base string, m *messages.ToSession) (*call, error) {
 	case *messages.ToSession_AwaitTurn:
 		return get(base+"/wait", outcome, "worker", x.AwaitTurn.GetWorkerId(), "input_id", x.AwaitTurn.GetInputId()), nil
 	case *messages.ToSession_Cancel:
-		body := messages.CancelJSON{Worker: x.Cancel.GetWorkerId(), By: x.Cancel.GetBy(), Reason: x.Cancel.GetReason()}
+		body := messages.CancelJSON{Worker: x.Cancel.GetWorkerId(), By: x.Cancel.GetBy(), Reason: x.Cancel.GetReason(), Inputs: x.Cancel.GetInputs()}
 		return post(base+"/cancel", body, cancelled), nil
 	case *messages.ToSession_ListInputs:
 		return get(base+"/inputs", listed[messages.StagedJSON](func(v []*messages.InputView) proto.Message { return &messages.Inputs{Inputs: v} }),
@@ -106,7 +106,7 @@ func toSession(base string, m *messages.ToSession) (*call, error) {
 	case *messages.ToSession_SpawnWorker:
 		return post(base+"/workers", messages.SpawnFrom(x.SpawnWorker), as[messages.WorkerJSON]), nil
 	case *messages.ToSession_DeleteWorker:
-		return remove(base + "/workers/" + segment(x.DeleteWorker.GetWorkerId())), nil
+		return remove(base+"/workers/"+segment(x.DeleteWorker.GetWorkerId()), "by", x.DeleteWorker.GetBy(), "reason", x.DeleteWorker.GetReason()), nil
 	case *messages.ToSession_ReleaseWorker:
 		body := messages.ReleaseJSON{By: x.ReleaseWorker.GetBy()}
 		return post(base+"/workers/"+segment(x.ReleaseWorker.GetWorkerId())+"/release", body, as[messages.WorkerJSON]), nil

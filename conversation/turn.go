@@ -46,8 +46,14 @@ func (s *State) applyGeneration(t *Turn, f *messages.GenerationCompleted, r *mes
 }
 
 func answerOf(f *messages.GenerationCompleted) *messages.Message {
+	if f.GetPartial() { // without calls: nothing that was not asked for to its end is run
+		return &messages.Message{Role: messages.Assistant, Text: f.GetContent() + CutOffText, Reasoning: f.GetReasoning()}
+	}
 	return &messages.Message{Role: messages.Assistant, Text: f.GetContent(), Reasoning: f.GetReasoning(), ToolCalls: f.GetToolCalls()}
 }
+
+// CutOffText is what the model reads behind an answer that a cancel cut off.
+const CutOffText = "\n\n[The answer was cut off here: the turn was cancelled.]"
 
 func (t *Turn) toolPlanned(f *messages.ToolPlanned, r *messages.Record) error {
 	c := &Call{Plan: f, Name: f.GetTool(), AtMs: r.GetAtUnixMs()}

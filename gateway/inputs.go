@@ -108,13 +108,13 @@ func (a *api) cancel(w http.ResponseWriter, r *http.Request) (answer, error) {
 	c, err := ask[*messages.Cancelled](r.Context(), a, &messages.ToSession{
 		SessionId: r.PathValue("id"),
 		Command: &messages.ToSession_Cancel{
-			Cancel: &messages.CancelSession{WorkerId: body.Worker, By: body.By, Reason: body.Reason},
+			Cancel: &messages.CancelSession{WorkerId: body.Worker, By: body.By, Reason: body.Reason, Inputs: body.Inputs},
 		},
 	})
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(messages.CancelledJSON{Turns: c.GetTurns()})
+	return ok(messages.CancelledJSON{Turns: c.GetTurns(), Inputs: c.GetInputs()})
 }
 
 // history is a conversation's; without a worker in the address, that of the session's first.
@@ -147,8 +147,12 @@ func (a *api) spawn(w http.ResponseWriter, r *http.Request) (answer, error) {
 }
 
 func (a *api) deleteWorker(_ http.ResponseWriter, r *http.Request) (answer, error) {
+	q, err := query(r, "by", "reason")
+	if err != nil {
+		return answer{}, err
+	}
 	return a.done(r, &messages.ToSession{SessionId: r.PathValue("id"), Command: &messages.ToSession_DeleteWorker{
-		DeleteWorker: &messages.DeleteWorker{WorkerId: r.PathValue("worker")},
+		DeleteWorker: &messages.DeleteWorker{WorkerId: r.PathValue("worker"), By: q.Get("by"), Reason: q.Get("reason")},
 	}})
 }
 

@@ -1384,13 +1384,14 @@ func (x *ToolCallView) GetErrorCode() string {
 	return ""
 }
 
-// CancelSession cancels the open turn and every waiting call of a session (or of one worker).
+// CancelSession cancels the open turn and every waiting call of all workers of a session, or of one.
 // Reply: Cancelled, after which no new effect starts.
 type CancelSession struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // empty: all workers of the session
 	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Inputs        bool                   `protobuf:"varint,4,opt,name=inputs,proto3" json:"inputs,omitempty"` // take back the inputs that wait for their turn, too; else the next one begins
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1446,9 +1447,17 @@ func (x *CancelSession) GetReason() string {
 	return ""
 }
 
+func (x *CancelSession) GetInputs() bool {
+	if x != nil {
+		return x.Inputs
+	}
+	return false
+}
+
 type Cancelled struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Turns         int32                  `protobuf:"varint,1,opt,name=turns,proto3" json:"turns,omitempty"` // how many open turns were told to stop
+	Turns         int32                  `protobuf:"varint,1,opt,name=turns,proto3" json:"turns,omitempty"`   // how many open turns were told to stop, and inputs taken back that waited for their workspace
+	Inputs        int32                  `protobuf:"varint,2,opt,name=inputs,proto3" json:"inputs,omitempty"` // how many more inputs were taken back
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1486,6 +1495,13 @@ func (*Cancelled) Descriptor() ([]byte, []int) {
 func (x *Cancelled) GetTurns() int32 {
 	if x != nil {
 		return x.Turns
+	}
+	return 0
+}
+
+func (x *Cancelled) GetInputs() int32 {
+	if x != nil {
+		return x.Inputs
 	}
 	return 0
 }
@@ -1853,9 +1869,13 @@ func (x *SpawnWorker) GetCopied() []*Turn {
 	return nil
 }
 
+// DeleteWorker ends a worker for good: its turn is cancelled, the inputs that wait are taken back, and nothing is taken any
+// more. What it did stays in the journals. Reply: Ack.
 type DeleteWorker struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1897,6 +1917,20 @@ func (x *DeleteWorker) GetWorkerId() string {
 	return ""
 }
 
+func (x *DeleteWorker) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *DeleteWorker) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type DescribeSession struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1933,6 +1967,7 @@ func (*DescribeSession) Descriptor() ([]byte, []int) {
 	return file_command_proto_rawDescGZIP(), []int{21}
 }
 
+// CountJobs asks how many turns are open in a session, and how many inputs wait for theirs. Reply: JobCount.
 type CountJobs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2756,7 +2791,7 @@ func (x *SaveHistory) GetWorkerId() string {
 // WaitIdle answers when no turn is open and no input is staged. Reply: Ack.
 type WaitIdle struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // empty: all workers of the session
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2798,6 +2833,8 @@ func (x *WaitIdle) GetWorkerId() string {
 	return ""
 }
 
+// CloseSession ends all workers of a session, and the session: it takes nothing any more, and is listed no longer. What
+// was done in it stays in the journals. Reply: Ack.
 type CloseSession struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -3376,6 +3413,7 @@ type WorkerView struct {
 	LastOutcome     string                 `protobuf:"bytes,12,opt,name=last_outcome,json=lastOutcome,proto3" json:"last_outcome,omitempty"`
 	Quarantined     bool                   `protobuf:"varint,13,opt,name=quarantined,proto3" json:"quarantined,omitempty"`        // it is not started again until it is released
 	InDoubt         int32                  `protobuf:"varint,14,opt,name=in_doubt,json=inDoubt,proto3" json:"in_doubt,omitempty"` // calls that wait for a person to say what became of them
+	Turn            string                 `protobuf:"bytes,15,opt,name=turn,proto3" json:"turn,omitempty"`                       // the open one
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -3506,6 +3544,13 @@ func (x *WorkerView) GetInDoubt() int32 {
 		return x.InDoubt
 	}
 	return 0
+}
+
+func (x *WorkerView) GetTurn() string {
+	if x != nil {
+		return x.Turn
+	}
+	return ""
 }
 
 // CallView is one tool call, as `ls calls` shows it (row 48).
@@ -6918,13 +6963,15 @@ const file_command_proto_rawDesc = "" +
 	"\targuments\x18\x05 \x01(\tR\targuments\x12\x18\n" +
 	"\acontent\x18\x06 \x01(\tR\acontent\x12\x1d\n" +
 	"\n" +
-	"error_code\x18\a \x01(\tR\terrorCode\"T\n" +
+	"error_code\x18\a \x01(\tR\terrorCode\"l\n" +
 	"\rCancelSession\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"!\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06inputs\x18\x04 \x01(\bR\x06inputs\"9\n" +
 	"\tCancelled\x12\x14\n" +
-	"\x05turns\x18\x01 \x01(\x05R\x05turns\")\n" +
+	"\x05turns\x18\x01 \x01(\x05R\x05turns\x12\x16\n" +
+	"\x06inputs\x18\x02 \x01(\x05R\x06inputs\")\n" +
 	"\n" +
 	"ListInputs\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"n\n" +
@@ -6950,9 +6997,11 @@ const file_command_proto_rawDesc = "" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x16\n" +
 	"\x06system\x18\x03 \x01(\tR\x06system\x12*\n" +
 	"\x06origin\x18\x04 \x01(\v2\x12.troupe.v1.LineageR\x06origin\x12'\n" +
-	"\x06copied\x18\x05 \x03(\v2\x0f.troupe.v1.TurnR\x06copied\"+\n" +
+	"\x06copied\x18\x05 \x03(\v2\x0f.troupe.v1.TurnR\x06copied\"S\n" +
 	"\fDeleteWorker\x12\x1b\n" +
-	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"\x11\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x11\n" +
 	"\x0fDescribeSession\"\v\n" +
 	"\tCountJobs\">\n" +
 	"\bJobCount\x12\x18\n" +
@@ -7054,7 +7103,7 @@ const file_command_proto_rawDesc = "" +
 	"\x05usage\x18\f \x01(\v2\x10.troupe.v1.UsageR\x05usage\x12+\n" +
 	"\x05first\x18\r \x01(\v2\x15.troupe.v1.InputReplyR\x05first\x12\x1d\n" +
 	"\n" +
-	"project_id\x18\x0e \x01(\tR\tprojectId\"\x9b\x03\n" +
+	"project_id\x18\x0e \x01(\tR\tprojectId\"\xaf\x03\n" +
 	"\n" +
 	"WorkerView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -7073,7 +7122,8 @@ const file_command_proto_rawDesc = "" +
 	"\x05usage\x18\v \x01(\v2\x10.troupe.v1.UsageR\x05usage\x12!\n" +
 	"\flast_outcome\x18\f \x01(\tR\vlastOutcome\x12 \n" +
 	"\vquarantined\x18\r \x01(\bR\vquarantined\x12\x19\n" +
-	"\bin_doubt\x18\x0e \x01(\x05R\ainDoubt\"\xc6\x02\n" +
+	"\bin_doubt\x18\x0e \x01(\x05R\ainDoubt\x12\x12\n" +
+	"\x04turn\x18\x0f \x01(\tR\x04turn\"\xc6\x02\n" +
 	"\bCallView\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x1d\n" +

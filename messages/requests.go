@@ -78,11 +78,12 @@ type AcceptedJSON struct {
 	Worker  string `json:"worker,omitempty"`
 }
 
-// CancelJSON cancels the open turn of a session.
+// CancelJSON cancels the open turns of a session, or of one worker.
 type CancelJSON struct {
 	Worker string `json:"worker,omitempty"`
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`
+	Inputs bool   `json:"inputs,omitempty"` // take back the inputs that wait, too
 }
 
 // ReleaseJSON lets a quarantined worker try again.
@@ -92,7 +93,8 @@ type ReleaseJSON struct {
 
 // CancelledJSON says how many turns were told to stop.
 type CancelledJSON struct {
-	Turns int32 `json:"turns"`
+	Turns  int32 `json:"turns"`
+	Inputs int32 `json:"inputs,omitempty"` // taken back
 }
 
 // CallToolJSON calls a tool in a session. Arguments are an object, or a string that holds one, as

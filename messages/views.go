@@ -52,6 +52,7 @@ type WorkerJSON struct {
 	Staged      int32     `json:"staged"` // inputs that wait for their turn
 	Restarts    int32     `json:"restarts"`
 	LastOutcome string    `json:"last_outcome,omitempty"`
+	Turn        string    `json:"turn,omitempty"`        // the open one
 	Quarantined bool      `json:"quarantined,omitempty"` // not started again until it is released
 	InDoubt     int32     `json:"in_doubt,omitempty"`    // calls that wait for a person to say what became of them
 	LastError   string    `json:"last_error,omitempty"`
@@ -173,7 +174,7 @@ func (x *WorkerView) JSON() WorkerJSON {
 	return WorkerJSON{
 		ID: x.GetId(), State: x.GetState(), Session: x.GetSessionId(), Agent: x.GetAgent(), Model: x.GetModel(), Turns: x.GetTurns(),
 		Staged: x.GetStaged(), Restarts: x.GetRestarts(), LastOutcome: x.GetLastOutcome(), LastError: x.GetLastError(),
-		Quarantined: x.GetQuarantined(), InDoubt: x.GetInDoubt(),
+		Quarantined: x.GetQuarantined(), InDoubt: x.GetInDoubt(), Turn: x.GetTurn(),
 		UpdatedAt: timeText(x.GetUpdatedAtUnixMs()), Usage: x.GetUsage().JSON(),
 	}
 }
@@ -183,7 +184,7 @@ func (j WorkerJSON) Proto() *WorkerView {
 	return &WorkerView{
 		Id: j.ID, State: j.State, SessionId: j.Session, Agent: j.Agent, Model: j.Model, Turns: j.Turns, Staged: j.Staged,
 		Restarts: j.Restarts, LastOutcome: j.LastOutcome, LastError: j.LastError, UpdatedAtUnixMs: timeRead(j.UpdatedAt),
-		Quarantined: j.Quarantined, InDoubt: j.InDoubt,
+		Quarantined: j.Quarantined, InDoubt: j.InDoubt, Turn: j.Turn,
 		Usage: j.Usage.Proto(),
 	}
 }

@@ -3587,6 +3587,7 @@ type CancelRequested struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
 	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Discard       bool                   `protobuf:"varint,3,opt,name=discard,proto3" json:"discard,omitempty"` // what had arrived of the answer is dropped: its input was withdrawn
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3633,6 +3634,13 @@ func (x *CancelRequested) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *CancelRequested) GetDiscard() bool {
+	if x != nil {
+		return x.Discard
+	}
+	return false
 }
 
 type Closed struct {
@@ -4170,10 +4178,11 @@ const file_worker_proto_rawDesc = "" +
 	"\x04body\x18\x03 \x01(\fR\x04body\",\n" +
 	"\vOutboxAcked\x12\x1d\n" +
 	"\n" +
-	"message_id\x18\x01 \x01(\tR\tmessageId\"9\n" +
+	"message_id\x18\x01 \x01(\tR\tmessageId\"S\n" +
 	"\x0fCancelRequested\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\" \n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
+	"\adiscard\x18\x03 \x01(\bR\adiscard\" \n" +
 	"\x06Closed\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"S\n" +
 	"\vCallDoubted\x12\x17\n" +

@@ -21,8 +21,9 @@ func protoreflectValue(m proto.Message) protoreflect.Value {
 type Reply struct {
 	Text  string
 	Calls []*messages.ToolCall
-	Err   error  // after Text
-	Late  func() // runs after the last event was taken, before the stream ends
+	Err   error        // after Text
+	Then  func() error // runs after Text was taken; its error ends the stream
+	Late  func()       // runs after the last event was taken, before the stream ends
 }
 
 // Model is a function of the request: the same question gets the same answer.
@@ -34,6 +35,9 @@ func (m Model) Stream(ctx context.Context, r *model.Request) iter.Seq2[model.Eve
 		a := m(ctx, r)
 		if a.Text != "" && !yield(model.Event{Kind: model.Text, Text: a.Text}, nil) {
 			return
+		}
+		if a.Err == nil && a.Then != nil {
+			a.Err = a.Then()
 		}
 		if a.Err != nil {
 			yield(model.Event{}, a.Err)

@@ -1,0 +1,129 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// cancelWait bounds how long the workers of a session may take to end their turns, beyond the time that calls
+// have for it.
+const cancelWait = time.Minute
+
+// cancelAll cancels the turns of all workers, when none is named. It answers when none of them runs anything any more.
+func (s *Session) cancelAll(c actor.Context, m *messages.CancelSession) {
+	if m.GetWorkerId() != "" {
+		s.route(c, m)
+		return
+	}
+	ask := func(id string) proto.Message {
+		one := proto.CloneOf(m)
+		one.WorkerId = id
+		return one
+	}
+	s.askAll(c, s.svc.Limits.Grace+cancelWait, ask, func(replies []proto.Message) proto.Message {
+		sum := &messages.Cancelled{}
+		for _, r := range replies {
+			if x, ok := r.(*messages.Cancelled); ok {
+				sum.Turns += x.GetTurns()
+				sum.Inputs += x.GetInputs()
+			}
+		}
+		return sum
+	})
+}
+
+// waitAll answers when all workers rest.
+func (s *Session) waitAll(c actor.Context, m *messages.WaitIdle) {
+	if m.GetWorkerId() != "" {
+		s.route(c, m)
+		return
+	}
+	ask := func(id string) proto.Message { return &messages.WaitIdle{WorkerId: id} }
+	s.askAll(c, 0, ask, func([]proto.Message) proto.Message { return &messages.Ack{} })
+}
+
+// askAll puts a command to every worker, off the mailbox and to all at the same time, and answers the asker with what make
+// makes of the replies. Those that are quarantined run nothing, and are passed over. wait 0 is for ever.
+func (s *Session) askAll(c actor.Context, wait time.Duration, ask func(id string) proto.Message, make func([]proto.Message) proto.Message) {
+	var ids []string
+	for _, id := range s.order {
+		if s.workers[id].quarantined == "" {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 1 && s.workers[ids[0]].pid != nil {
+		s.route(c, ask(ids[0]))
+		return
+	}
+	sys, self, asker, away := c.ActorSystem(), c.Self(), c.Sender(), &s.rest.away
+	away.Add(1)
+	s.svc.spawn(sys, asker, func(p *act.Panic) any { return messages.Fail(messages.CodeInternal, p.Error(), "") }, func() any {
+		defer away.Add(-1)
+		ctx, cancel := context.WithCancel(context.Background())
+		if wait > 0 {
+			ctx, cancel = context.WithTimeout(ctx, wait)
+		}
+		defer cancel()
+		replies, err := each(ctx, sys, self, ids, ask)
+		if err != nil {
+			return err
+		}
+		return make(replies)
+	})
+}
+
+// each asks for all ids at the same time and waits for every reply. The first refusal is the answer for all, except that
+// of a worker that is quarantined or gone.
+func each(ctx context.Context, sys *actor.ActorSystem, session *actor.PID, ids []string, ask func(id string) proto.Message) ([]proto.Message, *messages.Failure) {
+	type answer struct {
+		reply proto.Message
+		err   error
+	}
+	answers := make(chan answer, len(ids))
+	for _, id := range ids {
+		go func() {
+			var a answer
+			if p := act.Guard(func() { a.reply, a.err = act.Ask[proto.Message](ctx, sys, session, ask(id)) }); p != nil {
+				a.err = p
+			}
+			answers <- a
+		}()
+	}
+	var replies []proto.Message
+	var fail *messages.Failure
+	for range ids {
+		a := <-answers
+		var f *messages.Failure
+		switch {
+		case a.err == nil:
+			replies = append(replies, a.reply)
+		case errors.As(a.err, &f) && (f.GetCode() == messages.CodeQuarantined || f.GetCode() == messages.CodeClosed):
+		case errors.As(a.err, &f):
+			fail = f
+		default:
+			fail = messages.Fail(messages.CodeUnavailable, "not all workers answered: "+a.err.Error(), "try again")
+		}
+	}
+	return replies, fail
+}
+
+// countJobs counts the open turns of the session, and the inputs that wait for theirs.
+func (s *Session) countJobs(c actor.Context) {
+	s.gather(c, func(views []*messages.WorkerView) any {
+		n := &messages.JobCount{}
+		for _, v := range views {
+			if v.GetTurn() != "" {
+				n.Running++
+			}
+			n.Waiting += v.GetStaged()
+		}
+		return n
+	})
+}

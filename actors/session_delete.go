@@ -1,0 +1,244 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/conversation"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
+)
+
+// A worker is deleted in two steps: it writes down its end (Closed), after that of its turn, and then the session
+// writes down that it has ended (WorkerEnded). Between the two it takes nothing, and is deleted again by who asks again.
+
+// ending is a deletion under way: of one worker, or of the session with all of its workers.
+type ending struct {
+	asker   *actor.PID
+	workers []string
+	reason  string
+	session bool
+}
+
+// Results of the goroutines of a deletion.
+type (
+	workersClosed struct { // the first step is done
+		ending
+		fail *messages.Failure
+	}
+	endWritten struct { // the second step is done
+		ending
+		journal *persistence.Journal
+		facts   []proto.Message
+		records []*messages.Record
+		receipt persistence.Receipt
+		fail    *messages.Failure
+	}
+)
+
+func (s *Session) deleteWorker(c actor.Context, m *messages.DeleteWorker) {
+	if s.workers[m.GetWorkerId()] == nil {
+		s.route(c, m) // to be refused
+		return
+	}
+	s.end(c, ending{asker: c.Sender(), workers: []string{m.GetWorkerId()}, reason: m.GetReason()}, m.GetBy())
+}
+
+func (s *Session) closeSession(c actor.Context, m *messages.CloseSession) {
+	s.end(c, ending{asker: c.Sender(), workers: append([]string(nil), s.order...), reason: m.GetReason(), session: true}, "user")
+}
+
+// end takes the first step.
+func (s *Session) end(c actor.Context, e ending, by string) {
+	svc, sys, self, session, away := s.svc, c.ActorSystem(), c.Self(), s.id, &s.rest.away
+	var live, barred []string
+	for _, id := range e.workers {
+		if w := s.workers[id]; w.quarantined != "" && !w.ending {
+			barred = append(barred, id)
+		} else {
+			live = append(live, id)
+		}
+	}
+	away.Add(1)
+	svc.spawn(sys, self, func(p *act.Panic) any {
+		return &workersClosed{e, messages.Fail(messages.CodeInternal, p.Error(), "")}
+	}, func() any {
+		defer away.Add(-1)
+		ctx, cancel := context.WithTimeout(context.Background(), svc.Limits.Grace+cancelWait)
+		defer cancel()
+		_, fail := each(ctx, sys, self, live, func(id string) proto.Message {
+			return &messages.DeleteWorker{WorkerId: id, By: by, Reason: e.reason}
+		})
+		for _, id := range barred {
+			if err := closeJournal(ctx, svc, session, id, e.reason); err != nil && fail == nil {
+				fail = messages.Fail(messages.CodeUnavailable, "delete worker "+id+": "+err.Error(), "try again")
+			}
+		}
+		return &workersClosed{e, fail}
+	})
+}
+
+// closeJournal writes down the end of a worker that is quarantined: nobody else writes its journal.
+func closeJournal(ctx context.Context, svc *Services, session, id, reason string) error {
+	j, err := persistence.OpenJournal(ctx, svc.Store, messages.WorkerStream(id), session, svc.Node)
+	if err != nil {
+		return err
+	}
+	defer j.Release()
+	j.Now = svc.Now
+	recs, err := records([]proto.Message{&messages.Closed{Reason: reason}})
+	if err != nil {
+		return err
+	}
+	_, err = appendAndWait(svc, persistence.Part{Journal: j, Draft: persistence.Draft{Records: recs}})
+	return err
+}
+
+// workersClosed takes the second step, in its turn: the session's journal has one append at a time.
+func (s *Session) workersClosed(c actor.Context, m *workersClosed) {
+	if s.building {
+		s.builds.Put(c)
+		return
+	}
+	if m.fail != nil {
+		s.tell(c, m.asker, m.fail)
+		return
+	}
+	var facts []proto.Message
+	var index []persistence.IndexOp
+	for _, id := range m.workers {
+		if s.workers[id] == nil {
+			continue // deleted by somebody else meanwhile
+		}
+		facts = append(facts, &messages.WorkerEnded{WorkerId: id, Reason: m.reason})
+		index = append(index, persistence.IndexOp{Key: WorkerKey(s.id, id), Delete: true})
+	}
+	if m.session {
+		facts = append(facts, &messages.SessionClosed{Reason: m.reason})
+		index = append(index, persistence.IndexOp{Key: SessionKey(s.id), Delete: true})
+	}
+	if len(facts) == 0 {
+		s.tell(c, m.asker, &messages.Ack{})
+		return
+	}
+	s.building = true
+	svc, journal, seq, e := s.svc, s.journal, s.facts.seq, m.ending
+	svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
+		return &endWritten{ending: e, fail: messages.Fail(messages.CodeInternal, p.Error(), "")}
+	}, func() any {
+		return writeEnd(svc, journal, seq, &endWritten{ending: e, facts: facts}, index)
+	})
+}
+
+func writeEnd(svc *Services, journal *persistence.Journal, seq uint64, w *endWritten, index []persistence.IndexOp) *endWritten {
+	j, err := writable(svc, journal, seq)
+	if err == nil {
+		w.journal = j
+		w.records, err = records(w.facts)
+	}
+	if err == nil {
+		w.receipt, err = appendAndWait(svc, persistence.Part{Journal: j, Draft: persistence.Draft{Records: w.records, Index: index}})
+	}
+	if err != nil {
+		w.fail = messages.Fail(messages.CodeUnavailable, "delete: "+err.Error(), "try again")
+	}
+	return w
+}
+
+// appendAndWait makes one append and waits for it.
+func appendAndWait(svc *Services, p persistence.Part) (persistence.Receipt, error) {
+	type answer struct {
+		receipt persistence.Receipt
+		err     error
+	}
+	done := make(chan answer, 1)
+	persistence.AppendTogether(func(r persistence.Receipt, err error) { done <- answer{r, err} }, p)
+	select {
+	case a := <-done:
+		return a.receipt, a.err
+	case <-svc.stopped:
+		return persistence.Receipt{}, persistence.ErrClosed
+	}
+}
+
+// endWritten lets go of the workers that have ended, and of the session if that has.
+func (s *Session) endWritten(c actor.Context, m *endWritten) {
+	s.building = false
+	if m.journal != nil {
+		s.journal = m.journal
+	}
+	if m.fail != nil {
+		s.tell(c, m.asker, m.fail)
+		s.builds.Replay(c, s.ready, func() bool { return !s.building })
+		return
+	}
+	s.written(c, m.facts, m.records, m.receipt)
+	for _, id := range m.workers {
+		s.remove(c, id)
+	}
+	s.tell(c, m.asker, &messages.Ack{})
+	if m.session {
+		s.over(c)
+		return
+	}
+	s.builds.Replay(c, s.ready, func() bool { return !s.building })
+}
+
+// written applies facts of the session that are durable now, and tells the watchers.
+func (s *Session) written(c actor.Context, facts []proto.Message, records []*messages.Record, r persistence.Receipt) {
+	p := &messages.Published{FirstCursor: r.First, LastCursor: r.Last}
+	var projector conversation.Projector
+	for i, f := range facts {
+		if err := s.facts.apply(f, records[i]); err != nil {
+			s.log.Error("session facts out of order", "err", err)
+		}
+		if e := projector.Project(s.id, "", f, records[i], r.First+uint64(i)); e != nil {
+			p.Events = append(p.Events, e)
+		}
+	}
+	s.publish(c, p)
+}
+
+func (s *Session) tell(c actor.Context, who *actor.PID, msg any) {
+	if who != nil {
+		c.Send(who, msg)
+	}
+}
+
+// remove forgets a worker that has ended.
+func (s *Session) remove(c actor.Context, id string) {
+	w := s.workers[id]
+	if w == nil {
+		return
+	}
+	w.timer.Stop()
+	gone := messages.Fail(messages.CodeNotFound, fmt.Sprintf("worker %s was deleted", id), "")
+	w.queue.Each(func(_ any, sender *actor.PID) { s.tell(c, sender, gone) })
+	if w.pid != nil {
+		c.Poison(w.pid)
+	}
+	delete(s.workers, id)
+	for i, other := range s.order {
+		if other == id {
+			s.order = append(s.order[:i:i], s.order[i+1:]...)
+			break
+		}
+	}
+}
+
+// over refuses everything from now on, and asks the Supervisor for the end.
+func (s *Session) over(c actor.Context) {
+	closed := sessionClosed(s.id)
+	refuse := func(_ any, sender *actor.PID) { s.tell(c, sender, closed) }
+	s.builds.Each(refuse)
+	s.receive = func(c actor.Context) { s.answer(c, closed) }
+	c.Send(c.Parent(), &messages.SessionEnded{SessionId: s.id})
+}
+
+func sessionClosed(id string) *messages.Failure {
+	return messages.Fail(messages.CodeClosed, fmt.Sprintf("session %s was closed", id), "begin another one")
+}
