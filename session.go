@@ -219,7 +219,8 @@ func (w *Worker) Call(ctx context.Context, tool string, args any) (*messages.Too
 	})
 }
 
-// Cancel ends the open turn; when it returns, nothing of it runs any more.
+// Cancel ends the open turn, and that of a Session those of all its workers; when it returns, nothing of them runs any
+// more. Prompts that wait for their turn stay. What was said so far is kept, and marked as cut off.
 func (w *Worker) Cancel(ctx context.Context) error {
 	_, err := ask[*messages.Cancelled](ctx, w.rt, w.session, &messages.CancelSession{WorkerId: w.id, By: "program"})
 	return err

@@ -45,6 +45,8 @@ func newRoot(a *app) *cobra.Command {
 		newCompact(a),
 		newExport(a),
 		newImport(a),
+		newCancel(a),
+		newRemove(a),
 		newWorkers(a),
 		newVerify(a),
 		newBackup(a),

@@ -86,6 +86,9 @@ func turnText(t *messages.TurnJSON) string {
 		if g.Attempts > 1 {
 			fmt.Fprintf(&b, "  %d requests", g.Attempts)
 		}
+		if g.FinishReason == "cancelled" {
+			b.WriteString("  cut off")
+		}
 		if g.ProviderRequestID != "" {
 			fmt.Fprintf(&b, "  request %s", oneLine(g.ProviderRequestID, 80))
 		}

@@ -122,7 +122,13 @@ func (v *textView) completed(e *messages.Event) error {
 	if err := v.write(text[len(had):]); err != nil {
 		return err
 	}
-	return v.endLine()
+	if err := v.endLine(); err != nil {
+		return err
+	}
+	if e.GetFinishReason() == "cancelled" {
+		v.note("troupe: the answer was cut off: the turn was cancelled")
+	}
+	return nil
 }
 
 // tool prints one line about a call that has ended.

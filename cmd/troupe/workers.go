@@ -11,8 +11,104 @@ import (
 )
 
 func newWorkers(a *app) *cobra.Command {
-	cmd := &cobra.Command{Use: "workers", Short: "The agents of sessions: list them, or let a quarantined one try again"}
-	cmd.AddCommand(listWorkers(a, "ls", "List the workers of all sessions, or of one"), newRelease(a))
+	cmd := &cobra.Command{Use: "workers", Short: "The agents of sessions: list, add, cancel, wait for, release or remove them"}
+	cmd.AddCommand(
+		listWorkers(a, "ls", "List the workers of all sessions, or of one"),
+		newWorkerNew(a), newWorkerCancel(a), newWorkerWait(a), newRelease(a), newWorkerRemove(a),
+	)
+	return cmd
+}
+
+func newWorkerNew(a *app) *cobra.Command {
+	m := &messages.SpawnWorker{}
+	cmd := formats(&cobra.Command{
+		Use:   "new SESSION",
+		Short: "Add a worker to a session, with a conversation of its own",
+		Args:  exactly("SESSION"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.onSession(cmd.Context(), args[0], func(ctx context.Context, n node) error {
+				v, err := ask[*messages.WorkerView](ctx, n, inSession(args[0], &messages.ToSession{Command: &messages.ToSession_SpawnWorker{SpawnWorker: m}}))
+				if err != nil {
+					return err
+				}
+				return a.printWorker(v)
+			})
+		},
+	}, "table", "json", "yaml")
+	cmd.Flags().StringVar(&m.Agent, "agent", "", "`AGENT` profile; default: the default one")
+	cmd.Flags().StringVarP(&m.Model, "model", "m", "", "`MODEL`; default: the agent's, or the session's")
+	return cmd
+}
+
+func newWorkerCancel(a *app) *cobra.Command {
+	f := &cancelFlags{}
+	cmd := formats(&cobra.Command{
+		Use:   "cancel WORKER",
+		Short: "Cancel the turn of one worker, and the inputs that wait behind it",
+		Args:  exactly("WORKER"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.onWorker(cmd.Context(), args[0], func(ctx context.Context, n node, w *messages.WorkerView) error {
+				return a.cancel(ctx, n, w.GetSessionId(), w.GetId(), f)
+			})
+		},
+	}, "text", "json", "yaml")
+	f.add(cmd)
+	return cmd
+}
+
+func newWorkerWait(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "wait WORKER|SESSION",
+		Short: "Wait until a worker, or all of a session, have nothing left to do",
+		Args:  exactly("WORKER|SESSION"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if messages.ValidID(messages.SessionPrefix, args[0]) {
+				return a.onSession(cmd.Context(), args[0], func(ctx context.Context, n node) error { return a.waitIdle(ctx, n, args[0], "") })
+			}
+			return a.onWorker(cmd.Context(), args[0], func(ctx context.Context, n node, w *messages.WorkerView) error {
+				return a.waitIdle(ctx, n, w.GetSessionId(), w.GetId())
+			})
+		},
+	}
+}
+
+// waitIdle waits in the process that works. Where none does, work that is open would be waited for in vain.
+func (a *app) waitIdle(ctx context.Context, n node, session, worker string) error {
+	if h, own := n.(*house); own && h.client == nil {
+		all, err := ask[*messages.Workers](ctx, n, &messages.ListWorkers{SessionId: session})
+		if err != nil {
+			return err
+		}
+		for _, w := range all.GetWorkers() {
+			if (worker == "" || w.GetId() == worker) && w.GetState() != "inactive" {
+				return &exitError{
+					code: exitAgain, what: fmt.Sprintf("worker %s is %s, and no process works on it", w.GetId(), w.GetState()),
+					hint: "go on with: troupe run -s " + session,
+				}
+			}
+		}
+		return nil
+	}
+	_, err := ask[*messages.Ack](ctx, n, inSession(session, &messages.ToSession{Command: &messages.ToSession_WaitIdle{WaitIdle: &messages.WaitIdle{WorkerId: worker}}}))
+	return err
+}
+
+func newWorkerRemove(a *app) *cobra.Command {
+	reason := ""
+	cmd := &cobra.Command{
+		Use:   "rm WORKER",
+		Short: "Delete a worker: its turn is cancelled, and it takes nothing any more",
+		Args:  exactly("WORKER"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.onWorker(cmd.Context(), args[0], func(ctx context.Context, n node, w *messages.WorkerView) error {
+				_, err := ask[*messages.Ack](ctx, n, inSession(w.GetSessionId(), &messages.ToSession{Command: &messages.ToSession_DeleteWorker{
+					DeleteWorker: &messages.DeleteWorker{WorkerId: w.GetId(), By: "user", Reason: reason},
+				}}))
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "`WHY`, for the record")
 	return cmd
 }
 
@@ -68,6 +164,15 @@ func (a *app) onWorker(ctx context.Context, id string, work func(ctx context.Con
 		}
 		return none()
 	})
+}
+
+// onSession is onWorker for a session.
+func (a *app) onSession(ctx context.Context, id string, work func(ctx context.Context, n node) error) error {
+	loaded, err := a.load("")
+	if err != nil {
+		return err
+	}
+	return a.look(ctx, loaded, func() error { return noSession(id) }, work)
 }
 
 func noWorker(id string) error {

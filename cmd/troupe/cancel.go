@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// cancelFlags are the flags of the commands that cancel.
+type cancelFlags struct {
+	keep   bool
+	reason string
+}
+
+func (f *cancelFlags) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.keep, "keep-inputs", false, "let the inputs that wait have their turns: the next one begins at once")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "`WHY`, for the record")
+}
+
+func newCancel(a *app) *cobra.Command {
+	f := &cancelFlags{}
+	cmd := formats(&cobra.Command{
+		Use:   "cancel SESSION",
+		Short: "Cancel everything that is under way in a session",
+		Long: `Cancel everything that is under way in a session.
+
+The turns of all its workers end, and the inputs that wait for theirs are taken back. When the command is done, nothing
+of it runs and nothing more starts. What was said and done so far stays in the conversations, and an answer
+that was cut off is marked as such; the session takes new inputs as before.`,
+		Args: exactly("SESSION"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.onSession(cmd.Context(), args[0], func(ctx context.Context, n node) error { return a.cancel(ctx, n, args[0], "", f) })
+		},
+	}, "text", "json", "yaml")
+	f.add(cmd)
+	return cmd
+}
+
+// cancel cancels one worker, or all of a session, and says what there was to cancel.
+func (a *app) cancel(ctx context.Context, n node, session, worker string, f *cancelFlags) error {
+	m := &messages.CancelSession{WorkerId: worker, By: "user", Reason: f.reason, Inputs: !f.keep}
+	c, err := ask[*messages.Cancelled](ctx, n, inSession(session, &messages.ToSession{Command: &messages.ToSession_Cancel{Cancel: m}}))
+	if err != nil {
+		return err
+	}
+	j := messages.CancelledJSON{Turns: c.GetTurns(), Inputs: c.GetInputs()}
+	return a.emit(j, func(w io.Writer) error {
+		text := fmt.Sprintf("%d turns cancelled, %d inputs taken back\n", j.Turns, j.Inputs)
+		if j.Turns == 0 && j.Inputs == 0 {
+			text = "nothing was under way\n"
+		}
+		_, err := io.WriteString(w, text)
+		return err
+	})
+}
+
+func newRemove(a *app) *cobra.Command {
+	reason := ""
+	cmd := &cobra.Command{
+		Use:   "rm SESSION",
+		Short: "Close a session: its turns are cancelled, it takes nothing any more and is listed no longer",
+		Args:  exactly("SESSION"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.onSession(cmd.Context(), args[0], func(ctx context.Context, n node) error {
+				_, err := ask[*messages.Ack](ctx, n, inSession(args[0], &messages.ToSession{Command: &messages.ToSession_Close{Close: &messages.CloseSession{Reason: reason}}}))
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "`WHY`, for the record")
+	return cmd
+}

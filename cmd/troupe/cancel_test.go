@@ -1,0 +1,118 @@
+package main
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+func (m *machine) slow() string {
+	m.t.Helper()
+	return m.write("slow.yaml", strings.ReplaceAll(slowScript, "TEXT", strings.Repeat("and so on ", 300)))
+}
+
+func TestCancelEndsATurnInAnotherProcessAndKeepsWhatWasSaid(t *testing.T) {
+	m := newMachine(t)
+	r := m.start("run", "think", "-C", "a", "-m", "scripted/"+m.slow(), "--trust", "full")
+	r.waitFor("I think.")
+	id := m.onlySession()
+	code, out, stderr := m.run("cancel", id, "--reason", "enough")
+	if code != exitDone || out != "1 turns cancelled, 0 inputs taken back\n" {
+		t.Errorf("cancel ended with %d: %s%s", code, out, stderr)
+	}
+	if code, _ := r.wait(); code != exitInterrupted {
+		t.Errorf("the run ended with %d", code)
+	}
+	for _, want := range []string{"the answer was cut off", "outcome aborted: enough"} {
+		if !strings.Contains(r.stderr.String(), want) {
+			t.Errorf("the run does not say %q: %s", want, r.stderr.String())
+		}
+	}
+	if strings.Contains(r.stderr.String(), "is void") {
+		t.Errorf("what was kept is called void: %s", r.stderr.String())
+	}
+	if code, out, _ := m.run("show", id); code != exitDone || !strings.Contains(out, "cancelled") || !strings.Contains(out, "cut off") || !strings.Contains(out, "\nI think.\n") {
+		t.Errorf("show ended with %d: %s", code, out)
+	}
+	if code, out, stderr := m.run("cancel", id); code != exitDone || out != "nothing was under way\n" {
+		t.Errorf("cancel of what rests ended with %d: %s%s", code, out, stderr)
+	}
+	if code, _, stderr := m.run("cancel", "ses_none"); code != exitMissing || !strings.Contains(stderr, "no session") {
+		t.Errorf("cancel of nothing ended with %d: %s", code, stderr)
+	}
+}
+
+func TestWorkIsCancelledWhoseProcessIsDead(t *testing.T) {
+	m := newMachine(t)
+	script := m.write("s.yaml", blocking)
+	r := m.start("run", "work", "-C", "a", "-m", "scripted/"+script, "--trust", "full")
+	r.waitFor("I begin.")
+	m.begun("a")
+	r.signal(syscall.SIGKILL)
+	r.wait()
+	id := m.onlySession()
+	w := m.workers()[0].ID
+	if code, _, stderr := m.run("workers", "wait", w); code != exitAgain || !strings.Contains(stderr, "troupe run -s "+id) {
+		t.Errorf("wait ended with %d: %s", code, stderr)
+	}
+	if code, out, stderr := m.run("workers", "cancel", w, "-o", "json"); code != exitDone || !strings.Contains(out, `"turns": 1`) {
+		t.Errorf("cancel ended with %d: %s%s", code, out, stderr)
+	}
+	if code, _, stderr := m.run("workers", "wait", id); code != exitDone {
+		t.Errorf("wait ended with %d: %s", code, stderr)
+	}
+	if code, out, _ := m.run("run", "-s", id); code != exitInterrupted {
+		t.Errorf("the turn again ended with %d: %s", code, out)
+	}
+	if code, out, _ := m.run("ls", "calls", "-o", "json"); code != exitDone || !strings.Contains(out, "interrupted_unknown") {
+		t.Errorf("calls: %d %s", code, out)
+	}
+}
+
+func TestWorkersAreAddedAndRemovedAndASessionIsClosed(t *testing.T) {
+	m := newMachine(t)
+	if code, _, stderr := m.run("run", "hello", "-C", "a", "-m", "scripted/echo"); code != exitDone {
+		t.Fatal(stderr)
+	}
+	id := m.onlySession()
+	if code, out, stderr := m.run("workers", "new", id, "-o", "json"); code != exitDone || !strings.Contains(out, "wrk_") {
+		t.Fatalf("new ended with %d: %s%s", code, out, stderr)
+	}
+	all := m.workers()
+	if len(all) != 2 {
+		t.Fatalf("%d workers", len(all))
+	}
+	added := all[0].ID
+	if all[0].Turns != 0 {
+		added = all[1].ID
+	}
+	if code, _, stderr := m.run("workers", "rm", added); code != exitDone {
+		t.Errorf("rm ended with %d: %s", code, stderr)
+	}
+	if code, _, stderr := m.run("workers", "rm", added); code != exitMissing || !strings.Contains(stderr, "troupe workers ls") {
+		t.Errorf("rm again ended with %d: %s", code, stderr)
+	}
+	if left := m.workers(); len(left) != 1 || left[0].ID == added {
+		t.Errorf("left are %+v", left)
+	}
+	if code, _, stderr := m.run("workers", "new", id, "--agent", "nobody"); code != exitConfig {
+		t.Errorf("an unknown agent: %d %s", code, stderr)
+	}
+	if code, _, stderr := m.run("rm", id); code != exitDone {
+		t.Errorf("rm ended with %d: %s", code, stderr)
+	}
+	if code, out, _ := m.run("ls", "sessions", "-o", "json"); code != exitDone || strings.TrimSpace(out) != "[]" {
+		t.Errorf("ls ended with %d: %s", code, out)
+	}
+	if code, _, stderr := m.run("run", "more", "-s", id); code != exitMissing {
+		t.Errorf("a prompt to it: %d %s", code, stderr)
+	}
+	if code, out, _ := m.run("verify"); code != exitDone || !strings.Contains(out, " 0 findings") {
+		t.Errorf("verify ended with %d: %s", code, out)
+	}
+	if !messages.ValidID(messages.WorkerPrefix, added) {
+		t.Errorf("worker id %q", added)
+	}
+}
