@@ -187,17 +187,13 @@ func effectDamage() []damage {
 		}},
 		{"R4", "a dispatch is not in the journal", func(t *testing.T, h *History) {
 			exec := h.Effects[line(t, h, toolCharge, Begun)].Exec
-			for _, at := range find(h, func(f *messages.ToolDispatched) bool { return f.GetExecId() == exec }) {
-				drop(h, at)
-			}
+			dropAll(h, find(h, func(f *messages.ToolDispatched) bool { return f.GetExecId() == exec }))
 		}},
 		{"R4", "an effect began before its dispatch was durable", func(t *testing.T, h *History) { h.Effects[line(t, h, toolCharge, Begun)].Dispatch = 0 }},
 		{"R4", "an effect began in a life that did not dispatch it", func(t *testing.T, h *History) { h.Effects[line(t, h, toolPut, Begun)].Boot += 100 }},
 		{"R4", "a file was written without a dispatch", func(t *testing.T, h *History) {
 			call := factAt[*messages.ToolFinished](t, h, one(t, h, finished("write_file", messages.ToolFinished_OK)))
-			for _, at := range find(h, func(f *messages.ToolDispatched) bool { return f.GetExecId() == call.GetExecId() }) {
-				drop(h, at)
-			}
+			dropAll(h, find(h, func(f *messages.ToolDispatched) bool { return f.GetExecId() == call.GetExecId() }))
 		}},
 	}
 }

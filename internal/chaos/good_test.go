@@ -148,6 +148,13 @@ func drop(h *History, at place) {
 	}
 }
 
+// dropAll drops from the end, so that places stay right.
+func dropAll(h *History, all []place) {
+	for _, at := range slices.Backward(all) {
+		drop(h, at)
+	}
+}
+
 // add puts a fact behind a place and makes room for it.
 func add(t *testing.T, h *History, at place, fact proto.Message) {
 	t.Helper()
