@@ -245,6 +245,11 @@ func resultDamage() []damage {
 			exec := factAt[*messages.ToolFinished](t, h, at).GetExecId()
 			add(t, h, place{at.stream, at.at - 1}, &messages.ToolDispatched{ExecId: exec})
 		}},
+		{"R7", "a call runs where nobody can be asked", func(t *testing.T, h *History) {
+			f := factAt[*messages.ToolFinished](t, h, one(t, h, finished("", messages.ToolFinished_DENIED)))
+			change(t, h, one(t, h, func(x *messages.ToolFinished) bool { return x.GetExecId() == f.GetExecId() }),
+				func(x *messages.ToolFinished) { x.Status = ok })
+		}},
 		{"R7", "a call was decided on by other arguments", func(t *testing.T, h *History) {
 			at := one(t, h, func(f *messages.ToolPlanned) bool { return f.GetTool() == toolCharge && len(f.GetArgsHash()) > 0 })
 			change(t, h, at, func(f *messages.ToolPlanned) { f.ArgsHash = bytes.Repeat([]byte{1}, 32) })

@@ -23,6 +23,11 @@ func (l *lane) history(ctx context.Context, whole bool) (*History, error) {
 	}
 	for _, s := range l.sessions {
 		h.Requests = append(h.Requests, l.model.asked(s.turns)...)
+		for _, w := range s.spaces {
+			if w.GetName() == guardedName {
+				h.Guarded = append(h.Guarded, w.GetUri())
+			}
+		}
 	}
 	var err error
 	if h.Effects, err = readEffects(l.files.Log); err != nil {

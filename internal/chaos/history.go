@@ -25,6 +25,7 @@ type History struct {
 	Results []Result  // turns that were awaited
 	Seen    []Seen    // events that a client was shown, in order per session
 	Answers []Answer  // that were given to approvals
+	Guarded []string  // addresses of workspaces where nobody is there to be asked
 	Refused []Refusal // requests that were refused, or should have been
 
 	Before, After *Counts // of the process, before it began and after it drained

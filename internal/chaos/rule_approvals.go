@@ -3,6 +3,7 @@ package chaos
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/tools"
@@ -13,7 +14,7 @@ import (
 func refusedHasNoEffect(v *view, r *report) {
 	for _, c := range v.calls {
 		v.approval(c, r)
-		why := refusedBecause(c)
+		why := v.refusedBecause(c)
 		if why == "" {
 			continue
 		}
@@ -33,7 +34,10 @@ func refusedHasNoEffect(v *view, r *report) {
 }
 
 // refusedBecause says why a call must not have run, "" when it may have.
-func refusedBecause(c *call) string {
+func (v *view) refusedBecause(c *call) string {
+	if slices.Contains(v.Guarded, c.planned.GetWorkspace()) && !c.pure() {
+		return "in a workspace where nobody can be asked"
+	}
 	if c.result().GetStatus() == messages.ToolFinished_DENIED {
 		return "denied"
 	}
