@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -282,4 +285,53 @@ func TestAPanicOfTheExecutorItselfLosesNoCall(t *testing.T) {
 		t.Errorf("results %v, %d restarts", f, h.Worker(s).GetRestarts())
 	}
 	works(t, h, s)
+}
+
+// TestWhatACrashLeftOfAWriteIsSweptBeforeTheFirstEffectThere: after a crash, once, and nothing else goes with it.
+func TestWhatACrashLeftOfAWriteIsSweptBeforeTheFirstEffectThere(t *testing.T) {
+	for _, crashed := range []bool{true, false} {
+		data, dir := t.TempDir(), t.TempDir()
+		old := time.Now().Add(-time.Hour)
+		put := func(name string, at time.Time) {
+			t.Helper()
+			path := filepath.Join(dir, name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte("half"), 0o600), os.Chtimes(path, at, at)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		left, young := "sub/.troupe-tmp-0123456789abcdef", ".troupe-tmp-1123456789abcdef"
+		put(left, old)
+		put(young, time.Now())
+		put(".troupe-tmp-of-a-user", old)
+		if crashed {
+			if err := os.WriteFile(filepath.Join(data, "running"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var gone []bool
+		h := actortest.New(t, actortest.Options{
+			DataDir: data, Model: plainOr(actortest.CallThenSay(actortest.Call("1", "act", `{"name":"x"}`))),
+			Tools: []tools.Tool{tool(t, "act", atMostOnce, func(context.Context, string) (string, error) {
+				_, err := os.Stat(filepath.Join(dir, left))
+				gone = append(gone, errors.Is(err, fs.ErrNotExist))
+				return "did", nil
+			})},
+		})
+		s, _ := h.Create(&messages.CreateSession{Workspaces: []*messages.WorkspaceSpec{{Uri: "local:" + dir, Trust: messages.Trust_FULL}}})
+		h.Run(s, "go")
+		put(left, old)
+		h.Run(s, "go")
+		if len(gone) != 2 || gone[0] != crashed || gone[1] { // the tree is looked through once
+			t.Errorf("crashed %v: it was gone when the effects began: %v", crashed, gone)
+		}
+		for _, name := range []string{young, ".troupe-tmp-of-a-user"} {
+			if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+				t.Errorf("crashed %v: %v", crashed, err)
+			}
+		}
+		h.Stop()
+		if _, err := os.Stat(filepath.Join(data, "running")); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("an orderly end leaves its mark: %v", err)
+		}
+	}
 }

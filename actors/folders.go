@@ -17,6 +17,7 @@ type Folders struct {
 	mu      sync.Mutex
 	open    map[string]*folder
 	effects map[string]map[uint64][]string // address -> lease token -> exec ids of what runs under it
+	swept   map[string]bool                // addresses that were cleared of what a crash left
 }
 
 type folder struct {
@@ -27,7 +28,7 @@ type folder struct {
 }
 
 func newFolders() *Folders {
-	return &Folders{open: make(map[string]*folder), effects: make(map[string]map[uint64][]string)}
+	return &Folders{open: make(map[string]*folder), effects: make(map[string]map[uint64][]string), swept: make(map[string]bool)}
 }
 
 // admit makes an address known; nothing is opened yet.
@@ -55,6 +56,15 @@ func (f *Folders) handle(g *messages.WorkspaceGrant) (*workspace.Workspace, erro
 		return nil, e.err
 	}
 	return e.ws.Under(g.GetTrust()), nil
+}
+
+// sweeps says, once for each address, that it is to be cleared of what a crash left.
+func (f *Folders) sweeps(uri string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	first := !f.swept[uri]
+	f.swept[uri] = true
+	return first
 }
 
 // close ends a handle; calls that still hold it get errors.

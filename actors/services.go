@@ -94,6 +94,7 @@ type Services struct {
 	offers  sync.Map // joined tool names -> []model.ToolDef: one slice for all workers with that toolset
 	folders *Folders
 	ledger  *tools.FileLedger
+	crashed bool // the last process on the data directory did not end in order
 	pool    *act.Pool
 	tokens  atomic.Uint64   // leases given since the start, of all workspaces: a token is never given twice
 	running *sync.WaitGroup // goroutines of ours

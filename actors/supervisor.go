@@ -108,7 +108,10 @@ func Start(sys *actor.ActorSystem, svc *Services) (*actor.PID, error) {
 	if err := os.MkdirAll(svc.TempDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder for temporary folders: %w", err)
 	}
-	var err error
+	err := svc.markRunning()
+	if err != nil {
+		return nil, err
+	}
 	if svc.ledger, err = tools.OpenLedger(filepath.Join(svc.DataDir, "ledger"), svc.Now); err != nil {
 		return nil, err
 	}
@@ -124,6 +127,7 @@ func (s *Services) Drain(done func()) {
 		if err := s.ledger.Close(); err != nil {
 			s.Log.Warn("close the ledger of calls", "err", err)
 		}
+		s.unmarkRunning()
 		done()
 	}()
 }

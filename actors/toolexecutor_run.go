@@ -41,6 +41,7 @@ func (r *run) do(ctx context.Context) *messages.ToolReply {
 			return reply
 		}
 		defer r.end()
+		r.svc.sweep(ctx, m.GetWorkspace())
 	}
 	tc, cleanup, err := r.context(ctx, tool.Spec())
 	if err != nil {

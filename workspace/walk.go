@@ -155,8 +155,8 @@ func (t *tour) names(dir *os.Root) ([]string, error) {
 	return names, nil
 }
 
-// RemoveStale removes what crashes left of writes and removals: files and directories named with
-// TempPrefix that are older than age. It gives their number. The owner of the workspace calls it
+// RemoveStale removes what crashes left of writes and removals: files and directories with names that this package
+// gives to them (see TempPrefix) that are older than age. It gives their number. The owner of the workspace calls it
 // once in a while, not each opening: it walks the whole tree.
 func (w *Workspace) RemoveStale(ctx context.Context, age time.Duration, now time.Time) (int, error) {
 	root, err := w.base(false)
@@ -169,7 +169,7 @@ func (w *Workspace) RemoveStale(ctx context.Context, age time.Duration, now time
 	removed := 0
 	t := &tour{w: w, ctx: ctx, all: true, left: MaxEntries}
 	t.fn = func(e *Entry) error {
-		if !strings.HasPrefix(e.Name, TempPrefix) {
+		if !isTemp(e.Name) {
 			if e.IsDir() && guard(writing, e.Name, e.Path) != nil {
 				return SkipDir
 			}

@@ -335,17 +335,19 @@ func TestWalkIsSortedBoundedAndLeavesOutWhatIsProtected(t *testing.T) {
 func TestStaleTemporaryFilesAreSweptAndFreshOnesKept(t *testing.T) {
 	w, root, _ := open(t)
 	now := time.Now()
-	put(t, root, "a/.troupe-tmp-old", "x")
-	put(t, root, ".troupe-tmp-dir/f", "x")
-	put(t, root, ".troupe-tmp-new", "x")
+	put(t, root, "a/.troupe-tmp-0123456789abcdef", "x")
+	put(t, root, ".troupe-tmp-1123456789abcdef/f", "x")
+	put(t, root, ".troupe-tmp-2123456789abcdef", "x")
 	put(t, root, ".git/.troupe-tmp-not-ours", "x")
+	put(t, root, ".troupe-tmp-of-a-user", "x")
 	old := now.Add(-2 * time.Hour)
-	for _, name := range []string{"a/.troupe-tmp-old", ".troupe-tmp-dir", ".git/.troupe-tmp-not-ours"} {
+	for _, name := range []string{".troupe-tmp-of-a-user", "a/.troupe-tmp-0123456789abcdef", ".troupe-tmp-1123456789abcdef", ".git/.troupe-tmp-not-ours"} {
 		must(t, os.Chtimes(filepath.Join(root, name), old, old))
 	}
 	n, err := w.RemoveStale(context.Background(), time.Hour, now)
 	must(t, err)
-	if n != 2 || content(t, root, ".troupe-tmp-new") != "x" || content(t, root, ".git/.troupe-tmp-not-ours") != "x" {
+	if n != 2 || content(t, root, ".troupe-tmp-2123456789abcdef") != "x" || content(t, root, ".git/.troupe-tmp-not-ours") != "x" ||
+		content(t, root, ".troupe-tmp-of-a-user") != "x" {
 		t.Errorf("removed %d, want the two old ones and nothing else", n)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 )
 
 // WriteOptions says how a file is written. The zero value writes into an existing directory,
@@ -139,6 +140,13 @@ func tempName(id string) string {
 	}
 	sum := sha256.Sum256([]byte(id))
 	return TempPrefix + hex.EncodeToString(sum[:8])
+}
+
+// isTemp says whether a name is one that tempName makes. Others that begin so are somebody else's.
+func isTemp(name string) bool {
+	rest, ok := strings.CutPrefix(name, TempPrefix)
+	b, err := hex.DecodeString(rest)
+	return ok && err == nil && len(b) == 8
 }
 
 // unchanged looks again right before the rename.
