@@ -74,6 +74,9 @@ func recordWord(svc *Services, session string, m *messages.ResolveCall) any {
 
 func wordDraft(svc *Services, session string, o *opened, facts []proto.Message) (persistence.Draft, error) {
 	var d persistence.Draft
+	facts = append([]proto.Message{&messages.Activated{
+		Epoch: o.journal.Lease().Epoch, Node: svc.Node, Boot: svc.Store.Boot(), RecoveredSeq: o.state.Seq(),
+	}}, facts...) // whoever writes under an epoch says first who it is
 	for _, f := range facts {
 		r, err := messages.NewRecord(f, o.state.Turn().ID)
 		if err != nil {
