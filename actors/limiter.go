@@ -2,6 +2,7 @@ package actors
 
 import (
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -71,6 +72,8 @@ func (l *Limiter) Receive(c actor.Context) {
 	case *actor.Stopping:
 		l.wake.Stop()
 		l.refuse(c)
+	case *actor.Stopped:
+		l.held, l.queue, l.watch = nil, nil, nil
 	default:
 		act.Unexpected(c, l.log)
 	}
@@ -78,6 +81,10 @@ func (l *Limiter) Receive(c actor.Context) {
 
 func (l *Limiter) acquire(c actor.Context, m *messages.AcquirePermit) {
 	h := &holder{who: c.Sender(), request: m.GetRequest()}
+	same := func(x *holder) bool { return x.request == h.request && x.who.GetId() == h.who.GetId() && !x.gone }
+	if m.GetAgain() && (l.held[permitKey(h.who, h.request)] != nil || slices.ContainsFunc(l.queue, same)) {
+		return
+	}
 	if !l.watch[h.who.GetId()] {
 		l.watch[h.who.GetId()] = true
 		c.Watch(h.who)

@@ -163,8 +163,10 @@ const DefaultAgent = "default"
 // Names of the actors below the Supervisor, so that ids rather than PIDs are kept.
 const root = "troupe"
 
+func limiterName(provider string) string { return "limiter-" + provider }
+
 func limiterPID(sys *actor.ActorSystem, provider string) *actor.PID {
-	return sys.NewLocalPID(root + "/limiter-" + provider)
+	return sys.NewLocalPID(root + "/" + limiterName(provider))
 }
 
 func workspacePID(sys *actor.ActorSystem, id string) *actor.PID {

@@ -154,6 +154,8 @@ func (s *Session) ready(c actor.Context) {
 		s.idleDue(c, m)
 	case *idleKnown:
 		s.idleKnown(c, m)
+	case *messages.Replaced:
+		s.tellAll(c, m)
 	case *messages.Passivate:
 		s.passivate(c)
 	case *messages.SubmitInput, *messages.RunInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
@@ -408,9 +410,13 @@ func (s *Session) unsubscribe(c actor.Context, who *actor.PID) {
 }
 
 func (s *Session) tellWatched(c actor.Context) {
+	s.tellAll(c, &messages.Watched{On: len(s.watchers) > 0})
+}
+
+func (s *Session) tellAll(c actor.Context, msg any) {
 	for _, w := range s.workers {
 		if w.pid != nil {
-			c.Send(w.pid, &messages.Watched{On: len(s.watchers) > 0})
+			c.Send(w.pid, msg)
 		}
 	}
 }

@@ -171,6 +171,8 @@ func (s *Supervisor) Receive(c actor.Context) {
 		s.staying(c, m)
 	case *messages.WorkspaceUnused:
 		s.workspaceUnused(c, m)
+	case *messages.FindActor:
+		s.find(c, m)
 	case *actor.Terminated:
 		s.terminated(c, m.GetWho())
 	case *kidDue:
@@ -189,7 +191,7 @@ func (s *Supervisor) started(c actor.Context) {
 	s.keep(c, timersName, func(c actor.Context) *actor.PID { return s.spawn(c, s.props.timers, timersName) })
 	for _, p := range s.svc.Models.Providers() {
 		limiter := s.limiter(p)
-		s.keep(c, "limiter-"+p, func(c actor.Context) *actor.PID { return s.spawn(c, limiter, "limiter-"+p) })
+		s.keep(c, limiterName(p), func(c actor.Context) *actor.PID { return s.spawn(c, limiter, limiterName(p)) })
 	}
 }
 
@@ -316,6 +318,7 @@ func (s *Supervisor) terminated(c actor.Context, who *actor.PID) {
 	case left:
 		s.forget(c, k)
 	case k.gaveUp != "":
+		s.tellReplaced(c, k)
 		s.again(c, k) // to be refused
 	default:
 		k.restarts++
@@ -331,6 +334,8 @@ func (s *Supervisor) due(c actor.Context, m *kidDue) {
 	k.timer.Stop()
 	if k.spawn != nil {
 		k.pid, k.since = k.spawn(c), s.svc.Now()
+		s.tellReplaced(c, k)
+		s.retire(c, k)
 	} else {
 		s.reopen(c, k)
 	}

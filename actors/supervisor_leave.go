@@ -88,7 +88,13 @@ func (s *Supervisor) newWorkspace(c actor.Context, name string, grant *messages.
 
 // retire asks a Workspace that nobody uses to say when nothing runs in it any more.
 func (s *Supervisor) retire(c actor.Context, w *kid) {
-	if w.users > 0 || w.pid == nil {
+	switch {
+	case w.users > 0 || !w.shared():
+		return
+	case w.gaveUp != "": // whoever comes next tries it anew
+		delete(s.kids, w.name)
+		return
+	case w.pid == nil: // once it is there again
 		return
 	}
 	w.retired++
@@ -104,6 +110,28 @@ func (s *Supervisor) workspaceUnused(c actor.Context, m *messages.WorkspaceUnuse
 	k.ended = true
 	c.Poison(k.pid)
 	k.pid = nil
+}
+
+// tellReplaced tells the workers that may wait for a Workspace or Limiter that it is there anew, or never will be.
+func (s *Supervisor) tellReplaced(c actor.Context, k *kid) {
+	for _, user := range s.kids {
+		if user.pid != nil && strings.HasPrefix(user.name, messages.SessionPrefix) && (!k.shared() || slices.Contains(user.uses, k.name)) {
+			c.Send(user.pid, &messages.Replaced{Name: k.name, Reason: k.gaveUp})
+		}
+	}
+}
+
+// shared says whether a child belongs to those sessions that use it, and not to all.
+func (k *kid) shared() bool { return strings.HasPrefix(k.name, workspaceName("")) }
+
+// find tells who asks what became of a Workspace or Limiter. While it is being replaced, the word is on its way.
+func (s *Supervisor) find(c actor.Context, m *messages.FindActor) {
+	switch k := s.kids[m.GetName()]; {
+	case k == nil:
+		c.Respond(&messages.Replaced{Name: m.GetName(), Reason: "it is not there"})
+	case k.gaveUp != "" || k.pid != nil:
+		c.Respond(&messages.Replaced{Name: k.name, Reason: k.gaveUp})
+	}
 }
 
 // tree is the live tree as far as the root sees it: its children, with their restarts.

@@ -104,7 +104,7 @@ func (r *run) begin(ctx context.Context) *messages.ToolReply {
 	r.svc.folders.began(r.m.GetLease(), r.m.GetExecId())
 	pid := workspacePID(r.sys, r.m.GetWorkspace().GetId())
 	msg := &messages.EffectBegun{Workspace: r.m.GetLease().GetWorkspace(), Token: r.m.GetLease().GetToken(), ExecId: r.m.GetExecId()}
-	_, err := act.Ask[*messages.EffectAllowed](ctx, r.sys, pid, msg)
+	_, err := act.AskSoon[*messages.EffectAllowed](ctx, r.sys, pid, msg)
 	if err == nil {
 		return nil
 	}

@@ -130,7 +130,7 @@ func (w *Worker) urgent(msg any) bool {
 	switch msg.(type) {
 	case *appended, *opened, *messages.Watched, *messages.DescribeWorker, *messages.Progress:
 		return true
-	case *messages.LeaseGranted, *messages.LeaseQueued, *messages.Failure, *actor.DeadLetterResponse, *leaseRetry:
+	case *messages.LeaseGranted, *messages.LeaseQueued, *messages.Failure, *actor.DeadLetterResponse, *messages.Replaced:
 		return w.inflight == nil
 	}
 	return false
@@ -195,8 +195,8 @@ func (w *Worker) leasing(c actor.Context) {
 		w.leaseGranted(c, m)
 	case *messages.LeaseQueued:
 		w.leaseQueued(c, m)
-	case *leaseRetry:
-		w.leaseRetry(c, m)
+	case *messages.Replaced:
+		w.replaced(c, m)
 	case *messages.Failure:
 		w.leaseRefused(c)
 	case *actor.DeadLetterResponse:
@@ -222,8 +222,8 @@ func (w *Worker) generating(c actor.Context) {
 			}
 			w.advance(c)
 		}
-	case *permitRetry:
-		w.permitRetry(c, m)
+	case *messages.Replaced:
+		w.replaced(c, m)
 	case *messages.Failure, *actor.DeadLetterResponse:
 		w.permitRefused(c)
 	default:
@@ -298,7 +298,7 @@ func (w *Worker) stale(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *messages.LeaseGranted:
 		w.giveBack(c, m)
-	case *messages.PermitGranted, *generated, *retryDue, *permitRetry, *leaseRetry, *messages.LeaseQueued, *messages.ToolReply,
+	case *messages.PermitGranted, *generated, *retryDue, *messages.Replaced, *messages.LeaseQueued, *messages.ToolReply,
 		*callsLost, *consulted, *messages.Progress, *messages.Failure, *actor.DeadLetterResponse: // refusals: of what is no longer wanted
 	default:
 		act.Unexpected(c, w.log)
@@ -308,7 +308,7 @@ func (w *Worker) stale(c actor.Context) {
 // failed hands everything back to the Session, which keeps it for the next incarnation.
 func (w *Worker) failed(c actor.Context) {
 	switch m := c.Message().(type) {
-	case *appended, *opened, *generated, *retryDue, *permitRetry, *leaseRetry, *wallTimeUp, *callsLost, *consulted, *messages.ToolReply,
+	case *appended, *opened, *generated, *retryDue, *messages.Replaced, *wallTimeUp, *callsLost, *consulted, *messages.ToolReply,
 		*messages.LeaseGranted, *messages.LeaseQueued, *messages.PermitGranted, *messages.Configure:
 	case *messages.Watched:
 		w.watch(c, m)

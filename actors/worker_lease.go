@@ -1,13 +1,13 @@
 package actors
 
 import (
+	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/conversation"
 	"github.com/troupe-dev/troupe/messages"
 )
 
@@ -19,11 +19,7 @@ type leases struct {
 	held    []*messages.LeaseToken
 	staging *staging            // an input that is accepted with its turn, if that can start at once
 	then    func(actor.Context) // once all are held
-	again   act.Timer
 }
-
-// leaseRetry asks again for a workspace whose actor is being replaced.
-type leaseRetry struct{ gen uint64 }
 
 // busy says whether leases are wanted or held.
 func (l *leases) busy() bool { return len(l.want) > 0 || len(l.held) > 0 || l.then != nil }
@@ -45,9 +41,13 @@ func (w *Worker) nextLease(c actor.Context) {
 		return
 	}
 	w.leases.request++
+	w.askLease(c, false)
+}
+
+func (w *Worker) askLease(c actor.Context, again bool) {
 	g := w.leases.want[0]
 	c.Request(workspacePID(c.ActorSystem(), g.GetId()), &messages.AcquireLease{
-		Workspace: g.GetUri(), Holder: w.id, Request: w.leases.request, Shared: w.readsOnly(),
+		Workspace: g.GetUri(), Holder: w.id, Request: w.leases.request, Shared: w.readsOnly(), Again: again,
 	})
 }
 
@@ -56,7 +56,6 @@ func (w *Worker) leaseGranted(c actor.Context, m *messages.LeaseGranted) {
 		w.giveBack(c, m)
 		return
 	}
-	w.leases.again.Stop()
 	w.leases.held = append(w.leases.held, &messages.LeaseToken{Workspace: m.GetWorkspace(), Token: m.GetToken()})
 	w.leases.want = w.leases.want[1:]
 	w.nextLease(c)
@@ -71,19 +70,58 @@ func (w *Worker) leaseQueued(c actor.Context, m *messages.LeaseQueued) {
 	}
 }
 
-// leaseRefused: the Workspace is being replaced; ask its successor.
+// leaseRefused: the Workspace is being replaced, or is not there. The Supervisor says when to ask its successor.
 func (w *Worker) leaseRefused(c actor.Context) {
 	if len(w.leases.want) == 0 {
 		return
 	}
 	w.leaseQueued(c, &messages.LeaseQueued{Request: w.leases.request})
-	w.leases.again.Set(c, 50*time.Millisecond, func(gen uint64) any { return &leaseRetry{gen} })
+	w.find(c, workspaceName(w.leases.want[0].GetId()))
 }
 
-func (w *Worker) leaseRetry(c actor.Context, m *leaseRetry) {
-	if w.leases.again.Fresh(m.gen) {
-		w.leases.again.Stop()
-		w.nextLease(c)
+// find asks the Supervisor to be told when an actor is there again.
+func (w *Worker) find(c actor.Context, name string) {
+	c.Request(c.ActorSystem().NewLocalPID(root), &messages.FindActor{Name: name})
+}
+
+// replaced asks the successor of a Workspace or Limiter for what its predecessor may have taken with it. The word comes
+// to all who may have asked: also to those whose request reached it in its last moment, and was never heard.
+func (w *Worker) replaced(c actor.Context, m *messages.Replaced) {
+	switch {
+	case len(w.leases.want) > 0 && m.GetName() == workspaceName(w.leases.want[0].GetId()):
+		if m.GetReason() != "" {
+			w.noWorkspace(c, m.GetReason())
+			return
+		}
+		w.askLease(c, true)
+	case w.gen != nil && !w.gen.permit && w.gen.request != 0 && m.GetName() == limiterName(w.gen.provider):
+		if m.GetReason() != "" {
+			w.noPermits(c, m.GetReason())
+			return
+		}
+		c.Request(limiterPID(c.ActorSystem(), w.gen.provider), &messages.AcquirePermit{Request: w.gen.request, Again: true})
+	}
+}
+
+// noWorkspace ends a turn that cannot have its workspaces, with an error that says why.
+func (w *Worker) noWorkspace(c actor.Context, why string) {
+	reason := fmt.Sprintf("the workspace %s cannot be worked in: its actor failed again and again: %s", w.leases.want[0].GetUri(), why)
+	st := w.leases.staging
+	w.giveBackAll(c)
+	cancel := &messages.CancelRequested{By: conversation.ByFailure, Reason: reason}
+	switch staged := w.state.Staged(); {
+	case st != nil:
+		if asker := st.askerOrNil(); asker != nil {
+			c.Send(asker, messages.Fail(messages.CodeUnavailable, reason, "see the log of the process; it is tried anew when all sessions of the folder have left it"))
+		}
+		w.advance(c)
+		w.replay(c)
+	case w.state.Turn() != nil:
+		w.append(c, nil, w.settled, w.cancelFacts(cancel.GetBy(), reason)...)
+	case len(staged) > 0:
+		w.append(c, nil, w.settled, &messages.TurnStarted{TurnId: messages.NewID(messages.TurnPrefix), InputIds: []string{staged[0].GetInputId()}}, cancel)
+	default:
+		w.advance(c)
 	}
 }
 
@@ -101,7 +139,6 @@ func (w *Worker) giveBackAll(c actor.Context) {
 		w.sendRelease(c, &messages.LeaseToken{Workspace: w.leases.want[0].GetUri()}, w.leases.request)
 	}
 	w.leases.held, w.leases.want, w.leases.then, w.leases.staging = nil, nil, nil, nil
-	w.leases.again.Stop()
 }
 
 func (w *Worker) sendRelease(c actor.Context, l *messages.LeaseToken, request uint64) {

@@ -43,8 +43,7 @@ type (
 		took       time.Duration
 		around     *around // when this call has read it
 	}
-	retryDue    struct{ gen uint64 }
-	permitRetry struct{ gen uint64 } // asks again for a permit: the Limiter is being replaced
+	retryDue struct{ gen uint64 }
 )
 
 // generate starts the next attempt of a step, after the pause that a failed one asked for.
@@ -118,20 +117,21 @@ func (w *Worker) askPermit(c actor.Context) {
 	c.Request(limiterPID(c.ActorSystem(), w.gen.provider), &messages.AcquirePermit{Request: w.gen.request})
 }
 
-// permitRefused: the Limiter is being replaced; ask its successor after a pause.
+// permitRefused: the Limiter is being replaced. The Supervisor says when to ask its successor.
 func (w *Worker) permitRefused(c actor.Context) {
-	if w.gen != nil && !w.gen.permit {
-		w.retry.Set(c, 50*time.Millisecond, func(gen uint64) any { return &permitRetry{gen} })
+	if w.gen != nil && !w.gen.permit && w.gen.provider != "" {
+		w.find(c, limiterName(w.gen.provider))
 	}
 }
 
-func (w *Worker) permitRetry(c actor.Context, m *permitRetry) {
-	if !w.retry.Fresh(m.gen) || w.gen == nil || w.gen.permit {
+// noPermits ends a generation for which no permit can be had.
+func (w *Worker) noPermits(c actor.Context, why string) {
+	err := &model.Error{Class: model.NotFound, Message: fmt.Sprintf("provider %q gives no permits: its actor failed again and again: %s", w.gen.provider, why)}
+	if w.compacting != nil {
+		w.generated(c, &generated{number: w.gen.number, completion: &model.Completion{}, err: err})
 		return
 	}
-	w.retry.Stop()
-	w.releasePermit(c, nil) // should the place be kept after all
-	w.askPermit(c)
+	w.generationFailed(c, err, "")
 }
 
 // releasePermit gives a permit back, with what the call spent; nil when that is not known.

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"log/slog"
+	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -115,6 +116,9 @@ func (w *Workspace) inherit() {
 }
 
 func (w *Workspace) acquire(c actor.Context, m *messages.AcquireLease) {
+	if m.GetAgain() && w.knows(c.Sender(), m.GetRequest()) {
+		return
+	}
 	l := &lease{who: c.Sender(), worker: m.GetHolder(), request: m.GetRequest(), shared: m.GetShared()}
 	if !w.watch[l.who.GetId()] {
 		w.watch[l.who.GetId()] = true
@@ -125,6 +129,12 @@ func (w *Workspace) acquire(c actor.Context, m *messages.AcquireLease) {
 	if l.token == 0 {
 		c.Respond(&messages.LeaseQueued{Workspace: w.uri, Ahead: int32(len(w.held) + len(w.queue) - 1), Request: l.request})
 	}
+}
+
+// knows says whether a request stands in the queue, or was granted.
+func (w *Workspace) knows(who *actor.PID, request uint64) bool {
+	same := func(l *lease) bool { return l.request == request && l.who.GetId() == who.GetId() }
+	return slices.ContainsFunc(w.queue, same) || slices.ContainsFunc(w.held, same)
 }
 
 // grant serves the queue's head while it is compatible with what is held.

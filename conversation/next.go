@@ -152,8 +152,14 @@ func (t *Turn) repeats(last *messages.ToolFinished) int {
 // ByLimit is the author of a CancelRequested that the turn's wall time made.
 const ByLimit = "limit"
 
-// cancelled tells a person's cancel from a limit's.
+// ByFailure is the author of a CancelRequested of a turn that cannot go on: something that it needs has failed for good.
+const ByFailure = "failure"
+
+// cancelled tells a person's cancel from a limit's, and from one that a failure made.
 func cancelled(f *messages.CancelRequested) Step {
+	if f.GetBy() == ByFailure {
+		return Complete{messages.TurnCompleted_ERROR, f.GetReason(), "unavailable"}
+	}
 	if f.GetBy() == ByLimit {
 		return Complete{messages.TurnCompleted_TIMEOUT, f.GetReason(), "timeout"}
 	}

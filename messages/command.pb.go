@@ -4271,6 +4271,7 @@ type AcquireLease struct {
 	TurnId        string                 `protobuf:"bytes,3,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
 	Shared        bool                   `protobuf:"varint,4,opt,name=shared,proto3" json:"shared,omitempty"`
 	Request       uint64                 `protobuf:"varint,5,opt,name=request,proto3" json:"request,omitempty"` // echoed, so that a late grant is recognised
+	Again         bool                   `protobuf:"varint,6,opt,name=again,proto3" json:"again,omitempty"`     // the same request may be there already, and changes nothing then
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4338,6 +4339,13 @@ func (x *AcquireLease) GetRequest() uint64 {
 		return x.Request
 	}
 	return 0
+}
+
+func (x *AcquireLease) GetAgain() bool {
+	if x != nil {
+		return x.Again
+	}
+	return false
 }
 
 type LeaseGranted struct {
@@ -4966,16 +4974,114 @@ func (x *WorkspaceView) GetEffects() int32 {
 	return 0
 }
 
+// FindActor asks the Supervisor for Replaced: at once when the actor is there or given up, else when it is there again.
+type FindActor struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindActor) Reset() {
+	*x = FindActor{}
+	mi := &file_command_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindActor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindActor) ProtoMessage() {}
+
+func (x *FindActor) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindActor.ProtoReflect.Descriptor instead.
+func (*FindActor) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *FindActor) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type Replaced struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // why it is not there any more for good; empty: it is
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Replaced) Reset() {
+	*x = Replaced{}
+	mi := &file_command_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Replaced) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Replaced) ProtoMessage() {}
+
+func (x *Replaced) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Replaced.ProtoReflect.Descriptor instead.
+func (*Replaced) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *Replaced) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Replaced) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type AcquirePermit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Request       uint64                 `protobuf:"varint,1,opt,name=request,proto3" json:"request,omitempty"`
+	Again         bool                   `protobuf:"varint,2,opt,name=again,proto3" json:"again,omitempty"` // as of a lease
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AcquirePermit) Reset() {
 	*x = AcquirePermit{}
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4987,7 +5093,7 @@ func (x *AcquirePermit) String() string {
 func (*AcquirePermit) ProtoMessage() {}
 
 func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5000,7 +5106,7 @@ func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquirePermit.ProtoReflect.Descriptor instead.
 func (*AcquirePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{71}
+	return file_command_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *AcquirePermit) GetRequest() uint64 {
@@ -5008,6 +5114,13 @@ func (x *AcquirePermit) GetRequest() uint64 {
 		return x.Request
 	}
 	return 0
+}
+
+func (x *AcquirePermit) GetAgain() bool {
+	if x != nil {
+		return x.Again
+	}
+	return false
 }
 
 type PermitGranted struct {
@@ -5019,7 +5132,7 @@ type PermitGranted struct {
 
 func (x *PermitGranted) Reset() {
 	*x = PermitGranted{}
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5031,7 +5144,7 @@ func (x *PermitGranted) String() string {
 func (*PermitGranted) ProtoMessage() {}
 
 func (x *PermitGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5044,7 +5157,7 @@ func (x *PermitGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitGranted.ProtoReflect.Descriptor instead.
 func (*PermitGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{72}
+	return file_command_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *PermitGranted) GetRequest() uint64 {
@@ -5065,7 +5178,7 @@ type ReleasePermit struct {
 
 func (x *ReleasePermit) Reset() {
 	*x = ReleasePermit{}
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5077,7 +5190,7 @@ func (x *ReleasePermit) String() string {
 func (*ReleasePermit) ProtoMessage() {}
 
 func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5090,7 +5203,7 @@ func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasePermit.ProtoReflect.Descriptor instead.
 func (*ReleasePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{73}
+	return file_command_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ReleasePermit) GetRequest() uint64 {
@@ -5142,7 +5255,7 @@ type Execute struct {
 
 func (x *Execute) Reset() {
 	*x = Execute{}
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5154,7 +5267,7 @@ func (x *Execute) String() string {
 func (*Execute) ProtoMessage() {}
 
 func (x *Execute) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5167,7 +5280,7 @@ func (x *Execute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Execute.ProtoReflect.Descriptor instead.
 func (*Execute) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{74}
+	return file_command_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Execute) GetExecId() string {
@@ -5327,7 +5440,7 @@ type ToolReply struct {
 
 func (x *ToolReply) Reset() {
 	*x = ToolReply{}
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5339,7 +5452,7 @@ func (x *ToolReply) String() string {
 func (*ToolReply) ProtoMessage() {}
 
 func (x *ToolReply) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5352,7 +5465,7 @@ func (x *ToolReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolReply.ProtoReflect.Descriptor instead.
 func (*ToolReply) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{75}
+	return file_command_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ToolReply) GetExecId() string {
@@ -5473,7 +5586,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5485,7 +5598,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5498,7 +5611,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{76}
+	return file_command_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *LedgerEntry) GetExecId() string {
@@ -5540,7 +5653,7 @@ type CancelCalls struct {
 
 func (x *CancelCalls) Reset() {
 	*x = CancelCalls{}
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5552,7 +5665,7 @@ func (x *CancelCalls) String() string {
 func (*CancelCalls) ProtoMessage() {}
 
 func (x *CancelCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5565,7 +5678,7 @@ func (x *CancelCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCalls.ProtoReflect.Descriptor instead.
 func (*CancelCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{77}
+	return file_command_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *CancelCalls) GetExecIds() []string {
@@ -5597,7 +5710,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5609,7 +5722,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5622,7 +5735,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{78}
+	return file_command_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Progress) GetExecId() string {
@@ -5677,7 +5790,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5689,7 +5802,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5702,7 +5815,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{79}
+	return file_command_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -5728,7 +5841,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5740,7 +5853,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5753,7 +5866,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{80}
+	return file_command_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -5772,7 +5885,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5784,7 +5897,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5797,7 +5910,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{81}
+	return file_command_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -5816,7 +5929,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5828,7 +5941,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5841,7 +5954,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{82}
+	return file_command_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -5861,7 +5974,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5873,7 +5986,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5886,7 +5999,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{83}
+	return file_command_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -5912,7 +6025,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5924,7 +6037,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5937,7 +6050,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{84}
+	return file_command_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -5957,7 +6070,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5969,7 +6082,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5982,7 +6095,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{85}
+	return file_command_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Show) GetId() string {
@@ -6002,7 +6115,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6014,7 +6127,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6027,7 +6140,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{86}
+	return file_command_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -6063,7 +6176,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6075,7 +6188,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6088,7 +6201,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{87}
+	return file_command_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -6183,7 +6296,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6195,7 +6308,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6208,7 +6321,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{88}
+	return file_command_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -6270,7 +6383,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6282,7 +6395,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6295,7 +6408,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{89}
+	return file_command_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -6316,7 +6429,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6328,7 +6441,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6341,7 +6454,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{90}
+	return file_command_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -6376,7 +6489,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6388,7 +6501,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6401,7 +6514,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{91}
+	return file_command_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Finding) GetStream() string {
@@ -6438,7 +6551,7 @@ type ForkSession struct {
 
 func (x *ForkSession) Reset() {
 	*x = ForkSession{}
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6450,7 +6563,7 @@ func (x *ForkSession) String() string {
 func (*ForkSession) ProtoMessage() {}
 
 func (x *ForkSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6463,7 +6576,7 @@ func (x *ForkSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSession.ProtoReflect.Descriptor instead.
 func (*ForkSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{92}
+	return file_command_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ForkSession) GetSessionId() string {
@@ -6502,7 +6615,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6514,7 +6627,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6527,7 +6640,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{93}
+	return file_command_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Forked) GetSession() *SessionView {
@@ -6590,7 +6703,7 @@ type ImportSession struct {
 
 func (x *ImportSession) Reset() {
 	*x = ImportSession{}
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6602,7 +6715,7 @@ func (x *ImportSession) String() string {
 func (*ImportSession) ProtoMessage() {}
 
 func (x *ImportSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6615,7 +6728,7 @@ func (x *ImportSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSession.ProtoReflect.Descriptor instead.
 func (*ImportSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{94}
+	return file_command_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ImportSession) GetNewId() bool {
@@ -6648,7 +6761,7 @@ type Imported struct {
 
 func (x *Imported) Reset() {
 	*x = Imported{}
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6660,7 +6773,7 @@ func (x *Imported) String() string {
 func (*Imported) ProtoMessage() {}
 
 func (x *Imported) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6673,7 +6786,7 @@ func (x *Imported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Imported.ProtoReflect.Descriptor instead.
 func (*Imported) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{95}
+	return file_command_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *Imported) GetSession() *SessionView {
@@ -6741,7 +6854,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6753,7 +6866,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6766,7 +6879,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{96}
+	return file_command_proto_rawDescGZIP(), []int{98}
 }
 
 type Holder struct {
@@ -6781,7 +6894,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6793,7 +6906,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6806,7 +6919,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{97}
+	return file_command_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -7180,13 +7293,14 @@ const file_command_proto_rawDesc = "" +
 	"\x06failed\x18\x03 \x01(\bR\x06failed\"\x10\n" +
 	"\x0eDescribeWorker\"\x19\n" +
 	"\aWatched\x12\x0e\n" +
-	"\x02on\x18\x01 \x01(\bR\x02on\"\x8f\x01\n" +
+	"\x02on\x18\x01 \x01(\bR\x02on\"\xa5\x01\n" +
 	"\fAcquireLease\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x16\n" +
 	"\x06holder\x18\x02 \x01(\tR\x06holder\x12\x17\n" +
 	"\aturn_id\x18\x03 \x01(\tR\x06turnId\x12\x16\n" +
 	"\x06shared\x18\x04 \x01(\bR\x06shared\x12\x18\n" +
-	"\arequest\x18\x05 \x01(\x04R\arequest\"\\\n" +
+	"\arequest\x18\x05 \x01(\x04R\arequest\x12\x14\n" +
+	"\x05again\x18\x06 \x01(\bR\x05again\"\\\n" +
 	"\fLeaseGranted\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x18\n" +
@@ -7231,9 +7345,15 @@ const file_command_proto_rawDesc = "" +
 	"\awaiting\x18\x03 \x01(\x05R\awaiting\x12\x1d\n" +
 	"\n" +
 	"last_token\x18\x04 \x01(\x04R\tlastToken\x12\x18\n" +
-	"\aeffects\x18\x05 \x01(\x05R\aeffects\")\n" +
+	"\aeffects\x18\x05 \x01(\x05R\aeffects\"\x1f\n" +
+	"\tFindActor\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"6\n" +
+	"\bReplaced\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"?\n" +
 	"\rAcquirePermit\x12\x18\n" +
-	"\arequest\x18\x01 \x01(\x04R\arequest\")\n" +
+	"\arequest\x18\x01 \x01(\x04R\arequest\x12\x14\n" +
+	"\x05again\x18\x02 \x01(\bR\x05again\")\n" +
 	"\rPermitGranted\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\"]\n" +
 	"\rReleasePermit\x12\x18\n" +
@@ -7400,7 +7520,7 @@ func file_command_proto_rawDescGZIP() []byte {
 	return file_command_proto_rawDescData
 }
 
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 98)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 100)
 var file_command_proto_goTypes = []any{
 	(*CreateSession)(nil),        // 0: troupe.v1.CreateSession
 	(*WorkspaceSpec)(nil),        // 1: troupe.v1.WorkspaceSpec
@@ -7473,61 +7593,63 @@ var file_command_proto_goTypes = []any{
 	(*WorkspaceUnused)(nil),      // 68: troupe.v1.WorkspaceUnused
 	(*DescribeWorkspace)(nil),    // 69: troupe.v1.DescribeWorkspace
 	(*WorkspaceView)(nil),        // 70: troupe.v1.WorkspaceView
-	(*AcquirePermit)(nil),        // 71: troupe.v1.AcquirePermit
-	(*PermitGranted)(nil),        // 72: troupe.v1.PermitGranted
-	(*ReleasePermit)(nil),        // 73: troupe.v1.ReleasePermit
-	(*Execute)(nil),              // 74: troupe.v1.Execute
-	(*ToolReply)(nil),            // 75: troupe.v1.ToolReply
-	(*LedgerEntry)(nil),          // 76: troupe.v1.LedgerEntry
-	(*CancelCalls)(nil),          // 77: troupe.v1.CancelCalls
-	(*Progress)(nil),             // 78: troupe.v1.Progress
-	(*ListSessions)(nil),         // 79: troupe.v1.ListSessions
-	(*Sessions)(nil),             // 80: troupe.v1.Sessions
-	(*ListWorkers)(nil),          // 81: troupe.v1.ListWorkers
-	(*Workers)(nil),              // 82: troupe.v1.Workers
-	(*ListCalls)(nil),            // 83: troupe.v1.ListCalls
-	(*Calls)(nil),                // 84: troupe.v1.Calls
-	(*Show)(nil),                 // 85: troupe.v1.Show
-	(*Shown)(nil),                // 86: troupe.v1.Shown
-	(*TurnView)(nil),             // 87: troupe.v1.TurnView
-	(*GenerationView)(nil),       // 88: troupe.v1.GenerationView
-	(*Verify)(nil),               // 89: troupe.v1.Verify
-	(*Verified)(nil),             // 90: troupe.v1.Verified
-	(*Finding)(nil),              // 91: troupe.v1.Finding
-	(*ForkSession)(nil),          // 92: troupe.v1.ForkSession
-	(*Forked)(nil),               // 93: troupe.v1.Forked
-	(*ImportSession)(nil),        // 94: troupe.v1.ImportSession
-	(*Imported)(nil),             // 95: troupe.v1.Imported
-	(*Hello)(nil),                // 96: troupe.v1.Hello
-	(*Holder)(nil),               // 97: troupe.v1.Holder
-	(*EnvVar)(nil),               // 98: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 99: troupe.v1.Lineage
-	(*Turn)(nil),                 // 100: troupe.v1.Turn
-	(Persist_Policy)(0),          // 101: troupe.v1.Persist.Policy
-	(Trust_Level)(0),             // 102: troupe.v1.Trust.Level
-	(*Part)(nil),                 // 103: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 104: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 105: troupe.v1.InputAccepted.Origin
-	(TurnCompleted_Outcome)(0),   // 106: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 107: troupe.v1.Usage
-	(CallResolved_Resolution)(0), // 108: troupe.v1.CallResolved.Resolution
-	(TimerSet_Misfire)(0),        // 109: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 110: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 111: troupe.v1.WorkspaceGrant
-	(*Grant)(nil),                // 112: troupe.v1.Grant
-	(*LeaseToken)(nil),           // 113: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 114: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 115: troupe.v1.ToolFinished.Status
-	(*Timing)(nil),               // 116: troupe.v1.Timing
+	(*FindActor)(nil),            // 71: troupe.v1.FindActor
+	(*Replaced)(nil),             // 72: troupe.v1.Replaced
+	(*AcquirePermit)(nil),        // 73: troupe.v1.AcquirePermit
+	(*PermitGranted)(nil),        // 74: troupe.v1.PermitGranted
+	(*ReleasePermit)(nil),        // 75: troupe.v1.ReleasePermit
+	(*Execute)(nil),              // 76: troupe.v1.Execute
+	(*ToolReply)(nil),            // 77: troupe.v1.ToolReply
+	(*LedgerEntry)(nil),          // 78: troupe.v1.LedgerEntry
+	(*CancelCalls)(nil),          // 79: troupe.v1.CancelCalls
+	(*Progress)(nil),             // 80: troupe.v1.Progress
+	(*ListSessions)(nil),         // 81: troupe.v1.ListSessions
+	(*Sessions)(nil),             // 82: troupe.v1.Sessions
+	(*ListWorkers)(nil),          // 83: troupe.v1.ListWorkers
+	(*Workers)(nil),              // 84: troupe.v1.Workers
+	(*ListCalls)(nil),            // 85: troupe.v1.ListCalls
+	(*Calls)(nil),                // 86: troupe.v1.Calls
+	(*Show)(nil),                 // 87: troupe.v1.Show
+	(*Shown)(nil),                // 88: troupe.v1.Shown
+	(*TurnView)(nil),             // 89: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 90: troupe.v1.GenerationView
+	(*Verify)(nil),               // 91: troupe.v1.Verify
+	(*Verified)(nil),             // 92: troupe.v1.Verified
+	(*Finding)(nil),              // 93: troupe.v1.Finding
+	(*ForkSession)(nil),          // 94: troupe.v1.ForkSession
+	(*Forked)(nil),               // 95: troupe.v1.Forked
+	(*ImportSession)(nil),        // 96: troupe.v1.ImportSession
+	(*Imported)(nil),             // 97: troupe.v1.Imported
+	(*Hello)(nil),                // 98: troupe.v1.Hello
+	(*Holder)(nil),               // 99: troupe.v1.Holder
+	(*EnvVar)(nil),               // 100: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 101: troupe.v1.Lineage
+	(*Turn)(nil),                 // 102: troupe.v1.Turn
+	(Persist_Policy)(0),          // 103: troupe.v1.Persist.Policy
+	(Trust_Level)(0),             // 104: troupe.v1.Trust.Level
+	(*Part)(nil),                 // 105: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 106: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 107: troupe.v1.InputAccepted.Origin
+	(TurnCompleted_Outcome)(0),   // 108: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 109: troupe.v1.Usage
+	(CallResolved_Resolution)(0), // 110: troupe.v1.CallResolved.Resolution
+	(TimerSet_Misfire)(0),        // 111: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 112: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 113: troupe.v1.WorkspaceGrant
+	(*Grant)(nil),                // 114: troupe.v1.Grant
+	(*LeaseToken)(nil),           // 115: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 116: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 117: troupe.v1.ToolFinished.Status
+	(*Timing)(nil),               // 118: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	1,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	98,  // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	100, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	6,   // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	99,  // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	100, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	101, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	102, // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	101, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	102, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	103, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	104, // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	6,   // 7: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
 	9,   // 8: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
 	12,  // 9: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
@@ -7555,49 +7677,49 @@ var file_command_proto_depIdxs = []int32{
 	33,  // 31: troupe.v1.ToSession.fire_timer:type_name -> troupe.v1.FireTimer
 	4,   // 32: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
 	4,   // 33: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	103, // 34: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	104, // 35: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	105, // 36: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	105, // 34: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	106, // 35: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	107, // 36: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
 	6,   // 37: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	106, // 38: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	107, // 39: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	108, // 38: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	109, // 39: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
 	11,  // 40: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
 	15,  // 41: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	99,  // 42: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	100, // 43: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	108, // 44: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	103, // 45: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	109, // 46: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	101, // 42: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	102, // 43: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	110, // 44: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	105, // 45: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	111, // 46: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
 	31,  // 47: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	110, // 48: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	100, // 49: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	111, // 50: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	112, // 48: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	102, // 49: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	113, // 50: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
 	46,  // 51: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	107, // 52: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	109, // 52: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
 	7,   // 53: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	107, // 54: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	112, // 55: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	111, // 56: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	111, // 57: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	113, // 58: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	98,  // 59: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	114, // 60: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	114, // 61: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	111, // 62: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	115, // 63: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	114, // 64: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	75,  // 65: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	109, // 54: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	114, // 55: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	113, // 56: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	113, // 57: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	115, // 58: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	100, // 59: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	116, // 60: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	116, // 61: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	113, // 62: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	117, // 63: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	116, // 64: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	77,  // 65: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
 	45,  // 66: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
 	46,  // 67: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
 	47,  // 68: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
 	45,  // 69: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	87,  // 70: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	107, // 71: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	89,  // 70: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	109, // 71: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
 	11,  // 72: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	88,  // 73: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	116, // 74: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	107, // 75: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	91,  // 76: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	90,  // 73: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	118, // 74: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	109, // 75: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	93,  // 76: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
 	45,  // 77: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
 	45,  // 78: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
 	79,  // [79:79] is the sub-list for method output_type
@@ -7648,7 +7770,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   98,
+			NumMessages:   100,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
