@@ -25,6 +25,10 @@ type SessionOptions struct {
 	Rules []string // policy rules, such as `exec(go test*)`
 
 	Conversation *Conversation // that the first worker continues; nil begins a new one
+
+	// Persist says what a crash may lose of the session's turns while nobody watches its events. Prompts that were accepted, and
+	// what tools with effects did, are durable under each policy.
+	Persist Persist
 }
 
 // Session is one conversation space. Its methods besides ID and Worker are those of its first
@@ -57,7 +61,7 @@ type Result struct {
 
 // Session makes a session. It is durable when Session returns.
 func (rt *Runtime) Session(ctx context.Context, o SessionOptions) (*Session, error) {
-	m := &messages.CreateSession{Agent: o.Agent, Model: o.Model, Rules: o.Rules}
+	m := &messages.CreateSession{Agent: o.Agent, Model: o.Model, Rules: o.Rules, Persist: o.Persist}
 	if o.Conversation != nil {
 		m.Origin, m.Copied = o.Conversation.lineage(), o.Conversation.Turns
 	}
@@ -186,6 +190,12 @@ func (w *Worker) Stream(ctx context.Context, prompt string) iter.Seq2[*Event, er
 	}
 }
 
+// Save makes durable what the session's persistence policy has kept in memory so far.
+func (w *Worker) Save(ctx context.Context) error {
+	_, err := ask[*messages.Ack](ctx, w.rt, w.session, &messages.SaveHistory{WorkerId: w.id})
+	return err
+}
+
 // Compaction is what Compact came to.
 type Compaction struct {
 	UptoSeq      uint64 // records of the worker's journal up to here are no longer sent to a model; 0: nothing was done
@@ -287,6 +297,8 @@ func toSession(session string, cmd any) (*messages.ToSession, error) {
 		m.Command = &messages.ToSession_Subscribe{Subscribe: x}
 	case *messages.SpawnWorker:
 		m.Command = &messages.ToSession_SpawnWorker{SpawnWorker: x}
+	case *messages.SaveHistory:
+		m.Command = &messages.ToSession_Save{Save: x}
 	case *messages.CompactHistory:
 		m.Command = &messages.ToSession_Compact{Compact: x}
 	case *messages.ReadHistory:

@@ -72,6 +72,8 @@ type (
 	Clock = act.Clock
 	// Unknown is what becomes of a call of which a crash leaves unknown whether it ran.
 	Unknown = policy.Unknown
+	// Persist is when the facts of a session are written that nothing hangs on.
+	Persist = messages.Persist_Policy
 	// Failure is an expected refusal, with a code.
 	Failure = messages.Failure
 )
@@ -80,6 +82,13 @@ type (
 const (
 	Full       = messages.Trust_FULL
 	Restricted = messages.Trust_RESTRICTED
+)
+
+// The persistence policies.
+const (
+	PersistMessage = messages.Persist_MESSAGE // with each message: a crash loses nothing (default)
+	PersistTask    = messages.Persist_TASK    // at the end of each turn: a crash may lose the turn under way, which runs again
+	PersistManual  = messages.Persist_MANUAL  // with the next prompt, or Save: a crash may lose the newest turn, which runs again
 )
 
 // What becomes of a call whose outcome is unknown.

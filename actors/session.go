@@ -161,7 +161,7 @@ func (s *Session) ready(c actor.Context) {
 	case *messages.SubmitInput, *messages.RunInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
 		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.WaitIdle, *messages.ResolveCall,
 		*messages.SetTimer, *messages.CancelTimer, *messages.ListTimers, *messages.FireTimer,
-		*messages.CompactHistory, *messages.DeleteWorker:
+		*messages.CompactHistory, *messages.DeleteWorker, *messages.SaveHistory:
 		s.route(c, m) // handed back by a worker that failed
 	default:
 		act.Unexpected(c, s.log)
@@ -188,6 +188,8 @@ func (s *Session) command(c actor.Context, m *messages.ToSession) {
 		s.route(c, cmd.ResolveCall)
 	case *messages.ToSession_CallTool:
 		s.route(c, cmd.CallTool)
+	case *messages.ToSession_Save:
+		s.route(c, cmd.Save)
 	case *messages.ToSession_Compact:
 		s.route(c, cmd.Compact)
 	case *messages.ToSession_History:
@@ -285,7 +287,7 @@ func (s *Session) start(c actor.Context, w *member) {
 	w.pid, w.since = pid, s.svc.Now()
 	c.Send(pid, &messages.Configure{
 		Grant: s.grant, NoInput: s.facts.created.GetNoInput(), WorkerId: w.id, SessionId: s.id, Watched: len(s.watchers) > 0, Restarts: w.restarts,
-		Release: w.release,
+		Release: w.release, Persist: s.facts.created.GetPersist(),
 	})
 	w.release = ""
 	w.queue.Forward(c, pid)

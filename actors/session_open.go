@@ -74,7 +74,7 @@ func (f *sessionFacts) view(g *messages.Grant) *messages.SessionView {
 	return &messages.SessionView{
 		Id: f.created.GetSessionId(), CreatedAtUnixMs: f.atMs, UpdatedAtUnixMs: f.atMs, Folder: f.created.GetFolder(),
 		Agent: f.created.GetAgent(), Model: f.created.GetModel(), ProjectId: f.created.GetProjectId(), Workspaces: g.GetWorkspaces(),
-		State: stateInactive,
+		State: stateInactive, Persist: f.created.GetPersist(),
 	}
 }
 
@@ -391,7 +391,7 @@ func (b *sessionBuilder) facts() (worker, session []proto.Message, fail *message
 	workerID := messages.NewID(messages.WorkerPrefix)
 	created := &messages.SessionCreated{
 		SessionId: m.GetSessionId(), Agent: profile.Name, Model: modelName, ProjectId: m.GetProjectId(), Tenant: m.GetTenant(),
-		Rules: m.GetRules(), NoInput: m.GetNoInput(),
+		Rules: m.GetRules(), NoInput: m.GetNoInput(), Persist: m.GetPersist(),
 	}
 	if attached[0].GetKind() != "server" {
 		created.Folder = attached[0].GetUri()

@@ -44,6 +44,8 @@ type Worker struct {
 	projector conversation.Projector
 	activated bool // this activation's record is in the journal
 	inflight  *appending
+	persist   messages.Persist_Policy
+	late      late
 	snaps     *snapshots
 	stash     act.Stash
 
@@ -150,6 +152,7 @@ func (w *Worker) become(state func(actor.Context), phase string) {
 func (w *Worker) unborn(c actor.Context) {
 	if m, ok := c.Message().(*messages.Configure); ok {
 		w.id, w.session, w.restarts, w.releasedBy = m.GetWorkerId(), m.GetSessionId(), m.GetRestarts(), m.GetRelease()
+		w.persist = m.GetPersist()
 		w.log = w.svc.Log.With("session", w.session, "worker", w.id)
 		w.configure(m)
 		w.open(c)
@@ -270,6 +273,8 @@ func (w *Worker) common(c actor.Context) {
 		w.history(c)
 	case *messages.CompactHistory:
 		w.compactHistory(c, m)
+	case *messages.SaveHistory:
+		w.save(c)
 	case *messages.ConfigureWorker:
 		w.reconfigure(c, m)
 	case *messages.DescribeWorker:
@@ -345,7 +350,7 @@ func asks(msg any) bool {
 	case *messages.SubmitInput, *messages.RunInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
 		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.DescribeWorker, *messages.WaitIdle, *messages.ReportIdle,
 		*messages.ResolveCall, *messages.ReleaseWorker, *messages.SetTimer, *messages.CancelTimer, *messages.ListTimers, *messages.FireTimer,
-		*messages.CompactHistory, *messages.DeleteWorker:
+		*messages.CompactHistory, *messages.DeleteWorker, *messages.SaveHistory:
 		return true
 	}
 	return false
@@ -418,6 +423,7 @@ func (w *Worker) stopping(c actor.Context) {
 		}
 	}
 	w.giveBackAll(c)
+	w.saveAtEnd()
 	w.lastSnapshot(c)
 	w.inflight, w.leases.staging = nil, nil
 	w.receive = func(c actor.Context) { // messages still come until Stopped (house rule 4)

@@ -351,7 +351,16 @@ func (w *Worker) history(c actor.Context) {
 		c.Respond(w.state.History())
 		return
 	}
-	svc, id, asker := w.svc, w.id, c.Sender()
+	asker := c.Sender()
+	if len(w.late.records) > 0 { // the journal has to have all of it
+		w.append(c, asker, func(c actor.Context) { w.readHistory(c, asker) })
+		return
+	}
+	w.readHistory(c, asker)
+}
+
+func (w *Worker) readHistory(c actor.Context, asker *actor.PID) {
+	svc, id := w.svc, w.id
 	svc.spawn(c.ActorSystem(), asker, func(p *act.Panic) any { return messages.Fail(messages.CodeInternal, p.Error(), "") }, func() any {
 		s, err := foldAll(context.Background(), svc.Store, id)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"google.golang.org/protobuf/proto"
@@ -20,11 +21,13 @@ type appending struct {
 	records []*messages.Record
 	then    func(actor.Context)
 	asker   *actor.PID // who is told when it fails
+	before  late       // what goes ahead of it
 }
 
 // appended is the committer's answer, piped to the mailbox.
 type appended struct {
 	of      *appending
+	late    bool // kept back: applied, and not durable yet
 	receipt persistence.Receipt
 	err     error
 }
@@ -70,11 +73,15 @@ func (w *Worker) appendActivated(c actor.Context, asker *actor.PID, then func(ac
 		}
 		in.records = append(in.records, r)
 	}
+	if w.waits(in) {
+		w.keepBack(c, in)
+		return
+	}
 	w.inflight = in
 	sys, self := c.ActorSystem(), c.Self()
 	w.journal.Append(func(r persistence.Receipt, err error) {
-		sys.Root.Send(self, &appended{in, r, err})
-	}, persistence.Draft{Records: in.records, Index: w.index(facts), Timers: w.timerOps(facts)})
+		sys.Root.Send(self, &appended{of: in, receipt: r, err: err})
+	}, w.draft(in))
 }
 
 // turnOf is the turn that facts belong to: the one they open, or the open one.
@@ -102,32 +109,39 @@ func (w *Worker) appended(c actor.Context, m *appended) {
 	}
 	w.inflight = nil
 	w.snaps.grew(in.records)
+	first := m.receipt.First + uint64(len(in.before.records))
 	for i, f := range in.facts {
 		if err := w.state.ApplyFact(f, in.records[i]); err != nil {
 			w.fail(c, fmt.Sprintf("apply %T that was just written: %v", f, err), &messages.Panicked{Reason: err.Error()})
 			return
 		}
 		if a, ok := f.(*messages.InputAccepted); ok {
-			w.state.SetCursor(a.GetInputId(), m.receipt.First+uint64(i))
+			w.state.SetCursor(a.GetInputId(), first+uint64(i))
 		}
 	}
-	w.settleLedger(in.facts)
-	w.publish(c, in, m.receipt)
+	if !m.late {
+		w.settleLedger(in.facts)
+		w.publish(c, in, m.receipt)
+	}
 	in.then(c)
 	w.replay(c)
 }
 
 // publish sends the events of an append to the Session, when somebody watches.
 func (w *Worker) publish(c actor.Context, in *appending, r persistence.Receipt) {
+	facts, records := in.facts, in.records
+	if len(in.before.facts) > 0 {
+		facts, records = slices.Concat(in.before.facts, facts), slices.Concat(in.before.records, records)
+	}
 	if !w.watched.Load() {
-		for _, f := range in.facts {
+		for _, f := range facts {
 			w.projector.See(w.id, f)
 		}
 		return
 	}
 	p := &messages.Published{FirstCursor: r.First, LastCursor: r.Last}
-	for i, f := range in.facts {
-		if e := w.projector.Project(w.session, w.id, f, in.records[i], r.First+uint64(i)); e != nil {
+	for i, f := range facts {
+		if e := w.projector.Project(w.session, w.id, f, records[i], r.First+uint64(i)); e != nil {
 			p.Events = append(p.Events, e)
 		}
 	}

@@ -340,7 +340,7 @@ func (w *Worker) answered(c actor.Context, done *messages.GenerationCompleted) {
 	if t.Cancelled == nil && done.GetFinishReason() == "stop" {
 		facts = append(facts, &messages.TurnCompleted{
 			TurnId: t.ID, Outcome: messages.TurnCompleted_DONE, Usage: sumUsage(t.Usage, done.GetUsage()),
-			FinalSeq: w.journal.Next() + w.activationRecord(),
+			FinalSeq: w.next() + w.activationRecord(),
 		})
 		w.append(c, nil, w.turnDone, facts...)
 		return

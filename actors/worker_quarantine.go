@@ -44,7 +44,8 @@ func (w *Worker) noteFailure(c actor.Context, fact *messages.Panicked) {
 		w.log.Error("failure cannot be written down", "err", err)
 		return
 	}
-	d := persistence.Draft{Records: []*messages.Record{rec}}
+	d := persistence.Draft{Records: append(w.late.records, rec), Index: w.late.index}
+	w.late = late{}
 	if fact.GetQuarantined() {
 		v := w.view()
 		v.State, v.Quarantined, v.LastError, v.UpdatedAtUnixMs = stateFailed, true, fact.GetReason(), w.svc.Now().UnixMilli()
@@ -56,8 +57,8 @@ func (w *Worker) noteFailure(c actor.Context, fact *messages.Panicked) {
 			return
 		}
 		var p conversation.Projector
-		if e := p.Project(session, id, fact, rec, r.First); e != nil {
-			sys.Root.Send(to, &messages.Published{FirstCursor: r.First, LastCursor: r.Last, Events: []*messages.Event{e}})
+		if e := p.Project(session, id, fact, rec, r.Last); e != nil {
+			sys.Root.Send(to, &messages.Published{FirstCursor: r.Last, LastCursor: r.Last, Events: []*messages.Event{e}})
 		}
 	}, d)
 }

@@ -57,7 +57,7 @@ func (n *snapshots) due(ending bool) bool {
 // the picture is taken there, and nothing that comes later changes it.
 func (w *Worker) snapshot(c actor.Context) {
 	n := w.snaps
-	if !n.due(false) || !n.writing.CompareAndSwap(false, true) {
+	if !n.due(false) || len(w.late.records) > 0 || !n.writing.CompareAndSwap(false, true) {
 		return
 	}
 	n.records, n.bytes = 0, 0

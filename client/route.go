@@ -98,6 +98,8 @@ func toSession(base string, m *messages.ToSession) (*call, error) {
 		return timers(base+"/timers", m)
 	case *messages.ToSession_ResolveCall:
 		return route(x.ResolveCall)
+	case *messages.ToSession_Save:
+		return post(base+"/save", messages.SaveJSON{Worker: x.Save.GetWorkerId()}, acked), nil
 	case *messages.ToSession_Compact:
 		body := messages.CompactJSON{Worker: x.Compact.GetWorkerId(), By: x.Compact.GetBy()}
 		return post(base+"/compact", body, as[messages.CompactedJSON]), nil

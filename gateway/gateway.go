@@ -122,6 +122,7 @@ func (a *api) routes() {
 		"POST /api/sessions/{id}/fork":    a.fork,
 		"POST /api/sessions/import":       a.importSession,
 		"POST /api/sessions/{id}/compact": a.compact,
+		"POST /api/sessions/{id}/save":    a.save,
 		"GET /api/sessions/{id}/jobs":     a.jobs,
 		"GET /api/sessions/{id}/idle":     a.idle,
 

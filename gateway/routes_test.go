@@ -69,6 +69,10 @@ func routeCases() []routeCase {
 			&messages.Cancelled{Turns: 1}, 200, `{"turns":1}`,
 		},
 		{
+			"POST /api/sessions/ses_1/save", `{"worker":"w"}`, to("ses_1", &messages.ToSession{Command: &messages.ToSession_Save{Save: &messages.SaveHistory{WorkerId: "w"}}}),
+			&messages.Ack{}, 204, "",
+		},
+		{
 			"POST /api/sessions/ses_1/compact", `{"worker":"w","by":"me"}`,
 			to("ses_1", &messages.ToSession{Command: &messages.ToSession_Compact{Compact: &messages.CompactHistory{WorkerId: "w", By: "me"}}}),
 			&messages.Compacted{WorkerId: "w", Reason: "nothing"}, 200,

@@ -115,6 +115,15 @@ func (a *api) compact(w http.ResponseWriter, r *http.Request) (answer, error) {
 	return ok(c.JSON())
 }
 
+// save makes durable what the session's policy has kept back.
+func (a *api) save(w http.ResponseWriter, r *http.Request) (answer, error) {
+	var body messages.SaveJSON
+	if err := a.read(w, r, &body); err != nil {
+		return answer{}, err
+	}
+	return a.done(r, &messages.ToSession{SessionId: r.PathValue("id"), Command: &messages.ToSession_Save{Save: &messages.SaveHistory{WorkerId: body.Worker}}})
+}
+
 func (a *api) closeSession(_ http.ResponseWriter, r *http.Request) (answer, error) {
 	q, err := query(r, "reason")
 	if err != nil {

@@ -3265,6 +3265,7 @@ type SessionView struct {
 	Usage           *Usage                 `protobuf:"bytes,12,opt,name=usage,proto3" json:"usage,omitempty"`
 	First           *InputReply            `protobuf:"bytes,13,opt,name=first,proto3" json:"first,omitempty"` // answer to CreateSession.first
 	ProjectId       string                 `protobuf:"bytes,14,opt,name=project_id,json=projectId,proto3" json:"project_id,omitempty"`
+	Persist         Persist_Policy         `protobuf:"varint,20,opt,name=persist,proto3,enum=troupe.v1.Persist_Policy" json:"persist,omitempty"` // what of it a crash may lose
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -3395,6 +3396,13 @@ func (x *SessionView) GetProjectId() string {
 		return x.ProjectId
 	}
 	return ""
+}
+
+func (x *SessionView) GetPersist() Persist_Policy {
+	if x != nil {
+		return x.Persist
+	}
+	return Persist_MESSAGE
 }
 
 type WorkerView struct {
@@ -3965,6 +3973,7 @@ type Configure struct {
 	Watched       bool                   `protobuf:"varint,5,opt,name=watched,proto3" json:"watched,omitempty"`
 	Restarts      int32                  `protobuf:"varint,6,opt,name=restarts,proto3" json:"restarts,omitempty"`
 	Release       string                 `protobuf:"bytes,7,opt,name=release,proto3" json:"release,omitempty"` // who lets it try again, though it is quarantined; empty: nobody
+	Persist       Persist_Policy         `protobuf:"varint,20,opt,name=persist,proto3,enum=troupe.v1.Persist_Policy" json:"persist,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4046,6 +4055,13 @@ func (x *Configure) GetRelease() string {
 		return x.Release
 	}
 	return ""
+}
+
+func (x *Configure) GetPersist() Persist_Policy {
+	if x != nil {
+		return x.Persist
+	}
+	return Persist_MESSAGE
 }
 
 // WorkerFailed tells the Session that a worker stopped working: it hands back every message
@@ -7197,7 +7213,7 @@ const file_command_proto_rawDesc = "" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x14\n" +
 	"\x05agent\x18\x03 \x01(\tR\x05agent\x12\x16\n" +
 	"\x06system\x18\x04 \x01(\tR\x06system\x12\x14\n" +
-	"\x05tools\x18\x05 \x03(\tR\x05tools\"\xdd\x03\n" +
+	"\x05tools\x18\x05 \x03(\tR\x05tools\"\x92\x04\n" +
 	"\vSessionView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12+\n" +
@@ -7216,7 +7232,8 @@ const file_command_proto_rawDesc = "" +
 	"\x05usage\x18\f \x01(\v2\x10.troupe.v1.UsageR\x05usage\x12+\n" +
 	"\x05first\x18\r \x01(\v2\x15.troupe.v1.InputReplyR\x05first\x12\x1d\n" +
 	"\n" +
-	"project_id\x18\x0e \x01(\tR\tprojectId\"\xaf\x03\n" +
+	"project_id\x18\x0e \x01(\tR\tprojectId\x123\n" +
+	"\apersist\x18\x14 \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\"\xaf\x03\n" +
 	"\n" +
 	"WorkerView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -7269,7 +7286,7 @@ const file_command_proto_rawDesc = "" +
 	"\bIdleness\x12\x12\n" +
 	"\x04idle\x18\x01 \x01(\bR\x04idle\x12\"\n" +
 	"\rsince_unix_ms\x18\x02 \x01(\x03R\vsinceUnixMs\x12\x1e\n" +
-	"\vdue_unix_ms\x18\x03 \x01(\x03R\tdueUnixMs\"\xda\x01\n" +
+	"\vdue_unix_ms\x18\x03 \x01(\x03R\tdueUnixMs\"\x8f\x02\n" +
 	"\tConfigure\x12&\n" +
 	"\x05grant\x18\x01 \x01(\v2\x10.troupe.v1.GrantR\x05grant\x12\x19\n" +
 	"\bno_input\x18\x02 \x01(\bR\anoInput\x12\x1b\n" +
@@ -7278,7 +7295,8 @@ const file_command_proto_rawDesc = "" +
 	"session_id\x18\x04 \x01(\tR\tsessionId\x12\x18\n" +
 	"\awatched\x18\x05 \x01(\bR\awatched\x12\x1a\n" +
 	"\brestarts\x18\x06 \x01(\x05R\brestarts\x12\x18\n" +
-	"\arelease\x18\a \x01(\tR\arelease\"}\n" +
+	"\arelease\x18\a \x01(\tR\arelease\x123\n" +
+	"\apersist\x18\x14 \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\"}\n" +
 	"\fWorkerFailed\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1e\n" +
@@ -7697,36 +7715,38 @@ var file_command_proto_depIdxs = []int32{
 	46,  // 51: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
 	109, // 52: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
 	7,   // 53: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	109, // 54: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	114, // 55: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	113, // 56: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	113, // 57: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	115, // 58: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	100, // 59: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	116, // 60: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	116, // 61: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	113, // 62: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	117, // 63: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	116, // 64: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	77,  // 65: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	45,  // 66: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	46,  // 67: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	47,  // 68: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	45,  // 69: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	89,  // 70: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	109, // 71: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	11,  // 72: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	90,  // 73: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	118, // 74: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	109, // 75: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	93,  // 76: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	45,  // 77: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
-	45,  // 78: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
-	79,  // [79:79] is the sub-list for method output_type
-	79,  // [79:79] is the sub-list for method input_type
-	79,  // [79:79] is the sub-list for extension type_name
-	79,  // [79:79] is the sub-list for extension extendee
-	0,   // [0:79] is the sub-list for field type_name
+	103, // 54: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	109, // 55: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	114, // 56: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	103, // 57: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	113, // 58: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	113, // 59: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	115, // 60: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	100, // 61: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	116, // 62: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	116, // 63: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	113, // 64: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	117, // 65: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	116, // 66: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	77,  // 67: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	45,  // 68: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	46,  // 69: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	47,  // 70: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	45,  // 71: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	89,  // 72: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	109, // 73: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	11,  // 74: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	90,  // 75: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	118, // 76: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	109, // 77: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	93,  // 78: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	45,  // 79: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
+	45,  // 80: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
+	81,  // [81:81] is the sub-list for method output_type
+	81,  // [81:81] is the sub-list for method input_type
+	81,  // [81:81] is the sub-list for extension type_name
+	81,  // [81:81] is the sub-list for extension extendee
+	0,   // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }

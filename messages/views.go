@@ -38,7 +38,8 @@ type SessionJSON struct {
 	Usage      UsageJSON       `json:"usage"`
 	Workspaces []WorkspaceJSON `json:"workspaces,omitempty"`
 	Workers    []WorkerJSON    `json:"workers,omitempty"`
-	Input      *AcceptedJSON   `json:"input,omitempty"` // in the answer to a creation with a first input
+	Input      *AcceptedJSON   `json:"input,omitempty"`   // in the answer to a creation with a first input
+	Persist    string          `json:"persist,omitempty"` // task | manual: a crash may lose what was not saved; absent: nothing
 }
 
 // WorkerJSON is one worker of a listing.
@@ -153,6 +154,9 @@ func (x *SessionView) JSON() SessionJSON {
 		a := x.GetFirst().JSON()
 		j.Input = &a
 	}
+	if x.GetPersist() != Persist_MESSAGE {
+		j.Persist = strings.ToLower(x.GetPersist().String())
+	}
 	return j
 }
 
@@ -162,6 +166,7 @@ func (j SessionJSON) Proto() *SessionView {
 		Id: j.ID, State: j.State, CreatedAtUnixMs: timeRead(j.CreatedAt), UpdatedAtUnixMs: timeRead(j.UpdatedAt),
 		Folder: j.Folder, ProjectId: j.Project, Agent: j.Agent, Model: j.Model, Title: j.Title, Turns: j.Turns,
 		Usage: j.Usage.Proto(), Workspaces: convert(j.Workspaces, WorkspaceJSON.Proto), Workers: convert(j.Workers, WorkerJSON.Proto),
+		Persist: Persist_Policy(Persist_Policy_value[strings.ToUpper(j.Persist)]),
 	}
 	if j.Input != nil {
 		v.First = j.Input.Proto()

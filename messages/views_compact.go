@@ -6,6 +6,11 @@ type CompactJSON struct {
 	By     string `json:"by,omitempty"`
 }
 
+// SaveJSON asks for what was kept back to be written.
+type SaveJSON struct {
+	Worker string `json:"worker,omitempty"` // empty: the session's first
+}
+
 // CompactedJSON is what a compaction came to.
 type CompactedJSON struct {
 	Worker       string `json:"worker"`

@@ -163,11 +163,13 @@ func (r *runner) prepare(ctx context.Context, loaded *config.Loaded) error {
 	r.input = messages.NewID(messages.InputPrefix)
 	r.create = &messages.CreateSession{
 		SessionId: messages.NewID(messages.SessionPrefix), Agent: r.flags.agent, Model: name, Rules: append(rules, r.flags.allow...),
+		Persist:    persistPolicy(loaded),
 		NoInput:    r.a.flags.noInput || !r.a.inTerm || !r.a.errTerm,
 		Workspaces: []*messages.WorkspaceSpec{{Uri: addr.Canonical, Trust: trust, Primary: true}},
 		First:      &messages.SubmitInput{InputId: r.input, Parts: r.parts},
 	}
 	r.announce(real, trust, r.create.GetRules())
+	r.announceLoss(r.create.GetPersist())
 	if isScripted(name) {
 		r.scripted()
 	}
@@ -194,6 +196,21 @@ func checkAgent(loaded *config.Loaded, name string) error {
 		e.hint = "did you mean " + strings.Join(near, " or ") + "?"
 	}
 	return e
+}
+
+func persistPolicy(loaded *config.Loaded) messages.Persist_Policy {
+	return messages.Persist_Policy(messages.Persist_Policy_value[strings.ToUpper(loaded.Config.Data.Persist)])
+}
+
+// announceLoss says what a crash may lose, when it may lose anything.
+func (r *runner) announceLoss(p messages.Persist_Policy) {
+	switch p {
+	case messages.Persist_MESSAGE:
+	case messages.Persist_TASK:
+		r.a.note("troupe: data.persist is task: while nobody watches the session, a crash may lose the turn under way; never a prompt, nor what a tool changed")
+	case messages.Persist_MANUAL:
+		r.a.note("troupe: data.persist is manual: while nobody watches the session, a crash may lose its newest turn; never a prompt, nor what a tool changed")
+	}
 }
 
 // announce says first which trust the folder has and what follows from it.
@@ -253,6 +270,7 @@ func (r *runner) resume(ctx context.Context, h *house) error {
 	for _, w := range s.GetWorkspaces() {
 		if w.GetPrimary() {
 			r.announce(w.GetUri(), w.GetTrust(), nil)
+			r.announceLoss(s.GetPersist())
 		}
 	}
 	if isScripted(s.GetModel()) {

@@ -123,6 +123,7 @@ func effect(t *testing.T, a *app, loaded *config.Loaded, dir string) string {
 	say("environment", env, err)
 	rules, err := configRules(loaded)
 	say("rules", rules, err)
+	say("persistence", persistPolicy(loaded))
 	for _, name := range []string{"", "x", "x/m"} {
 		found, err := loaded.Config.Resolve(name)
 		r, rerr := m.Resolve(name)

@@ -60,6 +60,7 @@ func pairs() []pair {
 		{in(&messages.ToSession{Command: &messages.ToSession_ListTimers{ListTimers: &messages.ListTimers{WorkerId: "w"}}}), &messages.Timers{Timers: []*messages.TimerView{{TimerId: "t", DueUnixMs: 5}}}},
 		{in(&messages.ToSession{Command: &messages.ToSession_CancelTimer{CancelTimer: &messages.CancelTimer{WorkerId: "w", TimerId: "a/..", By: "b"}}}), &messages.Ack{}},
 		{&messages.ForkSession{SessionId: "ses_1"}, &messages.Forked{Session: session, Origin: "ses_1", At: 9}},
+		{in(&messages.ToSession{Command: &messages.ToSession_Save{Save: &messages.SaveHistory{WorkerId: "w"}}}), &messages.Ack{}},
 		{in(&messages.ToSession{Command: &messages.ToSession_Compact{Compact: &messages.CompactHistory{WorkerId: "w", By: "b"}}}), &messages.Compacted{WorkerId: "w", UptoSeq: 7, TokensBefore: 900, TokensAfter: 90, Fallback: true, Reason: "r"}},
 		{&messages.Hello{}, &messages.Holder{Pid: 7, Version: "v", Data: "/d", StartedAtUnixMs: 9}},
 		{in(&messages.ToSession{Command: &messages.ToSession_Submit{Submit: input}}), &messages.InputReply{InputId: "i", Seq: 1, SessionId: "s", WorkerId: "w", Duplicate: true}},
