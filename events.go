@@ -23,13 +23,15 @@ type feed struct {
 	session string
 	inbox   *act.Inbox
 	next    uint64 // cursor of the next durable event
-	replay  conversation.Projector
+
+	replay   conversation.Projector
+	replayed uint64 // cursor of the newest fact that replay has seen
 }
 
 // subscribe begins with what happens from now on.
 func (rt *Runtime) subscribe(ctx context.Context, session string) (*feed, error) {
 	f := &feed{rt: rt, session: session, inbox: act.NewInbox(rt.sys, rt.svc.Limits.SubscriberWait)}
-	f.replay.Lookup = rt.generation
+	f.replay = rt.projector()
 	cursor, err := f.attach(ctx)
 	if err != nil {
 		f.close()
@@ -188,12 +190,15 @@ func (f *feed) fill(ctx context.Context, upto uint64, yield func(*Event, error) 
 	if upto < f.next {
 		return true
 	}
+	if f.replayed+1 != f.next { // what it remembers is of before the events that came live
+		f.replay = f.rt.projector()
+	}
 	left := false
 	err := f.rt.svc.Store.ReadSession(ctx, f.session, f.next-1, func(e persistence.Entry) error {
 		if e.Cursor > upto {
 			return errEnough
 		}
-		f.next = e.Cursor + 1
+		f.next, f.replayed = e.Cursor+1, e.Cursor
 		ev, err := f.project(e)
 		if err != nil {
 			return err
@@ -230,6 +235,11 @@ func (f *feed) project(e persistence.Entry) (*Event, error) {
 	return f.replay.Project(f.session, id, fact, e.Record, e.Cursor), nil
 }
 
+// projector is one that has seen nothing, and reads back what it needs.
+func (rt *Runtime) projector() conversation.Projector {
+	return conversation.Projector{Lookup: rt.generation, Called: rt.called}
+}
+
 // generation reads one answer back, for an event whose text stands in an earlier record.
 func (rt *Runtime) generation(worker string, seq uint64) *messages.GenerationCompleted {
 	var found *messages.GenerationCompleted
@@ -238,6 +248,24 @@ func (rt *Runtime) generation(worker string, seq uint64) *messages.GenerationCom
 			found, _ = f.(*messages.GenerationCompleted)
 		}
 		return errEnough
+	})
+	if err != nil && !errors.Is(err, errEnough) {
+		return nil
+	}
+	return found
+}
+
+// called reads a program's call back, for an event of a turn that began before the ones that are wanted.
+func (rt *Runtime) called(worker, input string) *messages.ToolCall {
+	var found *messages.ToolCall
+	err := rt.svc.Store.Read(context.Background(), messages.WorkerStream(worker), 1, func(e persistence.Entry) error {
+		if f, err := messages.WorkerFactIn(e.Record); err == nil {
+			if in, ok := f.(*messages.InputAccepted); ok && in.GetInputId() == input {
+				found = in.GetCall()
+				return errEnough
+			}
+		}
+		return nil
 	})
 	if err != nil && !errors.Is(err, errEnough) {
 		return nil

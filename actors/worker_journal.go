@@ -158,6 +158,22 @@ func (w *Worker) generation(_ string, seq uint64) *messages.GenerationCompleted 
 	return nil
 }
 
+// called finds a program's call that this activation has not seen accepted: of before a restart.
+func (w *Worker) called(_, input string) *messages.ToolCall {
+	inputs := w.state.Staged()
+	for _, t := range []*conversation.Turn{w.state.Turn(), w.state.Last()} {
+		if t != nil {
+			inputs = append(inputs, t.Inputs...)
+		}
+	}
+	for _, in := range inputs {
+		if in.GetInputId() == input {
+			return in.GetCall()
+		}
+	}
+	return nil
+}
+
 // storeFailed ends this incarnation: what it decided never came to be. A store that has failed
 // for good answers nobody any more; a full disk can be cured; a fenced writer has its successor elsewhere,
 // and started again here it would only fence that one in turn (I5).

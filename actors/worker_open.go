@@ -62,7 +62,7 @@ func (w *Worker) opening(c actor.Context) {
 		return
 	}
 	w.journal, w.state, w.snaps = m.journal, m.state, m.snaps
-	w.projector.Lookup = w.generation
+	w.projector.Lookup, w.projector.Called = w.generation, w.called
 	w.inherit()
 	if !w.barred(c) {
 		w.takeUp(c)

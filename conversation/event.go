@@ -10,10 +10,17 @@ import (
 // remembers what one event needs of an earlier fact; it must see the facts in order.
 type Projector struct {
 	texts map[string]string               // worker -> text of its newest generation
-	calls map[string][]*messages.ToolCall // worker -> calls of its newest generation
+	calls map[string][]*messages.ToolCall // worker -> calls of its newest generation, or of its program's turn
+	given map[given]*messages.ToolCall    // programs' calls with which no turn has begun yet
 	// Lookup finds a generation that was before the first fact seen; nil: it stays unknown.
 	Lookup func(worker string, seq uint64) *messages.GenerationCompleted
+	// Called finds a program's call, by its input, that was accepted before the first fact seen; nil: it stays
+	// unknown.
+	Called func(worker, input string) *messages.ToolCall
 }
+
+// given names an input of a worker.
+type given struct{ worker, input string }
 
 // Project returns the event of a fact; nil when the fact is nobody's business outside.
 // worker is "" for a fact of the session itself, cursor the record's place in the session.
@@ -46,21 +53,31 @@ func (p *Projector) Project(session, worker string, fact proto.Message, r *messa
 func (p *Projector) See(worker string, fact proto.Message) {
 	if p.texts == nil {
 		p.texts, p.calls = make(map[string]string), make(map[string][]*messages.ToolCall)
+		p.given = make(map[given]*messages.ToolCall)
 	}
 	switch f := fact.(type) {
 	case *messages.GenerationCompleted:
 		p.texts[worker], p.calls[worker] = f.GetContent(), f.GetToolCalls()
 	case *messages.InputAccepted:
 		if f.GetCall() != nil {
-			p.calls[worker] = []*messages.ToolCall{f.GetCall()}
+			p.given[given{worker, f.GetInputId()}] = f.GetCall()
 		}
+	case *messages.InputWithdrawn:
+		delete(p.given, given{worker, f.GetInputId()})
 	case *messages.TurnStarted:
 		delete(p.texts, worker)
+		delete(p.calls, worker)
+		for _, id := range f.GetInputIds() {
+			if call := p.given[given{worker, id}]; call != nil {
+				p.calls[worker] = []*messages.ToolCall{call}
+				delete(p.given, given{worker, id})
+			}
+		}
 	}
 }
 
 // arguments finds what a planned call was asked with: in the answer that was seen, or in the one
-// that stands before the answer's plans.
+// that stands before the answer's plans, or in the input of a program, whose id is the call's.
 func (p *Projector) arguments(worker string, f *messages.ToolPlanned, seq uint64) string {
 	calls := p.calls[worker]
 	if before := uint64(f.GetOrdinal()) + 1; calls == nil && p.Lookup != nil && seq > before {
@@ -68,6 +85,9 @@ func (p *Projector) arguments(worker string, f *messages.ToolPlanned, seq uint64
 	}
 	if int(f.GetOrdinal()) < len(calls) {
 		return calls[f.GetOrdinal()].GetArguments()
+	}
+	if p.Called != nil {
+		return p.Called(worker, f.GetCallId()).GetArguments()
 	}
 	return ""
 }

@@ -207,6 +207,48 @@ func TestEndOfATurnCarriesTheAnswerLiveAndFromTheJournal(t *testing.T) {
 	}
 }
 
+func TestAProgramsCallIsShownWithItsOwnArgumentsLiveAndFromTheJournal(t *testing.T) {
+	call := &messages.ToolCall{Id: "i2", Name: "f", Arguments: `{"of":"program"}`}
+	facts := []proto.Message{
+		&messages.TurnStarted{TurnId: "t1", InputIds: []string{"i1"}},
+		&messages.GenerationCompleted{ToolCalls: []*messages.ToolCall{{Name: "f", Arguments: `{"of":"model"}`}}},
+		&messages.InputAccepted{InputId: "i2", Call: call}, // queued behind the open turn
+		&messages.ToolPlanned{CallId: "c"},
+		&messages.TurnCompleted{TurnId: "t1"},
+		&messages.TurnStarted{TurnId: "t2", InputIds: []string{"i2"}},
+		&messages.ToolPlanned{CallId: "i2"},
+	}
+	var live conversation.Projector
+	var planned []string
+	for i, f := range facts {
+		if e := live.Project("s", "w", f, &messages.Record{Seq: uint64(i + 1)}, uint64(i+1)); e.GetType() == messages.EventToolPlanned {
+			planned = append(planned, e.GetArguments())
+		}
+	}
+	if len(planned) != 2 || planned[0] != `{"of":"model"}` || planned[1] != `{"of":"program"}` {
+		t.Errorf("the calls are shown with %q", planned)
+	}
+	late := conversation.Projector{
+		Lookup: func(string, uint64) *messages.GenerationCompleted { return nil },
+		Called: func(worker, input string) *messages.ToolCall {
+			if worker != "w" || input != "i2" {
+				t.Errorf("looked for input %s of %s", input, worker)
+			}
+			return call
+		},
+	}
+	if e := late.Project("s", "w", facts[6], &messages.Record{Seq: 7}, 7); e.GetArguments() != call.GetArguments() {
+		t.Errorf("after a restart it is shown with %q", e.GetArguments())
+	}
+	var withdrawn conversation.Projector
+	for _, f := range []proto.Message{facts[2], &messages.InputWithdrawn{InputId: "i2"}, facts[5]} {
+		withdrawn.See("w", f)
+	}
+	if e := withdrawn.Project("s", "w", &messages.ToolPlanned{CallId: "c"}, &messages.Record{}, 1); e.GetArguments() != "" {
+		t.Errorf("a call that was taken back is shown: %q", e.GetArguments())
+	}
+}
+
 func TestAppendingToAPromptDisturbsNobody(t *testing.T) {
 	b := newBench(t, 3)
 	b.n++
