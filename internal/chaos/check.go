@@ -214,12 +214,18 @@ func (v *view) workers() []*stream {
 // gather puts the calls and inputs of one conversation together.
 func (v *view) gather(s *stream) {
 	var asked []*messages.ToolCall
+	given := make(map[string]*messages.ToolCall) // by programs
 	for _, f := range s.facts {
 		switch x := f.what.(type) {
 		case *messages.InputAccepted:
 			v.inputs[x.GetInputId()] = append(v.inputs[x.GetInputId()], f)
-			if x.GetCall() != nil {
-				asked = []*messages.ToolCall{x.GetCall()}
+			given[x.GetInputId()] = x.GetCall()
+		case *messages.TurnStarted:
+			asked = nil
+			for _, id := range x.GetInputIds() {
+				if given[id] != nil {
+					asked = append(asked, given[id])
+				}
 			}
 		case *messages.GenerationCompleted:
 			asked = x.GetToolCalls()

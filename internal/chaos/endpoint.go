@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -95,8 +94,11 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	n, at, q := readRequest(&in)
-	fault := e.fault(n, at)
+	kind, n, at, q := readRequest(&in)
+	fault := Fault("")
+	if kind == kindTurn {
+		fault = e.fault(n, at)
+	}
 	q.Served = "ok"
 	if fault != "" {
 		q.Served = string(fault)
@@ -108,7 +110,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // readRequest finds the turn and the step of a request.
-func readRequest(in *wireRequest) (n, at int, q Request) {
+func readRequest(in *wireRequest) (kind string, n, at int, q Request) {
 	for _, m := range in.Messages {
 		msg := Message{Role: m.Role, Content: m.Content, CallID: m.CallID}
 		for _, c := range m.Calls {
@@ -117,15 +119,13 @@ func readRequest(in *wireRequest) (n, at int, q Request) {
 		q.Messages = append(q.Messages, msg)
 		switch m.Role {
 		case "user":
-			n, at = 0, 0
-			if strings.HasPrefix(m.Content, "chaos turn ") {
-				_, _ = fmt.Sscanf(m.Content, "chaos turn %d", &n) // 0 when it is none of ours
-			}
+			kind, n, at = "", 0, 0
+			_, _ = fmt.Sscanf(m.Content, "chaos %s %d", &kind, &n) // 0 when it is none of ours
 		case "assistant":
 			at++
 		}
 	}
-	return n, at, q
+	return kind, n, at, q
 }
 
 // fault is what a request meets: those of its step in order, each once, then none.

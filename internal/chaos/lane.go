@@ -26,14 +26,15 @@ type lane struct {
 	model    *endpoint
 	sessions []*session
 
-	mu      sync.Mutex
-	current life
-	changed chan struct{} // closed when current changes
-	lives   int
-	kills   int
-	turned  func() // a turn is done
-	done    int    // turns
-	waiting int    // messages in mailboxes after the last turn
+	mu       sync.Mutex
+	current  life
+	changed  chan struct{} // closed when current changes
+	lives    int
+	kills    int
+	turned   func() // a turn is done
+	done     int    // turns
+	released int    // workers, from their quarantine
+	waiting  int    // messages in mailboxes after the last turn
 
 	acks    []Ack
 	results []Result
@@ -93,8 +94,13 @@ func (l *lane) run(ctx context.Context) error {
 	}
 	working.Wait()
 	end := errDone
+	for _, s := range l.sessions {
+		if ctx.Err() == nil {
+			end = cmp.Or(s.rest(ctx), end)
+		}
+	}
 	if ctx.Err() == nil {
-		end = cmp.Or(l.drain(ctx), errDone)
+		end = cmp.Or(l.drain(ctx), end)
 	}
 	cancel(end)
 	if err := <-lived; !errors.Is(err, errDone) {
@@ -218,6 +224,11 @@ func (l *lane) ask(ctx context.Context, m proto.Message) (proto.Message, error) 
 		switch {
 		case err == nil:
 			return reply, nil
+		case errors.As(err, &refused) && refused.GetCode() == messages.CodeQuarantined:
+			if err := l.release(ctx, m); err != nil {
+				return nil, err
+			}
+			continue
 		case errors.As(err, &refused) && refused.GetCode() != messages.CodeUnavailable:
 			return nil, refused
 		case ctx.Err() != nil:
@@ -231,6 +242,41 @@ func (l *lane) ask(ctx context.Context, m proto.Message) (proto.Message, error) 
 		}
 		pause.Stop()
 	}
+}
+
+// release lets a worker go on that was killed so often without getting anywhere that it is quarantined: that is
+// what a person would do.
+func (l *lane) release(ctx context.Context, m proto.Message) error {
+	to, ok := m.(*messages.ToSession)
+	if !ok {
+		return errors.New("a command to no session was refused because of a quarantine")
+	}
+	for _, s := range l.sessions {
+		if s.id != to.GetSessionId() {
+			continue
+		}
+		now, err := l.alive(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = l.askOnce(ctx, now, address(s.id, &messages.ReleaseWorker{WorkerId: s.worker, By: "chaos"}))
+		var refused *messages.Failure
+		if errors.As(err, &refused) && refused.GetCode() != messages.CodeUnavailable {
+			return fmt.Errorf("release worker %s: %w", s.worker, refused)
+		}
+		l.mu.Lock()
+		l.released++
+		l.mu.Unlock()
+		return nil // what a kill has cut off is said again with the next refusal
+	}
+	return nil
+}
+
+// ack keeps an acknowledgement.
+func (l *lane) ack(a Ack) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.acks = append(l.acks, a)
 }
 
 // askPause is how long an answer that never came is not asked for again, unless the life has ended.

@@ -27,7 +27,18 @@ type turn struct {
 	final  string
 	queued bool // sent while the turn before it is open
 	cancel bool // cancelled while it runs, or so
+	call   bool // a program's call of a tool instead of a prompt
+	timer  timerUse
 }
+
+// timerUse is what a turn does with a timer beside its prompt.
+type timerUse int
+
+const (
+	noTimer timerUse = iota
+	setTimer
+	setAndCancelTimer
+)
 
 // step is one answer with calls.
 type step struct {
@@ -49,14 +60,21 @@ const (
 	inputPrefix = "inp_chaos"
 )
 
-// prompt begins the text of every turn's input: the model server finds the turn by it.
-func prompt(n int) string { return fmt.Sprintf("chaos turn %d: ", n) }
+// The kinds of input.
+const (
+	kindTurn  = "turn"
+	kindTimer = "timer"
+	kindIdle  = "idle" // one that wants the session for itself
+)
+
+// prompt begins the text of every input: the model server finds the turn by it.
+func prompt(kind string, n int) string { return fmt.Sprintf("chaos %s %d: ", kind, n) }
 
 // newTurn makes a turn from the seed and its number alone.
 func newTurn(seed uint64, n int, mode Mode) turn {
 	rng := rand.New(rand.NewPCG(seed, uint64(n))) //nolint:gosec // a run must repeat, not be unpredictable
 	t := turn{
-		n: n, input: fmt.Sprintf("%s_%d", inputPrefix, n), text: prompt(n) + "do what the script says.",
+		n: n, input: fmt.Sprintf("%s_%d", inputPrefix, n), text: prompt(kindTurn, n) + "do what the script says.",
 		final: fmt.Sprintf("Turn %d is done, and this answer is long enough to be cut in the middle of it.", n),
 	}
 	made := false // the turn has its file
@@ -69,6 +87,8 @@ func newTurn(seed uint64, n int, mode Mode) turn {
 	}
 	t.queued = rng.IntN(6) == 0
 	t.cancel = mode == Random && rng.IntN(16) == 0
+	t.timer = timerUse(pick(rng, 8, 2, 1))
+	t.call = rng.IntN(10) == 0
 	return t
 }
 
@@ -163,7 +183,7 @@ func scriptOf(turns []turn) []byte {
 		Rules []rule `json:"rules"`
 	}{Name: "chaos"}
 	for _, t := range turns {
-		r := rule{Match: "^" + prompt(t.n)}
+		r := rule{Match: "^" + prompt(kindTurn, t.n)}
 		for i, s := range t.steps {
 			a := reply{Text: fmt.Sprintf("Step %d of turn %d.", i+1, t.n), ToolCalls: s.calls, ChunkSize: 24}
 			if s.slow {
@@ -174,6 +194,6 @@ func scriptOf(turns []turn) []byte {
 		r.Steps = append(r.Steps, reply{Text: t.final, ChunkSize: 16})
 		doc.Rules = append(doc.Rules, r)
 	}
-	doc.Rules = append(doc.Rules, rule{Match: "^" + busyText, Steps: []reply{{Text: "it was not busy", ChunkSize: 16}}})
+	doc.Rules = append(doc.Rules, rule{Match: "^chaos (" + kindTimer + "|" + kindIdle + ") ", Steps: []reply{{Text: "Well noted.", ChunkSize: 16}}})
 	return marshal(doc)
 }

@@ -11,9 +11,6 @@ import (
 	"github.com/troupe-dev/troupe/messages"
 )
 
-// busyText begins an input that wants a session for itself.
-const busyText = "chaos if idle: "
-
 // oversized is more than a request may hold, in bytes.
 const oversized = 17 << 20
 
@@ -60,6 +57,9 @@ func (s *session) wrong(t turn) map[string]proto.Message {
 		"bad rule":        &messages.CreateSession{SessionId: messages.SessionPrefix + marker("bad rule", t), Rules: []string{"((("}, First: in("bad rule")},
 		"no tool":         s.to(&messages.CallTool{CallId: marker("no tool", t), Arguments: `{}`}),
 	}
+	if t.call { // it is not there yet
+		delete(out, "other content")
+	}
 	if !s.lane.opts.InProcess && t.n%50 == 0 {
 		big := in("oversized")
 		big.Parts[0].Kind = &messages.Part_Text{Text: marker("oversized", t) + strings.Repeat("x", oversized)}
@@ -84,7 +84,8 @@ func (s *session) refused(ctx context.Context, what, mark string, m proto.Messag
 // whenBusy asks for a turn only if the session is idle. Should it have become so, that is no refusal but an input.
 func (s *session) whenBusy(ctx context.Context, t turn) error {
 	mark := marker("busy", t)
-	in := submitText(mark, busyText+mark)
+	text := prompt(kindIdle, t.n) + mark
+	in := submitText(mark, text)
 	in.Mode = messages.InputAccepted_REJECT
 	reply, err := s.lane.ask(ctx, s.to(in))
 	var f *messages.Failure
@@ -92,7 +93,7 @@ func (s *session) whenBusy(ctx context.Context, t turn) error {
 		return fmt.Errorf("send an input that wants to be alone: %w", err)
 	}
 	if r, ok := reply.(*messages.InputReply); ok && err == nil {
-		t := turn{input: mark, text: busyText + mark}
+		t := turn{input: mark, text: text}
 		s.acknowledged(t, r)
 		_, err := s.await(ctx, t)
 		return err

@@ -23,6 +23,7 @@ type session struct {
 	spaces []*messages.WorkspaceSpec
 	turns  []turn
 	made   bool
+	worker string
 }
 
 // work sends the turns one after the other; a queued one follows while the one before it is open.
@@ -50,7 +51,10 @@ func (s *session) work(ctx context.Context) error {
 		if err := s.refusals(ctx, t, i+1 < sent); err != nil {
 			return err
 		}
-		turn, err := s.await(ctx, t)
+		if err := s.timer(ctx, t); err != nil {
+			return err
+		}
+		turn, err := s.end(ctx, t, i > 0)
 		if err != nil {
 			return err
 		}
@@ -66,7 +70,7 @@ func (s *session) work(ctx context.Context) error {
 // follows says whether a turn is sent while the one before it is open. One that is cancelled is alone: a cancel
 // that is sent again, after a kill, must not hit another.
 func (s *session) follows(at int) bool {
-	return at < len(s.turns) && s.turns[at].queued && !s.turns[at-1].cancel
+	return at < len(s.turns) && s.turns[at].queued && !s.turns[at-1].cancel && !s.turns[at].call
 }
 
 // input is what a turn sends.
@@ -78,6 +82,9 @@ func submitText(id, text string) *messages.SubmitInput {
 
 // send makes sure that an input is acknowledged: after a kill it is sent again, with the same id.
 func (s *session) send(ctx context.Context, t turn) error {
+	if t.call && s.made {
+		return nil // it is answered by its result
+	}
 	if !s.made {
 		reply, err := s.lane.ask(ctx, &messages.CreateSession{SessionId: s.id, Model: "chaos", Workspaces: s.spaces, NoInput: true, First: input(t)})
 		var refused *messages.Failure
@@ -111,9 +118,8 @@ func (s *session) acknowledged(t turn, r *messages.InputReply) {
 	if t.cancel {
 		a.Outcome = ""
 	}
-	s.lane.mu.Lock()
-	defer s.lane.mu.Unlock()
-	s.lane.acks = append(s.lane.acks, a)
+	s.worker = r.GetWorkerId()
+	s.lane.ack(a)
 }
 
 // to addresses a command to the session.
@@ -130,8 +136,86 @@ func address(id string, cmd proto.Message) *messages.ToSession {
 		m.Command = &messages.ToSession_Cancel{Cancel: c}
 	case *messages.CallTool:
 		m.Command = &messages.ToSession_CallTool{CallTool: c}
+	case *messages.SetTimer:
+		m.Command = &messages.ToSession_SetTimer{SetTimer: c}
+	case *messages.CancelTimer:
+		m.Command = &messages.ToSession_CancelTimer{CancelTimer: c}
+	case *messages.ListTimers:
+		m.Command = &messages.ToSession_ListTimers{ListTimers: c}
+	case *messages.WaitIdle:
+		m.Command = &messages.ToSession_WaitIdle{WaitIdle: c}
+	case *messages.ReleaseWorker:
+		m.Command = &messages.ToSession_ReleaseWorker{ReleaseWorker: c}
 	}
 	return m
+}
+
+// end waits until a turn is done. A program's call begins only here; the first turn of a session is a prompt.
+func (s *session) end(ctx context.Context, t turn, later bool) (string, error) {
+	if t.call && later {
+		return "", s.call(ctx, t)
+	}
+	return s.await(ctx, t)
+}
+
+// call runs one tool for a program: sent again after a kill, with the same id, it runs no second time.
+func (s *session) call(ctx context.Context, t turn) error {
+	args := marshal(map[string]any{"name": t.input})
+	reply, err := s.lane.ask(ctx, s.to(&messages.CallTool{CallId: t.input, Tool: toolCharge, Arguments: string(args)}))
+	if err != nil {
+		return fmt.Errorf("call a tool as %s: %w", t.input, err)
+	}
+	if _, ok := reply.(*messages.ToolReply); !ok {
+		return fmt.Errorf("call a tool as %s: answered %T", t.input, reply)
+	}
+	s.lane.ack(Ack{Session: s.id, Input: t.input, Outcome: "done"})
+	return nil
+}
+
+// timer sets a timer, and perhaps takes it back. Sent again after a kill it is the same timer.
+func (s *session) timer(ctx context.Context, t turn) error {
+	if t.timer == noTimer {
+		return nil
+	}
+	id := fmt.Sprintf("tim_chaos_%d", t.n)
+	set := &messages.SetTimer{
+		TimerId: id, DueUnixMs: time.Now().Add(time.Duration(t.n%7) * 40 * time.Millisecond).UnixMilli(),
+		Parts: []*messages.Part{{Kind: &messages.Part_Text{Text: prompt(kindTimer, t.n) + "the time has come."}}},
+	}
+	if _, err := s.lane.ask(ctx, s.to(set)); err != nil {
+		return fmt.Errorf("set timer %s: %w", id, err)
+	}
+	if t.timer == setTimer {
+		return nil
+	}
+	_, err := s.lane.ask(ctx, s.to(&messages.CancelTimer{TimerId: id, By: "chaos"}))
+	var refused *messages.Failure
+	if errors.As(err, &refused) && refused.GetCode() == messages.CodeNotFound {
+		return nil // it has fired, or was taken back before the kill
+	}
+	return err
+}
+
+// rest waits until no timer is set and no turn is open any more.
+func (s *session) rest(ctx context.Context) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for s.made {
+		reply, err := s.lane.ask(ctx, s.to(&messages.ListTimers{}))
+		if err != nil {
+			return fmt.Errorf("list the timers of %s: %w", s.id, err)
+		}
+		if l, ok := reply.(*messages.Timers); ok && len(l.GetTimers()) == 0 {
+			_, err := s.lane.ask(ctx, s.to(&messages.WaitIdle{}))
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
 }
 
 // await waits until the turn of an input is done, and returns its id.
@@ -159,102 +243,4 @@ func (s *session) await(ctx context.Context, t turn) (string, error) {
 		Session: s.id, Input: t.input, Turn: r.GetTurnId(), Outcome: conversation.OutcomeName(r.GetOutcome()), Text: r.GetText(),
 	})
 	return r.GetTurnId(), nil
-}
-
-// follower is a client that watches a session, and resumes by cursor after every kill.
-type follower struct {
-	*session
-	mu    sync.Mutex
-	last  uint64
-	ended map[string]chan struct{} // turn -> closed when its end was shown
-}
-
-// run watches until ctx ends.
-func (f *follower) run(ctx context.Context) {
-	for {
-		now, err := f.lane.alive(ctx)
-		if err != nil {
-			return
-		}
-		f.watch(ctx, now)
-		pause := time.NewTimer(5 * time.Millisecond)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-		}
-		pause.Stop()
-	}
-}
-
-// watch notes what it is shown until the life, or the loop, ends.
-func (f *follower) watch(ctx context.Context, now life) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		select {
-		case <-now.Over():
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	f.mu.Lock()
-	after := f.last
-	f.mu.Unlock()
-	for e, err := range now.Events(ctx, f.id, after) {
-		if err != nil {
-			return
-		}
-		f.note(e)
-	}
-}
-
-func (f *follower) note(e *messages.Event) {
-	f.lane.mu.Lock()
-	f.lane.seen = append(f.lane.seen, Seen{Session: f.id, Life: f.lane.lives, Event: e})
-	f.lane.mu.Unlock()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if e.GetSeq() == 0 {
-		return
-	}
-	f.last = e.GetSeq()
-	if e.GetType() == messages.EventTurnCompleted {
-		close(f.end(e.GetTurn()))
-	}
-}
-
-// end is the channel of a turn; the caller holds mu. A turn whose end is shown twice has a new one: R8 finds it.
-func (f *follower) end(turn string) chan struct{} {
-	c := f.ended[turn]
-	if c != nil {
-		select {
-		case <-c:
-		default:
-			return c
-		}
-	}
-	c = make(chan struct{})
-	f.ended[turn] = c
-	return c
-}
-
-// until waits until the end of a turn was shown.
-func (f *follower) until(ctx context.Context, turn string) error {
-	f.mu.Lock()
-	c := f.ended[turn]
-	if c == nil {
-		c = make(chan struct{})
-		f.ended[turn] = c
-	}
-	f.mu.Unlock()
-	bound := time.NewTimer(f.lane.opts.Patience)
-	defer bound.Stop()
-	select {
-	case <-c:
-		return nil
-	case <-bound.C:
-		return fmt.Errorf("the end of turn %s was not shown to who watches %s after %s", turn, f.id, f.lane.opts.Patience)
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
