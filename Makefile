@@ -58,6 +58,10 @@ powercut: ## take the power from the disk 50 times while it is written to (as ro
 faults: ## let the disk fail at each of the 200 writes and syncs of a run (FUSE; about five minutes)
 	@TROUPE_CHAOS_FAULTS=$${TROUPE_CHAOS_FAULTS:-1000} $(GO) test ./test/chaos -count=1 -v -timeout 30m -run 'TestDiskThatFails'
 
+.PHONY: soak
+soak: ## use 10,000 sessions in one process, after as many others, and look at what it still holds (about five minutes)
+	@TROUPE_CHAOS_SESSIONS=$${TROUPE_CHAOS_SESSIONS:-10000} $(GO) test ./test/chaos -count=1 -v -timeout 60m -run 'TestSoak'
+
 .PHONY: vet
 vet: ## go vet
 	@$(GO) vet $(PACKAGES)
@@ -99,7 +103,7 @@ generated: generate
 		echo "generated code is not committed: $$new" >&2; exit 1; }
 
 .PHONY: bench
-bench: ## measure troupe beside a bare loop and print tables (three to four minutes)
+bench: ## measure troupe beside a bare loop and print tables (four to five minutes)
 	@$(GO) run ./test/bench
 
 .PHONY: microbench
