@@ -36,12 +36,11 @@ func TestAReminderBecomesATurnAndCanBeTakenBack(t *testing.T) {
 	if err := s.CancelTimer(ctx, "cake"); err == nil {
 		t.Error("cancelled twice")
 	}
-	for range 600 {
+	actortest.Until(t, "it has fired", func() bool {
 		clock.Advance(30 * time.Second)
-		if l, err := s.Timers(ctx); err != nil || len(l) == 0 {
-			break
-		}
-	}
+		l, err := s.Timers(ctx)
+		return err != nil || len(l) == 0
+	})
 	r, err := s.Wait(ctx)
 	if err != nil || r.Text != "you said tea" {
 		t.Errorf("%+v %v", r, err)
