@@ -48,6 +48,19 @@ var errSurveyed = errors.New("surveyed")
 // has not begun: a session without its worker is none. What cannot be read or folded ends the survey
 // there; the error is about the reader alone. closed says whether a session that was closed is copied beyond that point.
 func NewSurvey(ctx context.Context, src Source, upto uint64, closed bool) (*Survey, error) {
+	v, err := survey(ctx, src, upto, closed)
+	if err != nil || v.Damage == nil || v.Cursor == 0 {
+		return v, err
+	}
+	good, err := survey(ctx, src, v.Cursor, closed) // anew: a fold is of no use after an error
+	if err == nil && good.Damage == nil {
+		good.Damage = v.Damage
+		return good, nil
+	}
+	return v, err
+}
+
+func survey(ctx context.Context, src Source, upto uint64, closed bool) (*Survey, error) {
 	v := &Survey{workers: make(map[string]*conversation.State), streams: make(map[string]bool), closed: closed, placed: make(map[string]uint64)}
 	err := src(ctx, func(e persistence.Entry) error {
 		if upto != 0 && e.Cursor > upto && v.begun() {
