@@ -89,7 +89,7 @@ func (rt *Runtime) exportable(ctx context.Context, session string) (uint64, erro
 	if !messages.ValidID(messages.SessionPrefix, session) {
 		return 0, actors.NoSession(session)
 	}
-	unfinished, err := actors.Unfinished(ctx, rt.svc.Store, session)
+	listed, err := actors.Listed(ctx, rt.svc.Store, session)
 	if err != nil {
 		return 0, err
 	}
@@ -97,7 +97,7 @@ func (rt *Runtime) exportable(ctx context.Context, session string) (uint64, erro
 	if err != nil {
 		return 0, fmt.Errorf("find the newest record of %s: %w", session, err)
 	}
-	if head == 0 || unfinished {
+	if head == 0 || !listed {
 		return 0, actors.NoSession(session)
 	}
 	return head, nil
@@ -170,9 +170,9 @@ func exported(e persistence.Entry) (*exportRecord, error) {
 		Cursor: e.Cursor, Stream: e.Stream, Seq: r.GetSeq(), Epoch: r.GetEpoch(), ID: hex.EncodeToString(r.GetRecordId()), Type: r.GetType(),
 		Schema: r.GetSchema(), AtMs: r.GetAtUnixMs(), Causation: r.GetCausationId(), Turn: r.GetTurnId(), Ignorable: r.GetIgnorable(),
 	}
-	w := wrapper(e.Stream)
 	body := r.GetBody()
-	if w == nil || proto.Unmarshal(body, w) != nil {
+	w := decoded(e.Stream, body)
+	if w == nil {
 		x.Body = body
 		return x, nil
 	}
@@ -195,6 +195,15 @@ func exported(e persistence.Entry) (*exportRecord, error) {
 		x.Body = body // fields that this version does not know would be lost
 	}
 	return x, nil
+}
+
+// decoded is the fact in a body; nil when it cannot be told.
+func decoded(stream string, body []byte) proto.Message {
+	w := wrapper(stream)
+	if w == nil || proto.Unmarshal(body, w) != nil {
+		return nil
+	}
+	return w
 }
 
 // holds says whether the JSON of a fact is the whole fact: made of it again, it has the same bytes.

@@ -39,7 +39,7 @@ func (rt *Runtime) ImportSession(ctx context.Context, in io.Reader, m *messages.
 	}
 	defer func() { _ = errors.Join(f.Close(), os.Remove(f.Name())) }() // the next start clears the folder
 	src := fileSource(f)
-	v, err := actors.NewSurvey(ctx, src, 0, true)
+	v, err := actors.NewSurvey(ctx, src, 0)
 	if err == nil {
 		err = rt.importable(f, v)
 	}
@@ -132,6 +132,14 @@ func (rt *Runtime) present(ctx context.Context, src actors.Source, v *actors.Sur
 	differ := func(format string, args ...any) error {
 		return messages.Fail(messages.CodeConflict, fmt.Sprintf("session %s exists, and is not the same: ", v.Session)+fmt.Sprintf(format, args...),
 			"bring it in beside the other with --new-id; nothing was imported")
+	}
+	listed, err := actors.Listed(ctx, rt.svc.Store, v.Session)
+	switch {
+	case err != nil:
+		return nil, err
+	case !listed:
+		return nil, messages.Fail(messages.CodeConflict, fmt.Sprintf("session %s was deleted here", v.Session),
+			"bring it in again with --new-id; nothing was imported")
 	}
 	if head < v.Cursor {
 		return nil, differ("it has %d records, the file has %d", head, v.Cursor)

@@ -46,13 +46,13 @@ var errSurveyed = errors.New("surveyed")
 
 // NewSurvey reads a source up to a cursor, 0 for its end. It goes on behind the cursor while a worker that was spawned
 // has not begun: a session without its worker is none. What cannot be read or folded ends the survey
-// there; the error is about the reader alone. closed says whether a session that was closed is copied beyond that point.
-func NewSurvey(ctx context.Context, src Source, upto uint64, closed bool) (*Survey, error) {
-	v, err := survey(ctx, src, upto, closed)
+// there; the error is about the reader alone.
+func NewSurvey(ctx context.Context, src Source, upto uint64) (*Survey, error) {
+	v, err := survey(ctx, src, upto)
 	if err != nil || v.Damage == nil || v.Cursor == 0 {
 		return v, err
 	}
-	good, err := survey(ctx, src, v.Cursor, closed) // anew: a fold is of no use after an error
+	good, err := survey(ctx, src, v.Cursor) // anew: a fold is of no use after an error
 	if err == nil && good.Damage == nil {
 		good.Damage = v.Damage
 		return good, nil
@@ -60,8 +60,8 @@ func NewSurvey(ctx context.Context, src Source, upto uint64, closed bool) (*Surv
 	return v, err
 }
 
-func survey(ctx context.Context, src Source, upto uint64, closed bool) (*Survey, error) {
-	v := &Survey{workers: make(map[string]*conversation.State), streams: make(map[string]bool), closed: closed, placed: make(map[string]uint64)}
+func survey(ctx context.Context, src Source, upto uint64) (*Survey, error) {
+	v := &Survey{workers: make(map[string]*conversation.State), streams: make(map[string]bool), placed: make(map[string]uint64)}
 	err := src(ctx, func(e persistence.Entry) error {
 		if upto != 0 && e.Cursor > upto && v.begun() {
 			return errSurveyed
@@ -130,9 +130,7 @@ func (v *Survey) addSession(id string, r *messages.Record) error {
 	case *messages.WorkspaceAttached:
 		v.placed[x.GetUri()] = v.Cursor + 1
 	case *messages.SessionClosed:
-		if !v.closed {
-			return fmt.Errorf("the session was closed by record %d: %w", v.Cursor+1, errClosed)
-		}
+		return fmt.Errorf("the session was closed by record %d: %w", v.Cursor+1, errClosed)
 	}
 	if id != v.Session {
 		return fmt.Errorf("a record of session %q in session %q: %w", id, v.Session, persistence.ErrCorrupt)

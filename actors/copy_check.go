@@ -18,10 +18,17 @@ func IsHome(a *messages.WorkspaceAttached) bool {
 	return a.GetKind() == string(workspace.KindServer) && a.GetName() == HomeName
 }
 
-// Unfinished says whether a session is just being written down as a copy: for everybody else it is not there.
-func Unfinished(ctx context.Context, store persistence.Store, session string) (bool, error) {
-	mark, err := marked(ctx, store, session)
-	return mark == markUnfinished, err
+// Listed says whether there is a session: neither one that was deleted, nor one that is just being written down as a
+// copy.
+func Listed(ctx context.Context, store persistence.Store, session string) (found bool, err error) {
+	err = store.Index(ctx, SessionKey(session), func(key string, _ []byte) error {
+		found = found || key == SessionKey(session)
+		return nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("look for session %s: %w", session, err)
+	}
+	return found, nil
 }
 
 // Claims says whether the session trusts folders, or brings rules along.
@@ -65,7 +72,7 @@ func (v *Survey) Misplaced() (at uint64, why string) {
 func (v *Survey) Closes(e persistence.Entry) bool {
 	open := false
 	for _, s := range v.workers {
-		open = open || s.Turn() != nil || s.Panics() > 0 || s.Deaths() > 0 || s.Quarantined() != ""
+		open = open || s.Turn() != nil || s.Closed() || s.Panics() > 0 || s.Deaths() > 0 || s.Quarantined() != ""
 	}
 	f, err := factIn(e.Stream, e.Record)
 	if err != nil || !open {
@@ -76,6 +83,8 @@ func (v *Survey) Closes(e persistence.Entry) bool {
 		return x.GetBy() == byImport
 	case *messages.Released:
 		return x.GetBy() == byImport
+	case *messages.WorkerEnded:
+		return true
 	case *messages.ToolFinished:
 		return x.GetContent() == conversation.InterruptedText
 	case *messages.ToolPlanned, *messages.TurnCompleted:

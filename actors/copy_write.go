@@ -273,6 +273,9 @@ func (p *Copying) finish(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := p.ended(ctx); err != nil {
+		return err
+	}
 	if err := p.flush(ctx); err != nil {
 		return err
 	}
@@ -290,6 +293,34 @@ func (p *Copying) finish(ctx context.Context) error {
 		return fmt.Errorf("finish the copy %s: %w", p.ID, err)
 	}
 	return nil
+}
+
+// ended takes the second step of a deletion of which only the first one was copied.
+func (p *Copying) ended(ctx context.Context) error {
+	for _, old := range p.Survey.order {
+		id := p.names.id(old)
+		if !p.Survey.workers[old].Closed() || !p.has(id) {
+			continue
+		}
+		f := &messages.WorkerEnded{WorkerId: id, Reason: p.Reason}
+		r, err := messages.NewRecord(f, "")
+		if err != nil {
+			return err
+		}
+		r.RecordId, r.AtUnixMs = newRecordID(), p.svc.Now().UnixMilli()
+		if err := p.facts.apply(f, &messages.Record{Seq: p.facts.seq + 1, AtUnixMs: r.GetAtUnixMs()}); err != nil {
+			return err
+		}
+		if err := p.add(ctx, messages.SessionStream(p.ID), r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// has says whether a worker of the copy has not ended.
+func (p *Copying) has(worker string) bool {
+	return slices.ContainsFunc(p.facts.workers, func(w *messages.WorkerSpawned) bool { return w.GetWorkerId() == worker })
 }
 
 // close writes what ends a worker's open turn, and what else is different in the copy from here on.
@@ -373,8 +404,8 @@ func (p *Copying) index() ([]persistence.IndexOp, error) {
 	ops := []persistence.IndexOp{mark, {Key: SessionKey(p.ID), Value: b}}
 	for _, old := range p.Survey.order {
 		id := p.names.id(old)
-		if !slices.ContainsFunc(p.facts.workers, func(w *messages.WorkerSpawned) bool { return w.GetWorkerId() == id }) {
-			continue // it has ended
+		if !p.has(id) {
+			continue
 		}
 		w := p.workerView(id, p.Survey.workers[old])
 		if b, err = proto.Marshal(w); err != nil {

@@ -21,7 +21,7 @@ func Fork(ctx context.Context, svc *Services, m *messages.ForkSession) (*message
 	if upto == 0 {
 		upto = head
 	}
-	v, err := NewSurvey(ctx, src, upto, false)
+	v, err := NewSurvey(ctx, src, upto)
 	if err != nil {
 		return nil, err
 	}
@@ -65,11 +65,11 @@ func forkable(ctx context.Context, svc *Services, m *messages.ForkSession) (uint
 	if err != nil && !damaged(err) {
 		return 0, fmt.Errorf("find the newest record of %s: %w", id, err)
 	}
-	mark, err := marked(ctx, svc.Store, id)
+	listed, err := Listed(ctx, svc.Store, id)
 	switch {
 	case err != nil:
 		return 0, err
-	case head == 0 || mark == markUnfinished:
+	case head == 0 || !listed:
 		return 0, NoSession(id)
 	case m.GetAt() > head:
 		return 0, messages.Fail(messages.CodeBadRequest, fmt.Sprintf("session %s has no record %d", id, m.GetAt()), fmt.Sprintf("give one from 1 to %d", head))

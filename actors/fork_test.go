@@ -221,3 +221,30 @@ func TestAForkOfATimerLeavesItToTheOriginal(t *testing.T) {
 	}
 }
 
+func TestAWorkerThatWasDeletedStaysSoInAForkAndADeletedSessionHasNone(t *testing.T) {
+	store := memory.New()
+	t.Cleanup(func() { _ = store.Close() })
+	h := actortest.New(t, actortest.Options{Store: store, Model: actortest.Say("ok")})
+	s, w := h.Create(&messages.CreateSession{})
+	second := actortest.Ask[*messages.WorkerView](h, s, &messages.SpawnWorker{}).GetId()
+	actortest.Ask[*messages.Ack](h, s, &messages.DeleteWorker{WorkerId: second})
+	head, err := store.Cursor(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := uint64(1); at <= head; at++ {
+		f, _ := forked(t, h, &messages.ForkSession{SessionId: s, At: at})
+		live := actortest.Ask[*messages.SessionView](h, f.GetSession().GetId(), &messages.DescribeSession{})
+		if len(live.GetWorkers()) != len(f.GetSession().GetWorkers()) || live.GetWorkers()[0].GetId() == w {
+			t.Errorf("fork at %d: %v, said %v", at, live.GetWorkers(), f.GetSession().GetWorkers())
+		}
+		if n := len(live.GetWorkers()); at >= head-1 && n != 1 {
+			t.Errorf("fork at %d, of a worker that was deleted: %d workers", at, n)
+		}
+		works(t, h, f.GetSession().GetId())
+	}
+	actortest.Ask[*messages.Ack](h, s, &messages.CloseSession{})
+	if _, err := actors.Fork(t.Context(), h.Svc, &messages.ForkSession{SessionId: s}); actortest.Code(err) != messages.CodeNotFound {
+		t.Errorf("fork of what was deleted: %v", err)
+	}
+}
