@@ -37,7 +37,6 @@ type Survey struct {
 	workers map[string]*conversation.State
 	order   []string // of workers, as they were spawned
 	streams map[string]bool
-	closed  bool              // a session that was closed may be copied
 	placed  map[string]uint64 // address of a workspace -> record that attached it
 }
 
