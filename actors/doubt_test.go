@@ -420,3 +420,60 @@ func TestWhatBecomesOfAnUnknownOutcomeIsDecidedWhenTheCallIsPlanned(t *testing.T
 	p.next()
 	p.waits()
 }
+
+func TestOfManyWordsAtOnceOneCounts(t *testing.T) {
+	for _, asleep := range []bool{false, true} {
+		p := cutOff(t, messages.UnknownOutcome_ASK)
+		p.waits()
+		if asleep {
+			p.next()
+		}
+		var all []<-chan actortest.Answer[*messages.Ack]
+		for i := range 20 {
+			word := messages.CallResolved_Resolution(i%3 + 1)
+			all = append(all, actortest.Later[*messages.Ack](p.h, p.s, &messages.ResolveCall{WorkerId: p.w, ExecId: p.exec, Resolution: word}))
+		}
+		cancel := actortest.Later[*messages.Cancelled](p.h, p.s, &messages.CancelSession{})
+		taken := 0
+		for _, ch := range all {
+			switch a := actortest.Wait(t, "an answer", ch); actortest.Code(a.Err) {
+			case "":
+				taken++
+			case messages.CodeResolved, messages.CodeNotFound: // the second is after the cancel
+			default:
+				t.Errorf("asleep %v: %v", asleep, a.Err)
+			}
+		}
+		actortest.Wait(t, "the cancel", cancel)
+		facts := p.h.Facts(p.w)
+		words, results := len(actortest.Of[*messages.CallResolved](facts)), len(actortest.Of[*messages.ToolFinished](facts))
+		if taken > 1 || words != taken || results != 1 || p.runs() > 1 {
+			t.Errorf("asleep %v: %d taken, %d in the journal, %d results, %d runs", asleep, taken, words, results, p.runs())
+		}
+		works(t, p.h, p.s)
+	}
+}
+
+// TestAWaitForAPersonIsNoPartOfTheWallTime: the turn has a second, and the word comes an hour later.
+func TestAWaitForAPersonIsNoPartOfTheWallTime(t *testing.T) {
+	p := cutOff(t, messages.UnknownOutcome_ASK)
+	p.h.Stop()
+	p.store = p.store.Reopen()
+	store := p.store
+	t.Cleanup(func() { _ = store.Close() })
+	clock := actortest.NewClock(time.Now())
+	o := p.options(func(*tools.Context) (string, error) { return "paid", nil })
+	o.Clock, o.Now, o.Limits = clock, clock.Now, actors.Limits{Wall: 20 * time.Second}
+	p.h = actortest.New(t, o)
+	p.waits()
+	clock.Advance(time.Hour)
+	if v := p.h.Worker(p.s); v.GetState() != "waiting" || v.GetInDoubt() != 1 {
+		t.Fatalf("after an hour: %v", v)
+	}
+	if err := p.say(messages.CallResolved_RETRY, ""); err != nil {
+		t.Fatal(err)
+	}
+	if r := actortest.Ask[*messages.TurnResult](p.h, p.s, &messages.AwaitTurn{InputId: p.in}); r.GetText() != "paid\n" {
+		t.Errorf("%v", r)
+	}
+}

@@ -3,7 +3,9 @@ package chaos
 import (
 	"os"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model/script"
@@ -111,4 +113,29 @@ func TestACallInDoubtIsSettledThroughTheHolderOfTheDirectory(t *testing.T) {
 		t.Errorf("the command ran as %q", got)
 	}
 	m.sound(session)
+}
+
+func TestACommandThatAnInterruptEndedIsRecordedAsStopped(t *testing.T) {
+	m := newMachine(t)
+	m.serve(paying, script.ServeOptions{})
+	m.env = append(m.env, "TROUPE_TOOLS__EXEC__UNKNOWN=ask") // nobody has to be asked
+	r := m.blocked("begun", prompt("pay")...)
+	sent := time.Now()
+	r.signal(syscall.SIGINT)
+	if e := r.wait(); e.code != 130 {
+		t.Errorf("interrupted: %s", e)
+	}
+	late := time.Since(sent) > 500*time.Millisecond // then the process may have ended before its command did
+	e := m.run("run", "-s", m.session())
+	if late && e.code == 75 {
+		t.Skip("the machine was too slow for an orderly stop")
+	}
+	calls := list[[]messages.CallJSON](m, "ls", "calls")
+	if e.code != 0 || len(calls) != 1 || calls[0].Status != "cancelled" || !strings.Contains(e.err, "Stopped before it finished") {
+		t.Errorf("%v, going on %s", calls, e)
+	}
+	if got := strings.Count(m.read("paid"), "\n"); got != 1 {
+		t.Errorf("the command ran %d times", got)
+	}
+	m.sound(m.session())
 }
