@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -23,6 +25,8 @@ type SessionOptions struct {
 	Agent string   // profile; "" is "default"
 	Model string   // "" is the agent's or the default one
 	Rules []string // policy rules, such as `exec(go test*)`
+	// Env holds variables of commands. They are written down with the session: secrets do not belong here.
+	Env map[string]string
 
 	Conversation *Conversation // that the first worker continues; nil begins a new one
 
@@ -62,6 +66,9 @@ type Result struct {
 // Session makes a session. It is durable when Session returns.
 func (rt *Runtime) Session(ctx context.Context, o SessionOptions) (*Session, error) {
 	m := &messages.CreateSession{Agent: o.Agent, Model: o.Model, Rules: o.Rules, Persist: o.Persist}
+	for _, name := range slices.Sorted(maps.Keys(o.Env)) {
+		m.Env = append(m.Env, &messages.EnvVar{Name: name, Value: o.Env[name]})
+	}
 	if o.Conversation != nil {
 		m.Origin, m.Copied = o.Conversation.lineage(), o.Conversation.Turns
 	}

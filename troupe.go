@@ -129,6 +129,9 @@ type Options struct {
 
 	// ToolContext adds values of the program to the context of each call, off the mailbox.
 	ToolContext func(ctx context.Context, c Call) (map[any]any, error)
+	// Rules gives the standing policy rules for sessions in a folder (its address, as in local:/srv/work; "" for
+	// none). It is asked off the mailbox whenever a session comes into memory; an error keeps the session out.
+	Rules func(folder string) ([]string, error)
 	// Hooks are called before and after each turn, off the mailbox.
 	Hooks Hooks
 	// Redact takes secrets out of everything that is written, shown and sent to a model; nil: nothing
@@ -269,7 +272,7 @@ func services(o *Options, store persistence.Store, registry *tools.Registry) *ac
 	return &actors.Services{
 		Store: store, Models: models, Tools: registry, Unknown: o.Unknown, Agents: agents, Sandbox: o.Sandbox, Log: o.Logger, Limits: o.Limits,
 		Now: o.Now, Clock: o.Clock, Node: nodeName(), ServerName: o.ServerName, DataDir: o.DataDir, TempDir: filepath.Join(o.DataDir, "tmp"),
-		Env: env, Values: o.ToolContext, Hooks: o.Hooks, IdleAfter: o.IdleAfter, Still: o.Still, IgnoreTimers: o.IgnoreTimers, Redact: o.Redact,
+		Env: env, Values: o.ToolContext, Hooks: o.Hooks, Rules: o.Rules, IdleAfter: o.IdleAfter, Still: o.Still, IgnoreTimers: o.IgnoreTimers, Redact: o.Redact,
 		ProviderLimits: o.ProviderLimits, ToolTimes: o.ToolTimes,
 	}
 }

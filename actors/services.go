@@ -86,9 +86,11 @@ type Services struct {
 	TempDir    string // temporary folders of calls
 	Env        func(workspaceID string, grant []*messages.EnvVar, trust messages.Trust_Level) ([]string, error)
 	Values     func(ctx context.Context, c Call) (map[any]any, error) // of the host program (row 94); may be nil
-	Hooks      Hooks
-	Redact     Redactor    // nil: nothing is secret
-	Fatal      func(error) // the store failed: nothing is answered any more
+	// Rules gives the standing rules for sessions in a folder ("" for none), whenever one comes into memory; may be nil.
+	Rules  func(folder string) ([]string, error)
+	Hooks  Hooks
+	Redact Redactor    // nil: nothing is secret
+	Fatal  func(error) // the store failed: nothing is answered any more
 
 	props   struct{ worker, executor *actor.Props }
 	offers  sync.Map // joined tool names -> []model.ToolDef: one slice for all workers with that toolset

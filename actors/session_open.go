@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,9 +55,12 @@ func (f *sessionFacts) apply(fact proto.Message, r *messages.Record) error {
 	return nil
 }
 
-// grantOf makes what the workers get. Its revision is the record that changed it last.
-func (f *sessionFacts) grantOf(env []*messages.EnvVar) (*messages.Grant, error) {
-	g := &messages.Grant{Revision: f.seq, ProjectId: f.created.GetProjectId(), Rules: f.created.GetRules(), Env: env}
+// grantOf makes what the workers get: the standing rules, and those of the session itself. Its revision is
+// the record that changed it last.
+func (f *sessionFacts) grantOf(standing []string) (*messages.Grant, error) {
+	g := &messages.Grant{
+		Revision: f.seq, ProjectId: f.created.GetProjectId(), Rules: slices.Concat(standing, f.created.GetRules()), Env: f.created.GetEnv(),
+	}
 	for _, a := range f.attached {
 		addr, err := workspace.Parse(a.GetUri(), a.GetOwner())
 		if err != nil {
@@ -207,15 +211,25 @@ func readSession(svc *Services, id string) *sessionOpened {
 		if mark == markRestricted {
 			o.facts.restrict()
 		}
-		o.grant, err = o.facts.grantOf(nil)
-		if err != nil {
-			o.fail = messages.Fail(messages.CodeCorrupt, err.Error(), "")
-		}
+		o.grant, o.fail = granted(svc, &o.facts)
 	}
 	if o.fail != nil && j != nil { // ids that do not exist must not cost memory
 		j.Release()
 	}
 	return o
+}
+
+// granted makes the grant of a session that exists already.
+func granted(svc *Services, f *sessionFacts) (*messages.Grant, *messages.Failure) {
+	standing, fail := svc.standing(f.created.GetFolder())
+	if fail != nil {
+		return nil, fail
+	}
+	g, err := f.grantOf(standing)
+	if err != nil {
+		return nil, messages.Fail(messages.CodeCorrupt, err.Error(), "")
+	}
+	return g, nil
 }
 
 // damaged tells what will fail again and again from what may pass.
@@ -242,12 +256,16 @@ func openWorkspaces(svc *Services, sys *actor.ActorSystem, session string, g *me
 
 // sessionBuilder makes a session's first records.
 type sessionBuilder struct {
-	svc *Services
-	m   *messages.CreateSession
+	svc      *Services
+	m        *messages.CreateSession
+	standing []string
 }
 
 func (b *sessionBuilder) build() *sessionOpened {
 	worker, session, fail := b.facts()
+	if fail == nil {
+		b.standing, fail = b.svc.standing(session[0].(*messages.SessionCreated).GetFolder())
+	}
 	if fail != nil {
 		return &sessionOpened{fail: fail}
 	}
@@ -294,7 +312,7 @@ func (b *sessionBuilder) append(sj, wj *persistence.Journal, srecs, wrecs []*mes
 			return err
 		}
 	}
-	grant, err := o.facts.grantOf(b.m.GetEnv())
+	grant, err := o.facts.grantOf(b.standing)
 	if err != nil {
 		return err
 	}
@@ -377,6 +395,9 @@ func (b *sessionBuilder) facts() (worker, session []proto.Message, fail *message
 		}
 	}
 	attached, fail := b.attached()
+	if fail == nil {
+		fail = b.checkEnv()
+	}
 	if fail != nil {
 		return nil, nil, fail
 	}
@@ -391,7 +412,7 @@ func (b *sessionBuilder) facts() (worker, session []proto.Message, fail *message
 	workerID := messages.NewID(messages.WorkerPrefix)
 	created := &messages.SessionCreated{
 		SessionId: m.GetSessionId(), Agent: profile.Name, Model: modelName, ProjectId: m.GetProjectId(), Tenant: m.GetTenant(),
-		Rules: m.GetRules(), NoInput: m.GetNoInput(), Persist: m.GetPersist(),
+		Rules: m.GetRules(), NoInput: m.GetNoInput(), Persist: m.GetPersist(), Env: m.GetEnv(),
 	}
 	if attached[0].GetKind() != "server" {
 		created.Folder = attached[0].GetUri()

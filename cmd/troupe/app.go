@@ -1,11 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/term"
 
@@ -109,16 +112,9 @@ func (a *app) load(dir string) (*config.Loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	loaded, err := config.Load(o)
+	loaded, err := a.read(o, addr)
 	if err != nil {
 		return nil, err
-	}
-	project := filepath.Join(o.Dir, filepath.FromSlash(config.ProjectFile))
-	if o.Dir != "" && slices.Contains(loaded.Files, project) && a.trusted(addr) {
-		o.Trusted = true
-		if loaded, err = config.Load(o); err != nil {
-			return nil, err
-		}
 	}
 	a.keepSecret(loaded.Secrets())
 	a.color = loaded.Config.UI.Color
@@ -131,6 +127,41 @@ func (a *app) load(dir string) (*config.Loaded, error) {
 		a.note("troupe: warning: %s", w)
 	}
 	return loaded, nil
+}
+
+// read reads the configuration, and once more when the folder's own file counts fully.
+func (a *app) read(o config.Options, addr *workspace.Address) (*config.Loaded, error) {
+	loaded, err := config.Load(o)
+	if err != nil {
+		return nil, err
+	}
+	project := filepath.Join(o.Dir, filepath.FromSlash(config.ProjectFile))
+	if o.Dir != "" && slices.Contains(loaded.Files, project) && a.trusted(addr) {
+		o.Trusted = true
+		return config.Load(o)
+	}
+	return loaded, nil
+}
+
+// rulesOf gives the standing rules for sessions in a folder, as the configuration says now. A folder that
+// is gone has no file of its own.
+func (a *app) rulesOf(folder string) ([]string, error) {
+	o := config.Options{Env: a.env, File: a.flags.config, Cwd: a.cwd}
+	var addr *workspace.Address
+	if _, dir, local := strings.Cut(folder, "local:"); local {
+		var real string
+		var err error
+		addr, real, err = workspace.Local(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		o.Dir = real
+	}
+	loaded, err := a.read(o, addr)
+	if err != nil {
+		return nil, err
+	}
+	return configRules(loaded)
 }
 
 // loadOptions gathers what config.Load needs. Without -C, a working directory that cannot be a

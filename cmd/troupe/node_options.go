@@ -31,6 +31,9 @@ func (a *app) runtimeOptions(ctx context.Context, in opening, log *slog.Logger) 
 		IgnoreTimers:   true, // a command is about what it was told to do
 		ProviderLimits: map[string]troupe.ProviderLimits{}, ToolTimes: map[string]time.Duration{}, Unknown: map[string]troupe.Unknown{},
 	}
+	if !in.alone { // the tour knows no configuration
+		o.Rules = a.rulesOf
+	}
 	for name, p := range c.Providers {
 		o.ProviderLimits[name] = troupe.ProviderLimits{
 			Calls: unbounded(p.Limits.Concurrency), Requests: p.Limits.RequestsPerMinute, Tokens: p.Limits.TokensPerMinute,

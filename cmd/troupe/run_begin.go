@@ -162,13 +162,13 @@ func (r *runner) prepare(ctx context.Context, loaded *config.Loaded) error {
 	}
 	r.input = messages.NewID(messages.InputPrefix)
 	r.create = &messages.CreateSession{
-		SessionId: messages.NewID(messages.SessionPrefix), Agent: r.flags.agent, Model: name, Rules: append(rules, r.flags.allow...),
+		SessionId: messages.NewID(messages.SessionPrefix), Agent: r.flags.agent, Model: name, Rules: r.flags.allow,
 		Persist:    persistPolicy(loaded),
 		NoInput:    r.a.flags.noInput || !r.a.inTerm || !r.a.errTerm,
 		Workspaces: []*messages.WorkspaceSpec{{Uri: addr.Canonical, Trust: trust, Primary: true}},
 		First:      &messages.SubmitInput{InputId: r.input, Parts: r.parts},
 	}
-	r.announce(real, trust, r.create.GetRules())
+	r.announce(real, trust, append(rules, r.flags.allow...))
 	r.announceLoss(r.create.GetPersist())
 	if isScripted(name) {
 		r.scripted()
