@@ -83,6 +83,12 @@ func (a *app) folder(dir string) (*workspace.Address, string, error) {
 		dir = filepath.Join(a.cwd, dir)
 	}
 	addr, real, err := workspace.Local(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, "", &exitError{code: exitMissing, what: fmt.Sprintf("folder %s does not exist", dir), hint: "make it, or name another one", err: err}
+	}
+	if info, serr := os.Stat(dir); serr == nil && !info.IsDir() {
+		return nil, "", &exitError{code: exitMissing, what: dir + " is no folder", hint: "name the folder that it is in", err: err}
+	}
 	if err != nil {
 		return nil, "", fmt.Errorf("use folder %s: %w", dir, err)
 	}

@@ -70,11 +70,8 @@ type opening struct {
 // that may run agents serves others.
 func (a *app) openHouse(ctx context.Context, o opening) (*house, error) {
 	loaded := o.loaded
-	if url := loaded.Config.Server.URL; url != "" {
-		return nil, &exitError{
-			code: exitUnreachable, what: fmt.Sprintf("server %s (%s): this command does not talk to servers over the network yet", url, loaded.Origin("server.url")),
-			hint: "leave the server out to work with the data directory of this machine",
-		}
+	if err := noServer(loaded); err != nil {
+		return nil, err
 	}
 	log, err := a.openLog(loaded)
 	if err != nil {
@@ -95,6 +92,18 @@ func (a *app) openHouse(ctx context.Context, o opening) (*house, error) {
 		return nil, heldError(loaded, err)
 	}
 	return h, storeError(err)
+}
+
+// noServer refuses a server: commands work with the data directory of this machine, and with who holds it.
+func noServer(loaded *config.Loaded) error {
+	url := loaded.Config.Server.URL
+	if url == "" {
+		return nil
+	}
+	return &exitError{
+		code: exitUnreachable, what: fmt.Sprintf("server %s (%s): this command does not talk to servers over the network yet", url, loaded.Origin("server.url")),
+		hint: "leave the server out to work with the data directory of this machine",
+	}
 }
 
 // settle opens the directory or finds its holder, whichever comes first. A holder that is

@@ -130,7 +130,11 @@ func (a *app) flagError(cmd *cobra.Command, err error) error {
 	var missing *pflag.NotExistError
 	if errors.As(err, &missing) {
 		var names []string
-		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				names = append(names, f.Name)
+			}
+		})
 		if near := config.Near(missing.GetSpecifiedName(), names); len(near) > 0 {
 			e.hint = "did you mean --" + strings.Join(near, " or --") + "?"
 		}

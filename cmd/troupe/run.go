@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -31,7 +33,14 @@ code follows from the turn's outcome (see troupe help exit-codes).
 
 The session is kept: -s ID or --continue go on with it. Without a prompt they finish a turn that was
 interrupted, or else print the last turn again.`,
-		Args: cobra.MaximumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return nil
+			}
+			e := usage("troupe run: unexpected %q after the prompt %q", args[1], args[0])
+			e.hint = "put the whole prompt into quotes, or give it on stdin with -"
+			return e
+		},
 		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd, f, args) },
 	}, "text", "ndjson", "json")
 	folderFlag(cmd, &f.dir)
@@ -43,11 +52,33 @@ interrupted, or else print the last turn again.`,
 	flags.StringVar(&f.trust, "trust", "", "`LEVEL` of trust in the folder for this session: full or restricted")
 	flags.StringArrayVarP(&f.files, "file", "f", nil, "`FILE` given along with the prompt; may be repeated")
 	flags.StringArrayVar(&f.allow, "allow", nil, "`RULE` of what needs no question, for example 'exec(go test*)'; may be repeated")
+	for name := range laterFlags() {
+		flags.StringArray(name, nil, "")
+		flags.Lookup(name).Hidden = true
+	}
+	flags.Lookup("isolate").NoOptDefVal = "yes"
 	return cmd
+}
+
+// laterFlags are flags of run that this version refuses, with what to do instead.
+func laterFlags() map[string]string {
+	return map[string]string{
+		"workspace": "the folder of -C and the session's own workspace are all that a session has",
+		"isolate":   "work on a copy by hand: git worktree add ../copy, then -C ../copy",
+		"schema":    "ask for the form in the prompt, and check the answer",
+		"budget":    "limits.steps and limits.turn in the configuration bound a turn",
+	}
 }
 
 // check refuses flags that contradict each other. What a session was made with, it keeps.
 func (f *runFlags) check(cmd *cobra.Command) error {
+	for _, name := range slices.Sorted(maps.Keys(laterFlags())) {
+		if cmd.Flags().Changed(name) {
+			e := usage("troupe run: --%s is not supported yet", name)
+			e.hint = laterFlags()[name]
+			return e
+		}
+	}
 	if f.session != "" && f.resume {
 		return usage("troupe run: -s and --continue exclude each other")
 	}
@@ -91,6 +122,9 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
 	}
 	loaded, err := a.load(f.dir)
 	if err != nil {
+		return err
+	}
+	if err := noServer(loaded); err != nil {
 		return err
 	}
 	r := &runner{a: a, flags: f, models: newModels(loaded, a.secrets), parts: parts, log: &turnLog{}}

@@ -19,7 +19,7 @@ func newTrust(a *app) *cobra.Command {
 
 In a trusted folder every tool runs without a question, commands included, in the best sandbox
 there is; and the folder's own .troupe/config.yaml counts in full. Elsewhere agents have fewer
-tools and ask before each effect. Trust holds for exactly this folder, not for those below it, and
+tools, and what nobody allowed beforehand is refused. Trust holds for exactly this folder, not for those below it, and
 is kept outside of it.`,
 		Annotations: map[string]string{takesWords: "DIR"},
 		Args:        exactly("DIR"),
