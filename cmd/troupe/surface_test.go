@@ -73,9 +73,19 @@ func TestNoCommandPaintsWhereNobodyWantsColours(t *testing.T) {
 	}
 	id := m.onlySession()
 	commands := [][]string{
-		{"run", "hello \x1b]0;title\a", "-C", "a", "-m", "scripted/echo", "--trust", "full"}, {"run", "none such", "-C", "a", "-m", "scripted/tour", "--trust", "full"},
-		{"ls", "sessions"}, {"ls", "workers"}, {"ls", "calls"}, {"show", id}, {"show", id, "-o", "json"}, {"config", "show"}, {"doctor"}, {"version"},
-		{"help", "exit-codes"}, {"trust", "ls"}, {"tool", "ls"},
+		{"run", "hello \x1b]0;title\a", "-C", "a", "-m", "scripted/echo", "--trust", "full"},
+		{"run", "none such", "-C", "a", "-m", "scripted/tour", "--trust", "full"},
+		{"ls", "sessions"},
+		{"ls", "workers"},
+		{"ls", "calls"},
+		{"show", id},
+		{"show", id, "-o", "json"},
+		{"config", "show"},
+		{"doctor"},
+		{"version"},
+		{"help", "exit-codes"},
+		{"trust", "ls"},
+		{"tool", "ls"},
 	}
 	painted := 0
 	for _, args := range commands {
