@@ -170,6 +170,13 @@ func (c *loneCall) permitted(spec *tools.Spec, ws *workspace.Workspace, args map
 
 func (c *loneCall) execute(ctx context.Context, tool tools.Tool, ws *workspace.Workspace) (*tools.Result, error) {
 	spec := tool.Spec()
+	var box tools.Sandbox
+	if spec.Name == "exec" { // its probe is no part of the call's time
+		var err error
+		if box, err = detectSandbox(ctx, c.loaded, c.loaded.Config.Data.Dir); err != nil {
+			return nil, err
+		}
+	}
 	timeout := tools.DefaultTimeout
 	if spec.Timeout > 0 {
 		timeout = spec.Timeout
@@ -184,13 +191,8 @@ func (c *loneCall) execute(ctx context.Context, tool tools.Tool, ws *workspace.W
 		return nil, err
 	}
 	tc := &tools.Context{
-		Signal: ctx, Agent: "default", ProcessEnv: env, Redact: c.a.secrets.String, Workspace: ws, ExecID: messages.NewID(messages.ExecPrefix), Trust: c.trust, Fresh: true,
+		Signal: ctx, Agent: "default", ProcessEnv: env, Redact: c.a.secrets.String, Sandbox: box, Workspace: ws, ExecID: messages.NewID(messages.ExecPrefix), Trust: c.trust, Fresh: true,
 		WorkspaceInfo: &messages.WorkspaceInfo{Mode: "local", WorkingDirectory: c.dir, ProjectDir: c.dir, ClonePath: c.dir},
-	}
-	if spec.Name == "exec" {
-		if tc.Sandbox, err = detectSandbox(ctx, c.loaded, c.loaded.Config.Data.Dir); err != nil {
-			return nil, err
-		}
 	}
 	if !spec.NoTemp {
 		temp := filepath.Join(c.loaded.Dirs.Cache, "tmp")
