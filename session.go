@@ -79,7 +79,7 @@ func (rt *Runtime) Session(ctx context.Context, o SessionOptions) (*Session, err
 		}
 		m.Workspaces = []*messages.WorkspaceSpec{{Uri: addr.Canonical, Trust: o.Trust, Primary: true}}
 	}
-	v, err := act.Ask[*messages.SessionView](ctx, rt.sys, rt.root, m)
+	v, err := send[*messages.SessionView](ctx, rt, m)
 	if err != nil {
 		return nil, err
 	}
@@ -267,6 +267,10 @@ func ask[T any](ctx context.Context, rt *Runtime, session string, cmd any) (T, e
 // send asks the Supervisor. A message that reached an actor just as it ended was not delivered: it is
 // sent again, to the successor.
 func send[T any](ctx context.Context, rt *Runtime, m proto.Message) (T, error) {
+	if err := rt.room(m); err != nil {
+		var zero T
+		return zero, err
+	}
 	for try := 1; ; try++ {
 		r, err := act.Ask[T](ctx, rt.sys, rt.root, m)
 		if !errors.Is(err, act.ErrGone) {

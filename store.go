@@ -2,10 +2,14 @@ package troupe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
 )
 
 // NeededStream names the stream that an entry of the store's index is about, "" when it is about none: an
@@ -56,4 +60,33 @@ func (rt *Runtime) Progress() int64 {
 		return p.Progress()
 	}
 	return 0
+}
+
+// room refuses what begins something new while the store has no room for it. What was begun before may end.
+func (rt *Runtime) room(m proto.Message) error {
+	store, ok := rt.svc.Store.(persistence.Roomer)
+	if !ok || !begins(m) {
+		return nil
+	}
+	switch err := store.Room(); {
+	case errors.Is(err, persistence.ErrFull):
+		return messages.Fail(messages.CodeFull, err.Error(), "make room on the disk; data.reserve says how much is kept free")
+	case err != nil:
+		return messages.Fail(messages.CodeUnavailable, err.Error(), "try again")
+	}
+	return nil
+}
+
+// begins says whether a message asks for a session, a turn, a worker or a call that is not there yet.
+func begins(m proto.Message) bool {
+	to, ok := m.(*messages.ToSession)
+	if !ok {
+		_, creates := m.(*messages.CreateSession)
+		return creates
+	}
+	switch to.GetCommand().(type) {
+	case *messages.ToSession_Submit, *messages.ToSession_Run, *messages.ToSession_SpawnWorker, *messages.ToSession_CallTool, *messages.ToSession_SetTimer:
+		return true
+	}
+	return false
 }

@@ -108,6 +108,9 @@ type Options struct {
 	// EncryptionKey, of 16, 24 or 32 bytes, encrypts the store in DataDir. nil: it is not encrypted. An existing
 	// store is opened with the key that it was made with.
 	EncryptionKey []byte
+	// Reserve is the free disk space, in bytes, below which nothing new is begun in DataDir (code `full`); what was
+	// begun goes on while 160 MiB are free, and waits then. 0: 256 MiB.
+	Reserve uint64
 
 	Store   persistence.Store  // instead of the one in DataDir; the caller closes it
 	Tools   []Tool             // besides the built-in ones
@@ -240,7 +243,7 @@ func (rt *Runtime) openStore(ctx context.Context, o *Options) (persistence.Store
 		return nil, fmt.Errorf("data directory %q: %w", o.DataDir, err)
 	}
 	o.DataDir, rt.dataDir, rt.ownStore = dir, dir, true
-	s, err := badger.Open(ctx, badger.Options{Dir: StoreDir(dir), Logger: o.Logger, Failed: rt.fatal, EncryptionKey: o.EncryptionKey})
+	s, err := badger.Open(ctx, badger.Options{Dir: StoreDir(dir), Logger: o.Logger, Failed: rt.fatal, EncryptionKey: o.EncryptionKey, RefuseTurnsBelow: o.Reserve})
 	if err != nil {
 		return nil, fmt.Errorf("open data directory %s: %w", dir, err)
 	}

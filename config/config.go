@@ -62,7 +62,7 @@ type Data struct {
 	Store   string `yaml:"store" later:"postgres" default:"badger" enum:"badger,postgres,memory" doc:"Where journals live. memory forgets everything at exit."`
 	DSNEnv  string `yaml:"dsn_env" later:"*" kind:"variable" doc:"Variable that holds the PostgreSQL connection string."`
 	Persist string `yaml:"persist" default:"message" enum:"message,task,manual" doc:"When a conversation is written: after each message, at the end of a turn, or with the next prompt or save. Prompts and effects always are."`
-	Reserve Size   `yaml:"reserve" default:"256MiB" doc:"Free disk space below which new turns are refused."`
+	Reserve Size   `yaml:"reserve" default:"256MiB" doc:"Free disk space below which nothing new is begun; at least 160MiB."`
 
 	Encryption Encryption `yaml:"encryption" project:"never" doc:"Key that the store is encrypted with; none: it is not."`
 }

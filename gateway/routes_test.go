@@ -208,7 +208,7 @@ func TestAFailureBecomesAProblemWithItsCode(t *testing.T) {
 		messages.CodeBusy: 409, messages.CodeNoTurn: 404, messages.CodeModel: 422, messages.CodeAgent: 422,
 		messages.CodeUnavailable: 503, messages.CodeQuarantined: 409, messages.CodeCorrupt: 500, messages.CodeClosed: 410,
 		messages.CodeStaleLease: 409, messages.CodeWithdrawn: 410, messages.CodeInternal: 500, messages.CodeInvalidURI: 400,
-		messages.CodeAlreadyExists: 409, messages.CodeResolved: 409, messages.CodeTooLarge: 413, "news": 500,
+		messages.CodeAlreadyExists: 409, messages.CodeResolved: 409, messages.CodeTooLarge: 413, messages.CodeFull: 507, "news": 500,
 	} {
 		fail := messages.Fail(code, "it failed", "do this")
 		for how, b := range map[string]*backend{

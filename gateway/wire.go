@@ -150,6 +150,8 @@ func statusOf(code string) int {
 		return http.StatusUnprocessableEntity
 	case messages.CodeUnavailable:
 		return http.StatusServiceUnavailable
+	case messages.CodeFull:
+		return http.StatusInsufficientStorage
 	}
 	return http.StatusInternalServerError
 }

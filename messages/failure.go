@@ -10,7 +10,8 @@ const (
 	CodeNoTurn        = "no_turn"        // nothing to wait for
 	CodeModel         = "model"          // the model is not configured or cannot be used
 	CodeAgent         = "agent"          // the agent profile is missing
-	CodeUnavailable   = "unavailable"    // try again: restarting, stopping, disk full
+	CodeUnavailable   = "unavailable"    // try again: restarting, stopping, the disk does not keep up
+	CodeFull          = "full"           // too little free disk space to begin something new
 	CodeQuarantined   = "quarantined"    // stopped after repeated failures or a damaged journal
 	CodeCorrupt       = "corrupt"        // stored data does not hold together
 	CodeClosed        = "closed"         // the session or runtime was closed

@@ -16,6 +16,8 @@ var (
 	ErrUnavailable = errors.New("store unavailable")
 	// ErrFull: too little free space to take more; nothing was written.
 	ErrFull = errors.New("not enough free disk space")
+	// ErrBusy: more waits for the disk than the store keeps in memory; nothing was written. Try again later.
+	ErrBusy = errors.New("the disk does not keep up")
 	// ErrCorrupt: stored bytes do not match their checksum or order.
 	ErrCorrupt = errors.New("stored data is corrupt")
 	// ErrAckedDataMissing: the watermark knows of commits that the database does not hold.

@@ -128,7 +128,7 @@ func refusalCode(f *messages.Failure) int {
 		return exitAgain
 	case messages.CodeModel, messages.CodeAgent:
 		return exitConfig
-	case messages.CodeCorrupt:
+	case messages.CodeCorrupt, messages.CodeFull:
 		return exitIO
 	case messages.CodeWithdrawn:
 		return exitInterrupted

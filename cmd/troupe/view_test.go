@@ -121,7 +121,7 @@ func TestOutcomesHaveTheirExitCodes(t *testing.T) {
 
 func TestRefusalsHaveTheirExitCodes(t *testing.T) {
 	for code, want := range map[string]int{
-		messages.CodeNotFound: exitMissing, messages.CodeBadRequest: exitInput, messages.CodeUnavailable: exitAgain,
+		messages.CodeNotFound: exitMissing, messages.CodeBadRequest: exitInput, messages.CodeUnavailable: exitAgain, messages.CodeFull: exitIO,
 		messages.CodeAgent: exitConfig, messages.CodeCorrupt: exitIO, messages.CodeQuarantined: exitFailed,
 	} {
 		e := classify(fmt.Errorf("ask: %w", messages.Fail(code, "what", "do this")))

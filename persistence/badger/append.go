@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	engine "github.com/dgraph-io/badger/v4"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -27,6 +28,8 @@ type appendTask struct {
 	done    func(persistence.Receipt, error)
 	buf     []byte // behind the parts' keys and values
 	pool    *sync.Pool
+	weight  int64         // that was admitted
+	waiting *atomic.Int64 // of the store
 }
 
 // part is the entries of one batch's records: the commit and the cursor's index.
@@ -68,6 +71,11 @@ func (s *Store) Enqueue(done func(persistence.Receipt, error), b ...persistence.
 	t.batches = append(t.batches[:0], b...)
 	if t.refused = persistence.Prepare(b); t.refused == nil {
 		t.encode()
+	}
+	if t.refused == nil {
+		if t.refused = s.admit(t.size()); t.refused == nil {
+			t.weight, t.waiting = t.size(), &s.waiting
+		}
 	}
 	if !s.commits.queue.add(t) {
 		t.answer(fmt.Errorf("append: %w", persistence.ErrClosed))
@@ -365,7 +373,27 @@ func (t *appendTask) stageBatch(c *committer, i int, cursors []uint64) {
 	}
 }
 
+// size is what the append holds in memory of its own and of blobs, in bytes.
+func (t *appendTask) size() int64 {
+	n := int64(1)
+	for i := range t.parts {
+		p, b := &t.parts[i], &t.batches[i]
+		n += int64(len(p.commit.Key) + cap(p.commit.Value) + len(p.cursor.Key) + cap(p.cursor.Value))
+		for _, op := range b.Index {
+			n += int64(len(op.Key) + len(op.Value))
+		}
+	}
+	for _, b := range t.blobs {
+		n += int64(len(b.Data))
+	}
+	return n
+}
+
 func (t *appendTask) answer(err error) {
+	if t.waiting != nil {
+		t.waiting.Add(-t.weight)
+		t.waiting = nil
+	}
 	receipt, done, pool := t.receipt, t.done, t.pool
 	if err != nil {
 		done(persistence.Receipt{}, err) // not pooled: a commit that hangs may still read the memory

@@ -229,7 +229,7 @@ func TestAnyFlippedByteOfAnEncryptedStoreIsRefusedOrHarmless(t *testing.T) {
 	}
 	count, few := flipCount, flipCount
 	if testing.Short() {
-		count, few = 100, 10
+		count, few = 60, 5
 	}
 	tryFlips(t, dir, count)
 	tryFlips(t, killed, few)

@@ -425,7 +425,7 @@ func TestAnyFlippedByteOfAKilledStoreIsRefusedOrHarmless(t *testing.T) {
 	flipStore(t, s)
 	count := flipCount // each costs tens of milliseconds: its log is 64 MiB long
 	if testing.Short() {
-		count = 30
+		count = 20
 	}
 	tryFlips(t, image(t, s.opts.Dir), count)
 }

@@ -5,8 +5,8 @@ import "sync"
 // maxFree is the most slots of a burst that are kept for the next one.
 const maxFree = 1 << 13
 
-// queue hands tasks from any goroutine to the stager. It has no bound: a writer must not wait
-// in its mailbox, and admission is decided before there is something to append.
+// queue hands tasks from any goroutine to the stager. It has no bound of its own: Store.admit refuses
+// what would wait in too great a heap.
 type queue struct {
 	mu     sync.Mutex
 	tasks  []task

@@ -329,7 +329,7 @@ func TestAnyFlippedByteCanBeRepaired(t *testing.T) {
 	}
 	count := 150
 	if testing.Short() {
-		count = 10
+		count = 6
 	}
 	for _, dir := range []string{s.opts.Dir, killed} {
 		base, err := readFiles(dir)

@@ -34,13 +34,16 @@ type Options struct {
 	Dir string
 	// Logger gets the store's and the database's messages; nil: none.
 	Logger *slog.Logger
-	// RefuseTurnsBelow is the free space, in bytes, below which Space asks callers to start
-	// nothing new. 0: 256 MiB.
+	// RefuseTurnsBelow is the free space, in bytes, below which Room asks callers to start
+	// nothing new; never less than RefuseAppendsBelow. 0: 256 MiB.
 	RefuseTurnsBelow uint64
 	// RefuseAppendsBelow is the free space, in bytes, below which appends are ErrFull. A write
 	// to a full disk kills the process, so this must cover what the database writes behind an
 	// append: its log and a table. 0: AppendReserve.
 	RefuseAppendsBelow uint64
+	// QueueBytes is the most that appends which wait for the disk may weigh together, in bytes; those over it
+	// are ErrBusy. 0: 256 MiB.
+	QueueBytes int64
 	// FreeSpace measures the free bytes of the directory's file system. nil: ask the system;
 	// where that is not possible nothing is refused.
 	FreeSpace func(dir string) (uint64, error)
@@ -68,6 +71,10 @@ func (o Options) withDefaults() Options {
 	}
 	if o.RefuseAppendsBelow == 0 {
 		o.RefuseAppendsBelow = AppendReserve
+	}
+	o.RefuseTurnsBelow = max(o.RefuseTurnsBelow, o.RefuseAppendsBelow)
+	if o.QueueBytes == 0 {
+		o.QueueBytes = 256 << 20
 	}
 	if o.FreeSpace == nil {
 		o.FreeSpace = freeSpace
@@ -101,9 +108,10 @@ type Store struct {
 	appends sync.Pool // of *appendTask
 	commit  func(*engine.Txn) error
 
-	looked atomic.Int64 // records, by Verify
-	failed atomic.Pointer[error]
-	flight atomic.Pointer[group] // being committed
+	looked  atomic.Int64 // records, by Verify
+	waiting atomic.Int64 // bytes of appends that are not answered yet
+	failed  atomic.Pointer[error]
+	flight  atomic.Pointer[group] // being committed
 
 	mu      sync.Mutex // guards closing and every Add of readers
 	closing bool
@@ -153,6 +161,34 @@ func (s *Store) Boot() uint64 { return s.boot }
 
 // Space says how much room is left and what callers should still start.
 func (s *Store) Space() SpaceState { return s.guard.state() }
+
+var _ persistence.Roomer = (*Store)(nil)
+
+// Room is nil while something new should be begun. It refuses before appends are: at RefuseTurnsBelow, and when
+// half of QueueBytes waits.
+func (s *Store) Room() error {
+	if st := s.guard.state(); st.RefuseTurns {
+		return fmt.Errorf("%d MiB free in %s, %d MiB needed to begin something new: %w", st.Free>>20, s.opts.Dir, s.guard.turns>>20, persistence.ErrFull)
+	}
+	if n := s.waiting.Load(); n > s.opts.QueueBytes/2 {
+		return fmt.Errorf("%d MiB wait for the disk of %s: %w", n>>20, s.opts.Dir, persistence.ErrBusy)
+	}
+	return nil
+}
+
+// admit counts bytes that are to wait for the disk, or refuses them. A writer never waits for the queue: it may be an
+// actor's mailbox. What is refused was not written, and one append is always taken.
+func (s *Store) admit(size int64) error {
+	for {
+		n := s.waiting.Load()
+		if n > 0 && n+size > s.opts.QueueBytes {
+			return fmt.Errorf("%d bytes wait for the disk of %s: %w", n, s.opts.Dir, persistence.ErrBusy)
+		}
+		if s.waiting.CompareAndSwap(n, n+size) {
+			return nil
+		}
+	}
+}
 
 // enter lets a reader in until the store closes.
 func (s *Store) enter() error {

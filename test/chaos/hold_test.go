@@ -177,7 +177,7 @@ func TestUnusableDataDirectoriesAreRefusedByName(t *testing.T) {
 	if err := os.Mkdir(used, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	unmount := mount(t, used, "size=256m")
+	unmount := mount(t, used, "size=600m")
 	m.want(0, prompt("hello", "--data", used)...)
 	before := list[[]messages.SessionJSON](m, "ls", "sessions", "--data", used)
 	if err := syscall.Mount("none", used, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
@@ -200,11 +200,11 @@ func TestFullDiskRefusesTurnsAndKeepsWhatThereIs(t *testing.T) {
 	if err := os.Mkdir(small, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	defer mount(t, small, "size=300m")()
+	defer mount(t, small, "size=600m")()
 	data := filepath.Join(small, "data")
 	e := m.want(0, prompt("hello", "--data", data, "-o", "json")...)
 	fill := filepath.Join(small, "fill")
-	if err := os.WriteFile(fill, make([]byte, 200<<20), 0o600); err != nil {
+	if err := os.WriteFile(fill, make([]byte, 500<<20), 0o600); err != nil {
 		t.Logf("the disk is full: %v", err)
 	}
 	sessions := list[[]messages.SessionJSON](m, "ls", "sessions", "--data", data)
