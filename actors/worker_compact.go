@@ -145,6 +145,11 @@ func (w *Worker) border(c actor.Context, next conversation.Step) bool {
 	if w.compacting != nil {
 		return true
 	}
+	if w.state.Closed() {
+		w.answerCompact(c, w.compacts, messages.Fail(messages.CodeClosed, "the worker was deleted", ""))
+		w.compacts = nil
+		return false
+	}
 	var k *compaction
 	if b, ok := next.(conversation.Begin); ok {
 		k = w.tight(b.Input.InputAccepted)

@@ -144,8 +144,8 @@ func TestAnEstimateIsNearWhatVocabulariesCount(t *testing.T) {
 		all.Write(b)
 	}
 	whole, parts := conversation.EstimateTokens(all.String()), 0
-	for rest := all.String(); rest != ""; rest = rest[min(len(rest), 8<<10):] {
-		parts += conversation.EstimateTokens(rest[:min(len(rest), 8<<10)])
+	for rest := all.String(); rest != ""; rest = rest[min(len(rest), 4<<10):] {
+		parts += conversation.EstimateTokens(rest[:min(len(rest), 4<<10)])
 	}
 	if ratio := float64(whole) / float64(parts); ratio < 0.9 || ratio > 1.1 {
 		t.Errorf("of samples: %d, of everything: %d", whole, parts)

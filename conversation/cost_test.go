@@ -2,6 +2,7 @@ package conversation_test
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -96,5 +97,14 @@ func benchmarkTurn(b *testing.B, turns int) {
 			b.StartTimer()
 		}
 		st.turn(b)
+	}
+}
+
+// BenchmarkEstimateTokens: what a message of 4 KiB adds to a turn.
+func BenchmarkEstimateTokens(b *testing.B) {
+	text := strings.Repeat("func (w *Worker) window() int { return w.sizes.window } // 12 tokens\n", 60)
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		conversation.EstimateTokens(text)
 	}
 }
