@@ -55,13 +55,13 @@ func sixteenths(text string) int {
 			sum, i = sum+n, end
 			continue
 		}
-		class, from := classes[text[i]], i
-		for i++; i < len(text) && text[i] < 0x80 && classes[text[i]] == class; i++ {
+		class, n := classes[text[i]], 1
+		for i+n < len(text) && text[i+n] < 0x80 && classes[text[i+n]] == class {
+			n++
 		}
-		n := i - from
 		switch class {
 		case 'a':
-			sum += wordCost + tailCost*max(0, n-6) + capitals(text[from+1:i])
+			sum += wordCost + tailCost*max(0, n-6) + capitals(text[i+1:i+n])
 		case 's':
 			sum += blankCost * (min(1, n-1) + (n-1)/8)
 		case 'n':
@@ -71,6 +71,7 @@ func sixteenths(text string) int {
 		default:
 			sum += markCost + moreCost*(n-1)
 		}
+		i += n
 	}
 	return sum
 }
