@@ -5,7 +5,7 @@ import "github.com/troupe-dev/troupe/messages"
 // The estimate of how many tokens a text is. It knows no vocabulary: it counts where words, numbers and
 // runs of marks begin, in sixteenths of a token. Against two vocabularies in wide use it is
 // within 25 % for prose, code, JSON, logs and tables, a third too low at worst for base64 and 50 % too high at
-// worst for Cyrillic (docs/adr/0016-compaction.md); what providers report corrects it from the first answer on.
+// worst for Cyrillic (docs/adr/0023-compaction.md); what providers report corrects it from the first answer on.
 const (
 	sixteenth   = 16
 	wordCost    = 17 // a word begins
