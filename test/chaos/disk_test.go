@@ -119,16 +119,16 @@ func TestDiskThatFillsUpAgainAndAgainKillsNobody(t *testing.T) {
 		o.id, o.seen = "", make(map[uint64]string)
 		ended := make(chan struct{})
 		go func() { defer close(ended); o.last = r.wait() }()
-		for over := false; !over; {
+		for range 4 { // each time the worker waits longer before it tries again
 			select {
 			case <-ended:
-				over = true
 			case <-time.After(200 * time.Millisecond):
 				d.fill()
 				<-time.After(50 * time.Millisecond)
 				d.free()
 			}
 		}
+		<-ended
 		refused := (o.last.code == 74 || o.last.code == 75) && strings.Contains(o.last.err, "not enough free disk space")
 		if o.last.code != 0 && !refused || strings.Contains(o.last.err, "goroutine ") {
 			t.Errorf("on a disk that fills up: %s", o.last)

@@ -134,9 +134,32 @@ func (d *cutDisk) owned(f *os.File) error {
 func (d *cutDisk) restore(options string) {
 	d.t.Helper()
 	d.unmount()
+	if d.held() {
+		// A sandbox of another process has a copy of the mount: while it lives the image is that of a file system that
+		// was shut down. It writes nothing any more, so that a copy of it is what the power cut left.
+		image := d.image + "+"
+		if out, err := exec.Command("cp", "--sparse=always", d.image, image).CombinedOutput(); err != nil {
+			d.t.Fatalf("copy the image: %v: %s", err, out)
+		}
+		if err := os.Remove(d.image); err != nil {
+			d.t.Fatal(err)
+		}
+		d.image = image
+	}
 	if out, err := d.mount(options); err != nil {
 		d.t.Fatalf("mount after a power cut: %v: %s", err, out)
 	}
+}
+
+// held tells whether a device still has the image.
+func (d *cutDisk) held() bool {
+	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file") // none where it is unknown
+	for _, name := range files {
+		if file, err := os.ReadFile(name); err == nil && strings.TrimSpace(string(file)) == d.image {
+			return true
+		}
+	}
+	return false
 }
 
 // writeSome makes the kernel write a few pages of its choosing, as it may at any time: what a cut leaves is not
