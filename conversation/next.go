@@ -130,7 +130,8 @@ func (t *Turn) exceeds(lim Limits, last *messages.ToolFinished) *Complete {
 	return nil
 }
 
-// repeats counts how often the turn's last call was made in a row, always with the same result.
+// repeats counts in how many steps in a row the turn's last call was made, always with the same result. The
+// same call many times in one step is one: the model has seen no answer in between.
 func (t *Turn) repeats(last *messages.ToolFinished) int {
 	content := func(c *Call) string {
 		if c.Finished == nil && c.Plan.GetExecId() == last.GetExecId() {
@@ -144,7 +145,9 @@ func (t *Turn) repeats(last *messages.ToolFinished) int {
 		if c.Name != newest.Name || c.Arguments != newest.Arguments || content(c) != content(newest) {
 			break
 		}
-		n++
+		if c.Plan.GetOrdinal() == 0 {
+			n++
+		}
 	}
 	return n
 }
