@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/troupe-dev/troupe/internal/peer"
 	"github.com/troupe-dev/troupe/messages"
 )
 
@@ -121,7 +122,7 @@ func dial(ctx context.Context, dir string) (net.Conn, error) {
 	case err != nil:
 		return nil, fmt.Errorf("connect to the holder of %s: %w", dir, err)
 	}
-	if err := checkPeer(conn); err != nil {
+	if err := peer.Check(conn); err != nil {
 		return nil, errors.Join(fmt.Errorf("connect to %s: %w", path, err), conn.Close())
 	}
 	return conn, nil

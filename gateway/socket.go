@@ -14,7 +14,12 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/troupe-dev/troupe/internal/peer"
 )
+
+// maxSocketPath is what fits into a sockaddr_un, in bytes, with its closing zero.
+const maxSocketPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 
 const (
 	// socketName is the socket in a data directory. Where its path is too long for the kernel,
@@ -99,7 +104,7 @@ func (s *socket) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if checkPeer(c) == nil {
+		if peer.Check(c) == nil {
 			return c, nil
 		}
 		_ = c.Close() // a stranger is told nothing

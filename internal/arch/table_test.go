@@ -17,6 +17,7 @@ func plan() []place {
 		{path: "config", floor: 0},
 		{path: "web", floor: 0},
 		{path: "internal/arch", floor: 0},
+		{path: "internal/peer", floor: 0},
 
 		// Floor 1: pure code and contracts.
 		{path: "conversation", floor: 1, may: []string{"messages"}},
@@ -25,7 +26,7 @@ func plan() []place {
 		{path: "policy", floor: 1, may: []string{"messages"}},
 		{path: "pipeline", floor: 1, may: []string{"messages"}},
 		{path: "persistence", floor: 1, may: []string{"messages"}},
-		{path: "client", floor: 1, may: []string{"messages"}},
+		{path: "client", floor: 1, may: []string{"messages", "internal/peer"}},
 
 		// Floor 2: adapters, siblings that do not know each other.
 		{path: "model/openai", floor: 2, may: []string{"messages", "model"}},
@@ -34,7 +35,7 @@ func plan() []place {
 		{path: "tools/*", floor: 2, may: []string{"messages", "workspace", "tools"}, tests: []string{"tools/*"}},
 		{path: "persistence/*", floor: 2, may: []string{"messages", "persistence"}, tests: []string{"persistence/*"}},
 		{path: "cluster", floor: 2, may: []string{"messages"}},
-		{path: "gateway", floor: 2, may: []string{"messages", "web"}},
+		{path: "gateway", floor: 2, may: []string{"messages", "web", "internal/peer"}},
 		{path: "gateway/*", floor: 2, may: []string{"messages", "gateway"}},
 		{path: "actors/act", floor: 2, may: []string{"messages"}},
 
