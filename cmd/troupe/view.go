@@ -61,7 +61,8 @@ type textView struct {
 
 	gen     string // generation whose text is arriving
 	printed strings.Builder
-	open    bool // out is not at the beginning of a line
+	open    bool   // out is not at the beginning of a line
+	failed  string // why the newest model call gave nothing; "" when it did, or is under way
 }
 
 func (v *textView) show(e *messages.Event, t *turnLog) error {
@@ -76,10 +77,12 @@ func (v *textView) show(e *messages.Event, t *turnLog) error {
 		v.printed.WriteString(e.GetText())
 		return v.write(e.GetText())
 	case messages.EventGenerationStarted:
+		v.again()
 		if e.GetGenId() != v.gen {
 			return v.void("it was interrupted")
 		}
 	case messages.EventGenerationDiscarded:
+		v.failed = e.GetReason()
 		if e.GetGenId() == v.gen {
 			return v.void(e.GetReason())
 		}
@@ -91,6 +94,14 @@ func (v *textView) show(e *messages.Event, t *turnLog) error {
 		return v.void("the turn ended before the answer was whole")
 	}
 	return nil
+}
+
+// again says that a model is asked once more, and why: a server that is down costs time.
+func (v *textView) again() {
+	if v.failed != "" {
+		v.note("troupe: the model gave no answer (%s); it is asked again", oneLine(v.failed, 200))
+	}
+	v.failed = ""
 }
 
 // void says of text that was printed that the answer it began never came to be.

@@ -56,6 +56,17 @@ func TestTextOfADiscardedAnswerIsMarkedVoid(t *testing.T) {
 	}
 }
 
+func TestAModelThatIsAskedAgainIsSaidToBe(t *testing.T) {
+	v, _, notes := screen()
+	showAll(t, v, &messages.Event{Type: messages.EventGenerationStarted, GenId: "g1"},
+		&messages.Event{Type: messages.EventGenerationDiscarded, GenId: "g1", Reason: "overloaded: connection refused"},
+		&messages.Event{Type: messages.EventGenerationStarted, GenId: "g2"},
+		&messages.Event{Type: messages.EventGenerationDiscarded, GenId: "g2", Reason: "auth: no"}, &messages.Event{Type: messages.EventTurnCompleted})
+	if got := notes.String(); strings.Count(got, "asked again") != 1 || !strings.Contains(got, "overloaded: connection refused") || strings.Contains(got, "auth") {
+		t.Errorf("said %q", got)
+	}
+}
+
 func TestAnAnswerThatNobodyDiscardedIsVoidOnceAnotherBegins(t *testing.T) {
 	v, out, notes := screen()
 	showAll(t, v, delta("g1", "half"), &messages.Event{Type: messages.EventGenerationStarted, GenId: "g2"}, completed("g2", "whole"))
