@@ -435,3 +435,47 @@ func (f *fillingUp) Append(ctx context.Context, b ...persistence.Batch) (persist
 	f.left--
 	return f.Store.Append(ctx, b...)
 }
+
+// TestAnImportThatIsCutOffIsSweptAtTheNextStart cuts the store after each append of an import, as a crash does.
+func TestAnImportThatIsCutOffIsSweptAtTheNextStart(t *testing.T) {
+	a := newPlace(t, busy())
+	s := worked(t, a)
+	file := export(t, a, s.ID())
+	b := newPlace(t, busy())
+	load(t, b, file, &messages.ImportSession{})
+	appends := b.store.Appends()
+	if appends < 4 {
+		t.Fatalf("%d appends: nothing can be cut", appends)
+	}
+	for n := 0; n < appends; n++ {
+		cut, err := b.store.Cut(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := t.TempDir()
+		rt, ctx := runtimeOf(t, troupe.Options{Model: busy(), Store: cut, DataDir: data})
+		for _, prefix := range []string{"ses/", "wrk/", "cpy/"} {
+			err := errors.Join(
+				cut.Streams(ctx, prefix, func(name string) error { return fmt.Errorf("stream %s is left", name) }),
+				cut.Index(ctx, prefix, func(key string, _ []byte) error { return fmt.Errorf("entry %s is left", key) }))
+			if err != nil {
+				t.Errorf("cut after %d of %d: %v", n, appends, err)
+			}
+		}
+		p := &place{Runtime: rt, store: cut}
+		load(t, p, file, &messages.ImportSession{})
+		if again := export(t, p, s.ID()); modulo(again) != modulo(file) {
+			t.Errorf("cut after %d of %d: imported again, it is another session", n, appends)
+		}
+		t.Cleanup(func() { _ = cut.Close() })
+	}
+	whole, err := b.store.Cut(appends)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = whole.Close() })
+	rt, ctx := runtimeOf(t, troupe.Options{Model: busy(), Store: whole, DataDir: t.TempDir()})
+	if _, err := rt.Open(ctx, s.ID()); err != nil {
+		t.Errorf("a finished import was swept: %v", err)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/persistence"
 )
 
@@ -29,19 +30,29 @@ func Sweep(ctx context.Context, svc *Services) error {
 	return errors.Join(errs...)
 }
 
-// deleter is a store that can forget a session.
-type deleter interface {
-	DeleteSession(ctx context.Context, session string) error
-}
-
-// remove takes back what was written of a copy. Its mark goes with it.
+// remove takes back what was written of a copy: its records, and then its mark. Cut off in the middle, it is begun again at the
+// next start.
 func remove(ctx context.Context, svc *Services, session string) error {
 	err := os.RemoveAll(homePath(svc, session))
-	d, ok := svc.Store.(deleter)
-	if !ok {
+	f, ok := svc.Store.(persistence.Forgetter)
+	if !ok || err != nil {
+		return err // the mark stays, and nobody sees what it stands for
+	}
+	if err := f.Forget(ctx, session); err != nil {
 		return err
 	}
-	return errors.Join(err, d.DeleteSession(ctx, session))
+	l, err := svc.Store.Claim(ctx, messages.SessionStream(session), svc.Node)
+	if err != nil {
+		return fmt.Errorf("remove the unfinished copy %s: %w", session, err)
+	}
+	if r, ok := svc.Store.(persistence.Releaser); ok {
+		defer r.Release(l)
+	}
+	_, err = svc.Store.Append(ctx, persistence.Batch{
+		Lease: l, Expect: l.Next, Session: session, Index: []persistence.IndexOp{{Key: markKey(session), Delete: true}},
+	})
+	if err != nil {
+		return fmt.Errorf("remove the unfinished copy %s: %w", session, err)
+	}
+	return nil
 }
-
-var _ = persistence.ErrNotFound
