@@ -2,9 +2,14 @@ package troupe_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/messages"
@@ -79,5 +84,94 @@ func TestAnIndexEntryThatLeadsNowhereIsFound(t *testing.T) {
 		if got := troupe.NeededStream(key); got != want {
 			t.Errorf("%s needs %q, want %q", key, got, want)
 		}
+	}
+}
+
+func TestSessionsOfWhichNothingIsLeftToDoAreDeletedForTheirAge(t *testing.T) {
+	var now atomic.Int64
+	now.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Unix())
+	clock := func() time.Time { return time.Unix(now.Load(), 0) }
+	dir := t.TempDir()
+	open := func(o troupe.Options) (*troupe.Runtime, context.Context) {
+		t.Helper()
+		o.Model, o.DataDir, o.Now = echo(), dir, clock
+		return runtimeOf(t, o)
+	}
+	ids := map[string]string{}
+	rt, ctx := open(troupe.Options{})
+	begin := func(name string) *troupe.Session {
+		t.Helper()
+		s, err := rt.Session(ctx, troupe.SessionOptions{Dir: t.TempDir(), Trust: troupe.Full})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Run(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+		ids[name] = s.ID()
+		return s
+	}
+	begin("old")
+	begin("closed")
+	begin("waiting for a timer")
+	if _, err := rt.Ask(ctx, &messages.ToSession{SessionId: ids["closed"], Command: &messages.ToSession_Close{Close: &messages.CloseSession{}}}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := rt.Ask(ctx, &messages.ToSession{SessionId: ids["waiting for a timer"], Command: &messages.ToSession_SetTimer{SetTimer: &messages.SetTimer{
+		DueUnixMs: clock().Add(1000 * 24 * time.Hour).UnixMilli(), Parts: []*messages.Part{{Kind: &messages.Part_Text{Text: "wake"}}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := filepath.Join(dir, "homes", ids["old"])
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	now.Add(int64(20 * 24 * time.Hour / time.Second))
+	begin("young")
+	if gone, err := rt.Forget(ctx, clock().Add(-time.Hour)); err != nil || len(gone) > 1 {
+		t.Errorf("what is in memory: %q, %v", gone, err)
+	}
+	if err := rt.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+
+	rt, ctx = open(troupe.Options{Retention: 10 * 24 * time.Hour})
+	left := func() (names []string) {
+		t.Helper()
+		m, err := rt.Ask(ctx, &messages.ListSessions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, id := range ids {
+			for _, s := range m.(*messages.Sessions).GetSessions() {
+				if s.GetId() == id {
+					names = append(names, name)
+				}
+			}
+		}
+		slices.Sort(names)
+		return names
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	homeLeft := func() bool { _, err := os.Stat(home); return err == nil }
+	for slices.Contains(left(), "old") || homeLeft() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatal("the old session, or its home, stays")
+		}
+	}
+	if got := left(); !slices.Equal(got, []string{"waiting for a timer", "young"}) {
+		t.Errorf("left are %q", got)
+	}
+	if err := rt.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	rt, ctx = open(troupe.Options{})
+	v, err := rt.Ask(ctx, &messages.Verify{})
+	if err != nil || len(v.(*messages.Verified).GetFindings()) != 0 || v.(*messages.Verified).GetStreams() != 4 {
+		t.Errorf("afterwards: %v, %v", v, err)
 	}
 }

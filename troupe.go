@@ -127,6 +127,9 @@ type Options struct {
 	IdleAfter time.Duration
 	// Still keeps agents from beginning a turn and from going on with one: for programs that look after a data directory.
 	Still bool
+	// Retention is how long a session is kept after its last record; then it is deleted, when nothing is open in it.
+	// It is looked at when the runtime starts, and daily. 0: for ever.
+	Retention time.Duration
 	// IgnoreTimers lets timers that are due wait: for programs that are about one session, and wake no other.
 	IgnoreTimers bool
 
@@ -155,6 +158,9 @@ type Runtime struct {
 	root     *actor.PID
 	ownStore bool
 	dataDir  string
+
+	retention     sync.WaitGroup
+	stopRetention context.CancelFunc // nil: nothing is deleted for its age
 
 	mu     sync.Mutex
 	closed bool
@@ -201,6 +207,11 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	rt.root, err = actors.Start(rt.sys, rt.svc)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start the actors: %w", err), rt.closeStore())
+	}
+	if o.Retention > 0 && !o.Still {
+		keeping, stop := context.WithCancel(context.WithoutCancel(ctx)) // Close ends it
+		rt.stopRetention = stop
+		rt.retention.Go(func() { rt.retain(keeping, o.Retention) })
 	}
 	return rt, nil
 }
@@ -311,7 +322,11 @@ func (rt *Runtime) Close(ctx context.Context) error {
 	rt.closed = true
 	rt.mu.Unlock()
 	done := make(chan error, 1)
+	if rt.stopRetention != nil {
+		rt.stopRetention()
+	}
 	go func() {
+		rt.retention.Wait()
 		err := rt.sys.Root.StopFuture(rt.root).Wait()
 		rt.svc.Stop()
 		drained := make(chan struct{})

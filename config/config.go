@@ -64,7 +64,8 @@ type Data struct {
 	Persist string `yaml:"persist" default:"message" enum:"message,task,manual" doc:"When a conversation is written: after each message, at the end of a turn, or with the next prompt or save. Prompts and effects always are."`
 	Reserve Size   `yaml:"reserve" default:"256MiB" doc:"Free disk space below which nothing new is begun; at least 160MiB."`
 
-	Encryption Encryption `yaml:"encryption" project:"never" doc:"Key that the store is encrypted with; none: it is not."`
+	Retention  time.Duration `yaml:"retention" default:"0s" project:"never" doc:"How long a session is kept after it was last written to, for example 90d; 0s: for ever."`
+	Encryption Encryption    `yaml:"encryption" project:"never" doc:"Key that the store is encrypted with; none: it is not."`
 }
 
 // Encryption names where the key of the store is. At most one source is set; the key itself is never in

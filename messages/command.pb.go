@@ -10,11 +10,12 @@
 package messages
 
 import (
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
+
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -7538,128 +7539,131 @@ func file_command_proto_rawDescGZIP() []byte {
 	return file_command_proto_rawDescData
 }
 
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 100)
-var file_command_proto_goTypes = []any{
-	(*CreateSession)(nil),        // 0: troupe.v1.CreateSession
-	(*WorkspaceSpec)(nil),        // 1: troupe.v1.WorkspaceSpec
-	(*ToSession)(nil),            // 2: troupe.v1.ToSession
-	(*DescribeTree)(nil),         // 3: troupe.v1.DescribeTree
-	(*ActorView)(nil),            // 4: troupe.v1.ActorView
-	(*Tree)(nil),                 // 5: troupe.v1.Tree
-	(*SubmitInput)(nil),          // 6: troupe.v1.SubmitInput
-	(*InputReply)(nil),           // 7: troupe.v1.InputReply
-	(*RunInput)(nil),             // 8: troupe.v1.RunInput
-	(*AwaitTurn)(nil),            // 9: troupe.v1.AwaitTurn
-	(*TurnResult)(nil),           // 10: troupe.v1.TurnResult
-	(*ToolCallView)(nil),         // 11: troupe.v1.ToolCallView
-	(*CancelSession)(nil),        // 12: troupe.v1.CancelSession
-	(*Cancelled)(nil),            // 13: troupe.v1.Cancelled
-	(*ListInputs)(nil),           // 14: troupe.v1.ListInputs
-	(*InputView)(nil),            // 15: troupe.v1.InputView
-	(*Inputs)(nil),               // 16: troupe.v1.Inputs
-	(*WithdrawInput)(nil),        // 17: troupe.v1.WithdrawInput
-	(*CallTool)(nil),             // 18: troupe.v1.CallTool
-	(*SpawnWorker)(nil),          // 19: troupe.v1.SpawnWorker
-	(*DeleteWorker)(nil),         // 20: troupe.v1.DeleteWorker
-	(*DescribeSession)(nil),      // 21: troupe.v1.DescribeSession
-	(*CountJobs)(nil),            // 22: troupe.v1.CountJobs
-	(*JobCount)(nil),             // 23: troupe.v1.JobCount
-	(*ResolveCall)(nil),          // 24: troupe.v1.ResolveCall
-	(*ReleaseWorker)(nil),        // 25: troupe.v1.ReleaseWorker
-	(*CompactHistory)(nil),       // 26: troupe.v1.CompactHistory
-	(*Compacted)(nil),            // 27: troupe.v1.Compacted
-	(*SetTimer)(nil),             // 28: troupe.v1.SetTimer
-	(*CancelTimer)(nil),          // 29: troupe.v1.CancelTimer
-	(*ListTimers)(nil),           // 30: troupe.v1.ListTimers
-	(*TimerView)(nil),            // 31: troupe.v1.TimerView
-	(*Timers)(nil),               // 32: troupe.v1.Timers
-	(*FireTimer)(nil),            // 33: troupe.v1.FireTimer
-	(*TimerChanged)(nil),         // 34: troupe.v1.TimerChanged
-	(*SaveHistory)(nil),          // 35: troupe.v1.SaveHistory
-	(*WaitIdle)(nil),             // 36: troupe.v1.WaitIdle
-	(*CloseSession)(nil),         // 37: troupe.v1.CloseSession
-	(*Subscribe)(nil),            // 38: troupe.v1.Subscribe
-	(*Subscribed)(nil),           // 39: troupe.v1.Subscribed
-	(*Unsubscribe)(nil),          // 40: troupe.v1.Unsubscribe
-	(*Published)(nil),            // 41: troupe.v1.Published
-	(*ReadHistory)(nil),          // 42: troupe.v1.ReadHistory
-	(*History)(nil),              // 43: troupe.v1.History
-	(*ConfigureWorker)(nil),      // 44: troupe.v1.ConfigureWorker
-	(*SessionView)(nil),          // 45: troupe.v1.SessionView
-	(*WorkerView)(nil),           // 46: troupe.v1.WorkerView
-	(*CallView)(nil),             // 47: troupe.v1.CallView
-	(*OpenSession)(nil),          // 48: troupe.v1.OpenSession
-	(*SessionIdle)(nil),          // 49: troupe.v1.SessionIdle
-	(*Passivate)(nil),            // 50: troupe.v1.Passivate
-	(*Staying)(nil),              // 51: troupe.v1.Staying
-	(*ReportIdle)(nil),           // 52: troupe.v1.ReportIdle
-	(*Idleness)(nil),             // 53: troupe.v1.Idleness
-	(*Configure)(nil),            // 54: troupe.v1.Configure
-	(*WorkerFailed)(nil),         // 55: troupe.v1.WorkerFailed
-	(*SessionEnded)(nil),         // 56: troupe.v1.SessionEnded
-	(*DescribeWorker)(nil),       // 57: troupe.v1.DescribeWorker
-	(*Watched)(nil),              // 58: troupe.v1.Watched
-	(*AcquireLease)(nil),         // 59: troupe.v1.AcquireLease
-	(*LeaseGranted)(nil),         // 60: troupe.v1.LeaseGranted
-	(*LeaseQueued)(nil),          // 61: troupe.v1.LeaseQueued
-	(*ReleaseLease)(nil),         // 62: troupe.v1.ReleaseLease
-	(*EffectBegun)(nil),          // 63: troupe.v1.EffectBegun
-	(*EffectAllowed)(nil),        // 64: troupe.v1.EffectAllowed
-	(*EffectEnded)(nil),          // 65: troupe.v1.EffectEnded
-	(*OpenWorkspace)(nil),        // 66: troupe.v1.OpenWorkspace
-	(*RetireWorkspace)(nil),      // 67: troupe.v1.RetireWorkspace
-	(*WorkspaceUnused)(nil),      // 68: troupe.v1.WorkspaceUnused
-	(*DescribeWorkspace)(nil),    // 69: troupe.v1.DescribeWorkspace
-	(*WorkspaceView)(nil),        // 70: troupe.v1.WorkspaceView
-	(*FindActor)(nil),            // 71: troupe.v1.FindActor
-	(*Replaced)(nil),             // 72: troupe.v1.Replaced
-	(*AcquirePermit)(nil),        // 73: troupe.v1.AcquirePermit
-	(*PermitGranted)(nil),        // 74: troupe.v1.PermitGranted
-	(*ReleasePermit)(nil),        // 75: troupe.v1.ReleasePermit
-	(*Execute)(nil),              // 76: troupe.v1.Execute
-	(*ToolReply)(nil),            // 77: troupe.v1.ToolReply
-	(*LedgerEntry)(nil),          // 78: troupe.v1.LedgerEntry
-	(*CancelCalls)(nil),          // 79: troupe.v1.CancelCalls
-	(*Progress)(nil),             // 80: troupe.v1.Progress
-	(*ListSessions)(nil),         // 81: troupe.v1.ListSessions
-	(*Sessions)(nil),             // 82: troupe.v1.Sessions
-	(*ListWorkers)(nil),          // 83: troupe.v1.ListWorkers
-	(*Workers)(nil),              // 84: troupe.v1.Workers
-	(*ListCalls)(nil),            // 85: troupe.v1.ListCalls
-	(*Calls)(nil),                // 86: troupe.v1.Calls
-	(*Show)(nil),                 // 87: troupe.v1.Show
-	(*Shown)(nil),                // 88: troupe.v1.Shown
-	(*TurnView)(nil),             // 89: troupe.v1.TurnView
-	(*GenerationView)(nil),       // 90: troupe.v1.GenerationView
-	(*Verify)(nil),               // 91: troupe.v1.Verify
-	(*Verified)(nil),             // 92: troupe.v1.Verified
-	(*Finding)(nil),              // 93: troupe.v1.Finding
-	(*ForkSession)(nil),          // 94: troupe.v1.ForkSession
-	(*Forked)(nil),               // 95: troupe.v1.Forked
-	(*ImportSession)(nil),        // 96: troupe.v1.ImportSession
-	(*Imported)(nil),             // 97: troupe.v1.Imported
-	(*Hello)(nil),                // 98: troupe.v1.Hello
-	(*Holder)(nil),               // 99: troupe.v1.Holder
-	(*EnvVar)(nil),               // 100: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 101: troupe.v1.Lineage
-	(*Turn)(nil),                 // 102: troupe.v1.Turn
-	(Persist_Policy)(0),          // 103: troupe.v1.Persist.Policy
-	(Trust_Level)(0),             // 104: troupe.v1.Trust.Level
-	(*Part)(nil),                 // 105: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 106: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 107: troupe.v1.InputAccepted.Origin
-	(TurnCompleted_Outcome)(0),   // 108: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 109: troupe.v1.Usage
-	(CallResolved_Resolution)(0), // 110: troupe.v1.CallResolved.Resolution
-	(TimerSet_Misfire)(0),        // 111: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 112: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 113: troupe.v1.WorkspaceGrant
-	(*Grant)(nil),                // 114: troupe.v1.Grant
-	(*LeaseToken)(nil),           // 115: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 116: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 117: troupe.v1.ToolFinished.Status
-	(*Timing)(nil),               // 118: troupe.v1.Timing
-}
+var (
+	file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 100)
+	file_command_proto_goTypes  = []any{
+		(*CreateSession)(nil),      // 0: troupe.v1.CreateSession
+		(*WorkspaceSpec)(nil),      // 1: troupe.v1.WorkspaceSpec
+		(*ToSession)(nil),          // 2: troupe.v1.ToSession
+		(*DescribeTree)(nil),       // 3: troupe.v1.DescribeTree
+		(*ActorView)(nil),          // 4: troupe.v1.ActorView
+		(*Tree)(nil),               // 5: troupe.v1.Tree
+		(*SubmitInput)(nil),        // 6: troupe.v1.SubmitInput
+		(*InputReply)(nil),         // 7: troupe.v1.InputReply
+		(*RunInput)(nil),           // 8: troupe.v1.RunInput
+		(*AwaitTurn)(nil),          // 9: troupe.v1.AwaitTurn
+		(*TurnResult)(nil),         // 10: troupe.v1.TurnResult
+		(*ToolCallView)(nil),       // 11: troupe.v1.ToolCallView
+		(*CancelSession)(nil),      // 12: troupe.v1.CancelSession
+		(*Cancelled)(nil),          // 13: troupe.v1.Cancelled
+		(*ListInputs)(nil),         // 14: troupe.v1.ListInputs
+		(*InputView)(nil),          // 15: troupe.v1.InputView
+		(*Inputs)(nil),             // 16: troupe.v1.Inputs
+		(*WithdrawInput)(nil),      // 17: troupe.v1.WithdrawInput
+		(*CallTool)(nil),           // 18: troupe.v1.CallTool
+		(*SpawnWorker)(nil),        // 19: troupe.v1.SpawnWorker
+		(*DeleteWorker)(nil),       // 20: troupe.v1.DeleteWorker
+		(*DescribeSession)(nil),    // 21: troupe.v1.DescribeSession
+		(*CountJobs)(nil),          // 22: troupe.v1.CountJobs
+		(*JobCount)(nil),           // 23: troupe.v1.JobCount
+		(*ResolveCall)(nil),        // 24: troupe.v1.ResolveCall
+		(*ReleaseWorker)(nil),      // 25: troupe.v1.ReleaseWorker
+		(*CompactHistory)(nil),     // 26: troupe.v1.CompactHistory
+		(*Compacted)(nil),          // 27: troupe.v1.Compacted
+		(*SetTimer)(nil),           // 28: troupe.v1.SetTimer
+		(*CancelTimer)(nil),        // 29: troupe.v1.CancelTimer
+		(*ListTimers)(nil),         // 30: troupe.v1.ListTimers
+		(*TimerView)(nil),          // 31: troupe.v1.TimerView
+		(*Timers)(nil),             // 32: troupe.v1.Timers
+		(*FireTimer)(nil),          // 33: troupe.v1.FireTimer
+		(*TimerChanged)(nil),       // 34: troupe.v1.TimerChanged
+		(*SaveHistory)(nil),        // 35: troupe.v1.SaveHistory
+		(*WaitIdle)(nil),           // 36: troupe.v1.WaitIdle
+		(*CloseSession)(nil),       // 37: troupe.v1.CloseSession
+		(*Subscribe)(nil),          // 38: troupe.v1.Subscribe
+		(*Subscribed)(nil),         // 39: troupe.v1.Subscribed
+		(*Unsubscribe)(nil),        // 40: troupe.v1.Unsubscribe
+		(*Published)(nil),          // 41: troupe.v1.Published
+		(*ReadHistory)(nil),        // 42: troupe.v1.ReadHistory
+		(*History)(nil),            // 43: troupe.v1.History
+		(*ConfigureWorker)(nil),    // 44: troupe.v1.ConfigureWorker
+		(*SessionView)(nil),        // 45: troupe.v1.SessionView
+		(*WorkerView)(nil),         // 46: troupe.v1.WorkerView
+		(*CallView)(nil),           // 47: troupe.v1.CallView
+		(*OpenSession)(nil),        // 48: troupe.v1.OpenSession
+		(*SessionIdle)(nil),        // 49: troupe.v1.SessionIdle
+		(*Passivate)(nil),          // 50: troupe.v1.Passivate
+		(*Staying)(nil),            // 51: troupe.v1.Staying
+		(*ReportIdle)(nil),         // 52: troupe.v1.ReportIdle
+		(*Idleness)(nil),           // 53: troupe.v1.Idleness
+		(*Configure)(nil),          // 54: troupe.v1.Configure
+		(*WorkerFailed)(nil),       // 55: troupe.v1.WorkerFailed
+		(*SessionEnded)(nil),       // 56: troupe.v1.SessionEnded
+		(*DescribeWorker)(nil),     // 57: troupe.v1.DescribeWorker
+		(*Watched)(nil),            // 58: troupe.v1.Watched
+		(*AcquireLease)(nil),       // 59: troupe.v1.AcquireLease
+		(*LeaseGranted)(nil),       // 60: troupe.v1.LeaseGranted
+		(*LeaseQueued)(nil),        // 61: troupe.v1.LeaseQueued
+		(*ReleaseLease)(nil),       // 62: troupe.v1.ReleaseLease
+		(*EffectBegun)(nil),        // 63: troupe.v1.EffectBegun
+		(*EffectAllowed)(nil),      // 64: troupe.v1.EffectAllowed
+		(*EffectEnded)(nil),        // 65: troupe.v1.EffectEnded
+		(*OpenWorkspace)(nil),      // 66: troupe.v1.OpenWorkspace
+		(*RetireWorkspace)(nil),    // 67: troupe.v1.RetireWorkspace
+		(*WorkspaceUnused)(nil),    // 68: troupe.v1.WorkspaceUnused
+		(*DescribeWorkspace)(nil),  // 69: troupe.v1.DescribeWorkspace
+		(*WorkspaceView)(nil),      // 70: troupe.v1.WorkspaceView
+		(*FindActor)(nil),          // 71: troupe.v1.FindActor
+		(*Replaced)(nil),           // 72: troupe.v1.Replaced
+		(*AcquirePermit)(nil),      // 73: troupe.v1.AcquirePermit
+		(*PermitGranted)(nil),      // 74: troupe.v1.PermitGranted
+		(*ReleasePermit)(nil),      // 75: troupe.v1.ReleasePermit
+		(*Execute)(nil),            // 76: troupe.v1.Execute
+		(*ToolReply)(nil),          // 77: troupe.v1.ToolReply
+		(*LedgerEntry)(nil),        // 78: troupe.v1.LedgerEntry
+		(*CancelCalls)(nil),        // 79: troupe.v1.CancelCalls
+		(*Progress)(nil),           // 80: troupe.v1.Progress
+		(*ListSessions)(nil),       // 81: troupe.v1.ListSessions
+		(*Sessions)(nil),           // 82: troupe.v1.Sessions
+		(*ListWorkers)(nil),        // 83: troupe.v1.ListWorkers
+		(*Workers)(nil),            // 84: troupe.v1.Workers
+		(*ListCalls)(nil),          // 85: troupe.v1.ListCalls
+		(*Calls)(nil),              // 86: troupe.v1.Calls
+		(*Show)(nil),               // 87: troupe.v1.Show
+		(*Shown)(nil),              // 88: troupe.v1.Shown
+		(*TurnView)(nil),           // 89: troupe.v1.TurnView
+		(*GenerationView)(nil),     // 90: troupe.v1.GenerationView
+		(*Verify)(nil),             // 91: troupe.v1.Verify
+		(*Verified)(nil),           // 92: troupe.v1.Verified
+		(*Finding)(nil),            // 93: troupe.v1.Finding
+		(*ForkSession)(nil),        // 94: troupe.v1.ForkSession
+		(*Forked)(nil),             // 95: troupe.v1.Forked
+		(*ImportSession)(nil),      // 96: troupe.v1.ImportSession
+		(*Imported)(nil),           // 97: troupe.v1.Imported
+		(*Hello)(nil),              // 98: troupe.v1.Hello
+		(*Holder)(nil),             // 99: troupe.v1.Holder
+		(*EnvVar)(nil),             // 100: troupe.v1.EnvVar
+		(*Lineage)(nil),            // 101: troupe.v1.Lineage
+		(*Turn)(nil),               // 102: troupe.v1.Turn
+		Persist_Policy(0),          // 103: troupe.v1.Persist.Policy
+		Trust_Level(0),             // 104: troupe.v1.Trust.Level
+		(*Part)(nil),               // 105: troupe.v1.Part
+		InputAccepted_Mode(0),      // 106: troupe.v1.InputAccepted.Mode
+		InputAccepted_Origin(0),    // 107: troupe.v1.InputAccepted.Origin
+		TurnCompleted_Outcome(0),   // 108: troupe.v1.TurnCompleted.Outcome
+		(*Usage)(nil),              // 109: troupe.v1.Usage
+		CallResolved_Resolution(0), // 110: troupe.v1.CallResolved.Resolution
+		TimerSet_Misfire(0),        // 111: troupe.v1.TimerSet.Misfire
+		(*Event)(nil),              // 112: troupe.v1.Event
+		(*WorkspaceGrant)(nil),     // 113: troupe.v1.WorkspaceGrant
+		(*Grant)(nil),              // 114: troupe.v1.Grant
+		(*LeaseToken)(nil),         // 115: troupe.v1.LeaseToken
+		(*FileHash)(nil),           // 116: troupe.v1.FileHash
+		ToolFinished_Status(0),     // 117: troupe.v1.ToolFinished.Status
+		(*Timing)(nil),             // 118: troupe.v1.Timing
+	}
+)
+
 var file_command_proto_depIdxs = []int32{
 	1,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
 	100, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar

@@ -7,11 +7,12 @@
 package messages
 
 import (
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
+
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -277,6 +278,59 @@ func (x *Snapshot) GetState() []byte {
 	return nil
 }
 
+// DeletionPlan is what a store is about to delete.
+type DeletionPlan struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Streams       []string               `protobuf:"bytes,1,rep,name=streams,proto3" json:"streams,omitempty"`
+	Sessions      []string               `protobuf:"bytes,2,rep,name=sessions,proto3" json:"sessions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeletionPlan) Reset() {
+	*x = DeletionPlan{}
+	mi := &file_record_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeletionPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeletionPlan) ProtoMessage() {}
+
+func (x *DeletionPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_record_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeletionPlan.ProtoReflect.Descriptor instead.
+func (*DeletionPlan) Descriptor() ([]byte, []int) {
+	return file_record_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *DeletionPlan) GetStreams() []string {
+	if x != nil {
+		return x.Streams
+	}
+	return nil
+}
+
+func (x *DeletionPlan) GetSessions() []string {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
 // BackupMark says up to where a backup reaches. A later backup begins behind it.
 type BackupMark struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -292,7 +346,7 @@ type BackupMark struct {
 
 func (x *BackupMark) Reset() {
 	*x = BackupMark{}
-	mi := &file_record_proto_msgTypes[3]
+	mi := &file_record_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -304,7 +358,7 @@ func (x *BackupMark) String() string {
 func (*BackupMark) ProtoMessage() {}
 
 func (x *BackupMark) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[3]
+	mi := &file_record_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -317,7 +371,7 @@ func (x *BackupMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupMark.ProtoReflect.Descriptor instead.
 func (*BackupMark) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{3}
+	return file_record_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *BackupMark) GetStore() []byte {
@@ -373,7 +427,7 @@ type BackupHeader struct {
 
 func (x *BackupHeader) Reset() {
 	*x = BackupHeader{}
-	mi := &file_record_proto_msgTypes[4]
+	mi := &file_record_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -385,7 +439,7 @@ func (x *BackupHeader) String() string {
 func (*BackupHeader) ProtoMessage() {}
 
 func (x *BackupHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[4]
+	mi := &file_record_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -398,7 +452,7 @@ func (x *BackupHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupHeader.ProtoReflect.Descriptor instead.
 func (*BackupHeader) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{4}
+	return file_record_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *BackupHeader) GetFormat() uint32 {
@@ -433,7 +487,7 @@ type BackupPart struct {
 
 func (x *BackupPart) Reset() {
 	*x = BackupPart{}
-	mi := &file_record_proto_msgTypes[5]
+	mi := &file_record_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -445,7 +499,7 @@ func (x *BackupPart) String() string {
 func (*BackupPart) ProtoMessage() {}
 
 func (x *BackupPart) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[5]
+	mi := &file_record_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -458,7 +512,7 @@ func (x *BackupPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupPart.ProtoReflect.Descriptor instead.
 func (*BackupPart) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{5}
+	return file_record_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *BackupPart) GetEntries() []*BackupEntry {
@@ -486,7 +540,7 @@ type BackupEntry struct {
 
 func (x *BackupEntry) Reset() {
 	*x = BackupEntry{}
-	mi := &file_record_proto_msgTypes[6]
+	mi := &file_record_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -498,7 +552,7 @@ func (x *BackupEntry) String() string {
 func (*BackupEntry) ProtoMessage() {}
 
 func (x *BackupEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[6]
+	mi := &file_record_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -511,7 +565,7 @@ func (x *BackupEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupEntry.ProtoReflect.Descriptor instead.
 func (*BackupEntry) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{6}
+	return file_record_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *BackupEntry) GetKey() []byte {
@@ -546,7 +600,7 @@ type BackupKey struct {
 
 func (x *BackupKey) Reset() {
 	*x = BackupKey{}
-	mi := &file_record_proto_msgTypes[7]
+	mi := &file_record_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -558,7 +612,7 @@ func (x *BackupKey) String() string {
 func (*BackupKey) ProtoMessage() {}
 
 func (x *BackupKey) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[7]
+	mi := &file_record_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -571,7 +625,7 @@ func (x *BackupKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupKey.ProtoReflect.Descriptor instead.
 func (*BackupKey) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{7}
+	return file_record_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *BackupKey) GetShared() uint32 {
@@ -599,7 +653,7 @@ type BackupTrailer struct {
 
 func (x *BackupTrailer) Reset() {
 	*x = BackupTrailer{}
-	mi := &file_record_proto_msgTypes[8]
+	mi := &file_record_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -611,7 +665,7 @@ func (x *BackupTrailer) String() string {
 func (*BackupTrailer) ProtoMessage() {}
 
 func (x *BackupTrailer) ProtoReflect() protoreflect.Message {
-	mi := &file_record_proto_msgTypes[8]
+	mi := &file_record_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -624,7 +678,7 @@ func (x *BackupTrailer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupTrailer.ProtoReflect.Descriptor instead.
 func (*BackupTrailer) Descriptor() ([]byte, []int) {
-	return file_record_proto_rawDescGZIP(), []int{8}
+	return file_record_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *BackupTrailer) GetMark() *BackupMark {
@@ -675,7 +729,10 @@ const file_record_proto_rawDesc = "" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x16\n" +
 	"\x06schema\x18\x03 \x01(\rR\x06schema\x12\x14\n" +
-	"\x05state\x18\x04 \x01(\fR\x05state\"\x9a\x01\n" +
+	"\x05state\x18\x04 \x01(\fR\x05state\"D\n" +
+	"\fDeletionPlan\x12\x18\n" +
+	"\astreams\x18\x01 \x03(\tR\astreams\x12\x1a\n" +
+	"\bsessions\x18\x02 \x03(\tR\bsessions\"\x9a\x01\n" +
 	"\n" +
 	"BackupMark\x12\x14\n" +
 	"\x05store\x18\x01 \x01(\fR\x05store\x12\x18\n" +
@@ -717,25 +774,29 @@ func file_record_proto_rawDescGZIP() []byte {
 	return file_record_proto_rawDescData
 }
 
-var file_record_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
-var file_record_proto_goTypes = []any{
-	(*Record)(nil),        // 0: troupe.v1.Record
-	(*Commit)(nil),        // 1: troupe.v1.Commit
-	(*Snapshot)(nil),      // 2: troupe.v1.Snapshot
-	(*BackupMark)(nil),    // 3: troupe.v1.BackupMark
-	(*BackupHeader)(nil),  // 4: troupe.v1.BackupHeader
-	(*BackupPart)(nil),    // 5: troupe.v1.BackupPart
-	(*BackupEntry)(nil),   // 6: troupe.v1.BackupEntry
-	(*BackupKey)(nil),     // 7: troupe.v1.BackupKey
-	(*BackupTrailer)(nil), // 8: troupe.v1.BackupTrailer
-}
+var (
+	file_record_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+	file_record_proto_goTypes  = []any{
+		(*Record)(nil),        // 0: troupe.v1.Record
+		(*Commit)(nil),        // 1: troupe.v1.Commit
+		(*Snapshot)(nil),      // 2: troupe.v1.Snapshot
+		(*DeletionPlan)(nil),  // 3: troupe.v1.DeletionPlan
+		(*BackupMark)(nil),    // 4: troupe.v1.BackupMark
+		(*BackupHeader)(nil),  // 5: troupe.v1.BackupHeader
+		(*BackupPart)(nil),    // 6: troupe.v1.BackupPart
+		(*BackupEntry)(nil),   // 7: troupe.v1.BackupEntry
+		(*BackupKey)(nil),     // 8: troupe.v1.BackupKey
+		(*BackupTrailer)(nil), // 9: troupe.v1.BackupTrailer
+	}
+)
+
 var file_record_proto_depIdxs = []int32{
 	0, // 0: troupe.v1.Commit.records:type_name -> troupe.v1.Record
-	3, // 1: troupe.v1.BackupHeader.mark:type_name -> troupe.v1.BackupMark
-	3, // 2: troupe.v1.BackupHeader.since:type_name -> troupe.v1.BackupMark
-	6, // 3: troupe.v1.BackupPart.entries:type_name -> troupe.v1.BackupEntry
-	7, // 4: troupe.v1.BackupPart.keys:type_name -> troupe.v1.BackupKey
-	3, // 5: troupe.v1.BackupTrailer.mark:type_name -> troupe.v1.BackupMark
+	4, // 1: troupe.v1.BackupHeader.mark:type_name -> troupe.v1.BackupMark
+	4, // 2: troupe.v1.BackupHeader.since:type_name -> troupe.v1.BackupMark
+	7, // 3: troupe.v1.BackupPart.entries:type_name -> troupe.v1.BackupEntry
+	8, // 4: troupe.v1.BackupPart.keys:type_name -> troupe.v1.BackupKey
+	4, // 5: troupe.v1.BackupTrailer.mark:type_name -> troupe.v1.BackupMark
 	6, // [6:6] is the sub-list for method output_type
 	6, // [6:6] is the sub-list for method input_type
 	6, // [6:6] is the sub-list for extension type_name
@@ -754,7 +815,7 @@ func file_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_record_proto_rawDesc), len(file_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,6 +1,23 @@
 package persistence
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
+
+// TrimmedError is ErrTrimmed, and says what is left.
+type TrimmedError struct {
+	Name  string // of the stream, or of the session
+	First uint64 // seq, or cursor, of the first record that exists
+}
+
+// Error says from where on there is something.
+func (e *TrimmedError) Error() string {
+	return fmt.Sprintf("%s begins at %d: %v", e.Name, e.First, ErrTrimmed)
+}
+
+// Is makes it an ErrTrimmed.
+func (e *TrimmedError) Is(target error) bool { return target == ErrTrimmed }
 
 // The closed set of reasons why a store refuses. Stores wrap them with what they were doing.
 var (
@@ -22,6 +39,8 @@ var (
 	ErrCorrupt = errors.New("stored data is corrupt")
 	// ErrAckedDataMissing: the watermark knows of commits that the database does not hold.
 	ErrAckedDataMissing = errors.New("acknowledged data is missing")
+	// ErrTrimmed: records from there were trimmed away; a *TrimmedError says what is left.
+	ErrTrimmed = errors.New("what was before it was trimmed away")
 	// ErrKey: the store is encrypted with another key, or is not encrypted, or no key was given. Nothing was changed.
 	ErrKey = errors.New("encryption key does not fit")
 	// ErrInvalid: a name, an append or a blob that no store takes. A bug of the writer; nothing was written.

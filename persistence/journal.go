@@ -146,6 +146,11 @@ func (j *Journal) Release() {
 	j.fail(fmt.Errorf("journal %s was released: %w", j.lease.Stream, ErrFenced))
 }
 
+// Trim forgets the records up to a seq, which a kept snapshot holds; see Store.Trim.
+func (j *Journal) Trim(ctx context.Context, upto uint64) error {
+	return j.store.Trim(ctx, j.lease, upto)
+}
+
 // Lease is the claim under which the journal writes.
 func (j *Journal) Lease() Lease { return j.lease }
 

@@ -131,6 +131,15 @@ type Store interface {
 	// its reader can go back to the one before; ErrNotFound when there is none.
 	Snapshot(ctx context.Context, stream string, below uint64) (*messages.Snapshot, error)
 
+	// Trim forgets the records of a stream up to a seq, for good: they stand in a snapshot. Nothing goes that a kept
+	// snapshot does not hold (ErrConflict), so that the older one can still be begun from. Read from before what is left is ErrTrimmed; so is
+	// ReadSession from before the last cursor that went.
+	Trim(ctx context.Context, l Lease, upto uint64) error
+	// Delete removes sessions for good: all streams that have records with their cursors, what the deletions name, and
+	// blobs that no record refers to any more. Leases of the streams are void. A crash in the middle
+	// is finished at the next opening.
+	Delete(ctx context.Context, d ...Deletion) error
+
 	// Verify checks every record of the streams (nil: all) for order, epochs, checksums and the
 	// commit watermark, and reports what is wrong without changing anything.
 	Verify(ctx context.Context, streams []string, report func(Finding)) (Summary, error)
@@ -141,6 +150,15 @@ type Store interface {
 	// Boot is the durable count of openings, for epochs and ids.
 	Boot() uint64
 	Close() error
+}
+
+// Deletion is a session that is to go, and what belongs to it. Names are exact.
+type Deletion struct {
+	Session string
+	Streams []string // besides those that its cursors lead to
+	Index   []string
+	Keys    []string
+	Timers  []string
 }
 
 // Finding is one thing that Verify found wrong.

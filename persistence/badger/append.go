@@ -256,6 +256,7 @@ next:
 		if err != nil {
 			return fmt.Errorf("append: %w", err)
 		}
+		c.touch(ref)
 		if !known {
 			return fmt.Errorf("append to %s: blob %x: %w", t.batches[0].Lease.Stream, ref[:8], persistence.ErrNotFound)
 		}
@@ -271,6 +272,9 @@ func (t *appendTask) locate(c *committer) ([]uint64, error) {
 		b := &t.batches[i]
 		if b.Session == "" || len(b.Records) == 0 {
 			continue
+		}
+		if c.goneSessions[b.Session] {
+			return nil, fmt.Errorf("append: session %s is being deleted: %w", b.Session, persistence.ErrUnavailable)
 		}
 		p, known := c.sessions[b.Session]
 		if !known {

@@ -18,6 +18,7 @@ func blobKey(hash [32]byte) []byte {
 // entry that makes them a blob.
 func (c *committer) stageBlob(b persistence.Blob) error {
 	key := blobKey(b.Hash)
+	c.touch(b.Hash)
 	known, err := c.has(key)
 	if err != nil || known {
 		return err
@@ -25,6 +26,13 @@ func (c *committer) stageBlob(b persistence.Blob) error {
 	c.putLong(key, b.Data)
 	c.remember(string(key), present())
 	return nil
+}
+
+// touch remembers that a blob is referred to, while blobs are being deleted.
+func (c *committer) touch(hash [32]byte) {
+	if c.touched != nil {
+		c.touched[hash] = true
+	}
 }
 
 // putLong stages a value of any size under a key; the pieces of a long one come first. It

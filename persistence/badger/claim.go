@@ -46,6 +46,9 @@ func (t *claimTask) stage(c *committer) error {
 	if c.claims == math.MaxUint32 {
 		return fmt.Errorf("claim %s: epochs of this opening are used up: %w", t.stream, persistence.ErrUnavailable)
 	}
+	if c.gone[t.stream] {
+		return fmt.Errorf("claim %s: it is being deleted: %w", t.stream, persistence.ErrUnavailable)
+	}
 	epoch := c.s.boot<<32 | (c.claims + 1)
 	h, known := c.heads[t.stream]
 	if !known {

@@ -97,12 +97,16 @@ type committer struct {
 	sessions        map[string]position
 	released        []string
 	claims          uint64
-	full            error         // why nothing may be written now
-	commits         uint64        // transactions since the store was made; whoever commits has it
-	handed          uint64        // groups given to the syncer
-	synced          atomic.Uint64 // groups that it is done with
-	lastSize        int           // tasks of the group in front
-	keep            int           // sessions in memory
+	gone            map[string]bool   // streams that are being deleted
+	goneSessions    map[string]bool   // and sessions
+	touched         map[[32]byte]bool // blobs that were referred to since deletions began; nil: none is under way
+	deletions       int               // under way
+	full            error             // why nothing may be written now
+	commits         uint64            // transactions since the store was made; whoever commits has it
+	handed          uint64            // groups given to the syncer
+	synced          atomic.Uint64     // groups that it is done with
+	lastSize        int               // tasks of the group in front
+	keep            int               // sessions in memory
 	maxCount        int64
 	maxSize         int64
 
@@ -116,6 +120,7 @@ func newCommitter(s *Store, commits uint64) *committer {
 	return &committer{
 		s: s, queue: newQueue(), commits: commits, keep: maxSessions,
 		heads: make(map[string]head), sessions: make(map[string]position),
+		gone: make(map[string]bool), goneSessions: make(map[string]bool),
 		maxCount: s.db.MaxBatchCount() - 16, maxSize: s.db.MaxBatchSize() - 64<<10,
 		groups: make(chan *group), spare: make(chan [2]*engine.Txn, 1),
 		abandon: make(chan struct{}), ended: make(chan struct{}),

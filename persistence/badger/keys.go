@@ -18,10 +18,12 @@ const (
 	tagBlob     = 'b' // sha-256
 	tagSnapshot = 's' // stream NUL seq
 	tagMeta     = 'm' // what the store knows of itself
+	tagFirst    = 'f' // tag name: where a stream or a session begins since it was trimmed
+	tagPlan     = 'x' // name NUL number: what is being deleted
 )
 
 // tags are all of them, and the first byte of the database's own keys.
-const tags = "ecpiktdbsm!"
+const tags = "ecpiktdbsmfx!"
 
 // Keys of tagMeta: the number of openings and of commits, and the store's random name.
 const (

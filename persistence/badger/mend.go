@@ -27,9 +27,11 @@ type mender struct {
 	sessions map[string]string // of a stream
 	hashed   []last            // of the watermark, names yet unknown
 	gone     map[string]bool   // streams that nothing is left of
+	kept     map[string]bool   // and those of which there is
 	places   map[string][]place
-	boot     uint64   // the highest that wrote a record
-	drop     [][]byte // keys to remove
+	starts   map[string]uint64 // of sessions that were trimmed
+	boot     uint64            // the highest that wrote a record
+	drop     [][]byte          // keys to remove
 	put      []*engine.Entry
 }
 
@@ -69,7 +71,7 @@ func (m *mender) recall(path string, hashed bool) error {
 
 // run looks at everything, then changes what must be.
 func (m *mender) run() error {
-	m.gone, m.places = map[string]bool{}, map[string][]place{}
+	m.gone, m.kept, m.places, m.starts = map[string]bool{}, map[string]bool{}, map[string][]place{}, map[string]uint64{}
 	for _, step := range []func(*engine.Txn) error{m.secondary, m.readCursors, m.streams, m.rebuildCursors, m.references} {
 		if err := m.db.View(step); err != nil {
 			return err
@@ -97,8 +99,8 @@ func (m *mender) other(format string, args ...any) {
 
 // secondary drops entries of their own that do not read: nothing else tells what they held.
 func (m *mender) secondary(txn *engine.Txn) error {
-	names := map[byte]string{tagIndex: "index entry", tagOnce: "idempotency key", tagTimer: "timer", tagSnapshot: "snapshot", tagBlob: "blob"}
-	for _, tag := range []byte{tagIndex, tagOnce, tagTimer, tagSnapshot, tagBlob} {
+	names := map[byte]string{tagIndex: "index entry", tagOnce: "idempotency key", tagTimer: "timer", tagSnapshot: "snapshot", tagBlob: "blob", tagFirst: "mark"}
+	for _, tag := range []byte{tagIndex, tagOnce, tagTimer, tagSnapshot, tagBlob, tagFirst} {
 		err := forward(txn, []byte{tag}, nil, func(item *engine.Item) error {
 			key := item.KeyCopy(nil)
 			value, err := content(txn, item)
@@ -114,6 +116,9 @@ func (m *mender) secondary(txn *engine.Txn) error {
 					m.other("%s %q", names[tag], key[1:])
 				}
 				return nil
+			}
+			if tag == tagFirst && len(value) == 8 && key[1] == tagCursor {
+				m.starts[string(key[2:])] = binary.BigEndian.Uint64(value)
 			}
 			if tag == tagTimer && len(value) >= dueSize { // its place in the order may be the one that is lost
 				m.put = append(m.put, sealed(dueKey(value[:dueSize], string(key[1:])), nil))
@@ -203,7 +208,7 @@ func (m *mender) name(streams []string) {
 
 // stream finds where one stops to hold together. What follows is dropped, and said.
 func (m *mender) stream(txn *engine.Txn, name string) error {
-	next, epoch, why := uint64(1), uint64(0), ""
+	next, epoch, why := uint64(0), uint64(0), ""
 	top := m.known[name]
 	err := forward(txn, namePrefix(nil, tagCommit, name), nil, func(item *engine.Item) error {
 		c, err := decodeCommit(txn, item)
@@ -211,6 +216,11 @@ func (m *mender) stream(txn *engine.Txn, name string) error {
 		if err == nil && c.value.Session != "" {
 			m.sessions[name] = c.value.Session
 			m.cursors[c.value.Session] = max(m.cursors[c.value.Session], c.cursor(len(c.value.Records)-1))
+		}
+		if next == 0 {
+			if next, err = m.begins(txn, name, c.first, err); err != nil && c.value == nil {
+				return err
+			}
 		}
 		switch {
 		case why != "":
@@ -225,17 +235,17 @@ func (m *mender) stream(txn *engine.Txn, name string) error {
 			m.drop = append(m.drop, item.KeyCopy(nil))
 			return nil
 		}
-		next = c.end()
+		next, m.kept[name] = c.end(), true
 		m.out.Records += int64(len(c.value.Records))
 		return m.ctx.Err()
 	})
 	if err != nil {
 		return err
 	}
-	if next == 1 {
-		m.gone[name] = true
-	} else {
+	if next = max(next, 1); m.kept[name] {
 		m.out.Streams++
+	} else {
+		m.gone[name] = true
 	}
 	if top >= next {
 		if why == "" {
@@ -244,6 +254,32 @@ func (m *mender) stream(txn *engine.Txn, name string) error {
 		m.out.Lost = append(m.out.Lost, Loss{Stream: name, Session: m.sessions[name], From: next, To: top, Why: why})
 	}
 	return nil
+}
+
+// begins is the seq that a stream's first commit should have, given the one that it has: another than 1 when it was
+// trimmed. A mark that is lost is made anew where a snapshot holds what is before.
+func (m *mender) begins(txn *engine.Txn, name string, at uint64, damaged error) (uint64, error) {
+	if begins, err := first(txn, tagCommit, name); err == nil && (begins > 1 || at == 1) {
+		return min(begins, at), damaged
+	}
+	held := uint64(0)
+	if err := backward(txn, namePrefix(nil, tagSnapshot, name), func(item *engine.Item) error {
+		_, snapErr := content(txn, item)
+		if _, seq, ok := splitName(item.Key()); ok && snapErr == nil {
+			held = max(held, seq)
+		}
+		return nil
+	}); err != nil {
+		return 1, err
+	}
+	if held+1 < at {
+		return 1, damaged
+	}
+	key := markKey(tagCommit, name)
+	m.drop = slices.DeleteFunc(m.drop, func(k []byte) bool { return string(k) == string(key) })
+	m.put = append(m.put, sealed(key, binary.BigEndian.AppendUint64(nil, at)))
+	m.out.Mended = append(m.out.Mended, fmt.Sprintf("the beginning of stream %s, at %d", name, at))
+	return at, damaged
 }
 
 // sound says what is wrong with a commit that decodes, "" when nothing is.
@@ -302,7 +338,14 @@ func (m *mender) rebuildCursors(txn *engine.Txn) error {
 // row compares a session's cursors as they should be with those that there are.
 func (m *mender) row(session string, row []place, top uint64) {
 	slices.SortFunc(row, func(a, b place) int { return cmp.Compare(a.cursor, b.cursor) })
-	want, next := []place{}, uint64(1)
+	want, next := []place{}, m.starts[session]
+	if next == 0 {
+		next = 1
+	}
+	row = slices.DeleteFunc(row, func(p place) bool { return p.cursor+p.n <= next && p.cursor+p.n <= top })
+	if len(row) > 0 {
+		next = min(next, row[0].cursor)
+	}
 	gap := func(to uint64) {
 		if to > next {
 			want = append(want, place{session: session, cursor: next, n: to - next})

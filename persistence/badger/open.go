@@ -90,6 +90,9 @@ func (s *Store) openFiles(ctx context.Context) (err error) {
 	if s.boot, s.id, err = countBoot(s.db, s.mark.start); err != nil {
 		return err
 	}
+	if err := finishDeletions(ctx, s.db); err != nil {
+		return err
+	}
 	if err := dropAside(s.opts.Dir); err != nil { // before the watermark knows of this opening
 		return err
 	}

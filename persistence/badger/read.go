@@ -46,6 +46,13 @@ func call(fn func(persistence.Entry) error, e persistence.Entry) error {
 }
 
 func readStream(ctx context.Context, txn *engine.Txn, stream string, from uint64, fn func(persistence.Entry) error) error {
+	begins, err := first(txn, tagCommit, stream)
+	switch {
+	case err != nil || begins == deleted:
+		return err
+	case from < begins:
+		return &persistence.TrimmedError{Name: "stream " + stream, First: begins}
+	}
 	prefix := namePrefix(nil, tagCommit, stream)
 	start, err := floor(txn, prefix, from)
 	if err != nil {
@@ -156,6 +163,13 @@ func readSession(ctx context.Context, txn *engine.Txn, session string, after uin
 	if after == math.MaxUint64 {
 		return nil
 	}
+	begins, err := first(txn, tagCursor, session)
+	switch {
+	case err != nil || begins == deleted:
+		return err
+	case after+1 < begins:
+		return &persistence.TrimmedError{Name: "session " + session, First: begins}
+	}
 	prefix := namePrefix(nil, tagCursor, session)
 	start, err := floor(txn, prefix, after+1)
 	if err != nil {
@@ -232,8 +246,11 @@ func streams(ctx context.Context, txn *engine.Txn, prefix string, fn func(string
 		if !ok {
 			return fmt.Errorf("key %q: %w", it.Item().Key(), persistence.ErrCorrupt)
 		}
-		if err := fn(name); err != nil {
-			return given{err}
+		// A mark that does not read is for those to hear of who read the stream.
+		if begins, err := first(txn, tagCommit, name); err != nil || begins != deleted {
+			if err := fn(name); err != nil {
+				return given{err}
+			}
 		}
 		it.Seek(append(textKey(nil, tagCommit, name), 1)) // the NUL's successor
 	}

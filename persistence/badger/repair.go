@@ -147,6 +147,9 @@ func (r *repair) build(dir string) (err error) {
 func (r *repair) mend() error {
 	path := filepath.Join(r.o.Dir, "db.watermark")
 	m := &mender{ctx: r.ctx, db: r.db, needs: r.ro.Needs, out: r.out, known: map[string]uint64{}, cursors: map[string]uint64{}, sessions: map[string]string{}}
+	if err := finishDeletions(r.ctx, r.db); err != nil {
+		r.out.Damaged = append(r.out.Damaged, err.Error())
+	}
 	if err := m.recall(path, r.o.EncryptionKey != nil); err != nil {
 		return err
 	}

@@ -52,6 +52,21 @@ type verifier struct {
 	report func(persistence.Finding)
 	sum    persistence.Summary
 	looked *atomic.Int64
+
+	session string // whose beginning was asked for last
+	start   uint64
+}
+
+// begins is where a session begins.
+func (v *verifier) begins(session string) (uint64, error) {
+	if v.session == session {
+		return v.start, nil
+	}
+	start, err := first(v.txn, tagCursor, session)
+	if err == nil {
+		v.session, v.start = session, start
+	}
+	return start, err
 }
 
 // Progress counts the records that Verify has looked at since the store was opened.
@@ -68,7 +83,12 @@ func (v *verifier) streams(names []string) error {
 }
 
 func (v *verifier) stream(name string) error {
-	next, epoch := uint64(1), uint64(0)
+	begins, err := first(v.txn, tagCommit, name)
+	if err != nil {
+		v.report(persistence.Finding{Stream: name, Problem: err.Error()})
+		return nil //nolint:nilerr // it was said
+	}
+	next, epoch := uint64(0), uint64(0) // the commit that holds the first record may begin before it
 	found := func(seq uint64, format string, args ...any) {
 		v.report(persistence.Finding{Stream: name, Seq: seq, Problem: fmt.Sprintf(format, args...)})
 	}
@@ -77,6 +97,9 @@ func (v *verifier) stream(name string) error {
 			return err
 		}
 		c, err := decodeCommit(v.txn, item)
+		if next == 0 {
+			next = min(c.first, begins)
+		}
 		if c.first > next {
 			found(next, "records %d to %d are missing", next, c.first-1)
 		}
@@ -97,8 +120,11 @@ func (v *verifier) stream(name string) error {
 				found(r.Seq, "%v", err)
 			}
 		}
-		if c.value.Session == "" {
+		if c.value.Session == "" || next <= begins {
 			return nil
+		}
+		if start, err := v.begins(c.value.Session); err != nil || c.cursor(len(c.value.Records)-1) < start {
+			return nil //nolint:nilerr // its cursors were trimmed away, or are looked at later
 		}
 		item, err = v.txn.Get(nameKey(nil, tagCursor, c.value.Session, c.value.FirstCursor))
 		if errors.Is(err, engine.ErrKeyNotFound) {
@@ -122,7 +148,7 @@ func (v *verifier) stream(name string) error {
 // cursors checks that every session's cursors are dense and that each leads to its records.
 func (v *verifier) cursors() error {
 	var session string
-	var next uint64
+	var next, start uint64
 	found := func(problem string) { v.report(persistence.Finding{Problem: problem}) }
 	return forward(v.txn, []byte{tagCursor}, nil, func(item *engine.Item) error {
 		if err := v.ctx.Err(); err != nil {
@@ -137,13 +163,17 @@ func (v *verifier) cursors() error {
 			return nil
 		}
 		if at.session != session {
-			session, next = at.session, 1
+			if start, err = v.begins(at.session); err != nil {
+				found(err.Error())
+				start = at.cursor
+			}
+			session, next = at.session, min(start, at.cursor) // what lies before it may not be removed yet
 		}
 		if next != 0 && at.cursor != next {
 			found(fmt.Sprintf("session %s: cursor %d where %d was expected", session, at.cursor, next))
 		}
 		next = at.cursor + at.n
-		if at.lost() {
+		if at.lost() || next <= start {
 			return nil
 		}
 		if _, err := at.follow(v.txn); err != nil {
@@ -191,7 +221,7 @@ func (v *verifier) other(item *engine.Item, key []byte) error {
 			return errors.New("it would never come due")
 		}
 		return err
-	case tagIndex, tagOnce, tagDue, tagSnapshot, tagMeta:
+	case tagIndex, tagOnce, tagDue, tagSnapshot, tagMeta, tagFirst, tagPlan:
 		_, err := content(v.txn, item)
 		return err
 	}

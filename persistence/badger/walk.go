@@ -123,18 +123,16 @@ func (c commitItem) entry(txn *engine.Txn, i int) (persistence.Entry, error) {
 	return persistence.Entry{Stream: c.stream, Session: c.value.Session, Cursor: c.cursor(i), Record: r}, nil
 }
 
-// begun says whether a stream or a session has entries at all: the first is numbered 1 and stays for
-// ever. Without this an iterator would look for the entries of a new one among its neighbours', and
+// begun says whether a stream or a session has entries at all: the first is numbered 1 and stays until it is
+// trimmed, which leaves a mark. Without this an iterator would look for the entries of a new one among its neighbours', and
 // step one by one over those that are too young for the view: many, where many begin at once.
 func begun(txn *engine.Txn, tag byte, name string) (bool, error) {
 	_, err := txn.Get(nameKey(nil, tag, name, 1))
-	switch {
-	case errors.Is(err, engine.ErrKeyNotFound):
-		return false, nil
-	case err != nil:
+	if err != nil && !errors.Is(err, engine.ErrKeyNotFound) {
 		return false, fmt.Errorf("look for the beginning of %s: %w", name, err)
 	}
-	return true, nil
+	begins, markErr := first(txn, tag, name)
+	return begins != deleted && (err == nil || begins > 1), markErr
 }
 
 // tail is the end of a stream.

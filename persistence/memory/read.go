@@ -19,15 +19,15 @@ import (
 
 // Read calls fn for the records of a stream that exist when it is called.
 func (s *Store) Read(ctx context.Context, stream string, from uint64, fn func(persistence.Entry) error) error {
-	return s.walk(ctx, "read "+stream, func(st *state) []entry {
-		return after(st.streams[stream], max(from, 1)-1)
+	return s.walk(ctx, "read "+stream, func(st *state) ([]entry, error) {
+		return after(st.streams[stream], max(from, 1)-1), begins("stream", stream, st.first[stream], max(from, 1))
 	}, fn)
 }
 
 // ReadSession calls fn for the records of a session that exist when it is called.
 func (s *Store) ReadSession(ctx context.Context, session string, cursor uint64, fn func(persistence.Entry) error) error {
-	return s.walk(ctx, "read session "+session, func(st *state) []entry {
-		return after(st.sessions[session], cursor)
+	return s.walk(ctx, "read session "+session, func(st *state) ([]entry, error) {
+		return there(after(st.sessions[session], cursor)), begins("session", session, st.starts[session], cursor+1)
 	}, fn)
 }
 
@@ -39,9 +39,9 @@ func after(all []entry, n uint64) []entry {
 }
 
 // walk gives entries out without the lock, so that fn may use the store.
-func (s *Store) walk(ctx context.Context, doing string, pick func(*state) []entry, fn func(persistence.Entry) error) error {
+func (s *Store) walk(ctx context.Context, doing string, pick func(*state) ([]entry, error), fn func(persistence.Entry) error) error {
 	var picked []entry
-	if err := s.view(ctx, doing, func(st *state) error { picked = pick(st); return nil }); err != nil {
+	if err := s.view(ctx, doing, func(st *state) (err error) { picked, err = pick(st); return err }); err != nil {
 		return err
 	}
 	for _, e := range picked {
@@ -203,8 +203,13 @@ func (s *Store) Verify(ctx context.Context, streams []string, report func(persis
 		}
 	}
 	for _, name := range streams {
-		var seq, epoch uint64
-		err := s.Read(ctx, name, 1, func(e persistence.Entry) error {
+		var seq, epoch, start uint64
+		err := s.view(ctx, "verify", func(st *state) error { start = max(st.first[name], 1); return nil })
+		if err != nil {
+			return sum, err
+		}
+		seq = start - 1
+		err = s.Read(ctx, name, start, func(e persistence.Entry) error {
 			seq++
 			sum.Records++
 			if e.Record.Seq != seq {

@@ -24,6 +24,8 @@ type state struct {
 	timers    map[string]persistence.Timer
 	blobs     map[[32]byte][]byte
 	snapshots map[string][]*messages.Snapshot // oldest first, at most two
+	first     map[string]uint64               // seq at which a trimmed stream begins
+	starts    map[string]uint64               // cursor at which a trimmed session does
 }
 
 // entry is a record as kept, without the body that went to a blob.
@@ -43,6 +45,8 @@ func newState() *state {
 		timers:    make(map[string]persistence.Timer),
 		blobs:     make(map[[32]byte][]byte),
 		snapshots: make(map[string][]*messages.Snapshot),
+		first:     make(map[string]uint64),
+		starts:    make(map[string]uint64),
 	}
 }
 

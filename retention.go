@@ -1,0 +1,158 @@
+package troupe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
+)
+
+// retentionEvery is how often sessions are looked for whose time has come.
+const retentionEvery = 24 * time.Hour
+
+// retain applies the retention now and once a day, until ctx ends.
+func (rt *Runtime) retain(ctx context.Context, age time.Duration) {
+	tick := time.NewTicker(retentionEvery)
+	defer tick.Stop()
+	for {
+		gone, err := rt.Forget(ctx, rt.svc.Now().Add(-age))
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			rt.svc.Log.Error("retention failed", "err", err)
+		case len(gone) > 0:
+			rt.svc.Log.Info("sessions were deleted for their age", "sessions", len(gone), "older_than", age.String())
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Forget deletes every session in which nothing was written since a time, and in which nothing is open: no turn, no
+// input, no call in doubt, no timer, no quarantine. It returns their ids. What is in memory stays.
+func (rt *Runtime) Forget(ctx context.Context, since time.Time) ([]string, error) {
+	live, err := rt.live(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	err = rt.svc.Store.Streams(ctx, "ses/", func(stream string) error {
+		ids = append(ids, strings.TrimPrefix(stream, "ses/"))
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list sessions: %w", err)
+	}
+	timers, err := rt.timerIDs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ids = slices.DeleteFunc(ids, func(id string) bool { return live[id] || len(timers[id]) > 0 })
+	var old []string
+	for _, id := range ids {
+		over, err := rt.over(ctx, id, since)
+		if err != nil && ctx.Err() != nil {
+			return nil, err
+		}
+		if err == nil && over { // one that does not read is for people to look at
+			old = append(old, id)
+		}
+	}
+	return old, rt.deleteSessions(ctx, old)
+}
+
+// over tells whether a session's last record is older than a time, and nothing is open in it.
+func (rt *Runtime) over(ctx context.Context, id string, since time.Time) (bool, error) {
+	cursor, err := rt.svc.Store.Cursor(ctx, id)
+	if err != nil || cursor == 0 {
+		return false, err
+	}
+	var at int64
+	err = rt.svc.Store.ReadSession(ctx, id, cursor-1, func(e persistence.Entry) error { at = e.Record.GetAtUnixMs(); return nil })
+	if err != nil || at == 0 || !time.UnixMilli(at).Before(since) {
+		return false, err
+	}
+	v, err := rt.session(ctx, id)
+	var f *Failure
+	if errors.As(err, &f) && f.GetCode() == messages.CodeNotFound { // it was closed
+		return true, nil
+	}
+	if err != nil || v.GetState() != "inactive" {
+		return false, err
+	}
+	for _, w := range v.GetWorkers() {
+		if w.GetStaged() > 0 || w.GetInDoubt() > 0 || w.GetQuarantined() {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// timerIDs lists the timers that are set, by session.
+func (rt *Runtime) timerIDs(ctx context.Context) (map[string][]string, error) {
+	out := map[string][]string{}
+	err := rt.svc.Store.Due(ctx, time.Unix(1<<40, 0), func(t persistence.Timer) error {
+		if session, _, ok := strings.Cut(strings.TrimPrefix(t.ID, "tmr/"), "/"); ok {
+			out[session] = append(out[session], t.ID)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list timers: %w", err)
+	}
+	return out, nil
+}
+
+// deleteSessions removes sessions that are not in memory: journals, listings, timers, blobs that nobody else
+// refers to, and homes.
+func (rt *Runtime) deleteSessions(ctx context.Context, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	timers, err := rt.timerIDs(ctx)
+	if err != nil {
+		return err
+	}
+	all := make([]persistence.Deletion, len(ids))
+	at := map[string]*persistence.Deletion{}
+	for i, id := range ids {
+		all[i] = persistence.Deletion{Session: id, Streams: []string{messages.SessionStream(id)}, Timers: timers[id]}
+		at[id] = &all[i]
+	}
+	err = rt.svc.Store.Index(ctx, "", func(key string, _ []byte) error {
+		for _, part := range strings.Split(key, "/") {
+			if d := at[part]; d != nil {
+				d.Index = append(d.Index, key)
+				if stream := NeededStream(key); stream != "" && !slices.Contains(d.Streams, stream) {
+					d.Streams = append(d.Streams, stream)
+				}
+				break
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("list what belongs to the sessions: %w", err)
+	}
+	if err := rt.svc.Store.Delete(ctx, all...); err != nil {
+		return err
+	}
+	var errs []error
+	for _, id := range ids {
+		if filepath.IsLocal(id) && !strings.ContainsAny(id, `/\`) {
+			errs = append(errs, os.RemoveAll(filepath.Join(rt.svc.DataDir, "homes", id)))
+		}
+	}
+	return errors.Join(errs...)
+}
