@@ -40,7 +40,7 @@ func (s *systems) last() string {
 	return all[len(all)-1]
 }
 
-func run(t *testing.T, ctx context.Context, s *troupe.Session, prompt string) *troupe.Result {
+func run(ctx context.Context, t *testing.T, s *troupe.Session, prompt string) *troupe.Result {
 	t.Helper()
 	res, err := s.Run(ctx, prompt)
 	if err != nil {
@@ -60,14 +60,14 @@ func TestContextFilesStandInTheSystemPromptAsTheyAreWhenATurnBegins(t *testing.T
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, ctx, s, "one")
+	run(ctx, t, s, "one")
 	for i, p := range sys.all() {
 		if strings.Count(p, "Always run the tests.") != 1 || strings.Contains(p, "not trusted") {
 			t.Errorf("request %d has the system prompt %q", i, p)
 		}
 	}
 	write(t, filepath.Join(dir, "AGENTS.md"), "Never run the tests.")
-	run(t, ctx, s, "two")
+	run(ctx, t, s, "two")
 	if p := sys.last(); !strings.Contains(p, "Never run the tests.") || strings.Contains(p, "Always") {
 		t.Errorf("the next turn has the system prompt %q", p)
 	}
@@ -76,7 +76,7 @@ func TestContextFilesStandInTheSystemPromptAsTheyAreWhenATurnBegins(t *testing.T
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, ctx, restricted, "three")
+	run(ctx, t, restricted, "three")
 	if p := sys.last(); !strings.Contains(p, "Never run the tests.") || !strings.Contains(p, "not trusted") {
 		t.Errorf("in an untrusted folder: %q", p)
 	}
@@ -91,7 +91,7 @@ func TestContextFilesStandInTheSystemPromptAsTheyAreWhenATurnBegins(t *testing.T
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, ctx, own, "four")
+	run(ctx, t, own, "four")
 	p := sys.last()
 	if !strings.Contains(p, "Tabs.") || strings.Contains(p, "Never run") || strings.Contains(p, "xxxx") || strings.Contains(p, "the secret") {
 		t.Errorf("with files of its own: %q", p)
@@ -105,7 +105,7 @@ func TestContextFilesStandInTheSystemPromptAsTheyAreWhenATurnBegins(t *testing.T
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, ctx, none, "five")
+	run(ctx, t, none, "five")
 	if p := sys.last(); strings.Contains(p, "Never run") {
 		t.Errorf("with none: %q", p)
 	}
@@ -147,7 +147,7 @@ func TestHooksStandAroundEachTurn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		res := run(t, ctx, s, "what day is it?")
+		res := run(ctx, t, s, "what day is it?")
 		if got := <-after; got.GetTurnId() != res.Turn || got.GetOutcome() != messages.TurnCompleted_DONE {
 			t.Errorf("after the turn %s the hook was told of %v", res.Turn, got)
 		}
@@ -182,11 +182,11 @@ func TestAHookThatFailsEndsItsTurnAndNothingElse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if res := run(t, ctx, s, "go"); res.Outcome != "error" || !strings.Contains(res.Reason, "no calendar") {
+			if res := run(ctx, t, s, "go"); res.Outcome != "error" || !strings.Contains(res.Reason, "no calendar") {
 				t.Errorf("the turn ended as %s: %s", res.Outcome, res.Reason)
 			}
 			fails = false
-			if res := run(t, ctx, s, "again"); res.Outcome != "done" {
+			if res := run(ctx, t, s, "again"); res.Outcome != "done" {
 				t.Errorf("the next turn ended as %s: %s", res.Outcome, res.Reason)
 			}
 		})

@@ -45,7 +45,6 @@ func (p *Pool) loop(fn func()) {
 	next := make(chan func(), 1)
 	for fn != nil {
 		fn()
-		fn = nil // an idle goroutine keeps nothing alive
 		if !p.rest(next) {
 			return
 		}
