@@ -212,12 +212,19 @@ func (l *lane) kill() {
 
 // ask puts a question to whatever life there is, again after each kill, until it is answered or refused.
 func (l *lane) ask(ctx context.Context, m proto.Message) (proto.Message, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, l.opts.Patience, fmt.Errorf("no answer after %s and %w", l.opts.Patience, errStuck))
-	defer cancel()
+	first := l.lived()
+	var last life
+	var since time.Time
 	for {
 		now, err := l.alive(ctx)
 		if err != nil {
 			return nil, err
+		}
+		if now != last {
+			last, since = now, time.Now()
+		}
+		if n := l.lived() - first; n > maxLives || time.Since(since) > l.opts.Patience {
+			return nil, fmt.Errorf("%T is not answered in %d lives, the last of which is %s old", m, n+1, time.Since(since).Round(time.Second))
 		}
 		reply, err := l.askOnce(ctx, now, m)
 		var refused *messages.Failure
@@ -233,6 +240,8 @@ func (l *lane) ask(ctx context.Context, m proto.Message) (proto.Message, error) 
 			return nil, refused
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
+		case errors.Is(err, errStuck):
+			return nil, fmt.Errorf("%T: %w of %s", m, err, l.opts.Patience)
 		}
 		pause := time.NewTimer(askPause)
 		select { // most often the process is just dying
@@ -286,13 +295,20 @@ func (l *lane) askOnce(ctx context.Context, now life, m proto.Message) (proto.Me
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
+		bound := time.NewTimer(l.opts.Patience)
+		defer bound.Stop()
 		select {
 		case <-now.Over():
 			cancel(errDied)
+		case <-bound.C:
+			cancel(errStuck)
 		case <-ctx.Done():
 		}
 	}()
 	reply, err := now.Ask(ctx, m)
+	if err != nil && errors.Is(context.Cause(ctx), errStuck) {
+		return nil, errStuck
+	}
 	if f, refused := reply.(*messages.Failure); refused && err == nil {
 		return nil, f
 	}
@@ -301,5 +317,15 @@ func (l *lane) askOnce(ctx context.Context, now life, m proto.Message) (proto.Me
 
 var (
 	errDied  = errors.New("the runtime was killed")
-	errStuck = errors.New("as many lives as that took")
+	errStuck = errors.New("a life neither ended nor answered within the patience")
 )
+
+// maxLives is how often a runtime may be killed over one request. Random kills may hit the same turn again and
+// again; those after every append come to an end.
+const maxLives = 2000
+
+func (l *lane) lived() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lives
+}

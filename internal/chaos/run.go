@@ -23,7 +23,7 @@ type Options struct {
 	// InProcess runs the lives in this process on memory stores. It is quick, and shows what is left of
 	// goroutines and files; a kill is a store that is cut off.
 	InProcess bool
-	// Patience is how long one request of a client may stay unanswered over all kills; default 3 min.
+	// Patience is how long a life may neither end nor answer a client; default 3 min.
 	Patience time.Duration
 	// Progress is called now and then with the turns and kills so far; nil: nobody is told.
 	Progress func(turns, kills int)

@@ -39,7 +39,7 @@ func TestNothingIsLostInsideOneProcess(t *testing.T) {
 		t.Run(string(m), func(t *testing.T) {
 			turns := 24
 			if testing.Short() {
-				turns = 8
+				turns = 5
 			}
 			r := run(t, Options{Turns: turns, Mode: m, Seed: 1, InProcess: true, Parallel: 2})
 			if r.Turns != turns || (r.Kills > 0) == (m == Never) {

@@ -17,7 +17,7 @@ func TestNothingIsLostWhateverIsKilled(t *testing.T) {
 	turns := number(t, "TROUPE_CHAOS_TURNS", 0)
 	random, every, seeds, each := turns, 200, 20, 50
 	if turns == 0 {
-		random, every, seeds, each = 24, 6, 2, 12
+		random, every, seeds, each = 24, 4, 1, 12
 	}
 	first := number(t, "TROUPE_CHAOS_SEED", 1)
 	killed(t, "random", random, first)
