@@ -109,6 +109,9 @@ func (a *app) chaos(ctx context.Context, f *chaosFlags) error {
 		Dir: dir, Turns: f.turns, Sessions: f.sessions, Parallel: f.parallel, Mode: chaos.Mode(f.killAt), Seed: f.seed, Progress: p.show,
 	})
 	p.end()
+	if err != nil && ctx.Err() != nil && a.flags.data == "" && !f.keep {
+		return errors.Join(err, os.RemoveAll(dir)) // an interrupted run shows nothing
+	}
 	if err != nil {
 		a.note("troupe: what was left of the run is in %s; repeat it with: %s", dir, repeat)
 		return err
