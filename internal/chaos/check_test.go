@@ -350,10 +350,10 @@ func leaseDamage() []damage {
 				func(f *messages.ToolDispatched) { f.Lease.Token-- })
 		}},
 		{"R9", "effects of two leases overlap", func(t *testing.T, h *History) {
-			swapEffects(t, h, func(a, b uint64) bool { return a != b })
+			swapEffects(t, h, otherToken)
 		}},
 		{"R9", "effects of one lease overlap", func(t *testing.T, h *History) {
-			swapEffects(t, h, func(a, b uint64) bool { return a == b })
+			swapEffects(t, h, sameToken)
 		}},
 	}
 }
@@ -361,6 +361,16 @@ func leaseDamage() []damage {
 // swapEffects moves the begin of an effect before the end of the one before it in the same workspace.
 func swapEffects(t *testing.T, h *History, wanted func(a, b uint64) bool) {
 	t.Helper()
+	i, j, ok := neighbours(h, wanted)
+	if !ok {
+		t.Fatal("the recorded run has no two such effects: record another one")
+	}
+	b := h.Effects[j]
+	h.Effects = slices.Insert(slices.Delete(h.Effects, j, j+1), i, b)
+}
+
+// neighbours finds the end of an effect and the next begin in the same workspace and life, under tokens that are wanted.
+func neighbours(h *History, wanted func(a, b uint64) bool) (i, j int, ok bool) {
 	v, _ := look(h)
 	lease := func(e Effect) *messages.LeaseToken {
 		if c := v.byExec[e.Exec]; c != nil && !c.pure() {
@@ -374,19 +384,20 @@ func swapEffects(t *testing.T, h *History, wanted func(a, b uint64) bool) {
 		}
 		for j := i + 1; j < len(h.Effects) && h.Effects[j].Boot == e.Boot; j++ {
 			b := h.Effects[j]
-			l := lease(b)
-			if b.Phase != Begun || l.GetWorkspace() != lease(e).GetWorkspace() {
-				continue
+			if l := lease(b); b.Phase == Begun && l.GetWorkspace() == lease(e).GetWorkspace() {
+				if wanted(lease(e).GetToken(), l.GetToken()) {
+					return i, j, true
+				}
+				break
 			}
-			if wanted(lease(e).GetToken(), l.GetToken()) {
-				h.Effects = slices.Insert(slices.Delete(h.Effects, j, j+1), i, b)
-				return
-			}
-			break
 		}
 	}
-	t.Fatal("the recorded run has no two such effects: record another one")
+	return 0, 0, false
 }
+
+func sameToken(a, b uint64) bool { return a == b }
+
+func otherToken(a, b uint64) bool { return a != b }
 
 func otherDamage() []damage {
 	after := func(with func(*Counts)) func(*testing.T, *History) {

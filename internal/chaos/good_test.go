@@ -50,7 +50,9 @@ func recordRun(seed uint64) (_ *History, err error) {
 
 // enough says whether a run has calls of every end.
 func enough(h *History) bool {
-	return len(h.Refused) > 0 && len(find(h, finished(toolCharge, messages.ToolFinished_INTERRUPTED_UNKNOWN))) > 0 &&
+	_, _, one := neighbours(h, sameToken)
+	_, _, two := neighbours(h, otherToken)
+	return one && two && len(h.Refused) > 0 && len(find(h, finished(toolCharge, messages.ToolFinished_INTERRUPTED_UNKNOWN))) > 0 &&
 		len(find(h, finished("", messages.ToolFinished_DENIED))) > 0 && len(find(h, finished("write_file", messages.ToolFinished_OK))) > 0
 }
 
