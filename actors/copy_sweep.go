@@ -30,27 +30,13 @@ func Sweep(ctx context.Context, svc *Services) error {
 	return errors.Join(errs...)
 }
 
-// remove takes back what was written of a copy: its records, and then its mark. Cut off in the middle, it is begun again at the
-// next start.
+// remove takes back what was written of a copy, and its mark with it. What a crash cuts is finished when the store is opened, or
+// begun again at the next start.
 func remove(ctx context.Context, svc *Services, session string) error {
-	err := os.RemoveAll(homePath(svc, session))
-	f, ok := svc.Store.(persistence.Forgetter)
-	if !ok || err != nil {
+	if err := os.RemoveAll(homePath(svc, session)); err != nil {
 		return err // the mark stays, and nobody sees what it stands for
 	}
-	if err := f.Forget(ctx, session); err != nil {
-		return err
-	}
-	l, err := svc.Store.Claim(ctx, messages.SessionStream(session), svc.Node)
-	if err != nil {
-		return fmt.Errorf("remove the unfinished copy %s: %w", session, err)
-	}
-	if r, ok := svc.Store.(persistence.Releaser); ok {
-		defer r.Release(l)
-	}
-	_, err = svc.Store.Append(ctx, persistence.Batch{
-		Lease: l, Expect: l.Next, Session: session, Index: []persistence.IndexOp{{Key: markKey(session), Delete: true}},
-	})
+	err := svc.Store.Delete(ctx, persistence.Deletion{Session: session, Streams: []string{messages.SessionStream(session)}, Index: []string{markKey(session)}})
 	if err != nil {
 		return fmt.Errorf("remove the unfinished copy %s: %w", session, err)
 	}

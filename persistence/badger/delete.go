@@ -21,6 +21,9 @@ import (
 // Delete removes sessions for good. See persistence.Store.
 func (s *Store) Delete(ctx context.Context, all ...persistence.Deletion) error {
 	plan := &messages.DeletionPlan{}
+	if err := s.guard.refuseFlush(); err != nil { // what gives room back takes a little first
+		return fmt.Errorf("delete %d sessions: %w", len(all), err)
+	}
 	err := s.view(ctx, func(txn *engine.Txn) error {
 		for _, d := range all {
 			if err := persistence.CheckName(d.Session); err != nil {

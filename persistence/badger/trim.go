@@ -47,7 +47,11 @@ func (s *Store) Trim(ctx context.Context, l persistence.Lease, upto uint64) erro
 	if err := persistence.CheckName(l.Stream); err != nil {
 		return fmt.Errorf("trim: %w", err)
 	}
-	if err := s.trim(ctx, l, upto); err != nil {
+	err := s.guard.refuseFlush() // what gives room back takes a little first
+	if err == nil {
+		err = s.trim(ctx, l, upto)
+	}
+	if err != nil {
 		return fmt.Errorf("trim %s up to %d: %w", l.Stream, upto, err)
 	}
 	return nil

@@ -63,7 +63,6 @@ func Run(t *testing.T, open Open, reopen Reopen) {
 		{"SoundStoreVerifies", verify},
 		{"ClosedStoreAnswersEverything", closed},
 		{"ReleasedLeaseIsVoid", release},
-		{"ForgottenSessionNeverWas", forget},
 		{"AnyHistoryAgreesWithAModel", property},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, s) })
