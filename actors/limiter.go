@@ -63,6 +63,8 @@ func (l *Limiter) Receive(c actor.Context) {
 		l.acquire(c, m)
 	case *messages.ReleasePermit:
 		l.release(c, permitKey(c.Sender(), m.GetRequest()), m)
+	case *messages.DescribeTree:
+		c.Respond(&messages.ActorView{Kind: "limiter", State: running, Pending: int32(len(l.queue))})
 	case *roomAgain:
 		if l.wake.Fresh(m.gen) {
 			l.grant(c)

@@ -154,6 +154,8 @@ func (s *Session) ready(c actor.Context) {
 		s.idleDue(c, m)
 	case *idleKnown:
 		s.idleKnown(c, m)
+	case *messages.DescribeTree:
+		s.subtree(c)
 	case *messages.Replaced:
 		s.tellAll(c, m)
 	case *messages.Passivate:

@@ -160,7 +160,7 @@ func (s *Supervisor) Receive(c actor.Context) {
 	case *messages.OpenWorkspace:
 		s.openWorkspace(c, m)
 	case *messages.DescribeTree:
-		c.Respond(&messages.Tree{Root: s.tree()})
+		s.describe(c, m)
 	case *messages.SessionEnded:
 		s.sessionEnded(c, m)
 	case *resolvedAsleep:

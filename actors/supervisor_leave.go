@@ -133,30 +133,3 @@ func (s *Supervisor) find(c actor.Context, m *messages.FindActor) {
 		c.Respond(&messages.Replaced{Name: k.name, Reason: k.gaveUp})
 	}
 }
-
-// tree is the live tree as far as the root sees it: its children, with their restarts.
-func (s *Supervisor) tree() *messages.ActorView {
-	v := &messages.ActorView{Kind: "supervisor", Id: root, State: "running"}
-	for _, k := range s.kids {
-		kind, _, _ := strings.Cut(k.name, "-")
-		if strings.HasPrefix(k.name, messages.SessionPrefix) {
-			kind = "session"
-		}
-		v.Children = append(v.Children, &messages.ActorView{
-			Kind: kind, Id: k.name, State: k.state(), Restarts: int32(k.restarts), LastError: k.lastError, Pending: int32(k.queue.Len()),
-		})
-	}
-	return v
-}
-
-func (k *kid) state() string {
-	switch {
-	case k.gaveUp != "":
-		return "given up"
-	case k.leaving != nil, k.ended:
-		return "leaving"
-	case k.pid == nil:
-		return "restarting"
-	}
-	return "running"
-}

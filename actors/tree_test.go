@@ -61,6 +61,22 @@ func TestTheLiveTreeHoldsEveryKindOfActor(t *testing.T) {
 	if tree.GetRoot().GetKind() != "supervisor" || kinds["session"] != 1 || kinds["limiter"] != 1 || kinds["workspace"] != 2 {
 		t.Errorf("the tree says %v", kinds)
 	}
+	// The deep tree is what all of them say themselves.
+	deep := actortest.Ask[*messages.Tree](h, "", &messages.DescribeTree{Deep: true}).GetRoot()
+	states := map[string]string{}
+	var walk func(a *messages.ActorView)
+	walk = func(a *messages.ActorView) {
+		states[a.GetKind()] = a.GetState()
+		for _, child := range a.GetChildren() {
+			walk(child)
+		}
+	}
+	walk(deep)
+	for kind, want := range map[string]string{"supervisor": "running", "session": "using_tool", "worker": "using_tool", "toolexecutor": "running", "limiter": "running", "workspace": "held"} {
+		if states[kind] != want {
+			t.Errorf("%s is %q, want %q", kind, states[kind], want)
+		}
+	}
 	gate.Open()
 	actortest.Ask[*messages.TurnResult](h, s, &messages.AwaitTurn{})
 }

@@ -464,26 +464,6 @@ func (w *Worker) inputs() *messages.Inputs {
 	return out
 }
 
-func (w *Worker) view() *messages.WorkerView {
-	state := w.phase
-	if state == stateRequesting && w.gen != nil && w.gen.receiving.Load() {
-		state = stateReceiving
-	}
-	v := &messages.WorkerView{Id: w.id, SessionId: w.session, State: state, Restarts: w.restarts, LastError: w.lastError}
-	if w.state != nil {
-		v.Agent, v.Model, v.Turns = w.state.Agent(), w.state.Model(), int32(w.state.Turns())
-		v.Staged, v.Usage, v.UpdatedAtUnixMs = int32(len(w.state.Staged())), w.state.Usage(), w.state.At()
-		if t := w.state.Turn(); t != nil {
-			v.Turn = t.ID
-		}
-		if last := w.state.Last(); last != nil {
-			v.LastOutcome = conversation.OutcomeName(last.Completed.GetOutcome())
-		}
-		v.InDoubt = inDoubt(w.state)
-	}
-	return v
-}
-
 func (w *Worker) waitIdle(c actor.Context) {
 	if w.state.Turn() == nil && len(w.state.Staged()) == 0 && !w.leases.busy() && w.compacting == nil {
 		c.Respond(&messages.Ack{})

@@ -17,6 +17,7 @@ type leases struct {
 	request uint64                     // stamps asks, so that a late grant is recognised
 	want    []*messages.WorkspaceGrant // still to take, the next one first
 	held    []*messages.LeaseToken
+	behind  string              // session of who works in the one that is waited for, when it is known
 	staging *staging            // an input that is accepted with its turn, if that can start at once
 	then    func(actor.Context) // once all are held
 }
@@ -41,6 +42,7 @@ func (w *Worker) nextLease(c actor.Context) {
 		return
 	}
 	w.leases.request++
+	w.leases.behind = ""
 	w.askLease(c, false)
 }
 
@@ -63,6 +65,9 @@ func (w *Worker) leaseGranted(c actor.Context, m *messages.LeaseGranted) {
 
 // leaseQueued: somebody else works here. The input is accepted by itself meanwhile.
 func (w *Worker) leaseQueued(c actor.Context, m *messages.LeaseQueued) {
+	if m.GetRequest() == w.leases.request {
+		w.leases.behind = m.GetHolder()
+	}
 	if st := w.leases.staging; st != nil && m.GetRequest() == w.leases.request {
 		w.leases.staging = nil
 		w.leases.then = w.beginStaged

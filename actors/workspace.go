@@ -3,6 +3,7 @@ package actors
 import (
 	"log/slog"
 	"slices"
+	"strings"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -127,8 +128,18 @@ func (w *Workspace) acquire(c actor.Context, m *messages.AcquireLease) {
 	w.queue = append(w.queue, l)
 	w.grant(c)
 	if l.token == 0 {
-		c.Respond(&messages.LeaseQueued{Workspace: w.uri, Ahead: int32(len(w.held) + len(w.queue) - 1), Request: l.request})
+		c.Respond(&messages.LeaseQueued{Workspace: w.uri, Ahead: int32(len(w.held) + len(w.queue) - 1), Request: l.request, Holder: w.holder()})
 	}
+}
+
+// holder is the session of somebody who works here; "" when that is not known.
+func (w *Workspace) holder() string {
+	for _, l := range w.held {
+		if path := strings.Split(l.who.GetId(), "/"); len(path) > 2 { // root, session, worker
+			return path[1]
+		}
+	}
+	return ""
 }
 
 // knows says whether a request stands in the queue, or was granted.

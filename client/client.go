@@ -117,7 +117,7 @@ func dial(ctx context.Context, dir string) (net.Conn, error) {
 	path := SocketPath(dir)
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.EINVAL): // or no socket can have that name
 		return nil, fmt.Errorf("%w: %w", ErrNoHolder, err)
 	case err != nil:
 		return nil, fmt.Errorf("connect to the holder of %s: %w", dir, err)

@@ -28,13 +28,17 @@ func route(m proto.Message) (*call, error) {
 	case *messages.ToSession:
 		return toSession("/api/sessions/"+segment(x.GetSessionId()), x)
 	case *messages.DescribeTree:
+		depth := "1"
+		if x.GetDeep() {
+			depth = ""
+		}
 		return get("/api/tree", func(body []byte, h http.Header) (proto.Message, error) {
 			root, err := as[messages.ActorJSON](body, h)
 			if err != nil {
 				return nil, err
 			}
 			return &messages.Tree{Root: root.(*messages.ActorView)}, nil
-		}), nil
+		}, "depth", depth), nil
 	case *messages.ListSessions:
 		q := get("/api/sessions", listed[messages.SessionJSON](func(v []*messages.SessionView) proto.Message { return &messages.Sessions{Sessions: v} }),
 			"folder", x.GetFolder())

@@ -201,8 +201,16 @@ func (a *api) calls(_ http.ResponseWriter, r *http.Request) (answer, error) {
 	return ok(l.JSON())
 }
 
+// tree is the live tree; with depth=1 the children of its root alone.
 func (a *api) tree(_ http.ResponseWriter, r *http.Request) (answer, error) {
-	t, err := ask[*messages.Tree](r.Context(), a, &messages.DescribeTree{})
+	q, err := query(r, "depth")
+	if err != nil {
+		return answer{}, err
+	}
+	if d := q.Get("depth"); d != "" && d != "1" {
+		return answer{}, bad("depth %q is not served", d)
+	}
+	t, err := ask[*messages.Tree](r.Context(), a, &messages.DescribeTree{Deep: q.Get("depth") == ""})
 	if err != nil {
 		return answer{}, err
 	}

@@ -10,12 +10,11 @@
 package messages
 
 import (
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
-
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -706,6 +705,7 @@ func (*ToSession_FireTimer) isToSession_Command() {}
 // Describe of the live tree. Reply: Tree.
 type DescribeTree struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Deep          bool                   `protobuf:"varint,1,opt,name=deep,proto3" json:"deep,omitempty"` // down to the executors; without it the children of the root alone, as the root knows them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -738,6 +738,13 @@ func (x *DescribeTree) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DescribeTree.ProtoReflect.Descriptor instead.
 func (*DescribeTree) Descriptor() ([]byte, []int) {
 	return file_command_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *DescribeTree) GetDeep() bool {
+	if x != nil {
+		return x.Deep
+	}
+	return false
 }
 
 type ActorView struct {
@@ -3420,9 +3427,13 @@ type WorkerView struct {
 	UpdatedAtUnixMs int64                  `protobuf:"varint,10,opt,name=updated_at_unix_ms,json=updatedAtUnixMs,proto3" json:"updated_at_unix_ms,omitempty"`
 	Usage           *Usage                 `protobuf:"bytes,11,opt,name=usage,proto3" json:"usage,omitempty"`
 	LastOutcome     string                 `protobuf:"bytes,12,opt,name=last_outcome,json=lastOutcome,proto3" json:"last_outcome,omitempty"`
-	Quarantined     bool                   `protobuf:"varint,13,opt,name=quarantined,proto3" json:"quarantined,omitempty"`        // it is not started again until it is released
-	InDoubt         int32                  `protobuf:"varint,14,opt,name=in_doubt,json=inDoubt,proto3" json:"in_doubt,omitempty"` // calls that wait for a person to say what became of them
-	Turn            string                 `protobuf:"bytes,15,opt,name=turn,proto3" json:"turn,omitempty"`                       // the open one
+	Quarantined     bool                   `protobuf:"varint,13,opt,name=quarantined,proto3" json:"quarantined,omitempty"`          // it is not started again until it is released
+	InDoubt         int32                  `protobuf:"varint,14,opt,name=in_doubt,json=inDoubt,proto3" json:"in_doubt,omitempty"`   // calls that wait for a person to say what became of them
+	Turn            string                 `protobuf:"bytes,15,opt,name=turn,proto3" json:"turn,omitempty"`                         // the open one
+	WaitsFor        string                 `protobuf:"bytes,16,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // in words, while it waits
+	Pending         int32                  `protobuf:"varint,17,opt,name=pending,proto3" json:"pending,omitempty"`                  // messages that it keeps for later
+	Executor        string                 `protobuf:"bytes,18,opt,name=executor,proto3" json:"executor,omitempty"`                 // the actor that runs its calls, when there is one
+	Calls           int32                  `protobuf:"varint,19,opt,name=calls,proto3" json:"calls,omitempty"`                      // that run
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -3560,6 +3571,34 @@ func (x *WorkerView) GetTurn() string {
 		return x.Turn
 	}
 	return ""
+}
+
+func (x *WorkerView) GetWaitsFor() string {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return ""
+}
+
+func (x *WorkerView) GetPending() int32 {
+	if x != nil {
+		return x.Pending
+	}
+	return 0
+}
+
+func (x *WorkerView) GetExecutor() string {
+	if x != nil {
+		return x.Executor
+	}
+	return ""
+}
+
+func (x *WorkerView) GetCalls() int32 {
+	if x != nil {
+		return x.Calls
+	}
+	return 0
 }
 
 // CallView is one tool call, as `ls calls` shows it (row 48).
@@ -4430,6 +4469,7 @@ type LeaseQueued struct {
 	Workspace     string                 `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	Ahead         int32                  `protobuf:"varint,2,opt,name=ahead,proto3" json:"ahead,omitempty"`
 	Request       uint64                 `protobuf:"varint,3,opt,name=request,proto3" json:"request,omitempty"`
+	Holder        string                 `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"` // session of who works there
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4483,6 +4523,13 @@ func (x *LeaseQueued) GetRequest() uint64 {
 		return x.Request
 	}
 	return 0
+}
+
+func (x *LeaseQueued) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
 }
 
 // ReleaseLease gives a lease back, or leaves the queue (token 0, request set).
@@ -7031,8 +7078,9 @@ const file_command_proto_rawDesc = "" +
 	"\x03run\x18\x19 \x01(\v2\x13.troupe.v1.RunInputH\x00R\x03run\x125\n" +
 	"\n" +
 	"fire_timer\x18\x1a \x01(\v2\x14.troupe.v1.FireTimerH\x00R\tfireTimerB\t\n" +
-	"\acommand\"\x0e\n" +
-	"\fDescribeTree\"\xcc\x01\n" +
+	"\acommand\"\"\n" +
+	"\fDescribeTree\x12\x12\n" +
+	"\x04deep\x18\x01 \x01(\bR\x04deep\"\xcc\x01\n" +
 	"\tActorView\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
@@ -7234,7 +7282,7 @@ const file_command_proto_rawDesc = "" +
 	"\x05first\x18\r \x01(\v2\x15.troupe.v1.InputReplyR\x05first\x12\x1d\n" +
 	"\n" +
 	"project_id\x18\x0e \x01(\tR\tprojectId\x123\n" +
-	"\apersist\x18\x14 \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\"\xaf\x03\n" +
+	"\apersist\x18\x14 \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\"\x98\x04\n" +
 	"\n" +
 	"WorkerView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -7254,7 +7302,11 @@ const file_command_proto_rawDesc = "" +
 	"\flast_outcome\x18\f \x01(\tR\vlastOutcome\x12 \n" +
 	"\vquarantined\x18\r \x01(\bR\vquarantined\x12\x19\n" +
 	"\bin_doubt\x18\x0e \x01(\x05R\ainDoubt\x12\x12\n" +
-	"\x04turn\x18\x0f \x01(\tR\x04turn\"\xc6\x02\n" +
+	"\x04turn\x18\x0f \x01(\tR\x04turn\x12\x1b\n" +
+	"\twaits_for\x18\x10 \x01(\tR\bwaitsFor\x12\x18\n" +
+	"\apending\x18\x11 \x01(\x05R\apending\x12\x1a\n" +
+	"\bexecutor\x18\x12 \x01(\tR\bexecutor\x12\x14\n" +
+	"\x05calls\x18\x13 \x01(\x05R\x05calls\"\xc6\x02\n" +
 	"\bCallView\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x1d\n" +
@@ -7323,11 +7375,12 @@ const file_command_proto_rawDesc = "" +
 	"\fLeaseGranted\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x18\n" +
-	"\arequest\x18\x03 \x01(\x04R\arequest\"[\n" +
+	"\arequest\x18\x03 \x01(\x04R\arequest\"s\n" +
 	"\vLeaseQueued\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x14\n" +
 	"\x05ahead\x18\x02 \x01(\x05R\x05ahead\x12\x18\n" +
-	"\arequest\x18\x03 \x01(\x04R\arequest\"t\n" +
+	"\arequest\x18\x03 \x01(\x04R\arequest\x12\x16\n" +
+	"\x06holder\x18\x04 \x01(\tR\x06holder\"t\n" +
 	"\fReleaseLease\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x18\n" +
@@ -7539,131 +7592,128 @@ func file_command_proto_rawDescGZIP() []byte {
 	return file_command_proto_rawDescData
 }
 
-var (
-	file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 100)
-	file_command_proto_goTypes  = []any{
-		(*CreateSession)(nil),      // 0: troupe.v1.CreateSession
-		(*WorkspaceSpec)(nil),      // 1: troupe.v1.WorkspaceSpec
-		(*ToSession)(nil),          // 2: troupe.v1.ToSession
-		(*DescribeTree)(nil),       // 3: troupe.v1.DescribeTree
-		(*ActorView)(nil),          // 4: troupe.v1.ActorView
-		(*Tree)(nil),               // 5: troupe.v1.Tree
-		(*SubmitInput)(nil),        // 6: troupe.v1.SubmitInput
-		(*InputReply)(nil),         // 7: troupe.v1.InputReply
-		(*RunInput)(nil),           // 8: troupe.v1.RunInput
-		(*AwaitTurn)(nil),          // 9: troupe.v1.AwaitTurn
-		(*TurnResult)(nil),         // 10: troupe.v1.TurnResult
-		(*ToolCallView)(nil),       // 11: troupe.v1.ToolCallView
-		(*CancelSession)(nil),      // 12: troupe.v1.CancelSession
-		(*Cancelled)(nil),          // 13: troupe.v1.Cancelled
-		(*ListInputs)(nil),         // 14: troupe.v1.ListInputs
-		(*InputView)(nil),          // 15: troupe.v1.InputView
-		(*Inputs)(nil),             // 16: troupe.v1.Inputs
-		(*WithdrawInput)(nil),      // 17: troupe.v1.WithdrawInput
-		(*CallTool)(nil),           // 18: troupe.v1.CallTool
-		(*SpawnWorker)(nil),        // 19: troupe.v1.SpawnWorker
-		(*DeleteWorker)(nil),       // 20: troupe.v1.DeleteWorker
-		(*DescribeSession)(nil),    // 21: troupe.v1.DescribeSession
-		(*CountJobs)(nil),          // 22: troupe.v1.CountJobs
-		(*JobCount)(nil),           // 23: troupe.v1.JobCount
-		(*ResolveCall)(nil),        // 24: troupe.v1.ResolveCall
-		(*ReleaseWorker)(nil),      // 25: troupe.v1.ReleaseWorker
-		(*CompactHistory)(nil),     // 26: troupe.v1.CompactHistory
-		(*Compacted)(nil),          // 27: troupe.v1.Compacted
-		(*SetTimer)(nil),           // 28: troupe.v1.SetTimer
-		(*CancelTimer)(nil),        // 29: troupe.v1.CancelTimer
-		(*ListTimers)(nil),         // 30: troupe.v1.ListTimers
-		(*TimerView)(nil),          // 31: troupe.v1.TimerView
-		(*Timers)(nil),             // 32: troupe.v1.Timers
-		(*FireTimer)(nil),          // 33: troupe.v1.FireTimer
-		(*TimerChanged)(nil),       // 34: troupe.v1.TimerChanged
-		(*SaveHistory)(nil),        // 35: troupe.v1.SaveHistory
-		(*WaitIdle)(nil),           // 36: troupe.v1.WaitIdle
-		(*CloseSession)(nil),       // 37: troupe.v1.CloseSession
-		(*Subscribe)(nil),          // 38: troupe.v1.Subscribe
-		(*Subscribed)(nil),         // 39: troupe.v1.Subscribed
-		(*Unsubscribe)(nil),        // 40: troupe.v1.Unsubscribe
-		(*Published)(nil),          // 41: troupe.v1.Published
-		(*ReadHistory)(nil),        // 42: troupe.v1.ReadHistory
-		(*History)(nil),            // 43: troupe.v1.History
-		(*ConfigureWorker)(nil),    // 44: troupe.v1.ConfigureWorker
-		(*SessionView)(nil),        // 45: troupe.v1.SessionView
-		(*WorkerView)(nil),         // 46: troupe.v1.WorkerView
-		(*CallView)(nil),           // 47: troupe.v1.CallView
-		(*OpenSession)(nil),        // 48: troupe.v1.OpenSession
-		(*SessionIdle)(nil),        // 49: troupe.v1.SessionIdle
-		(*Passivate)(nil),          // 50: troupe.v1.Passivate
-		(*Staying)(nil),            // 51: troupe.v1.Staying
-		(*ReportIdle)(nil),         // 52: troupe.v1.ReportIdle
-		(*Idleness)(nil),           // 53: troupe.v1.Idleness
-		(*Configure)(nil),          // 54: troupe.v1.Configure
-		(*WorkerFailed)(nil),       // 55: troupe.v1.WorkerFailed
-		(*SessionEnded)(nil),       // 56: troupe.v1.SessionEnded
-		(*DescribeWorker)(nil),     // 57: troupe.v1.DescribeWorker
-		(*Watched)(nil),            // 58: troupe.v1.Watched
-		(*AcquireLease)(nil),       // 59: troupe.v1.AcquireLease
-		(*LeaseGranted)(nil),       // 60: troupe.v1.LeaseGranted
-		(*LeaseQueued)(nil),        // 61: troupe.v1.LeaseQueued
-		(*ReleaseLease)(nil),       // 62: troupe.v1.ReleaseLease
-		(*EffectBegun)(nil),        // 63: troupe.v1.EffectBegun
-		(*EffectAllowed)(nil),      // 64: troupe.v1.EffectAllowed
-		(*EffectEnded)(nil),        // 65: troupe.v1.EffectEnded
-		(*OpenWorkspace)(nil),      // 66: troupe.v1.OpenWorkspace
-		(*RetireWorkspace)(nil),    // 67: troupe.v1.RetireWorkspace
-		(*WorkspaceUnused)(nil),    // 68: troupe.v1.WorkspaceUnused
-		(*DescribeWorkspace)(nil),  // 69: troupe.v1.DescribeWorkspace
-		(*WorkspaceView)(nil),      // 70: troupe.v1.WorkspaceView
-		(*FindActor)(nil),          // 71: troupe.v1.FindActor
-		(*Replaced)(nil),           // 72: troupe.v1.Replaced
-		(*AcquirePermit)(nil),      // 73: troupe.v1.AcquirePermit
-		(*PermitGranted)(nil),      // 74: troupe.v1.PermitGranted
-		(*ReleasePermit)(nil),      // 75: troupe.v1.ReleasePermit
-		(*Execute)(nil),            // 76: troupe.v1.Execute
-		(*ToolReply)(nil),          // 77: troupe.v1.ToolReply
-		(*LedgerEntry)(nil),        // 78: troupe.v1.LedgerEntry
-		(*CancelCalls)(nil),        // 79: troupe.v1.CancelCalls
-		(*Progress)(nil),           // 80: troupe.v1.Progress
-		(*ListSessions)(nil),       // 81: troupe.v1.ListSessions
-		(*Sessions)(nil),           // 82: troupe.v1.Sessions
-		(*ListWorkers)(nil),        // 83: troupe.v1.ListWorkers
-		(*Workers)(nil),            // 84: troupe.v1.Workers
-		(*ListCalls)(nil),          // 85: troupe.v1.ListCalls
-		(*Calls)(nil),              // 86: troupe.v1.Calls
-		(*Show)(nil),               // 87: troupe.v1.Show
-		(*Shown)(nil),              // 88: troupe.v1.Shown
-		(*TurnView)(nil),           // 89: troupe.v1.TurnView
-		(*GenerationView)(nil),     // 90: troupe.v1.GenerationView
-		(*Verify)(nil),             // 91: troupe.v1.Verify
-		(*Verified)(nil),           // 92: troupe.v1.Verified
-		(*Finding)(nil),            // 93: troupe.v1.Finding
-		(*ForkSession)(nil),        // 94: troupe.v1.ForkSession
-		(*Forked)(nil),             // 95: troupe.v1.Forked
-		(*ImportSession)(nil),      // 96: troupe.v1.ImportSession
-		(*Imported)(nil),           // 97: troupe.v1.Imported
-		(*Hello)(nil),              // 98: troupe.v1.Hello
-		(*Holder)(nil),             // 99: troupe.v1.Holder
-		(*EnvVar)(nil),             // 100: troupe.v1.EnvVar
-		(*Lineage)(nil),            // 101: troupe.v1.Lineage
-		(*Turn)(nil),               // 102: troupe.v1.Turn
-		Persist_Policy(0),          // 103: troupe.v1.Persist.Policy
-		Trust_Level(0),             // 104: troupe.v1.Trust.Level
-		(*Part)(nil),               // 105: troupe.v1.Part
-		InputAccepted_Mode(0),      // 106: troupe.v1.InputAccepted.Mode
-		InputAccepted_Origin(0),    // 107: troupe.v1.InputAccepted.Origin
-		TurnCompleted_Outcome(0),   // 108: troupe.v1.TurnCompleted.Outcome
-		(*Usage)(nil),              // 109: troupe.v1.Usage
-		CallResolved_Resolution(0), // 110: troupe.v1.CallResolved.Resolution
-		TimerSet_Misfire(0),        // 111: troupe.v1.TimerSet.Misfire
-		(*Event)(nil),              // 112: troupe.v1.Event
-		(*WorkspaceGrant)(nil),     // 113: troupe.v1.WorkspaceGrant
-		(*Grant)(nil),              // 114: troupe.v1.Grant
-		(*LeaseToken)(nil),         // 115: troupe.v1.LeaseToken
-		(*FileHash)(nil),           // 116: troupe.v1.FileHash
-		ToolFinished_Status(0),     // 117: troupe.v1.ToolFinished.Status
-		(*Timing)(nil),             // 118: troupe.v1.Timing
-	}
-)
-
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 100)
+var file_command_proto_goTypes = []any{
+	(*CreateSession)(nil),        // 0: troupe.v1.CreateSession
+	(*WorkspaceSpec)(nil),        // 1: troupe.v1.WorkspaceSpec
+	(*ToSession)(nil),            // 2: troupe.v1.ToSession
+	(*DescribeTree)(nil),         // 3: troupe.v1.DescribeTree
+	(*ActorView)(nil),            // 4: troupe.v1.ActorView
+	(*Tree)(nil),                 // 5: troupe.v1.Tree
+	(*SubmitInput)(nil),          // 6: troupe.v1.SubmitInput
+	(*InputReply)(nil),           // 7: troupe.v1.InputReply
+	(*RunInput)(nil),             // 8: troupe.v1.RunInput
+	(*AwaitTurn)(nil),            // 9: troupe.v1.AwaitTurn
+	(*TurnResult)(nil),           // 10: troupe.v1.TurnResult
+	(*ToolCallView)(nil),         // 11: troupe.v1.ToolCallView
+	(*CancelSession)(nil),        // 12: troupe.v1.CancelSession
+	(*Cancelled)(nil),            // 13: troupe.v1.Cancelled
+	(*ListInputs)(nil),           // 14: troupe.v1.ListInputs
+	(*InputView)(nil),            // 15: troupe.v1.InputView
+	(*Inputs)(nil),               // 16: troupe.v1.Inputs
+	(*WithdrawInput)(nil),        // 17: troupe.v1.WithdrawInput
+	(*CallTool)(nil),             // 18: troupe.v1.CallTool
+	(*SpawnWorker)(nil),          // 19: troupe.v1.SpawnWorker
+	(*DeleteWorker)(nil),         // 20: troupe.v1.DeleteWorker
+	(*DescribeSession)(nil),      // 21: troupe.v1.DescribeSession
+	(*CountJobs)(nil),            // 22: troupe.v1.CountJobs
+	(*JobCount)(nil),             // 23: troupe.v1.JobCount
+	(*ResolveCall)(nil),          // 24: troupe.v1.ResolveCall
+	(*ReleaseWorker)(nil),        // 25: troupe.v1.ReleaseWorker
+	(*CompactHistory)(nil),       // 26: troupe.v1.CompactHistory
+	(*Compacted)(nil),            // 27: troupe.v1.Compacted
+	(*SetTimer)(nil),             // 28: troupe.v1.SetTimer
+	(*CancelTimer)(nil),          // 29: troupe.v1.CancelTimer
+	(*ListTimers)(nil),           // 30: troupe.v1.ListTimers
+	(*TimerView)(nil),            // 31: troupe.v1.TimerView
+	(*Timers)(nil),               // 32: troupe.v1.Timers
+	(*FireTimer)(nil),            // 33: troupe.v1.FireTimer
+	(*TimerChanged)(nil),         // 34: troupe.v1.TimerChanged
+	(*SaveHistory)(nil),          // 35: troupe.v1.SaveHistory
+	(*WaitIdle)(nil),             // 36: troupe.v1.WaitIdle
+	(*CloseSession)(nil),         // 37: troupe.v1.CloseSession
+	(*Subscribe)(nil),            // 38: troupe.v1.Subscribe
+	(*Subscribed)(nil),           // 39: troupe.v1.Subscribed
+	(*Unsubscribe)(nil),          // 40: troupe.v1.Unsubscribe
+	(*Published)(nil),            // 41: troupe.v1.Published
+	(*ReadHistory)(nil),          // 42: troupe.v1.ReadHistory
+	(*History)(nil),              // 43: troupe.v1.History
+	(*ConfigureWorker)(nil),      // 44: troupe.v1.ConfigureWorker
+	(*SessionView)(nil),          // 45: troupe.v1.SessionView
+	(*WorkerView)(nil),           // 46: troupe.v1.WorkerView
+	(*CallView)(nil),             // 47: troupe.v1.CallView
+	(*OpenSession)(nil),          // 48: troupe.v1.OpenSession
+	(*SessionIdle)(nil),          // 49: troupe.v1.SessionIdle
+	(*Passivate)(nil),            // 50: troupe.v1.Passivate
+	(*Staying)(nil),              // 51: troupe.v1.Staying
+	(*ReportIdle)(nil),           // 52: troupe.v1.ReportIdle
+	(*Idleness)(nil),             // 53: troupe.v1.Idleness
+	(*Configure)(nil),            // 54: troupe.v1.Configure
+	(*WorkerFailed)(nil),         // 55: troupe.v1.WorkerFailed
+	(*SessionEnded)(nil),         // 56: troupe.v1.SessionEnded
+	(*DescribeWorker)(nil),       // 57: troupe.v1.DescribeWorker
+	(*Watched)(nil),              // 58: troupe.v1.Watched
+	(*AcquireLease)(nil),         // 59: troupe.v1.AcquireLease
+	(*LeaseGranted)(nil),         // 60: troupe.v1.LeaseGranted
+	(*LeaseQueued)(nil),          // 61: troupe.v1.LeaseQueued
+	(*ReleaseLease)(nil),         // 62: troupe.v1.ReleaseLease
+	(*EffectBegun)(nil),          // 63: troupe.v1.EffectBegun
+	(*EffectAllowed)(nil),        // 64: troupe.v1.EffectAllowed
+	(*EffectEnded)(nil),          // 65: troupe.v1.EffectEnded
+	(*OpenWorkspace)(nil),        // 66: troupe.v1.OpenWorkspace
+	(*RetireWorkspace)(nil),      // 67: troupe.v1.RetireWorkspace
+	(*WorkspaceUnused)(nil),      // 68: troupe.v1.WorkspaceUnused
+	(*DescribeWorkspace)(nil),    // 69: troupe.v1.DescribeWorkspace
+	(*WorkspaceView)(nil),        // 70: troupe.v1.WorkspaceView
+	(*FindActor)(nil),            // 71: troupe.v1.FindActor
+	(*Replaced)(nil),             // 72: troupe.v1.Replaced
+	(*AcquirePermit)(nil),        // 73: troupe.v1.AcquirePermit
+	(*PermitGranted)(nil),        // 74: troupe.v1.PermitGranted
+	(*ReleasePermit)(nil),        // 75: troupe.v1.ReleasePermit
+	(*Execute)(nil),              // 76: troupe.v1.Execute
+	(*ToolReply)(nil),            // 77: troupe.v1.ToolReply
+	(*LedgerEntry)(nil),          // 78: troupe.v1.LedgerEntry
+	(*CancelCalls)(nil),          // 79: troupe.v1.CancelCalls
+	(*Progress)(nil),             // 80: troupe.v1.Progress
+	(*ListSessions)(nil),         // 81: troupe.v1.ListSessions
+	(*Sessions)(nil),             // 82: troupe.v1.Sessions
+	(*ListWorkers)(nil),          // 83: troupe.v1.ListWorkers
+	(*Workers)(nil),              // 84: troupe.v1.Workers
+	(*ListCalls)(nil),            // 85: troupe.v1.ListCalls
+	(*Calls)(nil),                // 86: troupe.v1.Calls
+	(*Show)(nil),                 // 87: troupe.v1.Show
+	(*Shown)(nil),                // 88: troupe.v1.Shown
+	(*TurnView)(nil),             // 89: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 90: troupe.v1.GenerationView
+	(*Verify)(nil),               // 91: troupe.v1.Verify
+	(*Verified)(nil),             // 92: troupe.v1.Verified
+	(*Finding)(nil),              // 93: troupe.v1.Finding
+	(*ForkSession)(nil),          // 94: troupe.v1.ForkSession
+	(*Forked)(nil),               // 95: troupe.v1.Forked
+	(*ImportSession)(nil),        // 96: troupe.v1.ImportSession
+	(*Imported)(nil),             // 97: troupe.v1.Imported
+	(*Hello)(nil),                // 98: troupe.v1.Hello
+	(*Holder)(nil),               // 99: troupe.v1.Holder
+	(*EnvVar)(nil),               // 100: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 101: troupe.v1.Lineage
+	(*Turn)(nil),                 // 102: troupe.v1.Turn
+	(Persist_Policy)(0),          // 103: troupe.v1.Persist.Policy
+	(Trust_Level)(0),             // 104: troupe.v1.Trust.Level
+	(*Part)(nil),                 // 105: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 106: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 107: troupe.v1.InputAccepted.Origin
+	(TurnCompleted_Outcome)(0),   // 108: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 109: troupe.v1.Usage
+	(CallResolved_Resolution)(0), // 110: troupe.v1.CallResolved.Resolution
+	(TimerSet_Misfire)(0),        // 111: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 112: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 113: troupe.v1.WorkspaceGrant
+	(*Grant)(nil),                // 114: troupe.v1.Grant
+	(*LeaseToken)(nil),           // 115: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 116: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 117: troupe.v1.ToolFinished.Status
+	(*Timing)(nil),               // 118: troupe.v1.Timing
+}
 var file_command_proto_depIdxs = []int32{
 	1,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
 	100, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar

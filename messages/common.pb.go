@@ -9,12 +9,11 @@
 package messages
 
 import (
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
-
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -1332,34 +1331,31 @@ func file_common_proto_rawDescGZIP() []byte {
 	return file_common_proto_rawDescData
 }
 
-var (
-	file_common_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-	file_common_proto_msgTypes  = make([]protoimpl.MessageInfo, 16)
-	file_common_proto_goTypes   = []any{
-		Effect_Class(0),          // 0: troupe.v1.Effect.Class
-		UnknownOutcome_Policy(0), // 1: troupe.v1.UnknownOutcome.Policy
-		Trust_Level(0),           // 2: troupe.v1.Trust.Level
-		Decision_Value(0),        // 3: troupe.v1.Decision.Value
-		Persist_Policy(0),        // 4: troupe.v1.Persist.Policy
-		(*Effect)(nil),           // 5: troupe.v1.Effect
-		(*UnknownOutcome)(nil),   // 6: troupe.v1.UnknownOutcome
-		(*Trust)(nil),            // 7: troupe.v1.Trust
-		(*Decision)(nil),         // 8: troupe.v1.Decision
-		(*Usage)(nil),            // 9: troupe.v1.Usage
-		(*ToolCall)(nil),         // 10: troupe.v1.ToolCall
-		(*Part)(nil),             // 11: troupe.v1.Part
-		(*FilePart)(nil),         // 12: troupe.v1.FilePart
-		(*LeaseToken)(nil),       // 13: troupe.v1.LeaseToken
-		(*WorkspaceInfo)(nil),    // 14: troupe.v1.WorkspaceInfo
-		(*WorkspaceGrant)(nil),   // 15: troupe.v1.WorkspaceGrant
-		(*Grant)(nil),            // 16: troupe.v1.Grant
-		(*EnvVar)(nil),           // 17: troupe.v1.EnvVar
-		(*Failure)(nil),          // 18: troupe.v1.Failure
-		(*Persist)(nil),          // 19: troupe.v1.Persist
-		(*Ack)(nil),              // 20: troupe.v1.Ack
-	}
-)
-
+var file_common_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_common_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_common_proto_goTypes = []any{
+	(Effect_Class)(0),          // 0: troupe.v1.Effect.Class
+	(UnknownOutcome_Policy)(0), // 1: troupe.v1.UnknownOutcome.Policy
+	(Trust_Level)(0),           // 2: troupe.v1.Trust.Level
+	(Decision_Value)(0),        // 3: troupe.v1.Decision.Value
+	(Persist_Policy)(0),        // 4: troupe.v1.Persist.Policy
+	(*Effect)(nil),             // 5: troupe.v1.Effect
+	(*UnknownOutcome)(nil),     // 6: troupe.v1.UnknownOutcome
+	(*Trust)(nil),              // 7: troupe.v1.Trust
+	(*Decision)(nil),           // 8: troupe.v1.Decision
+	(*Usage)(nil),              // 9: troupe.v1.Usage
+	(*ToolCall)(nil),           // 10: troupe.v1.ToolCall
+	(*Part)(nil),               // 11: troupe.v1.Part
+	(*FilePart)(nil),           // 12: troupe.v1.FilePart
+	(*LeaseToken)(nil),         // 13: troupe.v1.LeaseToken
+	(*WorkspaceInfo)(nil),      // 14: troupe.v1.WorkspaceInfo
+	(*WorkspaceGrant)(nil),     // 15: troupe.v1.WorkspaceGrant
+	(*Grant)(nil),              // 16: troupe.v1.Grant
+	(*EnvVar)(nil),             // 17: troupe.v1.EnvVar
+	(*Failure)(nil),            // 18: troupe.v1.Failure
+	(*Persist)(nil),            // 19: troupe.v1.Persist
+	(*Ack)(nil),                // 20: troupe.v1.Ack
+}
 var file_common_proto_depIdxs = []int32{
 	12, // 0: troupe.v1.Part.file:type_name -> troupe.v1.FilePart
 	2,  // 1: troupe.v1.WorkspaceGrant.trust:type_name -> troupe.v1.Trust.Level

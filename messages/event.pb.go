@@ -7,12 +7,11 @@
 package messages
 
 import (
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
-
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -409,15 +408,12 @@ func file_event_proto_rawDescGZIP() []byte {
 	return file_event_proto_rawDescData
 }
 
-var (
-	file_event_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
-	file_event_proto_goTypes  = []any{
-		(*Event)(nil),    // 0: troupe.v1.Event
-		(*ToolCall)(nil), // 1: troupe.v1.ToolCall
-		(*Usage)(nil),    // 2: troupe.v1.Usage
-	}
-)
-
+var file_event_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
+var file_event_proto_goTypes = []any{
+	(*Event)(nil),    // 0: troupe.v1.Event
+	(*ToolCall)(nil), // 1: troupe.v1.ToolCall
+	(*Usage)(nil),    // 2: troupe.v1.Usage
+}
 var file_event_proto_depIdxs = []int32{
 	1, // 0: troupe.v1.Event.tool_calls:type_name -> troupe.v1.ToolCall
 	2, // 1: troupe.v1.Event.usage:type_name -> troupe.v1.Usage

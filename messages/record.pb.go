@@ -7,12 +7,11 @@
 package messages
 
 import (
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
-
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -774,22 +773,19 @@ func file_record_proto_rawDescGZIP() []byte {
 	return file_record_proto_rawDescData
 }
 
-var (
-	file_record_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
-	file_record_proto_goTypes  = []any{
-		(*Record)(nil),        // 0: troupe.v1.Record
-		(*Commit)(nil),        // 1: troupe.v1.Commit
-		(*Snapshot)(nil),      // 2: troupe.v1.Snapshot
-		(*DeletionPlan)(nil),  // 3: troupe.v1.DeletionPlan
-		(*BackupMark)(nil),    // 4: troupe.v1.BackupMark
-		(*BackupHeader)(nil),  // 5: troupe.v1.BackupHeader
-		(*BackupPart)(nil),    // 6: troupe.v1.BackupPart
-		(*BackupEntry)(nil),   // 7: troupe.v1.BackupEntry
-		(*BackupKey)(nil),     // 8: troupe.v1.BackupKey
-		(*BackupTrailer)(nil), // 9: troupe.v1.BackupTrailer
-	}
-)
-
+var file_record_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_record_proto_goTypes = []any{
+	(*Record)(nil),        // 0: troupe.v1.Record
+	(*Commit)(nil),        // 1: troupe.v1.Commit
+	(*Snapshot)(nil),      // 2: troupe.v1.Snapshot
+	(*DeletionPlan)(nil),  // 3: troupe.v1.DeletionPlan
+	(*BackupMark)(nil),    // 4: troupe.v1.BackupMark
+	(*BackupHeader)(nil),  // 5: troupe.v1.BackupHeader
+	(*BackupPart)(nil),    // 6: troupe.v1.BackupPart
+	(*BackupEntry)(nil),   // 7: troupe.v1.BackupEntry
+	(*BackupKey)(nil),     // 8: troupe.v1.BackupKey
+	(*BackupTrailer)(nil), // 9: troupe.v1.BackupTrailer
+}
 var file_record_proto_depIdxs = []int32{
 	0, // 0: troupe.v1.Commit.records:type_name -> troupe.v1.Record
 	4, // 1: troupe.v1.BackupHeader.mark:type_name -> troupe.v1.BackupMark

@@ -10,12 +10,11 @@
 package messages
 
 import (
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
-
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -3225,57 +3224,54 @@ func file_session_proto_rawDescGZIP() []byte {
 	return file_session_proto_rawDescData
 }
 
-var (
-	file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
-	file_session_proto_goTypes  = []any{
-		(*SessionFact)(nil),        // 0: troupe.v1.SessionFact
-		(*SessionCreated)(nil),     // 1: troupe.v1.SessionCreated
-		(*WorkspaceAttached)(nil),  // 2: troupe.v1.WorkspaceAttached
-		(*WorkspaceDetached)(nil),  // 3: troupe.v1.WorkspaceDetached
-		(*TrustChanged)(nil),       // 4: troupe.v1.TrustChanged
-		(*WorkerSpawned)(nil),      // 5: troupe.v1.WorkerSpawned
-		(*WorkerEnded)(nil),        // 6: troupe.v1.WorkerEnded
-		(*PolicyChanged)(nil),      // 7: troupe.v1.PolicyChanged
-		(*RuleAdded)(nil),          // 8: troupe.v1.RuleAdded
-		(*SessionClosed)(nil),      // 9: troupe.v1.SessionClosed
-		(*WorkspaceFact)(nil),      // 10: troupe.v1.WorkspaceFact
-		(*WorkspaceOpened)(nil),    // 11: troupe.v1.WorkspaceOpened
-		(*FieldSet)(nil),           // 12: troupe.v1.FieldSet
-		(*LeaseRevoked)(nil),       // 13: troupe.v1.LeaseRevoked
-		(*RunFact)(nil),            // 14: troupe.v1.RunFact
-		(*RunStarted)(nil),         // 15: troupe.v1.RunStarted
-		(*StepStarted)(nil),        // 16: troupe.v1.StepStarted
-		(*StepItemStarted)(nil),    // 17: troupe.v1.StepItemStarted
-		(*StepFinished)(nil),       // 18: troupe.v1.StepFinished
-		(*HumanAsked)(nil),         // 19: troupe.v1.HumanAsked
-		(*HumanAnswered)(nil),      // 20: troupe.v1.HumanAnswered
-		(*RunPaused)(nil),          // 21: troupe.v1.RunPaused
-		(*RunResumed)(nil),         // 22: troupe.v1.RunResumed
-		(*RunFinished)(nil),        // 23: troupe.v1.RunFinished
-		(*ConversationFact)(nil),   // 24: troupe.v1.ConversationFact
-		(*ConversationOpened)(nil), // 25: troupe.v1.ConversationOpened
-		(*MemberJoined)(nil),       // 26: troupe.v1.MemberJoined
-		(*TurnSubmitted)(nil),      // 27: troupe.v1.TurnSubmitted
-		(*MemberLeft)(nil),         // 28: troupe.v1.MemberLeft
-		(*SystemFact)(nil),         // 29: troupe.v1.SystemFact
-		(*NodeBooted)(nil),         // 30: troupe.v1.NodeBooted
-		(*RuleRemembered)(nil),     // 31: troupe.v1.RuleRemembered
-		(*RuleRevoked)(nil),        // 32: troupe.v1.RuleRevoked
-		(*TokenCreated)(nil),       // 33: troupe.v1.TokenCreated
-		(*TokenRevoked)(nil),       // 34: troupe.v1.TokenRevoked
-		(*HostRegistered)(nil),     // 35: troupe.v1.HostRegistered
-		(*ProjectSaved)(nil),       // 36: troupe.v1.ProjectSaved
-		(*ProjectRemoved)(nil),     // 37: troupe.v1.ProjectRemoved
-		(*FolderTrusted)(nil),      // 38: troupe.v1.FolderTrusted
-		(*FolderUntrusted)(nil),    // 39: troupe.v1.FolderUntrusted
-		(*Audited)(nil),            // 40: troupe.v1.Audited
-		Persist_Policy(0),          // 41: troupe.v1.Persist.Policy
-		(*EnvVar)(nil),             // 42: troupe.v1.EnvVar
-		Trust_Level(0),             // 43: troupe.v1.Trust.Level
-		(*Usage)(nil),              // 44: troupe.v1.Usage
-	}
-)
-
+var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_session_proto_goTypes = []any{
+	(*SessionFact)(nil),        // 0: troupe.v1.SessionFact
+	(*SessionCreated)(nil),     // 1: troupe.v1.SessionCreated
+	(*WorkspaceAttached)(nil),  // 2: troupe.v1.WorkspaceAttached
+	(*WorkspaceDetached)(nil),  // 3: troupe.v1.WorkspaceDetached
+	(*TrustChanged)(nil),       // 4: troupe.v1.TrustChanged
+	(*WorkerSpawned)(nil),      // 5: troupe.v1.WorkerSpawned
+	(*WorkerEnded)(nil),        // 6: troupe.v1.WorkerEnded
+	(*PolicyChanged)(nil),      // 7: troupe.v1.PolicyChanged
+	(*RuleAdded)(nil),          // 8: troupe.v1.RuleAdded
+	(*SessionClosed)(nil),      // 9: troupe.v1.SessionClosed
+	(*WorkspaceFact)(nil),      // 10: troupe.v1.WorkspaceFact
+	(*WorkspaceOpened)(nil),    // 11: troupe.v1.WorkspaceOpened
+	(*FieldSet)(nil),           // 12: troupe.v1.FieldSet
+	(*LeaseRevoked)(nil),       // 13: troupe.v1.LeaseRevoked
+	(*RunFact)(nil),            // 14: troupe.v1.RunFact
+	(*RunStarted)(nil),         // 15: troupe.v1.RunStarted
+	(*StepStarted)(nil),        // 16: troupe.v1.StepStarted
+	(*StepItemStarted)(nil),    // 17: troupe.v1.StepItemStarted
+	(*StepFinished)(nil),       // 18: troupe.v1.StepFinished
+	(*HumanAsked)(nil),         // 19: troupe.v1.HumanAsked
+	(*HumanAnswered)(nil),      // 20: troupe.v1.HumanAnswered
+	(*RunPaused)(nil),          // 21: troupe.v1.RunPaused
+	(*RunResumed)(nil),         // 22: troupe.v1.RunResumed
+	(*RunFinished)(nil),        // 23: troupe.v1.RunFinished
+	(*ConversationFact)(nil),   // 24: troupe.v1.ConversationFact
+	(*ConversationOpened)(nil), // 25: troupe.v1.ConversationOpened
+	(*MemberJoined)(nil),       // 26: troupe.v1.MemberJoined
+	(*TurnSubmitted)(nil),      // 27: troupe.v1.TurnSubmitted
+	(*MemberLeft)(nil),         // 28: troupe.v1.MemberLeft
+	(*SystemFact)(nil),         // 29: troupe.v1.SystemFact
+	(*NodeBooted)(nil),         // 30: troupe.v1.NodeBooted
+	(*RuleRemembered)(nil),     // 31: troupe.v1.RuleRemembered
+	(*RuleRevoked)(nil),        // 32: troupe.v1.RuleRevoked
+	(*TokenCreated)(nil),       // 33: troupe.v1.TokenCreated
+	(*TokenRevoked)(nil),       // 34: troupe.v1.TokenRevoked
+	(*HostRegistered)(nil),     // 35: troupe.v1.HostRegistered
+	(*ProjectSaved)(nil),       // 36: troupe.v1.ProjectSaved
+	(*ProjectRemoved)(nil),     // 37: troupe.v1.ProjectRemoved
+	(*FolderTrusted)(nil),      // 38: troupe.v1.FolderTrusted
+	(*FolderUntrusted)(nil),    // 39: troupe.v1.FolderUntrusted
+	(*Audited)(nil),            // 40: troupe.v1.Audited
+	(Persist_Policy)(0),        // 41: troupe.v1.Persist.Policy
+	(*EnvVar)(nil),             // 42: troupe.v1.EnvVar
+	(Trust_Level)(0),           // 43: troupe.v1.Trust.Level
+	(*Usage)(nil),              // 44: troupe.v1.Usage
+}
 var file_session_proto_depIdxs = []int32{
 	1,  // 0: troupe.v1.SessionFact.session_created:type_name -> troupe.v1.SessionCreated
 	2,  // 1: troupe.v1.SessionFact.workspace_attached:type_name -> troupe.v1.WorkspaceAttached

@@ -11,12 +11,11 @@
 package messages
 
 import (
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
-
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -1218,41 +1217,38 @@ func file_snapshot_proto_rawDescGZIP() []byte {
 	return file_snapshot_proto_rawDescData
 }
 
-var (
-	file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
-	file_snapshot_proto_goTypes  = []any{
-		(*ConversationSnapshot)(nil), // 0: troupe.v1.ConversationSnapshot
-		(*KeptMessage)(nil),          // 1: troupe.v1.KeptMessage
-		(*KeptBorder)(nil),           // 2: troupe.v1.KeptBorder
-		(*KeptInput)(nil),            // 3: troupe.v1.KeptInput
-		(*KeptAnswer)(nil),           // 4: troupe.v1.KeptAnswer
-		(*KeptTurn)(nil),             // 5: troupe.v1.KeptTurn
-		(*KeptGeneration)(nil),       // 6: troupe.v1.KeptGeneration
-		(*KeptCall)(nil),             // 7: troupe.v1.KeptCall
-		(*KeptTimer)(nil),            // 8: troupe.v1.KeptTimer
-		(*KeptFiles)(nil),            // 9: troupe.v1.KeptFiles
-		(*WorkerCreated)(nil),        // 10: troupe.v1.WorkerCreated
-		(*Usage)(nil),                // 11: troupe.v1.Usage
-		(*ChatMessage)(nil),          // 12: troupe.v1.ChatMessage
-		TurnCompleted_Outcome(0),     // 13: troupe.v1.TurnCompleted.Outcome
-		(*InputAccepted)(nil),        // 14: troupe.v1.InputAccepted
-		(*LeaseToken)(nil),           // 15: troupe.v1.LeaseToken
-		(*GenerationStarted)(nil),    // 16: troupe.v1.GenerationStarted
-		(*GenerationFailed)(nil),     // 17: troupe.v1.GenerationFailed
-		(*CancelRequested)(nil),      // 18: troupe.v1.CancelRequested
-		(*TurnCompleted)(nil),        // 19: troupe.v1.TurnCompleted
-		(*GenerationCompleted)(nil),  // 20: troupe.v1.GenerationCompleted
-		(*ToolPlanned)(nil),          // 21: troupe.v1.ToolPlanned
-		(*ApprovalRequested)(nil),    // 22: troupe.v1.ApprovalRequested
-		(*ApprovalResolved)(nil),     // 23: troupe.v1.ApprovalResolved
-		(*ToolDispatched)(nil),       // 24: troupe.v1.ToolDispatched
-		(*ToolFinished)(nil),         // 25: troupe.v1.ToolFinished
-		(*CallResolved)(nil),         // 26: troupe.v1.CallResolved
-		(*TimerSet)(nil),             // 27: troupe.v1.TimerSet
-		(*FileHash)(nil),             // 28: troupe.v1.FileHash
-	}
-)
-
+var file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_snapshot_proto_goTypes = []any{
+	(*ConversationSnapshot)(nil), // 0: troupe.v1.ConversationSnapshot
+	(*KeptMessage)(nil),          // 1: troupe.v1.KeptMessage
+	(*KeptBorder)(nil),           // 2: troupe.v1.KeptBorder
+	(*KeptInput)(nil),            // 3: troupe.v1.KeptInput
+	(*KeptAnswer)(nil),           // 4: troupe.v1.KeptAnswer
+	(*KeptTurn)(nil),             // 5: troupe.v1.KeptTurn
+	(*KeptGeneration)(nil),       // 6: troupe.v1.KeptGeneration
+	(*KeptCall)(nil),             // 7: troupe.v1.KeptCall
+	(*KeptTimer)(nil),            // 8: troupe.v1.KeptTimer
+	(*KeptFiles)(nil),            // 9: troupe.v1.KeptFiles
+	(*WorkerCreated)(nil),        // 10: troupe.v1.WorkerCreated
+	(*Usage)(nil),                // 11: troupe.v1.Usage
+	(*ChatMessage)(nil),          // 12: troupe.v1.ChatMessage
+	(TurnCompleted_Outcome)(0),   // 13: troupe.v1.TurnCompleted.Outcome
+	(*InputAccepted)(nil),        // 14: troupe.v1.InputAccepted
+	(*LeaseToken)(nil),           // 15: troupe.v1.LeaseToken
+	(*GenerationStarted)(nil),    // 16: troupe.v1.GenerationStarted
+	(*GenerationFailed)(nil),     // 17: troupe.v1.GenerationFailed
+	(*CancelRequested)(nil),      // 18: troupe.v1.CancelRequested
+	(*TurnCompleted)(nil),        // 19: troupe.v1.TurnCompleted
+	(*GenerationCompleted)(nil),  // 20: troupe.v1.GenerationCompleted
+	(*ToolPlanned)(nil),          // 21: troupe.v1.ToolPlanned
+	(*ApprovalRequested)(nil),    // 22: troupe.v1.ApprovalRequested
+	(*ApprovalResolved)(nil),     // 23: troupe.v1.ApprovalResolved
+	(*ToolDispatched)(nil),       // 24: troupe.v1.ToolDispatched
+	(*ToolFinished)(nil),         // 25: troupe.v1.ToolFinished
+	(*CallResolved)(nil),         // 26: troupe.v1.CallResolved
+	(*TimerSet)(nil),             // 27: troupe.v1.TimerSet
+	(*FileHash)(nil),             // 28: troupe.v1.FileHash
+}
 var file_snapshot_proto_depIdxs = []int32{
 	10, // 0: troupe.v1.ConversationSnapshot.created:type_name -> troupe.v1.WorkerCreated
 	1,  // 1: troupe.v1.ConversationSnapshot.history:type_name -> troupe.v1.KeptMessage

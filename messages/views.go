@@ -54,6 +54,10 @@ type WorkerJSON struct {
 	Restarts    int32     `json:"restarts"`
 	LastOutcome string    `json:"last_outcome,omitempty"`
 	Turn        string    `json:"turn,omitempty"`        // the open one
+	WaitsFor    string    `json:"waits_for,omitempty"`   // in words, while it waits
+	Pending     int32     `json:"pending,omitempty"`     // messages that it keeps for later
+	Executor    string    `json:"executor,omitempty"`    // the actor that runs its calls
+	Calls       int32     `json:"calls,omitempty"`       // that run
 	Quarantined bool      `json:"quarantined,omitempty"` // not started again until it is released
 	InDoubt     int32     `json:"in_doubt,omitempty"`    // calls that wait for a person to say what became of them
 	LastError   string    `json:"last_error,omitempty"`
@@ -180,6 +184,7 @@ func (x *WorkerView) JSON() WorkerJSON {
 		ID: x.GetId(), State: x.GetState(), Session: x.GetSessionId(), Agent: x.GetAgent(), Model: x.GetModel(), Turns: x.GetTurns(),
 		Staged: x.GetStaged(), Restarts: x.GetRestarts(), LastOutcome: x.GetLastOutcome(), LastError: x.GetLastError(),
 		Quarantined: x.GetQuarantined(), InDoubt: x.GetInDoubt(), Turn: x.GetTurn(),
+		WaitsFor: x.GetWaitsFor(), Pending: x.GetPending(), Executor: x.GetExecutor(), Calls: x.GetCalls(),
 		UpdatedAt: timeText(x.GetUpdatedAtUnixMs()), Usage: x.GetUsage().JSON(),
 	}
 }
@@ -190,6 +195,7 @@ func (j WorkerJSON) Proto() *WorkerView {
 		Id: j.ID, State: j.State, SessionId: j.Session, Agent: j.Agent, Model: j.Model, Turns: j.Turns, Staged: j.Staged,
 		Restarts: j.Restarts, LastOutcome: j.LastOutcome, LastError: j.LastError, UpdatedAtUnixMs: timeRead(j.UpdatedAt),
 		Quarantined: j.Quarantined, InDoubt: j.InDoubt, Turn: j.Turn,
+		WaitsFor: j.WaitsFor, Pending: j.Pending, Executor: j.Executor, Calls: j.Calls,
 		Usage: j.Usage.Proto(),
 	}
 }

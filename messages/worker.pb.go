@@ -9,12 +9,11 @@
 package messages
 
 import (
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
-
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -4218,67 +4217,64 @@ func file_worker_proto_rawDescGZIP() []byte {
 	return file_worker_proto_rawDescData
 }
 
-var (
-	file_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-	file_worker_proto_msgTypes  = make([]protoimpl.MessageInfo, 40)
-	file_worker_proto_goTypes   = []any{
-		RecoveryDecision_Action(0),  // 0: troupe.v1.RecoveryDecision.Action
-		InputAccepted_Mode(0),       // 1: troupe.v1.InputAccepted.Mode
-		InputAccepted_Origin(0),     // 2: troupe.v1.InputAccepted.Origin
-		ToolFinished_Status(0),      // 3: troupe.v1.ToolFinished.Status
-		TurnCompleted_Outcome(0),    // 4: troupe.v1.TurnCompleted.Outcome
-		TimerSet_Misfire(0),         // 5: troupe.v1.TimerSet.Misfire
-		CallResolved_Resolution(0),  // 6: troupe.v1.CallResolved.Resolution
-		(*WorkerFact)(nil),          // 7: troupe.v1.WorkerFact
-		(*Lineage)(nil),             // 8: troupe.v1.Lineage
-		(*WorkerCreated)(nil),       // 9: troupe.v1.WorkerCreated
-		(*Turn)(nil),                // 10: troupe.v1.Turn
-		(*ChatMessage)(nil),         // 11: troupe.v1.ChatMessage
-		(*Activated)(nil),           // 12: troupe.v1.Activated
-		(*RecoveryDecision)(nil),    // 13: troupe.v1.RecoveryDecision
-		(*InputAccepted)(nil),       // 14: troupe.v1.InputAccepted
-		(*InputWithdrawn)(nil),      // 15: troupe.v1.InputWithdrawn
-		(*TurnStarted)(nil),         // 16: troupe.v1.TurnStarted
-		(*GenerationStarted)(nil),   // 17: troupe.v1.GenerationStarted
-		(*Timing)(nil),              // 18: troupe.v1.Timing
-		(*GenerationCompleted)(nil), // 19: troupe.v1.GenerationCompleted
-		(*GenerationFailed)(nil),    // 20: troupe.v1.GenerationFailed
-		(*ToolPlanned)(nil),         // 21: troupe.v1.ToolPlanned
-		(*ApprovalRequested)(nil),   // 22: troupe.v1.ApprovalRequested
-		(*ApprovalResolved)(nil),    // 23: troupe.v1.ApprovalResolved
-		(*FileHash)(nil),            // 24: troupe.v1.FileHash
-		(*ToolDispatched)(nil),      // 25: troupe.v1.ToolDispatched
-		(*ToolFinished)(nil),        // 26: troupe.v1.ToolFinished
-		(*TurnCompleted)(nil),       // 27: troupe.v1.TurnCompleted
-		(*BudgetReserved)(nil),      // 28: troupe.v1.BudgetReserved
-		(*BudgetSettled)(nil),       // 29: troupe.v1.BudgetSettled
-		(*TimerSet)(nil),            // 30: troupe.v1.TimerSet
-		(*TimerFired)(nil),          // 31: troupe.v1.TimerFired
-		(*TimerCancelled)(nil),      // 32: troupe.v1.TimerCancelled
-		(*HistoryCompacted)(nil),    // 33: troupe.v1.HistoryCompacted
-		(*ConfigChanged)(nil),       // 34: troupe.v1.ConfigChanged
-		(*ChildSpawned)(nil),        // 35: troupe.v1.ChildSpawned
-		(*ChildEnded)(nil),          // 36: troupe.v1.ChildEnded
-		(*AllotmentGranted)(nil),    // 37: troupe.v1.AllotmentGranted
-		(*AllotmentReturned)(nil),   // 38: troupe.v1.AllotmentReturned
-		(*Panicked)(nil),            // 39: troupe.v1.Panicked
-		(*OutboxEnqueued)(nil),      // 40: troupe.v1.OutboxEnqueued
-		(*OutboxAcked)(nil),         // 41: troupe.v1.OutboxAcked
-		(*CancelRequested)(nil),     // 42: troupe.v1.CancelRequested
-		(*Closed)(nil),              // 43: troupe.v1.Closed
-		(*CallDoubted)(nil),         // 44: troupe.v1.CallDoubted
-		(*CallResolved)(nil),        // 45: troupe.v1.CallResolved
-		(*Released)(nil),            // 46: troupe.v1.Released
-		(*ToolCall)(nil),            // 47: troupe.v1.ToolCall
-		(*LeaseToken)(nil),          // 48: troupe.v1.LeaseToken
-		(*Part)(nil),                // 49: troupe.v1.Part
-		(*Usage)(nil),               // 50: troupe.v1.Usage
-		Effect_Class(0),             // 51: troupe.v1.Effect.Class
-		UnknownOutcome_Policy(0),    // 52: troupe.v1.UnknownOutcome.Policy
-		Decision_Value(0),           // 53: troupe.v1.Decision.Value
-	}
-)
-
+var file_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_worker_proto_goTypes = []any{
+	(RecoveryDecision_Action)(0), // 0: troupe.v1.RecoveryDecision.Action
+	(InputAccepted_Mode)(0),      // 1: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 2: troupe.v1.InputAccepted.Origin
+	(ToolFinished_Status)(0),     // 3: troupe.v1.ToolFinished.Status
+	(TurnCompleted_Outcome)(0),   // 4: troupe.v1.TurnCompleted.Outcome
+	(TimerSet_Misfire)(0),        // 5: troupe.v1.TimerSet.Misfire
+	(CallResolved_Resolution)(0), // 6: troupe.v1.CallResolved.Resolution
+	(*WorkerFact)(nil),           // 7: troupe.v1.WorkerFact
+	(*Lineage)(nil),              // 8: troupe.v1.Lineage
+	(*WorkerCreated)(nil),        // 9: troupe.v1.WorkerCreated
+	(*Turn)(nil),                 // 10: troupe.v1.Turn
+	(*ChatMessage)(nil),          // 11: troupe.v1.ChatMessage
+	(*Activated)(nil),            // 12: troupe.v1.Activated
+	(*RecoveryDecision)(nil),     // 13: troupe.v1.RecoveryDecision
+	(*InputAccepted)(nil),        // 14: troupe.v1.InputAccepted
+	(*InputWithdrawn)(nil),       // 15: troupe.v1.InputWithdrawn
+	(*TurnStarted)(nil),          // 16: troupe.v1.TurnStarted
+	(*GenerationStarted)(nil),    // 17: troupe.v1.GenerationStarted
+	(*Timing)(nil),               // 18: troupe.v1.Timing
+	(*GenerationCompleted)(nil),  // 19: troupe.v1.GenerationCompleted
+	(*GenerationFailed)(nil),     // 20: troupe.v1.GenerationFailed
+	(*ToolPlanned)(nil),          // 21: troupe.v1.ToolPlanned
+	(*ApprovalRequested)(nil),    // 22: troupe.v1.ApprovalRequested
+	(*ApprovalResolved)(nil),     // 23: troupe.v1.ApprovalResolved
+	(*FileHash)(nil),             // 24: troupe.v1.FileHash
+	(*ToolDispatched)(nil),       // 25: troupe.v1.ToolDispatched
+	(*ToolFinished)(nil),         // 26: troupe.v1.ToolFinished
+	(*TurnCompleted)(nil),        // 27: troupe.v1.TurnCompleted
+	(*BudgetReserved)(nil),       // 28: troupe.v1.BudgetReserved
+	(*BudgetSettled)(nil),        // 29: troupe.v1.BudgetSettled
+	(*TimerSet)(nil),             // 30: troupe.v1.TimerSet
+	(*TimerFired)(nil),           // 31: troupe.v1.TimerFired
+	(*TimerCancelled)(nil),       // 32: troupe.v1.TimerCancelled
+	(*HistoryCompacted)(nil),     // 33: troupe.v1.HistoryCompacted
+	(*ConfigChanged)(nil),        // 34: troupe.v1.ConfigChanged
+	(*ChildSpawned)(nil),         // 35: troupe.v1.ChildSpawned
+	(*ChildEnded)(nil),           // 36: troupe.v1.ChildEnded
+	(*AllotmentGranted)(nil),     // 37: troupe.v1.AllotmentGranted
+	(*AllotmentReturned)(nil),    // 38: troupe.v1.AllotmentReturned
+	(*Panicked)(nil),             // 39: troupe.v1.Panicked
+	(*OutboxEnqueued)(nil),       // 40: troupe.v1.OutboxEnqueued
+	(*OutboxAcked)(nil),          // 41: troupe.v1.OutboxAcked
+	(*CancelRequested)(nil),      // 42: troupe.v1.CancelRequested
+	(*Closed)(nil),               // 43: troupe.v1.Closed
+	(*CallDoubted)(nil),          // 44: troupe.v1.CallDoubted
+	(*CallResolved)(nil),         // 45: troupe.v1.CallResolved
+	(*Released)(nil),             // 46: troupe.v1.Released
+	(*ToolCall)(nil),             // 47: troupe.v1.ToolCall
+	(*LeaseToken)(nil),           // 48: troupe.v1.LeaseToken
+	(*Part)(nil),                 // 49: troupe.v1.Part
+	(*Usage)(nil),                // 50: troupe.v1.Usage
+	(Effect_Class)(0),            // 51: troupe.v1.Effect.Class
+	(UnknownOutcome_Policy)(0),   // 52: troupe.v1.UnknownOutcome.Policy
+	(Decision_Value)(0),          // 53: troupe.v1.Decision.Value
+}
 var file_worker_proto_depIdxs = []int32{
 	9,  // 0: troupe.v1.WorkerFact.worker_created:type_name -> troupe.v1.WorkerCreated
 	12, // 1: troupe.v1.WorkerFact.activated:type_name -> troupe.v1.Activated

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -114,5 +116,61 @@ func TestWorkersAreAddedAndRemovedAndASessionIsClosed(t *testing.T) {
 	}
 	if !messages.ValidID(messages.WorkerPrefix, added) {
 		t.Errorf("worker id %q", added)
+	}
+}
+
+func TestTheTreeOfARunningProcessIsShownDownToItsExecutors(t *testing.T) {
+	m := newMachine(t)
+	if code, out, stderr := m.run("tree"); code != exitUnreachable || out != "" || !strings.Contains(stderr, "troupe run") {
+		t.Errorf("without a process: %d %s%s", code, out, stderr)
+	}
+	script := m.write("s.yaml", blocking)
+	r := m.start("run", "work", "-C", "a", "-m", "scripted/"+script, "--trust", "full")
+	r.waitFor("I begin.")
+	m.begun("a")
+	behind := m.start("run", "work", "-C", "a", "-m", "scripted/"+script, "--trust", "full")
+	m.eventually("the second run does not say what it waits for", func() bool {
+		code, out, _ := m.run("tree")
+		return code == exitDone && strings.Contains(out, "waiting")
+	})
+	code, out, stderr := m.run("tree", "-o", "json")
+	var root messages.ActorJSON
+	if err := json.Unmarshal([]byte(out), &root); err != nil || code != exitDone {
+		t.Fatalf("ended with %d, %v: %s%s", code, err, out, stderr)
+	}
+	states := map[string][]string{}
+	var walk func(a *messages.ActorJSON)
+	walk = func(a *messages.ActorJSON) {
+		states[a.Kind] = append(states[a.Kind], a.State)
+		for i := range a.Children {
+			walk(&a.Children[i])
+		}
+	}
+	walk(&root)
+	for kind, want := range map[string]string{
+		"supervisor": "running", "session": "using_tool waiting", "worker": "using_tool waiting", "toolexecutor": "running",
+		"workspace": "held held held running", "limiter": "running",
+	} {
+		got := slices.Sorted(slices.Values(states[kind]))
+		if kind == "workspace" { // the second run's own one may be taken or not
+			got = slices.Compact(got)
+			want = "held"
+			if len(got) > 1 {
+				want = "held running"
+			}
+		}
+		if kind == "limiter" {
+			got = slices.Compact(got)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %v, want %s", kind, got, want)
+		}
+	}
+	m.write("a/go", "")
+	if code, _ := r.wait(); code != exitDone {
+		t.Errorf("the run ended with %d: %s", code, r.stderr.String())
+	}
+	if code, _ := behind.wait(); code != exitDone {
+		t.Errorf("the run behind it ended with %d: %s", code, behind.stderr.String())
 	}
 }

@@ -47,6 +47,7 @@ func newRoot(a *app) *cobra.Command {
 		newImport(a),
 		newCancel(a),
 		newRemove(a),
+		newTree(a),
 		newWorkers(a),
 		newVerify(a),
 		newBackup(a),

@@ -1,0 +1,51 @@
+package actors
+
+import (
+	"fmt"
+
+	"github.com/troupe-dev/troupe/conversation"
+	"github.com/troupe-dev/troupe/messages"
+)
+
+func (w *Worker) view() *messages.WorkerView {
+	state := w.phase
+	if state == stateRequesting && w.gen != nil && w.gen.receiving.Load() {
+		state = stateReceiving
+	}
+	v := &messages.WorkerView{
+		Id: w.id, SessionId: w.session, State: state, Restarts: w.restarts, LastError: w.lastError,
+		WaitsFor: w.waitsFor(), Pending: int32(w.stash.Len()), Calls: int32(len(w.running)),
+	}
+	if w.executor != nil {
+		v.Executor = w.executor.GetId()
+	}
+	if w.state != nil {
+		v.Agent, v.Model, v.Turns = w.state.Agent(), w.state.Model(), int32(w.state.Turns())
+		v.Staged, v.Usage, v.UpdatedAtUnixMs = int32(len(w.state.Staged())), w.state.Usage(), w.state.At()
+		if t := w.state.Turn(); t != nil {
+			v.Turn = t.ID
+		}
+		if last := w.state.Last(); last != nil {
+			v.LastOutcome = conversation.OutcomeName(last.Completed.GetOutcome())
+		}
+		v.InDoubt = inDoubt(w.state)
+	}
+	return v
+}
+
+// waitsFor says what the worker waits for, in words for people; "" when it does not wait.
+func (w *Worker) waitsFor() string {
+	switch {
+	case w.phase != stateWaiting:
+		return ""
+	case len(w.leases.want) > 0 && w.leases.behind != "":
+		return fmt.Sprintf("the workspace %s, in which session %s works", w.leases.want[0].GetUri(), w.leases.behind)
+	case len(w.leases.want) > 0:
+		return "the workspace " + w.leases.want[0].GetUri()
+	case w.gen != nil && !w.gen.permit && w.gen.provider != "":
+		return fmt.Sprintf("a permit for a model call of provider %q", w.gen.provider)
+	case w.state != nil && w.state.Turn() != nil && w.state.Turn().Failed.GetRetryAtUnixMs() > 0:
+		return "another try at the model, at " + messages.FormatTime(w.state.Turn().Failed.GetRetryAtUnixMs())
+	}
+	return ""
+}

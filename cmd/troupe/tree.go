@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-dev/troupe/client"
+	"github.com/troupe-dev/troupe/messages"
+)
+
+func newTree(a *app) *cobra.Command {
+	return formats(&cobra.Command{
+		Use:   "tree",
+		Short: "Show the live supervision tree",
+		Long: `Show the live supervision tree of the process that works on the data directory: every actor with its state, how
+often it was restarted, how many messages, inputs or requests wait in it, and its last error.`,
+		Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withHolder(cmd.Context(), func(ctx context.Context, n node) error {
+				t, err := ask[*messages.Tree](ctx, n, &messages.DescribeTree{Deep: true})
+				if err != nil {
+					return err
+				}
+				j := t.GetRoot().JSON()
+				return a.emit(j, func(w io.Writer) error {
+					return table(w, []string{"ACTOR", "STATE", "RESTARTS", "PENDING", "LAST ERROR"}, treeRows(nil, &j, 0))
+				})
+			})
+		},
+	}, "table", "json", "yaml")
+}
+
+// treeRows lists an actor and what is below it, indented.
+func treeRows(rows [][]string, j *messages.ActorJSON, depth int) [][]string {
+	rows = append(rows, []string{
+		strings.Repeat("  ", depth) + j.Kind + " " + j.ID, j.State, strconv.Itoa(int(j.Restarts)), strconv.Itoa(int(j.Pending)), oneLine(j.LastError, 80),
+	})
+	for i := range j.Children {
+		rows = treeRows(rows, &j.Children[i], depth+1)
+	}
+	return rows
+}
+
+// withHolder asks the process that works on the data directory. Where there is none, there is nothing live to ask.
+func (a *app) withHolder(ctx context.Context, work func(ctx context.Context, n node) error) error {
+	loaded, err := a.load("")
+	if err != nil {
+		return err
+	}
+	dir := loaded.Config.Data.Dir
+	h, err := attach(ctx, dir)
+	if errors.Is(err, client.ErrNoHolder) {
+		return &exitError{
+			code: exitUnreachable, what: fmt.Sprintf("no process works on the data directory %s (%s)", visible(dir), loaded.Origin("data.dir")),
+			hint: "actors live in one: begin a turn with troupe run \"...\" and look again; troupe ls sessions shows what is stored", err: err,
+		}
+	}
+	if err != nil {
+		return err
+	}
+	err = h.during(ctx, func(ctx context.Context) error { return work(ctx, h) })
+	if cerr := h.close(ctx); err == nil && cerr != nil {
+		a.note("troupe: warning: %v", cerr)
+	}
+	return err
+}
