@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -23,6 +24,7 @@ type feed struct {
 	session string
 	inbox   *act.Inbox
 	next    uint64 // cursor of the next durable event
+	asked   uint64 // subscriptions so far
 
 	replay   conversation.Projector
 	replayed uint64 // cursor of the newest fact that replay has seen
@@ -41,9 +43,42 @@ func (rt *Runtime) subscribe(ctx context.Context, session string) (*feed, error)
 	return f, nil
 }
 
+const (
+	// attachWait is how long a subscription may stay without an answer before it is made again: what reaches a session in its
+	// last moment is not heard, and subscribing twice is like subscribing once.
+	attachWait = 2 * time.Second
+	// attachTries bounds how often a session that is ending or starting is tried.
+	attachTries = 10
+)
+
 // attach makes the inbox a watcher of the session and returns up to where the store has everything.
 func (f *feed) attach(ctx context.Context) (uint64, error) {
-	m, err := toSession(f.session, &messages.Subscribe{})
+	for try := 1; ; try++ {
+		cursor, err := f.attachOnce(ctx)
+		var refused *messages.Failure
+		switch {
+		case err == nil || ctx.Err() != nil || try == attachTries:
+			return cursor, err
+		case errors.Is(err, context.DeadlineExceeded):
+			continue
+		case !errors.As(err, &refused) || refused.GetCode() != messages.CodeUnavailable || f.rt.ended():
+			return cursor, err
+		}
+		pause := time.NewTimer(time.Duration(try) * 5 * time.Millisecond)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return 0, context.Cause(ctx)
+		}
+	}
+}
+
+func (f *feed) attachOnce(ctx context.Context) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, attachWait)
+	defer cancel()
+	f.asked++
+	m, err := toSession(f.session, &messages.Subscribe{Request: f.asked})
 	if err != nil {
 		return 0, err
 	}
@@ -52,6 +87,7 @@ func (f *feed) attach(ctx context.Context) (uint64, error) {
 	for {
 		msgs, _, err := f.inbox.Take(ctx)
 		if err != nil {
+			f.inbox.Return(early)
 			return 0, err
 		}
 		for _, msg := range msgs {
@@ -61,9 +97,16 @@ func (f *feed) attach(ctx context.Context) (uint64, error) {
 					early = append(early, x)
 				}
 			case *messages.Subscribed:
+				if x.GetRequest() != f.asked {
+					continue
+				}
 				f.inbox.Return(append(early, after(msgs, msg)...))
 				return x.GetCursor(), nil
+			case *messages.Unsubscribe: // it ended meanwhile: what it answers is worth nothing
+				f.inbox.Return(append(early, after(msgs, msg)...))
+				return 0, messages.Fail(messages.CodeUnavailable, "the session has ended", "try again")
 			case *messages.Failure:
+				f.inbox.Return(append(early, after(msgs, msg)...))
 				return 0, x
 			}
 		}
@@ -139,6 +182,9 @@ func (f *feed) take(ctx context.Context, m any, yield func(*Event, error) bool) 
 		}
 		return f.catchUp(ctx, yield)
 	case *messages.Failure:
+		if x.GetCode() == messages.CodeUnavailable && !f.rt.ended() { // of a subscription that was made again since
+			return true
+		}
 		yield(nil, x)
 		return false
 	}

@@ -2,6 +2,7 @@ package troupe
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/troupe-dev/troupe/actors"
 	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/actors/actortest"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/persistence/memory"
 )
@@ -19,11 +21,11 @@ import (
 func TestAnEventThatOvertakesTheSubscriptionIsSeen(t *testing.T) {
 	sys := act.NewSystem(slog.New(slog.DiscardHandler))
 	session := sys.Root.Spawn(actor.PropsFromFunc(func(c actor.Context) {
-		if _, ok := c.Message().(*messages.ToSession); ok && c.Sender() != nil {
+		if m, ok := c.Message().(*messages.ToSession); ok && c.Sender() != nil {
 			for at := range uint64(2) {
 				c.Respond(&messages.Published{FirstCursor: 9 + at, LastCursor: 9 + at, Events: []*messages.Event{{Type: messages.EventTurnCompleted, Seq: 9 + at}}})
 			}
-			c.Respond(&messages.Subscribed{Cursor: 9})
+			c.Respond(&messages.Subscribed{Cursor: 9, Request: m.GetSubscribe().GetRequest()})
 		}
 	}))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -48,5 +50,75 @@ func TestAnEventThatOvertakesTheSubscriptionIsSeen(t *testing.T) {
 			t.Errorf("event %d, want 10: the cursor covers what is before it", e.GetSeq())
 		}
 		return
+	}
+}
+
+// A session that is stopped from outside, at any moment, takes its watchers' subscriptions and the questions in its
+// mailbox with it.
+func TestEventsGoOnWhenTheirSessionIsStoppedAgainAndAgain(t *testing.T) {
+	rt, err := New(t.Context(), Options{Model: actortest.Say("ok")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := rt.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	s, err := rt.Session(t.Context(), SessionOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const turns = 8
+	runner := make(chan error, 1)
+	go func() {
+		for i := 0; i <= turns; {
+			prompt := "go"
+			if i == turns {
+				prompt = "the end"
+			}
+			try, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			_, err := s.Run(try, prompt)
+			cancel()
+			var refused *messages.Failure
+			switch {
+			case err == nil, i < turns && errors.Is(err, context.DeadlineExceeded): // the prompt was in a mailbox that ended
+				i++
+			case !errors.Is(err, context.DeadlineExceeded) && (!errors.As(err, &refused) || refused.GetCode() != messages.CodeUnavailable):
+				runner <- err
+				return
+			}
+			if i < turns {
+				rt.sys.Root.Stop(rt.sys.NewLocalPID("troupe/" + s.ID()))
+			}
+		}
+		runner <- nil
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	begun, last := map[string]bool{}, uint64(0)
+	for e, err := range rt.Events(ctx, s.ID(), 0) {
+		if err != nil {
+			t.Fatalf("after event %d: %v", last, err)
+		}
+		if e.GetSeq() != 0 && e.GetSeq() <= last {
+			t.Errorf("event %d after %d", e.GetSeq(), last)
+		}
+		last = max(last, e.GetSeq())
+		switch e.GetType() {
+		case messages.EventTurnStarted:
+			begun[e.GetTurn()] = true
+		case messages.EventTurnCompleted:
+			if !begun[e.GetTurn()] {
+				t.Errorf("the beginning of turn %s was not seen", e.GetTurn())
+			}
+			delete(begun, e.GetTurn())
+		}
+		if e.GetType() == messages.EventInputAccepted && e.GetText() == "the end" {
+			break
+		}
+	}
+	if err := <-runner; err != nil {
+		t.Error(err)
 	}
 }

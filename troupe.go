@@ -307,6 +307,13 @@ func (rt *Runtime) fatal(err error) {
 	}
 }
 
+// ended says whether the runtime was closed: then nobody comes back.
+func (rt *Runtime) ended() bool {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	return rt.closed
+}
+
 // Failed delivers the error after which the runtime answers nothing more: its store failed. Only
 // the program decides to exit.
 func (rt *Runtime) Failed() <-chan error { return rt.failed }

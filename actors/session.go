@@ -231,7 +231,7 @@ func (s *Session) own(c actor.Context, m *messages.ToSession) {
 	case *messages.ToSession_Describe:
 		s.describe(c)
 	case *messages.ToSession_Subscribe:
-		s.subscribe(c)
+		s.subscribe(c, cmd.Subscribe)
 	case *messages.ToSession_Unsubscribe:
 		s.unsubscribe(c, c.Sender())
 	default:
@@ -369,7 +369,7 @@ func (s *Session) respawn(c actor.Context, m *respawn) {
 
 // subscribe adds a watcher. Events up to the answered cursor are in the store: it is read after
 // every worker knows that somebody watches, so that no event falls between.
-func (s *Session) subscribe(c actor.Context) {
+func (s *Session) subscribe(c actor.Context, m *messages.Subscribe) {
 	if !slices.ContainsFunc(s.watchers, func(p *actor.PID) bool { return p.GetId() == c.Sender().GetId() }) {
 		s.watchers = append(s.watchers, c.Sender())
 		c.Watch(c.Sender())
@@ -396,7 +396,7 @@ func (s *Session) subscribe(c actor.Context) {
 		if err != nil {
 			return messages.Fail(messages.CodeUnavailable, "subscribe: "+err.Error(), "")
 		}
-		return &messages.Subscribed{Cursor: cursor}
+		return &messages.Subscribed{Cursor: cursor, Request: m.GetRequest()}
 	})
 }
 

@@ -363,7 +363,11 @@ func (b *sessionBuilder) index(v *messages.SessionView, workerStream string) ([]
 		return nil, fmt.Errorf("encode listing entry: %w", err)
 	}
 	id := strings.TrimPrefix(workerStream, "wrk/")
-	wv, err := proto.Marshal(&messages.WorkerView{Id: id, SessionId: v.GetId(), State: stateInactive, Agent: v.GetAgent(), Model: v.GetModel(), UpdatedAtUnixMs: v.GetCreatedAtUnixMs()})
+	state, staged := stateInactive, int32(0)
+	if b.m.GetFirst() != nil { // should the process end before the turn begins
+		state, staged = stateWaiting, 1
+	}
+	wv, err := proto.Marshal(&messages.WorkerView{Id: id, SessionId: v.GetId(), State: state, Staged: staged, Agent: v.GetAgent(), Model: v.GetModel(), UpdatedAtUnixMs: v.GetCreatedAtUnixMs()})
 	if err != nil {
 		return nil, fmt.Errorf("encode listing entry: %w", err)
 	}

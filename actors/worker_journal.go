@@ -196,27 +196,36 @@ func (w *Worker) storeFailed(c actor.Context, err error) {
 // index keeps the listing entry of the worker up to date at the borders of a turn, so that `ls`
 // answers for a worker that is not in memory.
 func (w *Worker) index(facts []proto.Message) []persistence.IndexOp {
-	v := w.view()
-	v.UpdatedAtUnixMs = w.svc.Now().UnixMilli()
+	v := w.listed()
 	changed := false
 	for _, f := range facts {
 		switch f := f.(type) {
+		case *messages.InputAccepted:
+			v.Staged, changed = v.GetStaged()+1, true
+		case *messages.InputWithdrawn:
+			v.Staged, changed = v.GetStaged()-1, true
 		case *messages.TurnStarted:
-			v.State, v.Turn, changed = stateWorking, f.GetTurnId(), true
+			v.Staged -= int32(len(f.GetInputIds()))
+			v.Turn, changed = f.GetTurnId(), true
 		case *messages.TurnCompleted:
-			v.State, v.Turn, changed = stateInactive, "", true
+			v.Turn, changed = "", true
 			v.Turns++
 			v.LastOutcome = conversation.OutcomeName(f.GetOutcome())
 		case *messages.Released:
-			v.State, changed = stateInactive, true
-			if w.state.Turn() != nil {
-				v.State = stateWorking
-			}
+			changed = true
 		case *messages.HistoryCompacted:
 			v.Usage, changed = sumUsage(v.GetUsage(), f.GetUsage()), true
 		case *messages.GenerationCompleted:
 			v.Usage = sumUsage(v.GetUsage(), f.GetUsage())
 		}
+	}
+	switch { // as it is without a process
+	case v.GetTurn() != "":
+		v.State = stateWorking
+	case v.GetStaged() > 0:
+		v.State = stateWaiting
+	default:
+		v.State = stateInactive
 	}
 	ops, doubts := doubtIndex(w.state, w.session, w.id, facts)
 	if doubts != 0 {

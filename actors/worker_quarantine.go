@@ -47,8 +47,8 @@ func (w *Worker) noteFailure(c actor.Context, fact *messages.Panicked) {
 	d := persistence.Draft{Records: append(w.late.records, rec), Index: w.late.index}
 	w.late = late{}
 	if fact.GetQuarantined() {
-		v := w.view()
-		v.State, v.Quarantined, v.LastError, v.UpdatedAtUnixMs = stateFailed, true, fact.GetReason(), w.svc.Now().UnixMilli()
+		v := w.listed()
+		v.State, v.Quarantined, v.LastError = stateFailed, true, fact.GetReason()
 		d.Index = listing(w.log, WorkerKey(w.session, w.id), v)
 	}
 	sys, session, id, to := c.ActorSystem(), w.session, w.id, c.Parent()

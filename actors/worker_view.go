@@ -33,6 +33,14 @@ func (w *Worker) view() *messages.WorkerView {
 	return v
 }
 
+// listed is the view as it is kept for a worker that is not in memory: without what only a live one has.
+func (w *Worker) listed() *messages.WorkerView {
+	v := w.view()
+	v.WaitsFor, v.Pending, v.Executor, v.Calls = "", 0, "", 0
+	v.UpdatedAtUnixMs = w.svc.Now().UnixMilli()
+	return v
+}
+
 // waitsFor says what the worker waits for, in words for people; "" when it does not wait.
 func (w *Worker) waitsFor() string {
 	switch {

@@ -124,6 +124,8 @@ func project(fact proto.Message) *messages.Event {
 		return &messages.Event{Type: messages.EventWorkerSpawned, Status: "released", Reason: f.GetBy()}
 	case *messages.InputAccepted:
 		return &messages.Event{Type: messages.EventInputAccepted, InputId: f.GetInputId(), Text: InputText(f.GetParts())}
+	case *messages.InputWithdrawn:
+		return &messages.Event{Type: messages.EventInputWithdrawn, InputId: f.GetInputId(), Reason: f.GetBy()}
 	case *messages.TurnStarted:
 		e := &messages.Event{Type: messages.EventTurnStarted, Turn: f.GetTurnId()}
 		if len(f.GetInputIds()) > 0 {

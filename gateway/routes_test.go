@@ -105,6 +105,8 @@ func routeCases() []routeCase {
 			messages.Fail(messages.CodeResolved, "call exe_1 was resolved already: done", ""), 409,
 			`{"type":"about:blank","title":"Conflict","status":409,"code":"already_resolved","detail":"call exe_1 was resolved already: done"}`,
 		},
+		{"GET /api/tree", "", &messages.DescribeTree{Deep: true}, &messages.Tree{Root: &messages.ActorView{Kind: "supervisor", Id: "troupe", State: "running"}}, 200, `{"id":"troupe","kind":"supervisor","state":"running","restarts":0}`},
+		{"GET /api/tree?depth=1", "", &messages.DescribeTree{}, &messages.Tree{Root: &messages.ActorView{Id: "troupe"}}, 200, `{"id":"troupe","kind":"","state":"","restarts":0}`},
 		{
 			"POST /api/verify", `{"sessions":["ses_1"]}`, &messages.Verify{SessionIds: []string{"ses_1"}}, &messages.Verified{Streams: 2, Records: 9},
 			200, `{"streams":2,"records":9,"findings":[]}`,

@@ -2891,6 +2891,7 @@ func (x *CloseSession) GetReason() string {
 // messages until it sends Unsubscribe or ends. Reply: Subscribed.
 type Subscribe struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Request       uint64                 `protobuf:"varint,1,opt,name=request,proto3" json:"request,omitempty"` // echoed: an answer may come after its session has ended, and another was asked
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2925,9 +2926,17 @@ func (*Subscribe) Descriptor() ([]byte, []int) {
 	return file_command_proto_rawDescGZIP(), []int{38}
 }
 
+func (x *Subscribe) GetRequest() uint64 {
+	if x != nil {
+		return x.Request
+	}
+	return 0
+}
+
 type Subscribed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cursor        uint64                 `protobuf:"varint,1,opt,name=cursor,proto3" json:"cursor,omitempty"` // events up to here are in the store
+	Request       uint64                 `protobuf:"varint,2,opt,name=request,proto3" json:"request,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2965,6 +2974,13 @@ func (*Subscribed) Descriptor() ([]byte, []int) {
 func (x *Subscribed) GetCursor() uint64 {
 	if x != nil {
 		return x.Cursor
+	}
+	return 0
+}
+
+func (x *Subscribed) GetRequest() uint64 {
+	if x != nil {
+		return x.Request
 	}
 	return 0
 }
@@ -7239,11 +7255,13 @@ const file_command_proto_rawDesc = "" +
 	"\bWaitIdle\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"&\n" +
 	"\fCloseSession\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"\v\n" +
-	"\tSubscribe\"$\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"%\n" +
+	"\tSubscribe\x12\x18\n" +
+	"\arequest\x18\x01 \x01(\x04R\arequest\">\n" +
 	"\n" +
 	"Subscribed\x12\x16\n" +
-	"\x06cursor\x18\x01 \x01(\x04R\x06cursor\"\r\n" +
+	"\x06cursor\x18\x01 \x01(\x04R\x06cursor\x12\x18\n" +
+	"\arequest\x18\x02 \x01(\x04R\arequest\"\r\n" +
 	"\vUnsubscribe\"y\n" +
 	"\tPublished\x12!\n" +
 	"\ffirst_cursor\x18\x01 \x01(\x04R\vfirstCursor\x12\x1f\n" +

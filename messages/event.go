@@ -10,6 +10,7 @@ import (
 const (
 	EventSessionCreated      = "session.created"
 	EventInputAccepted       = "input.accepted"
+	EventInputWithdrawn      = "input.withdrawn"
 	EventTurnStarted         = "turn.started"
 	EventGenerationStarted   = "generation.started"
 	EventTextDelta           = "text.delta"
