@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -128,8 +129,17 @@ func TestTheTreeOfARunningProcessIsShownDownToItsExecutors(t *testing.T) {
 	r := m.start("run", "work", "-C", "a", "-m", "scripted/"+script, "--trust", "full")
 	r.waitFor("I begin.")
 	m.begun("a")
-	behind := m.start("run", "work", "-C", "a", "-m", "scripted/"+script, "--trust", "full")
-	m.eventually("the second run does not say what it waits for", func() bool {
+	said, err := os.Create(m.folder("said"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	behind := m.command("run", "work", "-C", "a", "-m", "scripted/"+script, "--trust", "full")
+	behind.Stderr = said
+	if err := behind.Start(); err != nil {
+		t.Fatal(err)
+	}
+	m.eventually("the second run is not in the tree", func() bool {
 		code, out, _ := m.run("tree")
 		return code == exitDone && strings.Contains(out, "waiting")
 	})
@@ -166,11 +176,33 @@ func TestTheTreeOfARunningProcessIsShownDownToItsExecutors(t *testing.T) {
 			t.Errorf("%s: %v, want %s", kind, got, want)
 		}
 	}
+	held := ""
+	for _, w := range m.workers() {
+		if w.State == "using_tool" {
+			held = w.Session
+		}
+	}
+	text := func() string {
+		b, err := os.ReadFile(said.Name())
+		if err != nil {
+			t.Error(err)
+		}
+		return string(b)
+	}
+	m.eventually("the second run does not say what it waits for", func() bool {
+		return strings.Contains(text(), "in which session "+held+" works")
+	})
 	m.write("a/go", "")
 	if code, _ := r.wait(); code != exitDone {
 		t.Errorf("the run ended with %d: %s", code, r.stderr.String())
 	}
-	if code, _ := behind.wait(); code != exitDone {
-		t.Errorf("the run behind it ended with %d: %s", code, behind.stderr.String())
+	if !strings.Contains(r.stderr.String(), "1 more command works in this process") {
+		t.Errorf("the run counts wrongly: %s", r.stderr.String())
+	}
+	if code := exitOf(t, behind.Wait()); code != exitDone {
+		t.Errorf("the run behind it ended with %d: %s", code, text())
+	}
+	if n := strings.Count(text(), "troupe: waits for the workspace "); n != 1 {
+		t.Errorf("the run behind it says %d times what it waits for: %s", n, text())
 	}
 }

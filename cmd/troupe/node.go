@@ -9,7 +9,6 @@ import (
 	"iter"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/oklog/run"
@@ -262,12 +261,12 @@ func serve(ctx context.Context, l net.Listener, handler http.Handler) error {
 	}
 }
 
-// attached is how many connections others have to this house.
+// attached is how many other commands work in this house.
 func (h *house) attached() int {
 	if h.listener == nil {
 		return 0
 	}
-	return int(h.listener.open.Load())
+	return h.listener.commands()
 }
 
 // linger stays until those who are attached have what they wait for.
@@ -307,37 +306,6 @@ func (h *house) close(ctx context.Context) error {
 		errs = append(errs, h.log.close())
 	}
 	return errors.Join(errs...)
-}
-
-// countingListener counts the connections that are open: each process that is attached has one at
-// least.
-type countingListener struct {
-	net.Listener
-	open atomic.Int64
-}
-
-// Accept counts what it returns until that is closed.
-func (l *countingListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	l.open.Add(1)
-	return &countedConn{Conn: c, count: &l.open}, nil
-}
-
-type countedConn struct {
-	net.Conn
-	count  *atomic.Int64
-	closed atomic.Bool
-}
-
-// Close closes the connection and counts it out, once.
-func (c *countedConn) Close() error {
-	if c.closed.CompareAndSwap(false, true) {
-		c.count.Add(-1)
-	}
-	return c.Conn.Close()
 }
 
 // ask puts a question and expects an answer of one type.

@@ -174,9 +174,10 @@ type runner struct {
 	sent    bool // the command that begins it was sent once: its duplicate is no error
 	begun   bool
 
-	accepted bool   // the acceptance of the prompt was seen
-	after    uint64 // last event that was seen
-	told     bool   // that no language model is running
+	accepted bool          // the acceptance of the prompt was seen
+	after    uint64        // last event that was seen
+	started  chan struct{} // closed when the turn has begun
+	told     bool          // that no language model is running
 	view     view
 	log      *turnLog
 }
@@ -196,7 +197,11 @@ func (r *runner) play(ctx context.Context) error {
 				return err
 			}
 			if n := h.attached(); n > 0 {
-				r.a.note("troupe: %d more commands work in this process: it stays until they are done; Ctrl-C makes them go on by themselves", n)
+				more := fmt.Sprintf("%d more commands work", n)
+				if n == 1 {
+					more = "1 more command works"
+				}
+				r.a.note("troupe: %s in this process: it stays until that is done; Ctrl-C makes the others go on by themselves", more)
 				h.linger(ctx)
 			}
 			return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/troupe-dev/troupe/messages"
 )
@@ -16,6 +17,9 @@ func (r *runner) follow(ctx context.Context, h *house) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watched sync.WaitGroup
 	watched.Go(func() { r.watch(ctx, h, cancel) })
+	started := make(chan struct{})
+	r.started = started
+	watched.Go(func() { r.sayWhatIsWaitedFor(ctx, h, started) })
 	if r.input != "" {
 		watched.Go(func() { r.watchDoubt(ctx, h, cancel) })
 	}
@@ -63,12 +67,44 @@ func (r *runner) watch(ctx context.Context, h *house, cancel context.CancelCause
 	}
 }
 
+// waitingNote is how long a turn may take to begin before the run says what it waits for.
+const waitingNote = 500 * time.Millisecond
+
+// sayWhatIsWaitedFor says once what a turn waits for that does not begin.
+func (r *runner) sayWhatIsWaitedFor(ctx context.Context, h *house, started <-chan struct{}) {
+	tick := time.NewTicker(waitingNote)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-started:
+			return
+		case <-tick.C:
+		}
+		all, err := ask[*messages.Workers](ctx, h, &messages.ListWorkers{SessionId: r.session})
+		if err != nil {
+			return // what is wrong the walk along the events says
+		}
+		for _, w := range all.GetWorkers() {
+			if w.GetWaitsFor() != "" && w.GetTurn() == "" {
+				r.a.note("troupe: waits for %s", visible(w.GetWaitsFor()))
+				return
+			}
+		}
+	}
+}
+
 // take shows an event if it is of the turn that is waited for.
 func (r *runner) take(e *messages.Event) error {
 	if e.GetSeq() > r.after {
 		r.after = e.GetSeq()
 	}
 	if e.GetType() == messages.EventTurnStarted && (e.GetTurn() == r.turn || r.input != "" && e.GetInputId() == r.input) {
+		if r.started != nil {
+			close(r.started)
+			r.started = nil
+		}
 		r.turn = e.GetTurn()
 		r.log.take(e)
 		return r.view.show(e, r.log)

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"net"
+	"sync"
+)
+
+// countingListener counts who is connected: each command has one connection at least, and often more.
+type countingListener struct {
+	net.Listener
+
+	mu   sync.Mutex
+	open map[int]int // process -> its connections; those of whom the system says nothing have numbers of their own, below 0
+	next int
+}
+
+// Accept counts what it returns until that is closed.
+func (l *countingListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	pid := peerPID(c)
+	if pid <= 0 {
+		l.next--
+		pid = l.next
+	}
+	if l.open == nil {
+		l.open = make(map[int]int)
+	}
+	l.open[pid]++
+	return &countedConn{Conn: c, out: func() { l.left(pid) }}, nil
+}
+
+func (l *countingListener) left(pid int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open[pid]--; l.open[pid] == 0 {
+		delete(l.open, pid)
+	}
+}
+
+// commands is how many processes are connected.
+func (l *countingListener) commands() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.open)
+}
+
+type countedConn struct {
+	net.Conn
+	once sync.Once
+	out  func()
+}
+
+// Close closes the connection and counts it out, once.
+func (c *countedConn) Close() error {
+	c.once.Do(c.out)
+	return c.Conn.Close()
+}
