@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/prototext"
 
@@ -175,6 +176,9 @@ func TestASecretReachesNoJournalNoWatcherNoModelAndNoResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	watched.add(prototext.Format(called))
+	if _, err := s.Remind(ctx, time.Now().Add(time.Hour), "use "+canary, troupe.RemindOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	watched.leaks(t, "what was watched and answered")
 	asked.leaks(t, "what the model was sent")
 	ran.leaks(t, "what the tools were given")

@@ -70,6 +70,13 @@ func (s *Services) cleanParts(parts []*messages.Part) []*messages.Part {
 	return out
 }
 
+// cleanWord gives a person's word on a call without secrets; the sender's stays as it is.
+func (s *Services) cleanWord(m *messages.ResolveCall) *messages.ResolveCall {
+	out := proto.CloneOf(m)
+	out.Note = s.Redact.String(m.GetNote())
+	return out
+}
+
 // cleanCall gives a program's call without secrets; nil stays nil.
 func (s *Services) cleanCall(c *messages.ToolCall) *messages.ToolCall {
 	if c == nil {

@@ -51,7 +51,7 @@ func recordWord(svc *Services, session string, m *messages.ResolveCall) any {
 		return messages.Fail(code, fmt.Sprintf("resolve call %s: %v", m.GetExecId(), o.err), "")
 	}
 	defer o.journal.Release()
-	facts, fail := resolution(o.state, m)
+	facts, fail := resolution(o.state, svc.cleanWord(m))
 	if fail != nil {
 		return fail
 	}

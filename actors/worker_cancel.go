@@ -88,7 +88,7 @@ func (w *Worker) endRunning(c actor.Context, reason string) {
 
 // cancelFacts closes every call that has not started: after the cancel is durable it never will.
 func (w *Worker) cancelFacts(by, reason string) []proto.Message {
-	facts := []proto.Message{&messages.CancelRequested{By: by, Reason: reason}}
+	facts := []proto.Message{&messages.CancelRequested{By: by, Reason: w.svc.Redact.String(reason)}}
 	for _, call := range w.state.Turn().OpenCalls() {
 		if !w.running[call.Plan.GetExecId()] {
 			facts = append(facts, w.closed(call))

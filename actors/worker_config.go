@@ -26,5 +26,5 @@ func (w *Worker) reconfigure(c actor.Context, m *messages.ConfigureWorker) {
 	w.append(c, asker, func(c actor.Context) {
 		w.system, w.tools = "", nil
 		c.Send(asker, w.view())
-	}, &messages.ConfigChanged{Agent: m.GetAgent(), Model: m.GetModel(), Tools: m.GetTools(), System: m.GetSystem()})
+	}, &messages.ConfigChanged{Agent: m.GetAgent(), Model: m.GetModel(), Tools: m.GetTools(), System: w.svc.Redact.String(m.GetSystem())})
 }

@@ -23,10 +23,11 @@ const (
 // fail ends this incarnation. fact, when given, is journaled on a best effort, and with the one that is too
 // much the quarantine: whoever opens the store later knows of it without waking anybody.
 func (w *Worker) fail(c actor.Context, reason string, fact *messages.Panicked) {
+	reason = w.svc.Redact.String(reason)
 	quarantine := false
 	if fact != nil && w.state != nil && w.journal != nil {
 		quarantine = w.state.Panics()+1 >= poisonAfter
-		fact.Quarantined = quarantine
+		fact.Quarantined, fact.Reason = quarantine, w.svc.Redact.String(fact.GetReason())
 		w.lastError = reason
 		w.noteFailure(c, fact)
 	}

@@ -29,7 +29,7 @@ func (w *Worker) doubting(c actor.Context) { w.common(c) }
 
 // resolve writes down what a person says of a call in doubt, and goes on by it. The first word counts.
 func (w *Worker) resolve(c actor.Context, m *messages.ResolveCall) {
-	facts, fail := resolution(w.state, m)
+	facts, fail := resolution(w.state, w.svc.cleanWord(m))
 	if fail != nil {
 		c.Respond(fail)
 		return

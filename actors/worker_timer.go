@@ -40,7 +40,7 @@ func (w *Worker) aboutTimers(c actor.Context) {
 
 // setTimer writes a timer down: from then on it will fire, whatever happens to this process.
 func (w *Worker) setTimer(c actor.Context, m *messages.SetTimer) {
-	f := &messages.TimerSet{TimerId: m.GetTimerId(), DueUnixMs: m.GetDueUnixMs(), Parts: m.GetParts(), Misfire: m.GetMisfire(), By: m.GetBy()}
+	f := &messages.TimerSet{TimerId: m.GetTimerId(), DueUnixMs: m.GetDueUnixMs(), Parts: w.svc.cleanParts(m.GetParts()), Misfire: m.GetMisfire(), By: m.GetBy()}
 	if f.GetTimerId() == "" {
 		f.TimerId = messages.NewID(messages.TimerPrefix)
 	}
