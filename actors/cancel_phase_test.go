@@ -317,7 +317,7 @@ func TestDeletedWorkersTakeNothingAnyMoreAndTheSessionGoesOnWithoutThem(t *testi
 		t.Errorf("still listed: %v", l)
 	}
 	gate.Open()
-	works(t, h, s) // the other one is the first now
+	works(t, h, s)                                                                         // the other one is the first now
 	if err := h.Sys.Root.StopFuture(h.Sys.NewLocalPID("troupe/" + s)).Wait(); err != nil { // what it got meanwhile nobody would answer
 		t.Fatal(err)
 	}

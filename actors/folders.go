@@ -1,7 +1,11 @@
 package actors
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -38,6 +42,19 @@ func (f *Folders) admit(g *messages.WorkspaceGrant) {
 	if f.open[g.GetUri()] == nil {
 		f.open[g.GetUri()] = &folder{path: g.GetPath(), kind: g.GetKind()}
 	}
+}
+
+// lacks says that a workspace on this machine certainly has no such file. It follows no link and reads nothing: it
+// spares those who mostly look for what is not there the way through the confinement.
+func (f *Folders) lacks(g *messages.WorkspaceGrant, name string) bool {
+	f.mu.Lock()
+	e := f.open[g.GetUri()]
+	f.mu.Unlock()
+	if e == nil || e.path == "" {
+		return false
+	}
+	_, err := os.Lstat(filepath.Join(e.path, filepath.FromSlash(name)))
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // handle returns the workspace behind a grant, at the trust of the grant. It opens the

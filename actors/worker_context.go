@@ -101,7 +101,7 @@ func (s *surroundings) files() []string {
 // file adds one file of the primary workspace. One that does not exist is no mistake.
 func (s *surroundings) file(b *strings.Builder, name string) {
 	g := primaryOf(s.grant)
-	if g == nil {
+	if g == nil || s.svc.folders.lacks(g, name) {
 		return
 	}
 	ws, err := s.svc.folders.handle(g)
