@@ -8,7 +8,7 @@ import (
 )
 
 // ErrUnknownFact marks a record that this version cannot read and must not skip.
-var ErrUnknownFact = errors.New("unknown fact")
+var ErrUnknownFact = errors.New("this version does not know it, a newer one wrote it")
 
 // schema is the version of the facts' meaning that this release writes.
 const schema = 1
@@ -39,10 +39,8 @@ func WorkerFactIn(r *Record) (proto.Message, error) {
 	if err := proto.Unmarshal(r.GetBody(), &w); err != nil {
 		return nil, fmt.Errorf("decode worker record %d: %w", r.GetSeq(), err)
 	}
-	if f := UnwrapWorker(&w); f != nil || r.GetIgnorable() {
-		return f, nil
-	}
-	return nil, fmt.Errorf("worker record %d has type %d: %w", r.GetSeq(), r.GetType(), ErrUnknownFact)
+	f := UnwrapWorker(&w)
+	return f, known("worker", r, &f)
 }
 
 // SessionFactIn is WorkerFactIn for a session's stream.
@@ -51,10 +49,20 @@ func SessionFactIn(r *Record) (proto.Message, error) {
 	if err := proto.Unmarshal(r.GetBody(), &w); err != nil {
 		return nil, fmt.Errorf("decode session record %d: %w", r.GetSeq(), err)
 	}
-	if f := UnwrapSession(&w); f != nil || r.GetIgnorable() {
-		return f, nil
+	f := UnwrapSession(&w)
+	return f, known("session", r, &f)
+}
+
+// known refuses a fact whose type or whose meaning is of a newer release. One that may be skipped becomes nil.
+func known(journal string, r *Record, fact *proto.Message) error {
+	if *fact != nil && r.GetSchema() <= schema {
+		return nil
 	}
-	return nil, fmt.Errorf("session record %d has type %d: %w", r.GetSeq(), r.GetType(), ErrUnknownFact)
+	*fact = nil
+	if r.GetIgnorable() {
+		return nil
+	}
+	return fmt.Errorf("%s record %d has type %d in version %d: %w", journal, r.GetSeq(), r.GetType(), r.GetSchema(), ErrUnknownFact)
 }
 
 // WorkerFactOf wraps a fact for its journal and returns the number of its type; 0 when m is no fact of a worker.
