@@ -59,11 +59,16 @@ func (d *driver) finish(c *conversation.Call, st messages.ToolFinished_Status) {
 func (d *driver) finishAll(calls []*conversation.Call) {
 	var all []*messages.ToolFinished
 	for _, c := range calls {
-		st := messages.ToolFinished_OK
-		if c.Dispatched == nil && (c.Plan.GetEffect() != messages.Effect_PURE || !c.Cleared()) {
-			st = messages.ToolFinished_CANCELLED
+		switch {
+		case c.Dispatched == nil && (c.Plan.GetEffect() != messages.Effect_PURE || !c.Cleared()):
+			all = append(all, d.result(c, messages.ToolFinished_CANCELLED))
+		case c.Settled():
+			all = append(all, conversation.ResultOf(c, c.Answer))
+		case c.InDoubt() || c.Redo(): // it does not run, and an earlier attempt may have
+			all = append(all, conversation.Interrupted(c.Plan.GetExecId(), c.Plan.GetCallId(), c.Name))
+		default:
+			all = append(all, d.result(c, messages.ToolFinished_OK))
 		}
-		all = append(all, d.result(c, st))
 	}
 	h := d.s.NextHash(all...)
 	for _, f := range rapid.Permutation(all).Draw(d.t, "order") {

@@ -137,41 +137,12 @@ func (d *driver) checkInputs() {
 	}
 }
 
-// checkEffects: R3, R4 and R7 over the whole journal.
+// checkEffects holds the whole journal to the rules of effects.
 func (d *driver) checkEffects() {
-	plans, runs := map[string]*messages.ToolPlanned{}, map[string]int{}
-	approved, asked := map[string]bool{}, map[string]bool{}
+	e := newEffects()
 	d.each(func(f proto.Message) {
-		switch f := f.(type) {
-		case *messages.ToolPlanned:
-			plans[f.GetExecId()] = f
-		case *messages.ApprovalResolved:
-			approved[f.GetExecId()] = f.GetDecision() == messages.Decision_APPROVED
-		case *messages.CallDoubted:
-			asked[f.GetExecId()] = true
-		case *messages.CallResolved:
-			delete(asked, f.GetExecId())
-			if f.GetResolution() == messages.CallResolved_RETRY {
-				runs[f.GetExecId()]--
-			}
-		case *messages.ToolDispatched:
-			if asked[f.GetExecId()] {
-				d.t.Fatalf("call %s was dispatched while a person was asked about it", f.GetExecId())
-			}
-			p := plans[f.GetExecId()]
-			runs[f.GetExecId()]++
-			if p.GetNeedsApproval() && !approved[f.GetExecId()] {
-				d.t.Fatalf("call %s was dispatched and not approved", f.GetExecId())
-			}
-			once := p.GetEffect() == messages.Effect_AT_MOST_ONCE || p.GetEffect() == messages.Effect_UNSPECIFIED
-			if once && p.GetUnknown() != messages.UnknownOutcome_RETRY && runs[f.GetExecId()] > 1 {
-				d.t.Fatalf("call %s, at most once, was dispatched twice", f.GetExecId())
-			}
-		case *messages.ToolFinished:
-			p := plans[f.GetExecId()]
-			if f.GetStatus() == messages.ToolFinished_OK && p.GetEffect() != messages.Effect_PURE && runs[f.GetExecId()] == 0 {
-				d.t.Fatalf("call %s has an effect and was never dispatched", f.GetExecId())
-			}
+		if err := e.see(f); err != nil {
+			d.t.Fatal(err)
 		}
 	})
 }
