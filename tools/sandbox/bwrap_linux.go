@@ -3,14 +3,11 @@ package sandbox
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/troupe-dev/troupe/tools"
 )
@@ -23,6 +20,7 @@ type bwrap struct {
 	system []mount
 	flags  []string // the options that do not depend on the command
 	masks  masks
+	guard  *guard // nil: this program cannot be its own guard
 }
 
 const bwrapHint = "install bubblewrap, e.g. `apt-get install bubblewrap`; its version must be 0.7 or later"
@@ -36,6 +34,14 @@ func newBwrap(ctx context.Context, o Options) (tools.Sandbox, error) {
 	path, err := exec.LookPath("bwrap")
 	if err != nil {
 		return nil, &Unavailable{Bwrap, "the program bwrap is not on PATH", bwrapHint}
+	}
+	ownHandles() // before anything is started that may hand them on
+	var g *guard
+	if o.Reexec {
+		g = &guard{mark: o.CacheDir}
+		if err := g.start(); err != nil {
+			return nil, err
+		}
 	}
 	help := exec.CommandContext(ctx, path, "--help")
 	help.Env = []string{}
@@ -51,7 +57,7 @@ func newBwrap(ctx context.Context, o Options) (tools.Sandbox, error) {
 	if err := o.resolve(); err != nil {
 		return nil, err
 	}
-	b := &bwrap{path: path, o: o, tools: findToolchains(), masks: masks{made: map[string]int{}}}
+	b := &bwrap{path: path, o: o, tools: findToolchains(), masks: masks{made: map[string]int{}}, guard: g}
 	b.system = systemMounts(&b.o, &b.tools)
 	b.flags = []string{
 		"--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
@@ -60,7 +66,6 @@ func newBwrap(ctx context.Context, o Options) (tools.Sandbox, error) {
 	if strings.Contains(string(text), "--disable-userns ") {
 		b.flags = append(b.flags, "--disable-userns")
 	}
-	ownHandles()
 	if err := prove(ctx, b, &b.o, Bwrap, namespaceHint); err != nil {
 		return nil, err
 	}
@@ -98,19 +103,28 @@ func (b *bwrap) Run(ctx context.Context, c tools.Command) (tools.Exit, error) {
 	}
 	defer r.Close()
 	run := &bwrapRun{known: make(chan struct{})}
-	cmd := exec.Command(b.path, append([]string{"--args", "3", "--"}, limited(c.Argv, b.o.Limits, true)...)...)
-	// Empty, not cleared by bwrap: what bwrap itself is started with stays readable in its
-	// /proc/1/environ. The command's own variables come by the sealed options, so that other
-	// users of the machine do not see them in the list of processes.
-	cmd.Env = []string{}
-	cmd.Dir = "/"
-	cmd.ExtraFiles = []*os.File{options, w}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL} // no Ctrl-C of ours
-	run.job = job{cmd: cmd, out: c.Output, max: c.MaxOutput, kill: run.kill, gone: run.gone}
+	status := make(chan struct{})
+	argv := append([]string{b.path, "--args", "3", "--"}, limited(c.Argv, b.o.Limits, true)...)
+	if b.guard != nil {
+		one := &ward{g: b.guard, argv: argv, options: options, status: w, ended: status}
+		run.guarded, run.outer = true, one.end
+		run.job = job{p: one}
+	} else {
+		cmd := exec.Command(argv[0], argv[1:]...)
+		// Empty, not cleared by bwrap: what bwrap itself is started with stays readable in its
+		// /proc/1/environ. The command's own variables come by the sealed options, so that other
+		// users of the machine do not see them in the list of processes.
+		cmd.Env = []string{}
+		cmd.Dir = "/"
+		cmd.ExtraFiles = []*os.File{options, w}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL} // no Ctrl-C of ours
+		run.outer = func() { _ = cmd.Process.Kill() }
+		run.job = job{p: newChild(cmd)}
+	}
+	run.job.out, run.job.max, run.job.kill, run.job.gone = c.Output, c.MaxOutput, run.kill, run.gone
 	run.job.watch = func(stop <-chan struct{}, exceeded func(string)) {
 		watchSpace(run.pid, b.o.Limits, stop, exceeded)
 	}
-	status := make(chan struct{})
 	go func() {
 		defer close(status)
 		run.readStatus(r)
@@ -147,17 +161,8 @@ func (b *bwrap) options(c tools.Command, home string) []string {
 
 // sealed writes options into a file in memory that bwrap reads.
 func sealed(args []string) (*os.File, error) {
-	fd, err := unix.MemfdCreate("options", unix.MFD_CLOEXEC)
+	f, err := inMemory("options", strings.Join(args, "\x00")+"\x00")
 	if err != nil {
-		return nil, fmt.Errorf("create a file in memory for the sandbox's options: %w", err)
-	}
-	f := os.NewFile(uintptr(fd), "options")
-	if _, err := f.WriteString(strings.Join(args, "\x00") + "\x00"); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("write the sandbox's options: %w", err)
-	}
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		f.Close()
 		return nil, fmt.Errorf("write the sandbox's options: %w", err)
 	}
 	return f, nil

@@ -2,7 +2,9 @@ package sandbox
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -23,14 +25,25 @@ const (
 // bwrapRun follows one command. bwrap's child is the first process of a process table of its
 // own: when it dies, the kernel ends everything in there, whatever its group or session.
 type bwrapRun struct {
-	job   job
-	known chan struct{} // closed when first is known, or never will be
+	job     job
+	guarded bool
+	outer   func()        // ends bwrap itself; below a guard, and what it may leave, too
+	known   chan struct{} // closed when first is known, or never will be
 
 	mu    sync.Mutex
 	first int         // pid of bwrap's child as we see it; 0: unknown or gone
 	pidfd int         // a handle on it that outlives the number; 0: none
 	code  *int        // the command's exit code
+	said  bwrapStatus // what the guard told
 	late  *time.Timer // ends bwrap itself when it does not end with its child
+}
+
+// bwrapStatus is one line of status: bwrap writes the first two, the guard the others.
+type bwrapStatus struct {
+	Child int    `json:"child-pid,omitempty"`
+	Code  *int   `json:"exit-code,omitempty"`
+	Error string `json:"error,omitempty"` // why bwrap was not started
+	Ended string `json:"ended,omitempty"` // how bwrap itself ended
 }
 
 // readStatus reads the lines that bwrap writes about the command.
@@ -39,16 +52,16 @@ func (r *bwrapRun) readStatus(f io.Reader) {
 	know := func() { once.Do(func() { close(r.known) }) }
 	defer know()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
-		var s struct {
-			Child int  `json:"child-pid"`
-			Code  *int `json:"exit-code"`
-		}
+		var s bwrapStatus
 		if json.Unmarshal(lines.Bytes(), &s) != nil {
 			continue
 		}
 		r.mu.Lock()
 		if s.Code != nil {
 			r.code = s.Code
+		}
+		if s.Error != "" || s.Ended != "" {
+			r.said = s
 		}
 		if s.Child > 0 && r.first == 0 {
 			r.first = s.Child
@@ -70,9 +83,18 @@ func (r *bwrapRun) pid() int {
 }
 
 // kill ends the command's process table, and bwrap if it has none yet. bwrap then ends by
-// itself and reaps its child. It waits for the child's pid: a bwrap killed between making its
-// child and binding it to its own life would leave it behind.
+// itself and reaps its child. Without a guard it waits for the child's pid: a bwrap killed between
+// making its child and binding it to its own life would leave it behind.
 func (r *bwrapRun) kill() {
+	if r.guarded {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.first != 0 {
+			r.signalFirst()
+		}
+		r.outer()
+		return
+	}
 	wait := time.NewTimer(knowWait)
 	defer wait.Stop()
 	select {
@@ -81,14 +103,13 @@ func (r *bwrapRun) kill() {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	outer := r.job.cmd.Process
 	if r.first == 0 {
-		_ = outer.Kill()
+		r.outer()
 		return
 	}
 	r.signalFirst()
 	if r.late == nil {
-		r.late = time.AfterFunc(outerWait, func() { _ = outer.Kill() })
+		r.late = time.AfterFunc(outerWait, r.outer)
 	}
 }
 
@@ -132,6 +153,14 @@ func (r *bwrapRun) gone() {
 	r.first, r.pidfd = 0, 0
 }
 
+// how says how bwrap itself ended.
+func (r *bwrapRun) how() string {
+	if c, ours := r.job.p.(*child); ours {
+		return c.cmd.ProcessState.String()
+	}
+	return cmp.Or(r.said.Ended, "its guard was killed")
+}
+
 // exit says how the command ended; err is the job's.
 func (r *bwrapRun) exit(took time.Duration, err error) (tools.Exit, error) {
 	r.mu.Lock()
@@ -141,8 +170,10 @@ func (r *bwrapRun) exit(took time.Duration, err error) (tools.Exit, error) {
 	case err != nil || e.Limit != "":
 		e.Code, e.Signal = 128+int(unix.SIGKILL), "SIGKILL"
 		return e, err
+	case r.said.Error != "":
+		return e, fmt.Errorf("run bwrap: %w", errors.New(r.said.Error))
 	case r.code == nil:
-		return e, fmt.Errorf("run bwrap: %w (%s)", errAborted, r.job.cmd.ProcessState)
+		return e, fmt.Errorf("run bwrap: %w (%s)", errAborted, r.how())
 	}
 	e.Code = *r.code
 	if e.Code > 128 && e.Code < 128+32 { // bwrap, like a shell, adds 128 to the signal

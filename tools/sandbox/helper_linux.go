@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -33,12 +34,23 @@ type helperStatus struct {
 
 // Main must be called first thing in main, and in TestMain, of a program that sets
 // Options.Reexec. It returns false at once unless the process was started as the helper of a
-// command in mode none: then it does that work and ends the process.
+// command in mode none, or as the guard of those in mode bwrap: then it does that work and ends
+// the process.
 //
 // The helper adopts whatever its command leaves behind (it is a subreaper), and kills all of it
 // when the command ends, when asked, or when the process that started it is gone.
 func Main() bool {
-	if len(os.Args) < 3 || os.Args[1] != helperArg {
+	if len(os.Args) < 3 {
+		return false
+	}
+	switch os.Args[1] {
+	case helperArg:
+	case guardArg:
+		if err := watchOver(); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	default:
 		return false
 	}
 	status := os.NewFile(statusFD, "status")
@@ -51,6 +63,7 @@ func Main() bool {
 }
 
 func help(argv []string, status *os.File) error {
+	runtime.LockOSThread() // with its end the command ends
 	for _, fd := range []int{controlFD, statusFD} {
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
 			return fmt.Errorf("close file %d on exec: %w", fd, err)
@@ -65,15 +78,13 @@ func help(argv []string, status *os.File) error {
 	p, err := os.StartProcess(argv[0], argv, &os.ProcAttr{
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 		Env:   os.Environ(),
-		Sys:   &syscall.SysProcAttr{Setsid: true},
+		Sys:   dyingWithUs(&syscall.SysProcAttr{Setsid: true}),
 	})
 	if err != nil {
 		return fmt.Errorf("start %s: %w", argv[0], err)
 	}
 	out := json.NewEncoder(status)
-	if err := out.Encode(helperStatus{Child: p.Pid}); err != nil {
-		return fmt.Errorf("report the start: %w", err)
-	}
+	_ = out.Encode(helperStatus{Child: p.Pid}) // nobody listens when the one who started us is dead: then control has ended
 	end := make(chan struct{}, 2)
 	go func() {
 		_, _ = os.NewFile(controlFD, "control").Read(make([]byte, 1))
@@ -100,7 +111,7 @@ func reap(child int, out *json.Encoder, end chan<- struct{}) error {
 			if ws.Signaled() {
 				*s.Code, s.Signal = 128+int(ws.Signal()), unix.SignalName(ws.Signal())
 			}
-			_ = out.Encode(s) // nobody listens when the one who started us is dead
+			_ = out.Encode(s)
 			end <- struct{}{}
 		}
 	}

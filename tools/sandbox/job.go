@@ -19,9 +19,15 @@ const drainWait = 2 * time.Second
 // probeWait bounds a probe run.
 const probeWait = 10 * time.Second
 
+// process is the one that a job runs: it has been started by us, or by somebody for us.
+type process interface {
+	start(out *os.File) error
+	wait() // until it has ended; only after a start
+}
+
 // job is one running command, whatever back end runs it.
 type job struct {
-	cmd   *exec.Cmd
+	p     process
 	out   io.Writer
 	max   int64                                                   // bytes of output; 0: unlimited
 	kill  func()                                                  // ends every process; safe from several goroutines, more than once
@@ -39,10 +45,7 @@ func (j *job) run(ctx context.Context, files ...*os.File) error {
 		return fmt.Errorf("open a pipe for the output: %w", err)
 	}
 	defer r.Close()
-	j.cmd.Stdout, j.cmd.Stderr = w, w
-	started, ended := make(chan error, 1), make(chan struct{})
-	go j.hold(started, ended)
-	err = <-started
+	err = j.p.start(w)
 	w.Close()
 	for _, f := range files {
 		f.Close()
@@ -50,6 +53,11 @@ func (j *job) run(ctx context.Context, files ...*os.File) error {
 	if err != nil {
 		return err
 	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		j.p.wait()
+	}()
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
@@ -76,19 +84,36 @@ func (j *job) run(ctx context.Context, files ...*os.File) error {
 	return ctx.Err()
 }
 
+// child is a process of our own.
+type child struct {
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+func newChild(cmd *exec.Cmd) *child { return &child{cmd: cmd, ended: make(chan struct{})} }
+
+func (c *child) start(out *os.File) error {
+	c.cmd.Stdout, c.cmd.Stderr = out, out
+	started := make(chan error, 1)
+	go c.hold(started)
+	return <-started
+}
+
 // hold starts the process and waits for it on one thread that does nothing else: the kernel
 // sends the parent-death signal when the thread that forked ends, not the process.
-func (j *job) hold(started chan<- error, ended chan<- struct{}) {
+func (c *child) hold(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	err := j.cmd.Start()
+	err := c.cmd.Start()
 	started <- err
 	if err != nil {
 		return
 	}
-	_ = j.cmd.Wait() // its outcome is in ProcessState
-	close(ended)
+	_ = c.cmd.Wait() // its outcome is in ProcessState
+	close(c.ended)
 }
+
+func (c *child) wait() { <-c.ended }
 
 // exceed notes the first limit that was reached and ends the command.
 func (j *job) exceed(limit string) {

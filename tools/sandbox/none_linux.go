@@ -20,11 +20,18 @@ import (
 
 const hasHelper = true
 
+// dyingWithUs has the kernel end a process with us.
+func dyingWithUs(a *syscall.SysProcAttr) *syscall.SysProcAttr {
+	a.Pdeathsig = syscall.SIGKILL
+	return a
+}
+
 func signalName(s syscall.Signal) string { return unix.SignalName(s) }
 
 // helped follows one command below a helper.
 type helped struct {
 	job     job
+	cmd     *exec.Cmd
 	control *os.File // closing it ends the command
 	end     sync.Once
 
@@ -50,8 +57,8 @@ func (n *none) runBelowHelper(ctx context.Context, c tools.Command, argv []strin
 	cmd.Dir, cmd.Env = dir, env
 	cmd.ExtraFiles = []*os.File{controlR, statusW}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal, no Ctrl-C
-	h := &helped{control: controlW}
-	h.job = job{cmd: cmd, out: c.Output, max: c.MaxOutput, kill: h.kill, gone: h.gone}
+	h := &helped{cmd: cmd, control: controlW}
+	h.job = job{p: newChild(cmd), out: c.Output, max: c.MaxOutput, kill: h.kill, gone: h.gone}
 	h.job.watch = func(stop <-chan struct{}, exceeded func(string)) {
 		watchTree(func() int { return cmd.Process.Pid }, n.o.Limits, stop, exceeded)
 	}
@@ -86,7 +93,7 @@ func (h *helped) kill() {
 		if h.seen.Child > 0 && h.seen.Code == nil { // its group at one stroke, before the helper gets to run
 			_ = unix.Kill(-h.seen.Child, unix.SIGKILL)
 		}
-		h.late = time.AfterFunc(goneWait, func() { _ = h.job.cmd.Process.Kill() })
+		h.late = time.AfterFunc(goneWait, func() { _ = h.cmd.Process.Kill() })
 	})
 }
 
@@ -97,7 +104,7 @@ func (h *helped) gone() {
 	if h.late != nil {
 		h.late.Stop()
 	}
-	if !h.job.cmd.ProcessState.Success() && h.seen.Child > 0 {
+	if !h.cmd.ProcessState.Success() && h.seen.Child > 0 {
 		_ = unix.Kill(-h.seen.Child, unix.SIGKILL)
 	}
 }
@@ -113,7 +120,7 @@ func (h *helped) exit(took time.Duration, err error) (tools.Exit, error) {
 	case h.seen.Error != "":
 		return e, fmt.Errorf("run the helper: %w", errors.New(h.seen.Error))
 	case h.seen.Code == nil:
-		return e, fmt.Errorf("run the helper: %w (%s)", errAborted, h.job.cmd.ProcessState)
+		return e, fmt.Errorf("run the helper: %w (%s)", errAborted, h.cmd.ProcessState)
 	}
 	e.Code, e.Signal = *h.seen.Code, h.seen.Signal
 	return e, nil

@@ -68,21 +68,20 @@ func (n *none) Run(ctx context.Context, c tools.Command) (tools.Exit, error) {
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = dir, env
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	j := &job{cmd: cmd, out: c.Output, max: c.MaxOutput, gone: func() {}}
+	cmd.SysProcAttr = dyingWithUs(&syscall.SysProcAttr{Setsid: true})
+	j := &job{p: newChild(cmd), out: c.Output, max: c.MaxOutput, gone: func() {}}
 	j.kill = func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	j.watch = func(stop <-chan struct{}, exceeded func(string)) {
 		watchTree(func() int { return cmd.Process.Pid }, n.o.Limits, stop, exceeded)
 	}
 	start := time.Now()
 	err = j.run(ctx)
-	return groupExit(j, time.Since(start), err)
+	return groupExit(j, cmd.ProcessState, time.Since(start), err)
 }
 
 // groupExit says how a command without a helper ended.
-func groupExit(j *job, took time.Duration, err error) (tools.Exit, error) {
+func groupExit(j *job, state *os.ProcessState, took time.Duration, err error) (tools.Exit, error) {
 	e := tools.Exit{Limit: j.exceeded(), Duration: took}
-	state := j.cmd.ProcessState
 	if state == nil {
 		return e, fmt.Errorf("start the command: %w", errors.Join(err, errAborted))
 	}

@@ -35,10 +35,11 @@ type Options struct {
 	Hide     []string // absolute folders never shown, not even inside a workspace: the data directory
 	Limits   Limits
 
-	// Reexec says that this program's main calls Main first. Then mode none runs commands
-	// below a helper process that ends all of them with the call, and when this process is
-	// killed. Without it, none ends the command's process group alone: what left the group by
-	// setsid survives.
+	// Reexec says that this program's main calls Main first. Then commands run below a process
+	// of this program that ends all of them with the call, and when this process is killed, at
+	// whatever moment. Without it, bwrap may leave a command behind when this process is killed
+	// in the few milliseconds of its start, and none ends the command's process group alone:
+	// what left the group by setsid survives.
 	Reexec bool
 }
 
