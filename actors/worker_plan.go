@@ -82,13 +82,11 @@ func (w *Worker) planCall(call *messages.ToolCall) (*messages.ToolPlanned, *mess
 		p.TimeoutMs = most.Milliseconds()
 	}
 	raw := json.RawMessage(call.GetArguments())
-	var args map[string]any
-	if err := tools.Decode(spec, raw, &args); err != nil {
+	args, hash, err := tools.Check(spec, raw)
+	if err != nil {
 		return p, refusal(p, messages.ToolFinished_BAD_ARGS, asToolError(err))
 	}
-	if _, hash, err := tools.Canonical(raw); err == nil {
-		p.ArgsHash = hash[:]
-	}
+	p.ArgsHash = hash[:]
 	g, unrouted := route(w.grant.GetWorkspaces(), spec, text(args, "workspace_id"))
 	if unrouted != nil {
 		return p, refusal(p, messages.ToolFinished_ERROR, unrouted)

@@ -26,15 +26,11 @@ const (
 // ones, and values that the schema excludes. Nothing, and null, are {}; a null given for an
 // optional argument is as if it were left out. Any other error is a defect of the tool.
 func Decode(spec *Spec, args json.RawMessage, into any) error {
-	s, err := parseSchema(spec)
-	if err != nil {
-		return err
-	}
 	object, err := parseArguments(args)
 	if err != nil {
 		return err
 	}
-	checked, err := s.check("", object)
+	checked, err := conform(spec, object)
 	if err != nil {
 		return err
 	}
@@ -48,6 +44,35 @@ func Decode(spec *Spec, args json.RawMessage, into any) error {
 		return refuseDecoded(err)
 	}
 	return nil
+}
+
+// Check reads a call's arguments as Decode does, and gives them as the schema takes them, numbers
+// as json.Number, together with the hash that Canonical gives.
+func Check(spec *Spec, args json.RawMessage) (map[string]any, [32]byte, error) {
+	object, err := parseArguments(args)
+	if err != nil {
+		return nil, [32]byte{}, err
+	}
+	_, hash, err := canonical(object)
+	if err != nil {
+		return nil, [32]byte{}, err
+	}
+	checked, err := conform(spec, object)
+	return checked, hash, err
+}
+
+// conform holds arguments against a schema. It changes them: optional nulls go.
+func conform(spec *Spec, object map[string]any) (map[string]any, error) {
+	s, err := parseSchema(spec)
+	if err != nil {
+		return nil, err
+	}
+	checked, err := s.check("", object)
+	if err != nil {
+		return nil, err
+	}
+	object, _ = checked.(map[string]any)
+	return object, nil
 }
 
 // refuseDecoded explains a value that the schema allows and the Go type does not hold.
@@ -67,6 +92,10 @@ func Canonical(args json.RawMessage) (json.RawMessage, [32]byte, error) {
 	if err != nil {
 		return nil, [32]byte{}, err
 	}
+	return canonical(object)
+}
+
+func canonical(object map[string]any) (json.RawMessage, [32]byte, error) {
 	var b bytes.Buffer
 	if err := appendJSON(&b, object); err != nil {
 		return nil, [32]byte{}, err
@@ -86,6 +115,14 @@ func parseArguments(args json.RawMessage) (map[string]any, error) {
 	if len(trimmed) == 0 || string(trimmed) == "null" {
 		return map[string]any{}, nil
 	}
+	if object, ok := plainArguments(trimmed); ok {
+		return object, nil
+	}
+	return explainedArguments(trimmed)
+}
+
+// explainedArguments reads what plainArguments did not take, and says where and why it cannot be read.
+func explainedArguments(trimmed []byte) (map[string]any, error) {
 	dec := json.NewDecoder(bytes.NewReader(trimmed))
 	dec.UseNumber()
 	v, err := readValue(dec, "", 0)
@@ -197,6 +234,16 @@ func appendJSON(b *bytes.Buffer, v any) error {
 		}
 		b.WriteByte(']')
 		return nil
+	case json.Number:
+		b.WriteString(string(v))
+		return nil
+	case string:
+		if plainText(v) {
+			b.WriteByte('"')
+			b.WriteString(v)
+			b.WriteByte('"')
+			return nil
+		}
 	}
 	enc := json.NewEncoder(b)
 	enc.SetEscapeHTML(false)
