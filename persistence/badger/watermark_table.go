@@ -4,8 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"hash/fnv"
-	"io"
 	"os"
 )
 
@@ -60,10 +58,12 @@ func (w *watermark) noteLast(kind byte, name string, n, commit uint64) error {
 }
 
 func tablePlace(kind byte, name string) int {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte{kind}) // into memory
-	_, _ = io.WriteString(h, name)
-	return int(h.Sum32() % tablePlaces)
+	const offset, prime = 2166136261, 16777619 // FNV-1a, as hash/fnv has it, without its interface
+	h := (uint32(offset) ^ uint32(kind)) * prime
+	for i := range len(name) {
+		h = (h ^ uint32(name[i])) * prime
+	}
+	return int(h % tablePlaces)
 }
 
 // readLast reads what the table of a watermark file holds.
