@@ -1,65 +1,183 @@
 package act
 
 import (
+	"runtime"
 	"sync"
-	"sync/atomic"
 
 	"github.com/asynkron/protoactor-go/actor"
 )
 
 // Mailbox makes an unbounded mailbox that takes messages at any time. protoactor-go publishes an
-// actor's name before its mailbox has a dispatcher: a message to the name in between panics in its sender
-// and leaves the mailbox unscheduled for ever. Here such messages wait until the actor starts.
+// actor's name before its mailbox has a dispatcher: a message to the name in between would panic in its
+// sender and leave protoactor-go's own mailbox unscheduled for ever. Here such messages wait until the
+// actor starts. An idle mailbox holds no memory but its own.
 func Mailbox() actor.MailboxProducer {
-	unbounded := actor.Unbounded()
-	return func() actor.Mailbox { return &mailbox{Mailbox: unbounded()} }
+	return func() actor.Mailbox {
+		m := &mailbox{}
+		m.work = m.process
+		return m
+	}
 }
 
+// mailbox is worked through by one goroutine at a time: the one that set running.
 type mailbox struct {
-	actor.Mailbox
-	started atomic.Bool
+	invoker    actor.MessageInvoker
+	dispatcher actor.Dispatcher
+	work       func() // process, bound once
 
-	mu           sync.Mutex
-	system, user []any // what came before the start
+	mu                          sync.Mutex
+	system, user                fifo
+	started, running, suspended bool
 }
 
 // PostUserMessage implements actor.Mailbox.
 func (m *mailbox) PostUserMessage(msg any) {
-	if !m.started.Load() && m.keep(&m.user, msg) {
-		return
-	}
-	m.Mailbox.PostUserMessage(msg)
+	m.unpack(msg)
+	m.post(&m.user, msg)
 }
 
 // PostSystemMessage implements actor.Mailbox.
-func (m *mailbox) PostSystemMessage(msg any) {
-	if !m.started.Load() && m.keep(&m.system, msg) {
-		return
+func (m *mailbox) PostSystemMessage(msg any) { m.post(&m.system, msg) }
+
+// unpack posts the messages of a batch before the batch itself, as protoactor-go's mailbox does.
+func (m *mailbox) unpack(msg any) {
+	if env, ok := msg.(*actor.MessageEnvelope); ok {
+		msg = env.Message
 	}
-	m.Mailbox.PostSystemMessage(msg)
+	if batch, ok := msg.(actor.MessageBatch); ok {
+		for _, one := range batch.GetMessages() {
+			m.PostUserMessage(one)
+		}
+	}
 }
 
-func (m *mailbox) keep(queue *[]any, msg any) bool {
+func (m *mailbox) post(queue *fifo, msg any) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.started.Load() {
-		return false
+	queue.push(msg)
+	if _, born := msg.(*actor.Started); born && !m.started {
+		m.system.lastFirst() // whoever was quicker
 	}
-	*queue = append(*queue, msg)
-	return true
+	idle := m.started && !m.running && (queue == &m.system || !m.suspended)
+	m.running = m.running || idle
+	m.mu.Unlock()
+	if idle {
+		m.dispatcher.Schedule(m.work)
+	}
 }
 
-// Start implements actor.Mailbox. The actor's own Started is a system message and comes first.
+// RegisterHandlers implements actor.Mailbox.
+func (m *mailbox) RegisterHandlers(invoker actor.MessageInvoker, dispatcher actor.Dispatcher) {
+	m.invoker, m.dispatcher = invoker, dispatcher
+}
+
+// Start implements actor.Mailbox.
 func (m *mailbox) Start() {
-	m.Mailbox.Start()
+	m.mu.Lock()
+	m.started = true
+	idle := !m.running && (m.system.len() > 0 || m.user.len() > 0)
+	m.running = m.running || idle
+	m.mu.Unlock()
+	if idle {
+		m.dispatcher.Schedule(m.work)
+	}
+}
+
+// UserMessageCount implements actor.Mailbox.
+func (m *mailbox) UserMessageCount() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, msg := range m.system {
-		m.Mailbox.PostSystemMessage(msg)
+	return m.user.len()
+}
+
+// process handles messages until there are none.
+func (m *mailbox) process() {
+	for m.run() {
 	}
-	for _, msg := range m.user {
-		m.Mailbox.PostUserMessage(msg)
+}
+
+// run handles messages; what a handler panics with is escalated, and then there may be more to do.
+func (m *mailbox) run() (more bool) {
+	var msg any
+	defer func() {
+		if r := recover(); r != nil {
+			m.invoker.EscalateFailure(r, msg)
+			more = true
+		}
+	}()
+	for i := 1; ; i++ {
+		if i%m.dispatcher.Throughput() == 0 {
+			runtime.Gosched()
+		}
+		var system bool
+		if msg, system = m.next(); msg == nil {
+			return false
+		}
+		if system {
+			m.invoker.InvokeSystemMessage(msg)
+		} else {
+			m.invoker.InvokeUserMessage(msg)
+		}
 	}
-	m.system, m.user = nil, nil
-	m.started.Store(true)
+}
+
+// next takes the next message, system messages first; nil, and the mailbox rests, when there is none
+// that may be handled.
+func (m *mailbox) next() (msg any, system bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for m.system.len() > 0 {
+		switch msg := m.system.pop(); msg.(type) {
+		case *actor.SuspendMailbox:
+			m.suspended = true
+		case *actor.ResumeMailbox:
+			m.suspended = false
+		default:
+			return msg, true
+		}
+	}
+	if m.user.len() > 0 && !m.suspended {
+		return m.user.pop(), false
+	}
+	m.running = false
+	return nil, false
+}
+
+// fifo is a queue that gives its memory back when it is empty after many.
+type fifo struct {
+	items []any
+	head  int
+}
+
+// keptItems is the room that an empty queue may keep.
+const keptItems = 16
+
+func (q *fifo) len() int { return len(q.items) - q.head }
+
+func (q *fifo) push(v any) {
+	if q.head > 0 && len(q.items) == cap(q.items) && q.head >= len(q.items)/2 { // rather than grow
+		n := copy(q.items, q.items[q.head:])
+		clear(q.items[n:])
+		q.items, q.head = q.items[:n], 0
+	}
+	q.items = append(q.items, v)
+}
+
+// lastFirst moves the newest message to the front.
+func (q *fifo) lastFirst() {
+	last := q.items[len(q.items)-1]
+	copy(q.items[q.head+1:], q.items[q.head:])
+	q.items[q.head] = last
+}
+
+func (q *fifo) pop() any {
+	v := q.items[q.head]
+	q.items[q.head] = nil
+	q.head++
+	if q.head == len(q.items) {
+		q.items, q.head = q.items[:0], 0
+		if cap(q.items) > keptItems {
+			q.items = nil
+		}
+	}
+	return v
 }
