@@ -171,6 +171,32 @@ func limiterPID(sys *actor.ActorSystem, provider string) *actor.PID {
 	return sys.NewLocalPID(root + "/" + limiterName(provider))
 }
 
+// peers keeps the PIDs that an actor sends to again and again: a PID remembers the process behind it, and looks it up
+// anew when that has ended.
+type peers struct {
+	limiters, workspaces map[string]*actor.PID
+}
+
+func (p *peers) limiter(sys *actor.ActorSystem, provider string) *actor.PID {
+	return recall(&p.limiters, sys, provider, limiterPID)
+}
+
+func (p *peers) workspace(sys *actor.ActorSystem, id string) *actor.PID {
+	return recall(&p.workspaces, sys, id, workspacePID)
+}
+
+func recall(known *map[string]*actor.PID, sys *actor.ActorSystem, id string, find func(*actor.ActorSystem, string) *actor.PID) *actor.PID {
+	pid := (*known)[id]
+	if pid == nil {
+		if *known == nil {
+			*known = make(map[string]*actor.PID, 2)
+		}
+		pid = find(sys, id)
+		(*known)[id] = pid
+	}
+	return pid
+}
+
 func workspacePID(sys *actor.ActorSystem, id string) *actor.PID {
 	return sys.NewLocalPID(root + "/" + workspaceName(id))
 }

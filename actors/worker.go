@@ -74,6 +74,7 @@ type Worker struct {
 	compactsBy  string                                      // the newest of them, for people
 	cancels     []canceller                                 // who await the end of a cancelled turn
 	closing     closing                                     // that the worker ends for good
+	peers       peers
 }
 
 // The states of a worker as every surface names them (acceptance row 31).

@@ -196,25 +196,27 @@ func (w *Worker) storeFailed(c actor.Context, err error) {
 // index keeps the listing entry of the worker up to date at the borders of a turn, so that `ls`
 // answers for a worker that is not in memory.
 func (w *Worker) index(facts []proto.Message) []persistence.IndexOp {
+	ops, doubts := doubtIndex(w.state, w.session, w.id, facts)
+	if doubts == 0 && !slices.ContainsFunc(facts, relists) {
+		return ops
+	}
 	v := w.listed()
-	changed := false
+	v.InDoubt += doubts
 	for _, f := range facts {
 		switch f := f.(type) {
 		case *messages.InputAccepted:
-			v.Staged, changed = v.GetStaged()+1, true
+			v.Staged++
 		case *messages.InputWithdrawn:
-			v.Staged, changed = v.GetStaged()-1, true
+			v.Staged--
 		case *messages.TurnStarted:
 			v.Staged -= int32(len(f.GetInputIds()))
-			v.Turn, changed = f.GetTurnId(), true
+			v.Turn = f.GetTurnId()
 		case *messages.TurnCompleted:
-			v.Turn, changed = "", true
+			v.Turn = ""
 			v.Turns++
 			v.LastOutcome = conversation.OutcomeName(f.GetOutcome())
-		case *messages.Released:
-			changed = true
 		case *messages.HistoryCompacted:
-			v.Usage, changed = sumUsage(v.GetUsage(), f.GetUsage()), true
+			v.Usage = sumUsage(v.GetUsage(), f.GetUsage())
 		case *messages.GenerationCompleted:
 			v.Usage = sumUsage(v.GetUsage(), f.GetUsage())
 		}
@@ -227,14 +229,16 @@ func (w *Worker) index(facts []proto.Message) []persistence.IndexOp {
 	default:
 		v.State = stateInactive
 	}
-	ops, doubts := doubtIndex(w.state, w.session, w.id, facts)
-	if doubts != 0 {
-		v.InDoubt, changed = v.GetInDoubt()+doubts, true
-	}
-	if !changed {
-		return ops
-	}
 	return append(ops, listing(w.log, WorkerKey(w.session, w.id), v)...)
+}
+
+// relists says that a fact changes what is listed of its worker.
+func relists(fact proto.Message) bool {
+	switch fact.(type) {
+	case *messages.InputAccepted, *messages.InputWithdrawn, *messages.TurnStarted, *messages.TurnCompleted, *messages.Released, *messages.HistoryCompacted:
+		return true
+	}
+	return false
 }
 
 // listing puts a view under its key of the secondary index.

@@ -48,7 +48,7 @@ func (w *Worker) nextLease(c actor.Context) {
 
 func (w *Worker) askLease(c actor.Context, again bool) {
 	g := w.leases.want[0]
-	c.Request(workspacePID(c.ActorSystem(), g.GetId()), &messages.AcquireLease{
+	c.Request(w.peers.workspace(c.ActorSystem(), g.GetId()), &messages.AcquireLease{
 		Workspace: g.GetUri(), Holder: w.id, Request: w.leases.request, Shared: w.readsOnly(), Again: again,
 	})
 }
@@ -104,7 +104,7 @@ func (w *Worker) replaced(c actor.Context, m *messages.Replaced) {
 			w.noPermits(c, m.GetReason())
 			return
 		}
-		c.Request(limiterPID(c.ActorSystem(), w.gen.provider), &messages.AcquirePermit{Request: w.gen.request, Again: true})
+		c.Request(w.peers.limiter(c.ActorSystem(), w.gen.provider), &messages.AcquirePermit{Request: w.gen.request, Again: true})
 	}
 }
 
@@ -149,7 +149,7 @@ func (w *Worker) giveBackAll(c actor.Context) {
 func (w *Worker) sendRelease(c actor.Context, l *messages.LeaseToken, request uint64) {
 	for _, g := range w.grant.GetWorkspaces() {
 		if g.GetUri() == l.GetWorkspace() {
-			c.Send(workspacePID(c.ActorSystem(), g.GetId()), &messages.ReleaseLease{Workspace: l.GetWorkspace(), Token: l.GetToken(), Request: request, Holder: w.id})
+			c.Send(w.peers.workspace(c.ActorSystem(), g.GetId()), &messages.ReleaseLease{Workspace: l.GetWorkspace(), Token: l.GetToken(), Request: request, Holder: w.id})
 			return
 		}
 	}

@@ -114,7 +114,7 @@ func (w *Worker) ask(c actor.Context) {
 func (w *Worker) askPermit(c actor.Context) {
 	w.permits++
 	w.gen.request = w.permits
-	c.Request(limiterPID(c.ActorSystem(), w.gen.provider), &messages.AcquirePermit{Request: w.gen.request})
+	c.Request(w.peers.limiter(c.ActorSystem(), w.gen.provider), &messages.AcquirePermit{Request: w.gen.request})
 }
 
 // permitRefused: the Limiter is being replaced. The Supervisor says when to ask its successor.
@@ -140,7 +140,7 @@ func (w *Worker) releasePermit(c actor.Context, spent *model.Completion) {
 	if spent != nil {
 		m.Tokens, m.Requests = spent.Usage.GetInputTokens()+spent.Usage.GetOutputTokens(), int32(spent.Meta.Attempts)
 	}
-	c.Request(limiterPID(c.ActorSystem(), w.gen.provider), m)
+	c.Request(w.peers.limiter(c.ActorSystem(), w.gen.provider), m)
 }
 
 func (w *Worker) permitGranted(c actor.Context, m *messages.PermitGranted) {

@@ -27,6 +27,8 @@ const (
 	snapshotShare = 4
 	// A worker that stops is in no hurry: its tail is worth a snapshot from this part on.
 	snapshotAtEnd = 4
+	// A journal with no more records than this is folded without looking for one.
+	snapshotNone = 8
 )
 
 // snapshots is what a worker knows of its own. It belongs to the worker's mailbox, except for what
@@ -106,7 +108,7 @@ func putSnapshot(j *persistence.Journal, f *conversation.Frozen, n *snapshots) e
 // recoverState folds a worker's journal: from its newest snapshot that is of use, else the one
 // before, else from the beginning.
 func recoverState(ctx context.Context, svc *Services, j *persistence.Journal) (*conversation.State, *snapshots, error) {
-	for below := j.Next(); ; { // one that is ahead of the journal is of another
+	for below := j.Next(); below > snapshotNone; { // one that is ahead of the journal is of another
 		snap, err := j.Snapshot(ctx, below)
 		if errors.Is(err, persistence.ErrNotFound) {
 			break
