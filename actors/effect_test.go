@@ -287,6 +287,31 @@ func TestAPanicOfTheExecutorItselfLosesNoCall(t *testing.T) {
 	works(t, h, s)
 }
 
+// TestAToolMaySendOneSignOfLifeAgainAndAgain: what is sent is a copy. The house looks at its end whether a message was written to.
+func TestAToolMaySendOneSignOfLifeAgainAndAgain(t *testing.T) {
+	spec := tools.Spec{Name: "counting", Description: "Counts. Example: `{\"name\": \"x\"}`", Effect: messages.Effect_PURE}
+	counting, err := tools.Func(spec, func(c *tools.Context, _ nameArg) (*tools.Result, error) {
+		p := &messages.Progress{Unit: "things"}
+		for p.Done = range int64(3) {
+			c.Progress(p)
+		}
+		if p.GetExecId() != "" {
+			t.Error("the tool's own was written to")
+		}
+		return &tools.Result{Content: "counted"}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := actortest.New(t, actortest.Options{
+		Model: plainOr(actortest.CallThenSay(actortest.Call("1", "counting", `{"name":"x"}`))), Tools: []tools.Tool{counting},
+	})
+	s, _ := h.Create(&messages.CreateSession{First: &messages.SubmitInput{Parts: actortest.Text("go")}})
+	if r := actortest.Ask[*messages.TurnResult](h, s, &messages.AwaitTurn{}); r.GetText() != "counted\n" {
+		t.Errorf("%q", r.GetText())
+	}
+}
+
 // TestWhatACrashLeftOfAWriteIsSweptBeforeTheFirstEffectThere: after a crash, once, and nothing else goes with it.
 func TestWhatACrashLeftOfAWriteIsSweptBeforeTheFirstEffectThere(t *testing.T) {
 	for _, crashed := range []bool{true, false} {

@@ -28,16 +28,19 @@ type knowsNothing struct{}
 func (knowsNothing) String(s string) string         { return s }
 func (knowsNothing) Scan(s string) (string, string) { return s, "" }
 
-// cleanReply takes the secrets out of a tool's result.
-func (s *Services) cleanReply(r *messages.ToolReply) {
-	r.Content, r.Diff = s.Redact.String(r.GetContent()), s.Redact.String(r.GetDiff())
-	r.DetailsJson, r.MetaJson = s.cleanJSON(r.GetDetailsJson()), s.cleanJSON(r.GetMetaJson())
-	for _, f := range r.GetFiles() {
+// cleanReply gives a tool's result without secrets. What was handed in stays as it is: the ledger may have it, and of what is in
+// it, the tool.
+func (s *Services) cleanReply(r *messages.ToolReply) *messages.ToolReply {
+	out := proto.CloneOf(r)
+	out.Content, out.Diff = s.Redact.String(r.GetContent()), s.Redact.String(r.GetDiff())
+	out.DetailsJson, out.MetaJson = s.cleanJSON(r.GetDetailsJson()), s.cleanJSON(r.GetMetaJson())
+	for _, f := range out.GetFiles() {
 		f.Path = s.Redact.String(f.GetPath())
 	}
+	return out
 }
 
-// cleanAnswer takes the secrets out of an answer, also out of the arguments of its calls: what is
+// cleanAnswer takes the secrets out of an answer that nobody else has seen yet, also out of the arguments of its calls: what is
 // written down, decided on and executed is the same (I8), and a model that got hold of a key cannot
 // send it anywhere. Of an answer that was cut off, an end that may be half a secret is dropped.
 func (s *Services) cleanAnswer(c *model.Completion, whole bool) {

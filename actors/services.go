@@ -91,6 +91,7 @@ type Services struct {
 	Hooks  Hooks
 	Redact Redactor    // nil: nothing is secret
 	Fatal  func(error) // the store failed: nothing is answered any more
+	Sent   func(any)   // sees every message between actors before it is taken, for tests; may be nil
 
 	props   struct{ worker, executor *actor.Props }
 	offers  sync.Map // joined tool names -> []model.ToolDef: one slice for all workers with that toolset

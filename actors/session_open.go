@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -259,6 +260,7 @@ type sessionBuilder struct {
 	svc      *Services
 	m        *messages.CreateSession
 	standing []string
+	input    string // id of the first one
 }
 
 func (b *sessionBuilder) build() *sessionOpened {
@@ -341,7 +343,7 @@ func (b *sessionBuilder) append(sj, wj *persistence.Journal, srecs, wrecs []*mes
 		return a.err
 	}
 	if b.m.GetFirst() != nil {
-		o.reply.First = &messages.InputReply{InputId: b.m.GetFirst().GetInputId(), Seq: a.receipt.Last, SessionId: b.m.GetSessionId(), WorkerId: o.facts.workers[0].GetWorkerId()}
+		o.reply.First = &messages.InputReply{InputId: b.input, Seq: a.receipt.Last, SessionId: b.m.GetSessionId(), WorkerId: o.facts.workers[0].GetWorkerId()}
 	}
 	return nil
 }
@@ -431,14 +433,12 @@ func (b *sessionBuilder) facts() (worker, session []proto.Message, fail *message
 		Origin: m.GetOrigin(), Copied: m.GetCopied(),
 	}}
 	if f := m.GetFirst(); f != nil {
-		if f.GetInputId() == "" {
-			f.InputId = messages.NewID(messages.InputPrefix)
-		}
+		b.input = cmp.Or(f.GetInputId(), messages.NewID(messages.InputPrefix))
 		if strings.TrimSpace(conversation.InputText(f.GetParts())) == "" {
 			return nil, nil, messages.Fail(messages.CodeBadRequest, "the input is empty", "say what the agent should do")
 		}
 		worker = append(worker, &messages.InputAccepted{
-			InputId: f.GetInputId(), Mode: f.GetMode(), Origin: f.GetOrigin(), From: f.GetFrom(), Parts: b.svc.cleanParts(f.GetParts()),
+			InputId: b.input, Mode: f.GetMode(), Origin: f.GetOrigin(), From: f.GetFrom(), Parts: b.svc.cleanParts(f.GetParts()),
 			ContentHash: conversation.ContentHash(f.GetParts(), nil),
 		})
 	}

@@ -4,13 +4,15 @@ import (
 	"fmt"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-dev/troupe/messages"
 )
 
 // release starts a quarantined worker again. It writes down that it was released before it does anything, and
 // answers then. What is free already is answered as it is.
-func (s *Session) release(c actor.Context, m *messages.ReleaseWorker) {
+func (s *Session) release(c actor.Context, asked *messages.ReleaseWorker) {
+	m := proto.CloneOf(asked)
 	if m.GetWorkerId() == "" && len(s.order) > 0 {
 		m.WorkerId = s.order[0]
 	}

@@ -84,7 +84,7 @@ func NewSupervisor(svc *Services) *actor.Props {
 	svc.pool = act.NewPool()
 	svc.running, svc.stopped = &sync.WaitGroup{}, make(chan struct{})
 	props := func(make actor.Producer) *actor.Props {
-		return actor.PropsFromProducer(make, actor.WithDispatcher(svc.pool), actor.WithMailbox(act.Mailbox()))
+		return actor.PropsFromProducer(make, actor.WithDispatcher(svc.pool), actor.WithMailbox(act.Mailbox(svc.Sent)))
 	}
 	svc.props.worker = props(func() actor.Actor { return newWorker(svc) })
 	svc.props.executor = props(func() actor.Actor { return newToolExecutor(svc) })
@@ -212,6 +212,7 @@ func (s *Supervisor) keep(c actor.Context, name string, spawn func(actor.Context
 
 func (s *Supervisor) create(c actor.Context, m *messages.CreateSession) {
 	if m.GetSessionId() == "" {
+		m = shallow(m)
 		m.SessionId = messages.NewID(messages.SessionPrefix)
 	}
 	if !messages.ValidID(messages.SessionPrefix, m.GetSessionId()) {

@@ -38,10 +38,12 @@ func unfit(m proto.Message) *messages.Failure {
 	return nil
 }
 
-// mend makes all text of a fact valid UTF-8: what models, tools and errors said is kept as far as
-// it can be written down.
-func mend(m proto.Message) {
-	eachText(m.ProtoReflect(), mended)
+// mend gives a fact whose text is all valid UTF-8: what models, tools and errors said is kept as far as
+// it can be written down. The fact itself may hold what others have, and stays as it is.
+func mend[M proto.Message](m M) M {
+	out := proto.CloneOf(m)
+	eachText(out.ProtoReflect(), mended)
+	return out
 }
 
 func mended(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
@@ -80,4 +82,14 @@ func cut(s string, limit int) (string, bool) {
 		limit--
 	}
 	return fmt.Sprintf("%s\n... [%d bytes truncated] ...", s[:limit], len(s)-limit), true
+}
+
+// shallow is a message like m, whose fields may be set: m was sent, and is others' too. What is in them both share.
+func shallow[M proto.Message](m M) M {
+	out := m.ProtoReflect().New()
+	m.ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		out.Set(fd, v)
+		return true
+	})
+	return out.Interface().(M) //nolint:forcetypeassert // it was made of one
 }

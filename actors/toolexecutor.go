@@ -106,14 +106,10 @@ func (x *ToolExecutor) execute(c actor.Context, m *messages.Execute) {
 	x.running[m.GetExecId()] = e
 	x.giveUp(c, e, time.Duration(m.GetTimeoutMs())*time.Millisecond+x.svc.Limits.Grace)
 	sys, self, worker := c.ActorSystem(), c.Self(), c.Parent()
-	r := &run{svc: x.svc, sys: sys, worker: worker, m: m}
+	r := &run{svc: x.svc, sys: sys, worker: worker, m: m, start: time.Now()}
 	x.svc.spawn(sys, self, func(p *act.Panic) any { return &callDone{r.crashed(p)} }, func() any {
 		defer cancel(nil)
-		start := time.Now()
-		reply := r.do(ctx)
-		x.svc.cleanReply(reply)
-		reply.DurationUs = time.Since(start).Microseconds()
-		return &callDone{reply}
+		return &callDone{r.fit(r.do(ctx))}
 	})
 }
 
@@ -124,7 +120,6 @@ func (x *ToolExecutor) done(c actor.Context, m *callDone) {
 	}
 	e.given.Stop()
 	delete(x.running, m.reply.GetExecId())
-	bound(m.reply)
 	c.Send(e.asker, m.reply)
 }
 

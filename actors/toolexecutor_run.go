@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/conversation"
@@ -24,6 +25,15 @@ type run struct {
 	sys    *actor.ActorSystem
 	worker *actor.PID
 	m      *messages.Execute
+	start  time.Time
+}
+
+// fit gives a result as it may be told and written down: without secrets and bounded. From then on nobody writes to it.
+func (r *run) fit(reply *messages.ToolReply) *messages.ToolReply {
+	out := r.svc.cleanReply(reply)
+	bound(out)
+	out.DurationUs = time.Since(r.start).Microseconds()
+	return out
 }
 
 // do runs the call and says what became of it.
@@ -67,9 +77,7 @@ func (r *run) noted(ctx context.Context, tc *tools.Context, tool tools.Tool, arg
 	if err := r.svc.ledger.Begin(r.m.GetExecId(), r.m.GetAttempt()); err != nil { // then a crash leaves it unknown
 		r.svc.Log.Warn("a call is not in the ledger", "call", r.m.GetExecId(), "err", err)
 	}
-	reply := r.call(ctx, tc, tool, args)
-	r.svc.cleanReply(reply)
-	bound(reply)
+	reply := r.fit(r.call(ctx, tc, tool, args))
 	if err := r.svc.ledger.End(r.m.GetAttempt(), reply); err != nil {
 		r.svc.Log.Warn("a result is not in the ledger", "call", r.m.GetExecId(), "err", err)
 	}
@@ -174,9 +182,11 @@ func workspaceInfo(g *messages.WorkspaceGrant) *messages.WorkspaceInfo {
 	return &messages.WorkspaceInfo{Mode: g.GetMode(), WorkingDirectory: g.GetPath(), ProjectDir: g.GetPath(), ClonePath: g.GetPath()}
 }
 
+// progress sends a sign of life on. The tool may use its own again.
 func (r *run) progress(p *messages.Progress) {
-	p.ExecId, p.CallId, p.Text = r.m.GetExecId(), r.m.GetCallId(), r.svc.Redact.String(p.GetText())
-	r.sys.Root.Send(r.worker, p)
+	own := proto.CloneOf(p)
+	own.ExecId, own.CallId, own.Text = r.m.GetExecId(), r.m.GetCallId(), r.svc.Redact.String(p.GetText())
+	r.sys.Root.Send(r.worker, own)
 }
 
 func (r *run) prepare(tc *tools.Context, tool tools.Tool, args json.RawMessage) *messages.ToolReply {

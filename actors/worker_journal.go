@@ -56,13 +56,13 @@ func (w *Worker) appendActivated(c actor.Context, asker *actor.PID, then func(ac
 		facts = append([]proto.Message{a}, facts...)
 		w.activated = true
 	}
-	in := &appending{facts: facts, then: then, asker: asker, records: make([]*messages.Record, 0, len(facts))}
+	in := &appending{facts: slices.Clone(facts), then: then, asker: asker, records: make([]*messages.Record, 0, len(facts))}
 	turn := w.turnOf(facts)
-	for _, f := range facts {
+	for i, f := range facts {
 		r, err := messages.NewRecord(f, turn)
 		if err != nil {
-			mend(f)
-			r, err = messages.NewRecord(f, turn)
+			in.facts[i] = mend(f)
+			r, err = messages.NewRecord(in.facts[i], turn)
 		}
 		if err != nil {
 			if asker != nil {

@@ -38,7 +38,7 @@ func (w *Worker) fail(c actor.Context, reason string, fact *messages.Panicked) {
 func (w *Worker) noteFailure(c actor.Context, fact *messages.Panicked) {
 	rec, err := messages.NewRecord(fact, "")
 	if err != nil {
-		mend(fact)
+		fact = mend(fact)
 		rec, err = messages.NewRecord(fact, "")
 	}
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 type Ledger interface {
 	// Begin notes that a call starts. It comes before the effect.
 	Begin(execID string, attempt uint32) error
-	// End notes what a call came to, before anybody is told.
+	// End notes what a call came to, before anybody is told. The reply may be kept: it is not written to any more.
 	End(attempt uint32, done *messages.ToolReply) error
 	// Look tells what is known of a call; the reply is nil unless it has Ended.
 	Look(execID string, attempt uint32) (Seen, *messages.ToolReply, error)

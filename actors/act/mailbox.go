@@ -10,10 +10,11 @@ import (
 // Mailbox makes an unbounded mailbox that takes messages at any time. protoactor-go publishes an
 // actor's name before its mailbox has a dispatcher: a message to the name in between would panic in its
 // sender and leave protoactor-go's own mailbox unscheduled for ever. Here such messages wait until the
-// actor starts. An idle mailbox holds no memory but its own.
-func Mailbox() actor.MailboxProducer {
+// actor starts. An idle mailbox holds no memory but its own. see, when it is not nil, is shown every message that is
+// sent, in its sender's goroutine and before anybody gets it.
+func Mailbox(see func(msg any)) actor.MailboxProducer {
 	return func() actor.Mailbox {
-		m := &mailbox{}
+		m := &mailbox{see: see}
 		m.work = m.process
 		return m
 	}
@@ -24,6 +25,7 @@ type mailbox struct {
 	invoker    actor.MessageInvoker
 	dispatcher actor.Dispatcher
 	work       func() // process, bound once
+	see        func(msg any)
 
 	mu                          sync.Mutex
 	system, user                fifo
@@ -32,6 +34,9 @@ type mailbox struct {
 
 // PostUserMessage implements actor.Mailbox.
 func (m *mailbox) PostUserMessage(msg any) {
+	if m.see != nil {
+		m.see(actor.UnwrapEnvelopeMessage(msg))
+	}
 	m.unpack(msg)
 	m.post(&m.user, msg)
 }

@@ -73,7 +73,7 @@ func (d *atOnce) run() {
 
 func TestAMailboxHandlesSystemMessagesFirstAndRestsWhileSuspended(t *testing.T) {
 	n, d := &notes{}, &atOnce{}
-	m := Mailbox()()
+	m := Mailbox(nil)()
 	m.PostUserMessage("before the start")
 	m.PostSystemMessage("stop")
 	m.RegisterHandlers(n, d)

@@ -45,7 +45,7 @@ func TestAnActorCanBeSentToByNameWhileItIsSpawned(t *testing.T) {
 			case string:
 				done <- last
 			}
-		}, actor.WithMailbox(act.Mailbox()))
+		}, actor.WithMailbox(act.Mailbox(nil)))
 		pid, err := sys.Root.SpawnNamed(props, name)
 		if err != nil {
 			t.Fatal(err)

@@ -55,6 +55,7 @@ type House struct {
 	Store persistence.Store
 
 	t      testing.TB
+	sent   sent
 	once   sync.Once
 	failed chan error
 }
@@ -92,7 +93,7 @@ func New(t testing.TB, o Options) *House {
 		Store: h.Store, Models: o.Models, Tools: registry, Agents: agents, Log: slog.New(o.Log), Limits: o.Limits, Now: o.Now, Clock: o.Clock, Still: o.Still, IgnoreTimers: o.IgnoreTimers, IdleAfter: o.IdleAfter, ProviderLimits: o.ProviderLimits,
 		Node: "test/" + o.Node, ServerName: "troupe", DataDir: o.DataDir, TempDir: o.DataDir + "/tmp",
 		Env:   func(string, []*messages.EnvVar, messages.Trust_Level) ([]string, error) { return nil, nil },
-		Fatal: func(err error) { h.failed <- err },
+		Fatal: func(err error) { h.failed <- err }, Sent: h.sent.see,
 	}
 	h.Sys = act.NewSystem(slog.New(o.Log), actor.WithDeadLetterThrottleInterval(time.Millisecond))
 	if h.Root, err = actors.Start(h.Sys, h.Svc); err != nil {
@@ -116,7 +117,9 @@ func (h *House) Stop() {
 		case <-drained:
 		case <-time.After(Patience):
 			h.t.Error("goroutines of calls outlive the house")
+			return
 		}
+		h.sent.check(h.t)
 	})
 }
 
