@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-dev/troupe/messages"
 )
 
-// naming gives a copy ids of its own: of the session, its workers, turns, calls and approvals. What clients
+// naming gives a copy ids of its own: of the session, its workers, turns, generations, calls and approvals. What clients
 // and providers have named keeps its name, and so does what others own. A nil *naming changes nothing.
 type naming struct {
 	known map[string]string
@@ -33,7 +33,7 @@ func (n *naming) id(old string) string {
 	if id, ok := n.known[old]; ok {
 		return id
 	}
-	for _, prefix := range []string{messages.TurnPrefix, messages.ExecPrefix, messages.ApprovalPrefix} {
+	for _, prefix := range []string{messages.TurnPrefix, messages.GenerationPrefix, messages.ExecPrefix, messages.ApprovalPrefix} {
 		if strings.HasPrefix(old, prefix) {
 			n.known[old] = messages.NewID(prefix)
 			return n.known[old]
@@ -59,7 +59,7 @@ func (n *naming) address(old string) string {
 // renamed says which string fields of facts hold an id of ours, and which an address; all others stay.
 func renamed(field protoreflect.Name) (id, address bool) {
 	switch field {
-	case "session_id", "worker_id", "turn_id", "exec_id", "approval_id", "parent", "conversation":
+	case "session_id", "worker_id", "turn_id", "gen_id", "exec_id", "approval_id", "parent", "conversation":
 		return true, false
 	case "uri", "workspace", "folder":
 		return false, true

@@ -59,6 +59,9 @@ func (w *Worker) appendActivated(c actor.Context, asker *actor.PID, then func(ac
 	in := &appending{facts: slices.Clone(facts), then: then, asker: asker, records: make([]*messages.Record, 0, len(facts))}
 	turn := w.turnOf(facts)
 	for i, f := range facts {
+		if g, ok := f.(*messages.GenerationStarted); ok {
+			g.GenId = messages.GenerationID(w.id, w.journal.Lease().Epoch, w.next()+uint64(i))
+		}
 		r, err := messages.NewRecord(f, turn)
 		if err != nil {
 			in.facts[i] = mend(f)

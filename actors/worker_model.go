@@ -406,11 +406,12 @@ func priced(u *messages.Usage, p Price) *messages.Usage {
 	return u
 }
 
-// generationStarted is the fact of a request whose messages are so many tokens, as estimated.
+// generationStarted is the fact of a request whose messages are so many tokens, as estimated. Its id comes with its
+// place in the journal.
 func (w *Worker) generationStarted(step, attempt int, hash [sha256.Size]byte, tokens int) *messages.GenerationStarted {
 	w.generations++
 	return &messages.GenerationStarted{
-		GenId: fmt.Sprintf("gen_%x_%d", w.journal.Lease().Epoch, w.generations), Step: uint32(step), Attempt: uint32(attempt),
+		Step: uint32(step), Attempt: uint32(attempt),
 		Model: w.state.Model(), RequestHash: hash[:], EstimatedTokens: int64(w.uncorrected(tokens)),
 	}
 }

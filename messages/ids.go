@@ -1,6 +1,7 @@
 package messages
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/google/uuid"
@@ -16,6 +17,8 @@ const (
 	TurnPrefix     = "trn_"
 	InputPrefix    = "inp_"
 	TimerPrefix    = "tmr_"
+	// GenerationPrefix is followed by the place of the generation's first record: see GenerationID.
+	GenerationPrefix = "gen_"
 )
 
 // NewID returns prefix and a UUIDv7 without dashes: unique, and ordered by time of making.
@@ -33,6 +36,13 @@ func NewID(prefix string) string {
 		b.WriteByte(hex[c&15])
 	}
 	return b.String()
+}
+
+// GenerationID names a generation by where it begins: the worker's journal, the epoch and the record there. So none has the id of
+// another, wherever its conversation is carried on: epochs are counted by each store for itself, and a journal that lost
+// its end writes other records in the same places.
+func GenerationID(worker string, epoch, seq uint64) string {
+	return fmt.Sprintf("%s%s_%x_%d", GenerationPrefix, strings.TrimPrefix(worker, WorkerPrefix), epoch, seq)
 }
 
 // ValidID says whether s is an id with the prefix: the prefix, then 1 to 64 letters, digits, `-` or `_`.

@@ -1653,7 +1653,7 @@ func (x *TurnStarted) GetLeases() []*LeaseToken {
 
 type GenerationStarted struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
-	GenId           string                 `protobuf:"bytes,1,opt,name=gen_id,json=genId,proto3" json:"gen_id,omitempty"` // holds epoch and attempt; never reused
+	GenId           string                 `protobuf:"bytes,1,opt,name=gen_id,json=genId,proto3" json:"gen_id,omitempty"` // made of the worker, the epoch and the seq of this record; never reused
 	InputIds        []string               `protobuf:"bytes,2,rep,name=input_ids,json=inputIds,proto3" json:"input_ids,omitempty"`
 	Step            uint32                 `protobuf:"varint,3,opt,name=step,proto3" json:"step,omitempty"`       // from 1 within the turn
 	Attempt         uint32                 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"` // from 1 within the step
