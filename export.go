@@ -100,7 +100,7 @@ func (rt *Runtime) exportable(ctx context.Context, session string) (uint64, erro
 	if head == 0 || !listed {
 		return 0, actors.NoSession(session)
 	}
-	return head, nil
+	return head, actors.Whole(ctx, rt.svc.Store, session, "exported")
 }
 
 // exporter writes lines and sums up what it has written.

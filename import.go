@@ -141,6 +141,9 @@ func (rt *Runtime) present(ctx context.Context, src actors.Source, v *actors.Sur
 		return nil, messages.Fail(messages.CodeConflict, fmt.Sprintf("session %s was deleted here", v.Session),
 			"bring it in again with --new-id; nothing was imported")
 	}
+	if err := actors.Whole(ctx, rt.svc.Store, v.Session, "compared with the file"); err != nil {
+		return nil, err
+	}
 	if head < v.Cursor {
 		return nil, differ("it has %d records, the file has %d", head, v.Cursor)
 	}

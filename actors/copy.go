@@ -203,3 +203,23 @@ func (f *sessionFacts) restrict() {
 		}
 	}
 }
+
+// Whole makes sure that every record of a session is there still; what is wanted of it says the refusal.
+func Whole(ctx context.Context, store persistence.Store, session, wanted string) error {
+	err := store.ReadSession(ctx, session, 0, func(persistence.Entry) error { return errSurveyed })
+	if err == nil || errors.Is(err, errSurveyed) || damaged(err) { // of damage the reading itself says more
+		return nil
+	}
+	return trimmed(session, wanted, err)
+}
+
+// trimmed makes the error of a reader that begins before what was left of a session a refusal. Any other stays as it is.
+func trimmed(session, wanted string, err error) error {
+	var left *persistence.TrimmedError
+	if !errors.As(err, &left) {
+		return err
+	}
+	return messages.Fail(messages.CodeTrimmed,
+		fmt.Sprintf("session %s cannot be %s: what was before its record %d was trimmed away, and of a session that is not whole no other can be made", session, wanted, left.First),
+		"`troupe backup` copies the whole store with what is left of it; a new session can begin with its conversation")
+}

@@ -74,7 +74,7 @@ func forkable(ctx context.Context, svc *Services, m *messages.ForkSession) (uint
 	case m.GetAt() > head:
 		return 0, messages.Fail(messages.CodeBadRequest, fmt.Sprintf("session %s has no record %d", id, m.GetAt()), fmt.Sprintf("give one from 1 to %d", head))
 	}
-	return head, nil
+	return head, Whole(ctx, svc.Store, id, "forked")
 }
 
 // reaches refuses a fork at a record that cannot be copied, or before which there is nothing.

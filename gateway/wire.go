@@ -142,7 +142,7 @@ func statusOf(code string) int {
 	case messages.CodeConflict, messages.CodeCommitted, messages.CodeBusy, messages.CodeAlreadyExists, messages.CodeStaleLease,
 		messages.CodeQuarantined, messages.CodeResolved:
 		return http.StatusConflict
-	case messages.CodeClosed, messages.CodeWithdrawn:
+	case messages.CodeClosed, messages.CodeWithdrawn, messages.CodeTrimmed:
 		return http.StatusGone
 	case messages.CodeTooLarge:
 		return http.StatusRequestEntityTooLarge

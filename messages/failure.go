@@ -22,6 +22,7 @@ const (
 	CodeAlreadyExists = "already_exists"
 	CodeTooLarge      = "too_large"        // a request over its limit
 	CodeResolved      = "already_resolved" // somebody was first
+	CodeTrimmed       = "trimmed"          // records that are needed for it were removed for good
 )
 
 // Fail makes a Failure. hint says what to do and may be empty.
