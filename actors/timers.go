@@ -150,16 +150,29 @@ func (t *Timers) seen(c actor.Context, m *timersSeen) {
 	}
 }
 
-// fire tells the next workers, not too many at once.
+// fire tells the next workers, not too many at once. A session is told of one at a time: what is due there is heard in the order
+// in which it was.
 func (t *Timers) fire(c actor.Context) {
-	for len(t.waiting) > 0 && len(t.firing) < timersAtOnce {
-		one := t.waiting[0]
-		t.waiting = t.waiting[1:]
+	busy := make(map[string]bool, timersAtOnce)
+	for id := range t.firing {
+		session, _, _, _ := readTimerKey(id)
+		busy[session] = true
+	}
+	later := t.waiting[:0:0]
+	for i, one := range t.waiting {
+		if len(t.firing) >= timersAtOnce {
+			later = append(later, t.waiting[i:]...)
+			break
+		}
 		session, worker, timer, ok := readTimerKey(one.ID)
 		if !ok { // of somebody else
 			continue
 		}
-		t.firing[one.ID] = true
+		if busy[session] {
+			later = append(later, one)
+			continue
+		}
+		t.firing[one.ID], busy[session] = true, true
 		sys, id := c.ActorSystem(), one.ID
 		t.svc.spawn(sys, c.Self(), func(p *act.Panic) any { return &timerTold{id, p} }, func() any {
 			ctx, cancel := context.WithTimeout(context.Background(), timerPatience)
@@ -170,6 +183,7 @@ func (t *Timers) fire(c actor.Context) {
 			return &timerTold{id, err}
 		})
 	}
+	t.waiting = later
 }
 
 // told goes on with the next one. A worker that refuses keeps its timer, and is asked again later.
