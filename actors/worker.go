@@ -37,6 +37,7 @@ type Worker struct {
 	restarts    int32
 	watched     atomic.Bool // read by the goroutine of a model call
 	lastError   string
+	quarantined bool   // it ended so, and its Session is to hear of it
 	releasedBy  string // who lets it go on, though it is quarantined; "" when nobody does
 
 	journal   *persistence.Journal
@@ -359,7 +360,7 @@ func asks(msg any) bool {
 
 // down goes over to the failed state and tells the Session.
 func (w *Worker) down(c actor.Context, reason string, quarantine bool) {
-	w.lastError = reason
+	w.lastError, w.quarantined = reason, quarantine
 	w.halt(c)
 	w.become(w.failed, stateFailed)
 	for _, asker := range []*actor.PID{w.inflight.askerOrNil(), w.leases.staging.askerOrNil()} {

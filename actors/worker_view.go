@@ -13,7 +13,7 @@ func (w *Worker) view() *messages.WorkerView {
 		state = stateReceiving
 	}
 	v := &messages.WorkerView{
-		Id: w.id, SessionId: w.session, State: state, Restarts: w.restarts, LastError: w.lastError,
+		Id: w.id, SessionId: w.session, State: state, Quarantined: w.quarantined, Restarts: w.restarts, LastError: w.lastError,
 		WaitsFor: w.waitsFor(), Pending: int32(w.stash.Len()), Calls: int32(len(w.running)),
 	}
 	if w.executor != nil {

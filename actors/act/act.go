@@ -32,8 +32,33 @@ var ErrGone = errors.New("actor is gone")
 // Ask sends msg and waits for the one reply. A *messages.Failure comes back as an error, and so
 // does a reply of another type. It must not be called from an actor's mailbox.
 func Ask[T any](ctx context.Context, sys *actor.ActorSystem, to *actor.PID, msg any) (T, error) {
+	if err := ctx.Err(); err != nil {
+		var zero T
+		return zero, fmt.Errorf("ask for %T: %w", zero, err)
+	}
+	return Asked[T](sys, to, msg)(ctx)
+}
+
+// Asked is Ask in two steps: the question is sent, and wait, which is to be called once, waits for the answer.
+func Asked[T any](sys *actor.ActorSystem, to *actor.PID, msg any) (wait func(context.Context) (T, error)) {
+	p := &promise{reply: make(chan any, 1)}
+	pid, ok := sys.ProcessRegistry.Add(p, "ask"+sys.ProcessRegistry.NextID())
+	if ok {
+		sys.Root.RequestWithCustomSender(to, msg, pid)
+	}
+	return func(ctx context.Context) (T, error) {
+		if !ok {
+			var zero T
+			return zero, errors.New("register reply address")
+		}
+		defer sys.ProcessRegistry.Remove(pid)
+		return answerOf[T](p.wait(ctx))
+	}
+}
+
+// answerOf tells the answer that is wanted from a refusal.
+func answerOf[T any](reply any, err error) (T, error) {
 	var zero T
-	reply, err := ask(ctx, sys, to, msg)
 	if err != nil {
 		return zero, fmt.Errorf("ask for %T: %w", zero, err)
 	}
@@ -46,17 +71,7 @@ func Ask[T any](ctx context.Context, sys *actor.ActorSystem, to *actor.PID, msg 
 	return zero, fmt.Errorf("ask for %T: answered %T", zero, reply)
 }
 
-func ask(ctx context.Context, sys *actor.ActorSystem, to *actor.PID, msg any) (any, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	p := &promise{reply: make(chan any, 1)}
-	pid, ok := sys.ProcessRegistry.Add(p, "ask"+sys.ProcessRegistry.NextID())
-	if !ok {
-		return nil, errors.New("register reply address")
-	}
-	defer sys.ProcessRegistry.Remove(pid)
-	sys.Root.RequestWithCustomSender(to, msg, pid)
+func (p *promise) wait(ctx context.Context) (any, error) {
 	select {
 	case r := <-p.reply:
 		if _, dead := r.(*actor.DeadLetterResponse); dead {

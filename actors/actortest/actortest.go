@@ -149,11 +149,15 @@ type Answer[T any] struct {
 	Err   error
 }
 
-// Later asks in a goroutine. The channel delivers exactly once.
+// Later asks at once, so that what is asked afterwards comes behind it, and waits in a goroutine. The channel delivers
+// exactly once.
 func Later[T any](h *House, session string, msg proto.Message) <-chan Answer[T] {
 	out := make(chan Answer[T], 1)
+	wait := act.Asked[T](h.Sys, h.Root, Command(session, msg))
 	go func() {
-		r, err := Try[T](h, session, msg)
+		ctx, cancel := context.WithTimeout(context.Background(), Patience)
+		defer cancel()
+		r, err := wait(ctx)
 		out <- Answer[T]{r, err}
 	}()
 	return out

@@ -2,6 +2,7 @@ package actortest
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/troupe-dev/troupe/actors/act"
@@ -23,19 +24,24 @@ func (h *House) Watch(session string) *Watch {
 	w := &Watch{h: h, inbox: act.NewInbox(h.Sys, 4096), t: h.t}
 	h.t.Cleanup(w.inbox.Close)
 	h.Sys.Root.RequestWithCustomSender(h.Root, Command(session, &messages.Subscribe{}), w.inbox.PID())
-	msgs := w.Take()
-	for i, m := range msgs {
-		switch x := m.(type) {
-		case *messages.Subscribed:
-			w.Cursor = x.GetCursor()
-			w.inbox.Return(msgs[i+1:])
-			return w
-		case *messages.Failure:
-			h.t.Fatalf("subscribe: %v", x)
+	for early := []any(nil); ; { // events may come before the answer
+		msgs := w.Take()
+		for i, m := range msgs {
+			switch x := m.(type) {
+			case *messages.Subscribed:
+				w.Cursor = x.GetCursor()
+				early = slices.DeleteFunc(early, func(m any) bool {
+					p, ok := m.(*messages.Published)
+					return ok && p.GetLastCursor() <= w.Cursor // it is in the store
+				})
+				w.inbox.Return(append(early, msgs[i+1:]...))
+				return w
+			case *messages.Failure:
+				h.t.Fatalf("subscribe: %v", x)
+			}
+			early = append(early, m)
 		}
 	}
-	h.t.Fatal("subscribe: no answer came first")
-	return nil
 }
 
 // Take waits for messages and returns all that are there.
