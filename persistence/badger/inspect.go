@@ -18,7 +18,7 @@ import (
 
 // The database ends the process, panics in a goroutine of its own or quietly destroys what it
 // cannot read: it cuts a log behind the first damaged entry, and removes every table that a cut
-// list of tables does not name. So its files are looked at before it opens them. What is found damaged refuses the
+// list of tables does not name (inspect_list.go). So its files are looked at before it opens them. What is found damaged refuses the
 // opening; what may be the trace of a crash is opened with the files set aside (aside.go).
 
 // damage is what is wrong with one file of the database.
@@ -108,8 +108,12 @@ func inspect(dir string, key []byte) (*inspection, error) {
 	if err := in.manifest(onDisk); err != nil {
 		return nil, err
 	}
-	if err := in.checkTables(onDisk, keys); err != nil {
+	top, err := in.checkTables(onDisk, keys)
+	if err != nil {
 		return nil, err
+	}
+	if err := in.lostEnd(onDisk, top); err != nil {
+		return nil, fmt.Errorf("look for what is not listed: %w: %w", persistence.ErrUnavailable, err)
 	}
 	return in, in.discard()
 }
@@ -162,8 +166,8 @@ func zeros(b []byte) bool {
 	return len(bytes.TrimLeft(b, "\x00")) == 0
 }
 
-// checkTables reads every table that is listed, block by block.
-func (in *inspection) checkTables(onDisk map[uint64]bool, keys *keyring) error {
+// checkTables reads every table that is listed, block by block, and gives the highest version in any.
+func (in *inspection) checkTables(onDisk map[uint64]bool, keys *keyring) (top uint64, err error) {
 	ids := make([]uint64, 0, len(in.tables))
 	for id := range in.tables {
 		if !onDisk[id] {
@@ -174,15 +178,16 @@ func (in *inspection) checkTables(onDisk map[uint64]bool, keys *keyring) error {
 	}
 	slices.Sort(ids)
 	for _, id := range ids {
-		d, err := checkTable(filepath.Join(in.dir, tableName(id)), id, in.tables[id], keys)
+		highest, d, err := checkTable(filepath.Join(in.dir, tableName(id)), id, in.tables[id], keys)
 		if err != nil {
-			return fmt.Errorf("read %s: %w: %w", tableName(id), persistence.ErrUnavailable, err)
+			return 0, fmt.Errorf("read %s: %w: %w", tableName(id), persistence.ErrUnavailable, err)
 		}
 		if d != nil {
 			in.damaged = append(in.damaged, *d)
 		}
+		top = max(top, highest)
 	}
-	return nil
+	return top, nil
 }
 
 func tableName(id uint64) string { return fmt.Sprintf("%06d%s", id, tableSuffix) }

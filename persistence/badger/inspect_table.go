@@ -40,17 +40,18 @@ func (d damage) streams() []string {
 	return names
 }
 
-// checkTable reads every block of a table. nil: all of them match their checksums.
-func checkTable(path string, id uint64, m engine.TableManifest, keys *keyring) (*damage, error) {
+// checkTable reads every block of a table, and gives its highest version. No damage: all of them match their
+// checksums.
+func checkTable(path string, id uint64, m engine.TableManifest, keys *keyring) (uint64, *damage, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	d := &damage{file: tableName(id)}
 	t, problem := readTable(b, m, keys)
 	if problem != nil {
 		d.what = problem.Error()
-		return d, nil //nolint:nilerr // it is told as damage
+		return 0, d, nil //nolint:nilerr // it is told as damage
 	}
 	for i := range t.blocks {
 		if _, err := t.raw(i); err != nil {
@@ -59,9 +60,9 @@ func checkTable(path string, id uint64, m engine.TableManifest, keys *keyring) (
 		}
 	}
 	if d.what == "" {
-		return nil, nil
+		return t.top, nil, nil
 	}
-	return d, nil
+	return t.top, d, nil
 }
 
 // tableFile is a table with its index read.
@@ -70,6 +71,7 @@ type tableFile struct {
 	compression options.CompressionType
 	key         []byte // nil: not encrypted
 	blocks      []blockPlace
+	top         uint64 // the highest version in it
 }
 
 type blockPlace struct {
@@ -93,6 +95,7 @@ func readTable(b []byte, m engine.TableManifest, keys *keyring) (*tableFile, err
 	}
 	err = caught(func() error {
 		ti := fb.GetRootAsTableIndex(index, 0)
+		t.top = ti.MaxVersion()
 		for i := range ti.OffsetsLength() {
 			var bo fb.BlockOffset
 			if !ti.Offsets(&bo, i) {

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	engine "github.com/dgraph-io/badger/v4"
-	"github.com/dgraph-io/badger/v4/options"
 	"github.com/dgraph-io/badger/v4/y"
 )
 
@@ -77,10 +76,7 @@ func (s *salvage) table(name string) error {
 	}
 	kinds := []engine.TableManifest{m}
 	if !listed { // what only the list knew
-		kinds = []engine.TableManifest{{Compression: options.Snappy}}
-		for _, id := range s.keys.ids() {
-			kinds = append(kinds, engine.TableManifest{Compression: options.Snappy, KeyID: id})
-		}
+		kinds = s.in.guesses()
 	}
 	for _, m := range kinds {
 		t, err := readTable(b, m, s.keys)
