@@ -27,12 +27,7 @@ func unfit(m proto.Message) *messages.Failure {
 	if n := proto.Size(m); n > maxCommand {
 		return messages.Fail(messages.CodeTooLarge, fmt.Sprintf("the command has %d bytes, more than %d", n, maxCommand), "send less, or refer to files")
 	}
-	fit := true
-	eachText(m.ProtoReflect(), func(s string) string {
-		fit = fit && utf8.ValidString(s)
-		return s
-	})
-	if !fit {
+	if _, err := proto.Marshal(m); err != nil { // it looks at every text
 		return messages.Fail(messages.CodeBadRequest, "the command holds text that is not UTF-8", "encode it first")
 	}
 	return nil

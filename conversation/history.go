@@ -107,14 +107,29 @@ func finishedState(f *messages.ToolFinished) string {
 	return StateFailed
 }
 
+// The names of enums, made once.
+var ( //nolint:gochecknoglobals // never changed
+	statusNames   = lowered(messages.ToolFinished_Status_name)
+	decisionNames = lowered(messages.Decision_Value_name)
+	outcomeNames  = lowered(messages.TurnCompleted_Outcome_name)
+)
+
+func lowered(names map[int32]string) map[int32]string {
+	out := make(map[int32]string, len(names))
+	for n, name := range names {
+		out[n] = strings.ToLower(name)
+	}
+	return out
+}
+
 // StatusName is a tool status as every surface writes it.
-func StatusName(s messages.ToolFinished_Status) string { return strings.ToLower(s.String()) }
+func StatusName(s messages.ToolFinished_Status) string { return statusNames[int32(s)] }
 
 // DecisionName is an answer to an approval as every surface writes it.
-func DecisionName(d messages.Decision_Value) string { return strings.ToLower(d.String()) }
+func DecisionName(d messages.Decision_Value) string { return decisionNames[int32(d)] }
 
 // OutcomeName is a turn's outcome as every surface writes it.
-func OutcomeName(o messages.TurnCompleted_Outcome) string { return strings.ToLower(o.String()) }
+func OutcomeName(o messages.TurnCompleted_Outcome) string { return outcomeNames[int32(o)] }
 
 // outcomeNamed is OutcomeName read back; what it does not know was completed somehow.
 func outcomeNamed(name string) messages.TurnCompleted_Outcome {

@@ -3,8 +3,11 @@ package messages
 import (
 	"errors"
 	"fmt"
+	"sync"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // ErrUnknownFact marks a record that this version cannot read and must not skip.
@@ -16,20 +19,25 @@ const schema = 1
 // NewRecord makes the record of a worker's or a session's fact. Seq, epoch, id and time
 // are the writer's to fill in.
 func NewRecord(fact proto.Message, turnID string) (*Record, error) {
-	var body proto.Message
-	var num uint32
-	if w, n := WorkerFactOf(fact); n != 0 {
-		body, num = w, n
-	} else if s, n := SessionFactOf(fact); n != 0 {
-		body, num = s, n
-	} else {
+	kind := fact.ProtoReflect().Descriptor()
+	num, ok := workerFacts()[kind]
+	if !ok {
+		num, ok = sessionFacts()[kind]
+	}
+	if !ok {
 		return nil, fmt.Errorf("make record of %T: no fact of a journal", fact)
 	}
-	b, err := proto.Marshal(body)
+	// What is written is a WorkerFact or a SessionFact with this one field: without the detour over
+	// the message of the oneof, which costs more than the fact.
+	size := proto.Size(fact)
+	b := make([]byte, 0, protowire.SizeTag(num)+protowire.SizeBytes(size))
+	b = protowire.AppendTag(b, num, protowire.BytesType)
+	b = protowire.AppendVarint(b, uint64(size))
+	b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(b, fact)
 	if err != nil {
 		return nil, fmt.Errorf("encode %T: %w", fact, err)
 	}
-	return &Record{Type: num, Schema: schema, TurnId: turnID, Body: b}, nil
+	return &Record{Type: uint32(num), Schema: schema, TurnId: turnID, Body: b}, nil
 }
 
 // WorkerFactIn decodes the fact of a record of a worker's stream. It is nil, without an error,
@@ -65,77 +73,21 @@ func known(journal string, r *Record, fact *proto.Message) error {
 	return fmt.Errorf("%s record %d has type %d in version %d: %w", journal, r.GetSeq(), r.GetType(), r.GetSchema(), ErrUnknownFact)
 }
 
-// WorkerFactOf wraps a fact for its journal and returns the number of its type; 0 when m is no fact of a worker.
-func WorkerFactOf(m proto.Message) (*WorkerFact, uint32) { //nolint:funlen // one case per fact
-	switch f := m.(type) {
-	case *WorkerCreated:
-		return &WorkerFact{Fact: &WorkerFact_WorkerCreated{f}}, 1
-	case *Activated:
-		return &WorkerFact{Fact: &WorkerFact_Activated{f}}, 2
-	case *InputAccepted:
-		return &WorkerFact{Fact: &WorkerFact_InputAccepted{f}}, 3
-	case *InputWithdrawn:
-		return &WorkerFact{Fact: &WorkerFact_InputWithdrawn{f}}, 4
-	case *TurnStarted:
-		return &WorkerFact{Fact: &WorkerFact_TurnStarted{f}}, 5
-	case *GenerationStarted:
-		return &WorkerFact{Fact: &WorkerFact_GenerationStarted{f}}, 6
-	case *GenerationCompleted:
-		return &WorkerFact{Fact: &WorkerFact_GenerationCompleted{f}}, 7
-	case *GenerationFailed:
-		return &WorkerFact{Fact: &WorkerFact_GenerationFailed{f}}, 8
-	case *ToolPlanned:
-		return &WorkerFact{Fact: &WorkerFact_ToolPlanned{f}}, 9
-	case *ApprovalRequested:
-		return &WorkerFact{Fact: &WorkerFact_ApprovalRequested{f}}, 10
-	case *ApprovalResolved:
-		return &WorkerFact{Fact: &WorkerFact_ApprovalResolved{f}}, 11
-	case *ToolDispatched:
-		return &WorkerFact{Fact: &WorkerFact_ToolDispatched{f}}, 12
-	case *ToolFinished:
-		return &WorkerFact{Fact: &WorkerFact_ToolFinished{f}}, 13
-	case *TurnCompleted:
-		return &WorkerFact{Fact: &WorkerFact_TurnCompleted{f}}, 14
-	case *BudgetReserved:
-		return &WorkerFact{Fact: &WorkerFact_BudgetReserved{f}}, 15
-	case *BudgetSettled:
-		return &WorkerFact{Fact: &WorkerFact_BudgetSettled{f}}, 16
-	case *TimerSet:
-		return &WorkerFact{Fact: &WorkerFact_TimerSet{f}}, 17
-	case *TimerFired:
-		return &WorkerFact{Fact: &WorkerFact_TimerFired{f}}, 18
-	case *TimerCancelled:
-		return &WorkerFact{Fact: &WorkerFact_TimerCancelled{f}}, 19
-	case *HistoryCompacted:
-		return &WorkerFact{Fact: &WorkerFact_HistoryCompacted{f}}, 20
-	case *ConfigChanged:
-		return &WorkerFact{Fact: &WorkerFact_ConfigChanged{f}}, 21
-	case *ChildSpawned:
-		return &WorkerFact{Fact: &WorkerFact_ChildSpawned{f}}, 22
-	case *ChildEnded:
-		return &WorkerFact{Fact: &WorkerFact_ChildEnded{f}}, 23
-	case *AllotmentGranted:
-		return &WorkerFact{Fact: &WorkerFact_AllotmentGranted{f}}, 24
-	case *AllotmentReturned:
-		return &WorkerFact{Fact: &WorkerFact_AllotmentReturned{f}}, 25
-	case *Panicked:
-		return &WorkerFact{Fact: &WorkerFact_Panicked{f}}, 26
-	case *OutboxEnqueued:
-		return &WorkerFact{Fact: &WorkerFact_OutboxEnqueued{f}}, 27
-	case *OutboxAcked:
-		return &WorkerFact{Fact: &WorkerFact_OutboxAcked{f}}, 28
-	case *CancelRequested:
-		return &WorkerFact{Fact: &WorkerFact_CancelRequested{f}}, 29
-	case *Closed:
-		return &WorkerFact{Fact: &WorkerFact_Closed{f}}, 30
-	case *CallResolved:
-		return &WorkerFact{Fact: &WorkerFact_CallResolved{f}}, 31
-	case *Released:
-		return &WorkerFact{Fact: &WorkerFact_Released{f}}, 32
-	case *CallDoubted:
-		return &WorkerFact{Fact: &WorkerFact_CallDoubted{f}}, 33
+// The numbers of the types of facts, by message: as the oneof of each journal has them.
+var ( //nolint:gochecknoglobals // never changed
+	workerFacts  = sync.OnceValue(func() factNumbers { return numbers(&WorkerFact{}) })
+	sessionFacts = sync.OnceValue(func() factNumbers { return numbers(&SessionFact{}) })
+)
+
+type factNumbers map[protoreflect.MessageDescriptor]protowire.Number
+
+func numbers(journal proto.Message) factNumbers {
+	fields := journal.ProtoReflect().Descriptor().Oneofs().ByName("fact").Fields()
+	out := make(factNumbers, fields.Len())
+	for i := range fields.Len() {
+		out[fields.Get(i).Message()] = fields.Get(i).Number()
 	}
-	return nil, 0
+	return out
 }
 
 // UnwrapWorker returns the fact inside, nil when its type is not known to this version.
@@ -209,31 +161,6 @@ func UnwrapWorker(w *WorkerFact) proto.Message { //nolint:funlen // one case per
 		return f.CallDoubted
 	}
 	return nil
-}
-
-// SessionFactOf wraps a fact for its journal and returns the number of its type; 0 when m is no fact of a session.
-func SessionFactOf(m proto.Message) (*SessionFact, uint32) {
-	switch f := m.(type) {
-	case *SessionCreated:
-		return &SessionFact{Fact: &SessionFact_SessionCreated{f}}, 1
-	case *WorkspaceAttached:
-		return &SessionFact{Fact: &SessionFact_WorkspaceAttached{f}}, 2
-	case *WorkspaceDetached:
-		return &SessionFact{Fact: &SessionFact_WorkspaceDetached{f}}, 3
-	case *TrustChanged:
-		return &SessionFact{Fact: &SessionFact_TrustChanged{f}}, 4
-	case *WorkerSpawned:
-		return &SessionFact{Fact: &SessionFact_WorkerSpawned{f}}, 5
-	case *WorkerEnded:
-		return &SessionFact{Fact: &SessionFact_WorkerEnded{f}}, 6
-	case *PolicyChanged:
-		return &SessionFact{Fact: &SessionFact_PolicyChanged{f}}, 7
-	case *RuleAdded:
-		return &SessionFact{Fact: &SessionFact_RuleAdded{f}}, 8
-	case *SessionClosed:
-		return &SessionFact{Fact: &SessionFact_SessionClosed{f}}, 9
-	}
-	return nil, 0
 }
 
 // UnwrapSession returns the fact inside, nil when its type is not known to this version.

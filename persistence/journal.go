@@ -182,12 +182,16 @@ func (j *Journal) batch(d Draft) (Batch, error) {
 		now = time.Now
 	}
 	var at int64
+	var ids []byte // of records that have none yet: made together
 	for i, r := range d.Records {
 		if r == nil {
 			return Batch{}, fmt.Errorf("append to %s: record %d is nil: %w", j.lease.Stream, i, ErrInvalid)
 		}
 		if len(r.RecordId) == 0 {
-			r.RecordId = newRecordID()
+			if len(ids) == 0 {
+				ids = newRecordIDs(len(d.Records) - i)
+			}
+			r.RecordId, ids = ids[:recordIDSize:recordIDSize], ids[recordIDSize:]
 		}
 		if r.AtUnixMs == 0 {
 			if at == 0 {
@@ -202,11 +206,13 @@ func (j *Journal) batch(d Draft) (Batch, error) {
 	}, nil
 }
 
-// newRecordID makes the 16 bytes by which a record is found after an ambiguous append.
-func newRecordID() []byte {
-	id := make([]byte, 16)
-	_, _ = rand.Read(id) // crypto/rand ends the process rather than fail
-	return id
+// recordIDSize is the length, in bytes, of the id by which a record is found after an ambiguous append.
+const recordIDSize = 16
+
+func newRecordIDs(n int) []byte {
+	ids := make([]byte, n*recordIDSize)
+	_, _ = rand.Read(ids) // crypto/rand ends the process rather than fail
+	return ids
 }
 
 // Committed reports whether an append whose outcome was ErrAmbiguous is in the stream: it looks
