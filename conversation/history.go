@@ -108,7 +108,9 @@ func finishedState(f *messages.ToolFinished) string {
 }
 
 // The names of enums, made once.
-var ( //nolint:gochecknoglobals // never changed
+//
+//nolint:gochecknoglobals // never changed
+var (
 	statusNames   = lowered(messages.ToolFinished_Status_name)
 	decisionNames = lowered(messages.Decision_Value_name)
 	outcomeNames  = lowered(messages.TurnCompleted_Outcome_name)

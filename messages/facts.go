@@ -74,7 +74,9 @@ func known(journal string, r *Record, fact *proto.Message) error {
 }
 
 // The numbers of the types of facts, by message: as the oneof of each journal has them.
-var ( //nolint:gochecknoglobals // never changed
+//
+//nolint:gochecknoglobals // never changed
+var (
 	workerFacts  = sync.OnceValue(func() factNumbers { return numbers(&WorkerFact{}) })
 	sessionFacts = sync.OnceValue(func() factNumbers { return numbers(&SessionFact{}) })
 )
