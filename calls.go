@@ -70,7 +70,7 @@ func (rt *Runtime) listCalls(ctx context.Context, m *messages.ListCalls) (*messa
 	}
 	out := &messages.Calls{}
 	for _, v := range sessions {
-		turns, err := rt.turns(ctx, v)
+		turns, _, err := rt.turns(ctx, v)
 		if err != nil {
 			return nil, err
 		}

@@ -256,10 +256,20 @@ func (f *feed) fill(ctx context.Context, upto uint64, yield func(*Event, error) 
 		return nil
 	})
 	if err != nil && !errors.Is(err, errEnough) {
-		yield(nil, fmt.Errorf("read events of %s: %w", f.session, err))
+		yield(nil, unseen(f.session, err))
 		return false
 	}
 	return !left
+}
+
+// unseen says why events cannot be read; that the first of them were trimmed away is a refusal.
+func unseen(session string, err error) error {
+	var left *persistence.TrimmedError
+	if errors.As(err, &left) {
+		return messages.Fail(messages.CodeTrimmed, fmt.Sprintf("the events of session %s before %d were trimmed away", session, left.First),
+			fmt.Sprintf("ask for those after %d; `troupe show` has what is left of the conversation", left.First-1))
+	}
+	return fmt.Errorf("read events of %s: %w", session, err)
 }
 
 func (f *feed) project(e persistence.Entry) (*Event, error) {
@@ -304,7 +314,7 @@ func (rt *Runtime) generation(worker string, seq uint64) *messages.GenerationCom
 // called reads a program's call back, for an event of a turn that began before the ones that are wanted.
 func (rt *Runtime) called(worker, input string) *messages.ToolCall {
 	var found *messages.ToolCall
-	err := rt.svc.Store.Read(context.Background(), messages.WorkerStream(worker), 1, func(e persistence.Entry) error {
+	look := func(e persistence.Entry) error {
 		if f, err := messages.WorkerFactIn(e.Record); err == nil {
 			if in, ok := f.(*messages.InputAccepted); ok && in.GetInputId() == input {
 				found = in.GetCall()
@@ -312,7 +322,12 @@ func (rt *Runtime) called(worker, input string) *messages.ToolCall {
 			}
 		}
 		return nil
-	})
+	}
+	err := rt.svc.Store.Read(context.Background(), messages.WorkerStream(worker), 1, look)
+	var left *persistence.TrimmedError
+	if errors.As(err, &left) {
+		err = rt.svc.Store.Read(context.Background(), messages.WorkerStream(worker), left.First, look)
+	}
 	if err != nil && !errors.Is(err, errEnough) {
 		return nil
 	}

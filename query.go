@@ -166,25 +166,27 @@ func (rt *Runtime) listWorkers(ctx context.Context, m *messages.ListWorkers) (*m
 	return out, nil
 }
 
-// turns reads the turns of every worker of a session, in order of their beginning.
-func (rt *Runtime) turns(ctx context.Context, v *messages.SessionView) ([]ownTurn, error) {
-	var out []ownTurn
+// turns reads the turns of every worker of a session, in order of their beginning. trimmed says that the oldest of some
+// worker are gone for good.
+func (rt *Runtime) turns(ctx context.Context, v *messages.SessionView) (out []ownTurn, trimmed bool, err error) {
 	for _, w := range v.GetWorkers() {
-		turns, err := actors.ReadTurns(ctx, rt.svc.Store, w.GetId())
+		read, err := actors.ReadTurns(ctx, rt.svc.Store, w.GetId())
 		if err != nil {
-			return nil, messages.Fail(messages.CodeCorrupt, err.Error(), "run `troupe verify`")
+			return nil, false, messages.Fail(messages.CodeCorrupt, err.Error(), "run `troupe verify`")
 		}
-		for _, t := range turns {
-			out = append(out, ownTurn{t, w.GetId()})
+		for _, t := range read.Turns {
+			out = append(out, ownTurn{t, w.GetId(), t.Completed != nil && t.DoneSeq <= read.Compacted})
 		}
+		trimmed = trimmed || read.Trimmed
 	}
 	sort.SliceStable(out, func(i, j int) bool { return out[i].StartedMs < out[j].StartedMs })
-	return out, nil
+	return out, trimmed, nil
 }
 
 type ownTurn struct {
 	*conversation.Turn
-	worker string
+	worker    string
+	compacted bool
 }
 
 func (rt *Runtime) show(ctx context.Context, m *messages.Show) (*messages.Shown, error) {
@@ -192,11 +194,11 @@ func (rt *Runtime) show(ctx context.Context, m *messages.Show) (*messages.Shown,
 	if err != nil {
 		return nil, err
 	}
-	turns, err := rt.turns(ctx, v)
+	turns, trimmed, err := rt.turns(ctx, v)
 	if err != nil {
 		return nil, err
 	}
-	out := &messages.Shown{Session: v}
+	out := &messages.Shown{Session: v, Trimmed: trimmed}
 	for _, t := range turns {
 		out.Turns = append(out.Turns, turnView(t))
 	}
@@ -206,6 +208,7 @@ func (rt *Runtime) show(ctx context.Context, m *messages.Show) (*messages.Shown,
 func turnView(t ownTurn) *messages.TurnView {
 	tv := &messages.TurnView{
 		TurnId: t.ID, WorkerId: t.worker, Text: t.Text, Usage: t.Usage, StartedAtUnixMs: t.StartedMs, CompletedAtUnixMs: t.DoneMs,
+		Compacted: t.compacted,
 	}
 	for i, in := range t.Inputs {
 		if i > 0 {

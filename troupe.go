@@ -130,6 +130,9 @@ type Options struct {
 	// Retention is how long a session is kept after its last record; then it is deleted, when nothing is open in it.
 	// It is looked at when the runtime starts, and daily. 0: for ever.
 	Retention time.Duration
+	// Trim is the age from which on those records of a conversation are removed for good that a compaction has left behind,
+	// when a snapshot is written. The session is then neither forked nor exported. 0: they stay.
+	Trim time.Duration
 	// IgnoreTimers lets timers that are due wait: for programs that are about one session, and wake no other.
 	IgnoreTimers bool
 
@@ -287,7 +290,7 @@ func services(o *Options, store persistence.Store, registry *tools.Registry) *ac
 		Store: store, Models: models, Tools: registry, Unknown: o.Unknown, Agents: agents, Sandbox: o.Sandbox, Log: o.Logger, Limits: o.Limits,
 		Now: o.Now, Clock: o.Clock, Node: nodeName(), ServerName: o.ServerName, DataDir: o.DataDir, TempDir: filepath.Join(o.DataDir, "tmp"),
 		Env: env, Values: o.ToolContext, Hooks: o.Hooks, Rules: o.Rules, IdleAfter: o.IdleAfter, Still: o.Still, IgnoreTimers: o.IgnoreTimers, Redact: o.Redact,
-		ProviderLimits: o.ProviderLimits, ToolTimes: o.ToolTimes,
+		ProviderLimits: o.ProviderLimits, ToolTimes: o.ToolTimes, Trim: o.Trim,
 	}
 }
 

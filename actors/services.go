@@ -74,6 +74,8 @@ type Services struct {
 	ProviderLimits map[string]ProviderLimits
 	// IdleAfter is how long a session rests before it leaves memory; 0: it stays. The next message brings it back.
 	IdleAfter time.Duration
+	// Trim is the age from which on records go that a compaction has left behind; 0: they stay.
+	Trim time.Duration
 	// Still keeps workers from beginning a turn and from going on with one. What ends a turn, or changes nothing but what
 	// is written down, is done: for programs that look after a store without running agents.
 	Still bool

@@ -367,10 +367,10 @@ func (w *Worker) history(c actor.Context) {
 func (w *Worker) readHistory(c actor.Context, asker *actor.PID) {
 	svc, id := w.svc, w.id
 	svc.spawn(c.ActorSystem(), asker, func(p *act.Panic) any { return messages.Fail(messages.CodeInternal, p.Error(), "") }, func() any {
-		s, err := foldAll(context.Background(), svc.Store, id)
+		f, err := foldAll(context.Background(), svc.Store, id, func(*conversation.State) {})
 		if err != nil {
 			return messages.Fail(messages.CodeCorrupt, err.Error(), "")
 		}
-		return s.History()
+		return f.history()
 	})
 }

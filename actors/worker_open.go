@@ -175,47 +175,18 @@ func (w *Worker) closeCancelled(decisions []*messages.RecoveryDecision) []proto.
 func (w *Worker) readTurn(c actor.Context, turn string) {
 	svc, id, session, sys, asker := w.svc, w.id, w.session, c.ActorSystem(), c.Sender()
 	svc.spawn(sys, asker, func(p *act.Panic) any { return messages.Fail(messages.CodeInternal, p.Error(), "") }, func() any {
-		turns, err := ReadTurns(context.Background(), svc.Store, id)
+		read, err := ReadTurns(context.Background(), svc.Store, id)
 		if err != nil {
 			return messages.Fail(messages.CodeCorrupt, err.Error(), "")
 		}
-		for _, t := range turns {
+		for _, t := range read.Turns {
 			if t.ID == turn {
 				return outcome(t, t.Result(session, id))
 			}
 		}
+		if read.Trimmed {
+			return messages.Fail(messages.CodeTrimmed, fmt.Sprintf("turn %s is not in the journal any more: its beginning was trimmed away", turn), "")
+		}
 		return messages.Fail(messages.CodeNotFound, fmt.Sprintf("turn %s is not in the journal", turn), "")
 	})
-}
-
-// ReadTurns folds a worker's journal and returns every turn, the open one last. It wakes nobody.
-func ReadTurns(ctx context.Context, store persistence.Store, worker string) ([]*conversation.Turn, error) {
-	var turns []*conversation.Turn
-	_, err := foldAll(ctx, store, worker, func(s *conversation.State) {
-		if t := s.Turn(); t != nil && (len(turns) == 0 || turns[len(turns)-1] != t) {
-			turns = append(turns, t)
-		}
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read turns of %s: %w", worker, err)
-	}
-	return turns, nil
-}
-
-// foldAll folds a worker's whole journal, and keeps what was compacted. It calls look after each record.
-func foldAll(ctx context.Context, store persistence.Store, worker string, look ...func(*conversation.State)) (*conversation.State, error) {
-	s := &conversation.State{}
-	err := store.Read(ctx, messages.WorkerStream(worker), 1, func(e persistence.Entry) error {
-		if err := s.Apply(e.Record); err != nil {
-			return err
-		}
-		for _, fn := range look {
-			fn(s)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read journal of %s: %w", worker, err)
-	}
-	return s, nil
 }

@@ -37,6 +37,7 @@ type snapshots struct {
 	records, bytes int          // of the tail
 	size           atomic.Int64 // of the newest, in bytes
 	writing        atomic.Bool
+	needs          atomic.Uint64 // the oldest record that the newest snapshot needs; 0: none is known
 }
 
 func (n *snapshots) grew(records []*messages.Record) {
@@ -83,7 +84,11 @@ func (w *Worker) writeSnapshot(c actor.Context, then func()) {
 		defer svc.running.Done()
 		defer then()
 		err := errors.New("encoding panicked")
-		if p := act.Guard(func() { err = putSnapshot(journal, frozen, n) }); p != nil {
+		if p := act.Guard(func() {
+			if err = putSnapshot(journal, frozen, n); err == nil {
+				err = trimBehind(svc, journal, n, frozen.Needs())
+			}
+		}); p != nil {
 			log.Error("snapshot panicked", "err", p.Error(), "stack", p.Stack)
 			return
 		}
@@ -117,7 +122,10 @@ func recoverState(ctx context.Context, svc *Services, j *persistence.Journal) (*
 		n := &snapshots{}
 		if err == nil {
 			n.size.Store(int64(len(snap.GetState())))
-			s, err = restore(ctx, svc, j, snap)
+			s, err = restore(ctx, svc.Store, j.Stream(), snap)
+		}
+		if err == nil {
+			n.needs.Store(s.Needs())
 		}
 		if err == nil {
 			err = replay(ctx, j, s, n)
@@ -132,17 +140,21 @@ func recoverState(ctx context.Context, svc *Services, j *persistence.Journal) (*
 		below = snap.GetSeq()
 	}
 	s, n := conversation.Live(), &snapshots{}
-	return s, n, replay(ctx, j, s, n)
+	err := replay(ctx, j, s, n)
+	if errors.Is(err, persistence.ErrTrimmed) { // only a snapshot could have stood for what is gone
+		err = fmt.Errorf("no snapshot is of use: %w: %w", persistence.ErrCorrupt, err)
+	}
+	return s, n, err
 }
 
 // restore decodes a snapshot, and makes sure that it is one of this journal.
-func restore(ctx context.Context, svc *Services, j *persistence.Journal, snap *messages.Snapshot) (*conversation.State, error) {
+func restore(ctx context.Context, store persistence.Store, stream string, snap *messages.Snapshot) (*conversation.State, error) {
 	if snap.GetSchema() != conversation.SnapshotSchema {
 		return nil, fmt.Errorf("schema %d, not %d", snap.GetSchema(), conversation.SnapshotSchema)
 	}
 	record := func(seq uint64) (*messages.Record, error) {
 		var found *messages.Record
-		err := svc.Store.Read(ctx, j.Stream(), seq, func(e persistence.Entry) error {
+		err := store.Read(ctx, stream, seq, func(e persistence.Entry) error {
 			found = e.Record
 			return errFound
 		})

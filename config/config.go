@@ -65,6 +65,7 @@ type Data struct {
 	Reserve Size   `yaml:"reserve" default:"256MiB" doc:"Free disk space below which nothing new is begun; at least 160MiB."`
 
 	Retention  time.Duration `yaml:"retention" default:"0s" project:"never" doc:"How long a session is kept after it was last written to, for example 90d; 0s: for ever."`
+	Trim       time.Duration `yaml:"trim" default:"0s" project:"never" doc:"Age from which on records go that a compaction has left behind, for example 30d. Such a session is neither forked nor exported. 0s: they stay."`
 	Encryption Encryption    `yaml:"encryption" project:"never" doc:"Key that the store is encrypted with; none: it is not."`
 }
 

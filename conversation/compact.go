@@ -21,6 +21,48 @@ const leading = 2
 // them no more. The zero State keeps them, for those who read the history.
 func Live() *State { return &State{forgets: true} }
 
+// Remember makes a state that forgets one that keeps what is compacted from now on.
+func (s *State) Remember() { s.forgets = false }
+
+// Compacted is the record that ended the newest exchange which a summary stands for, as far as the state keeps it.
+func (s *State) Compacted() uint64 {
+	if n := len(s.asideBorders); n > 0 {
+		return s.asideBorders[n-1].seq
+	}
+	return 0
+}
+
+// Needs is the oldest record that the conversation as it goes on is made of: a message that is still sent, an input that
+// waits, the open and the newest turn. What is older, a compaction has left behind. It is 1 when there was none.
+func (s *State) Needs() uint64 {
+	if s.lead == 0 {
+		return 1
+	}
+	low := s.seq
+	for _, from := range s.sources {
+		low = min(low, from.seq)
+	}
+	inputs := s.inputs
+	for _, t := range []*Turn{s.turn, s.last} {
+		if t == nil {
+			continue
+		}
+		inputs = append(inputs[:len(inputs):len(inputs)], t.Inputs...)
+		for _, seq := range t.genSeqs {
+			low = min(low, seq)
+		}
+		for _, c := range t.AllCalls {
+			if c.finishedSeq != 0 {
+				low = min(low, c.finishedSeq)
+			}
+		}
+	}
+	for _, in := range inputs {
+		low = min(low, in.Seq)
+	}
+	return low
+}
+
 // Forgot says whether there are messages that only the journal has.
 func (s *State) Forgot() bool { return s.forgets && s.lead > 0 }
 

@@ -30,6 +30,34 @@ func turnsOf(out []*messages.Turn, all []*messages.Message, borders []border, fr
 	return out
 }
 
+// Past makes turns of the finished exchanges that are still sent, for who reads a journal whose beginning is gone: the
+// newest is whole, of those before it only what was said is known.
+func (s *State) Past() []*Turn {
+	var out []*Turn
+	from := s.lead
+	for _, b := range s.borders {
+		if s.last != nil && b.seq == s.last.DoneSeq {
+			break
+		}
+		t := &Turn{DoneSeq: b.seq, Completed: &messages.TurnCompleted{Outcome: b.outcome}}
+		for _, m := range s.history.messages[from:b.end] {
+			switch m.Role {
+			case messages.User:
+				part := &messages.Part{Kind: &messages.Part_Text{Text: m.Text}}
+				t.Inputs = append(t.Inputs, &Input{InputAccepted: &messages.InputAccepted{Parts: []*messages.Part{part}}})
+			case messages.Assistant:
+				t.Text = m.Text
+			}
+		}
+		out = append(out, t)
+		from = b.end
+	}
+	if s.last != nil {
+		out = append(out, s.last)
+	}
+	return out
+}
+
 // Result is what a completed turn came to, as a reply; nil for an open one.
 func (t *Turn) Result(session, worker string) *messages.TurnResult {
 	if t == nil || t.Completed == nil {

@@ -70,6 +70,9 @@ func (t *Turn) freeze() *Turn {
 // Seq is the record up to which the picture folds.
 func (f *Frozen) Seq() uint64 { return f.s.seq }
 
+// Needs is State.Needs of the picture.
+func (f *Frozen) Needs() uint64 { return f.s.Needs() }
+
 // Encode makes the bytes of a snapshot. What is large stands in them as the number of the record
 // that holds it already.
 func (f *Frozen) Encode() ([]byte, error) {

@@ -3132,8 +3132,9 @@ type History struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	Seq           uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
-	Turns         []*Turn                `protobuf:"bytes,3,rep,name=turns,proto3" json:"turns,omitempty"`     // as they were, also those that a compaction replaced
-	Summary       string                 `protobuf:"bytes,4,opt,name=summary,proto3" json:"summary,omitempty"` // what is sent in place of the compacted turns; empty: there are none
+	Turns         []*Turn                `protobuf:"bytes,3,rep,name=turns,proto3" json:"turns,omitempty"`      // as they were, also those that a compaction replaced
+	Summary       string                 `protobuf:"bytes,4,opt,name=summary,proto3" json:"summary,omitempty"`  // what is sent in place of the compacted turns; empty: there are none
+	Trimmed       bool                   `protobuf:"varint,5,opt,name=trimmed,proto3" json:"trimmed,omitempty"` // the oldest turns are gone for good; the first one here says what stands for them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3194,6 +3195,13 @@ func (x *History) GetSummary() string {
 		return x.Summary
 	}
 	return ""
+}
+
+func (x *History) GetTrimmed() bool {
+	if x != nil {
+		return x.Trimmed
+	}
+	return false
 }
 
 // ConfigureWorker changes what later generations of a worker use. Empty fields stay. Reply: WorkerView.
@@ -6189,6 +6197,7 @@ type Shown struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       *SessionView           `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	Turns         []*TurnView            `protobuf:"bytes,2,rep,name=turns,proto3" json:"turns,omitempty"`
+	Trimmed       bool                   `protobuf:"varint,3,opt,name=trimmed,proto3" json:"trimmed,omitempty"` // the oldest turns are gone for good
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6237,6 +6246,13 @@ func (x *Shown) GetTurns() []*TurnView {
 	return nil
 }
 
+func (x *Shown) GetTrimmed() bool {
+	if x != nil {
+		return x.Trimmed
+	}
+	return false
+}
+
 type TurnView struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	TurnId            string                 `protobuf:"bytes,1,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
@@ -6250,6 +6266,7 @@ type TurnView struct {
 	CompletedAtUnixMs int64                  `protobuf:"varint,9,opt,name=completed_at_unix_ms,json=completedAtUnixMs,proto3" json:"completed_at_unix_ms,omitempty"`
 	ToolCalls         []*ToolCallView        `protobuf:"bytes,10,rep,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
 	Generations       []*GenerationView      `protobuf:"bytes,11,rep,name=generations,proto3" json:"generations,omitempty"`
+	Compacted         bool                   `protobuf:"varint,12,opt,name=compacted,proto3" json:"compacted,omitempty"` // a summary is sent in its place
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -6359,6 +6376,13 @@ func (x *TurnView) GetGenerations() []*GenerationView {
 		return x.Generations
 	}
 	return nil
+}
+
+func (x *TurnView) GetCompacted() bool {
+	if x != nil {
+		return x.Compacted
+	}
+	return false
 }
 
 type GenerationView struct {
@@ -7269,12 +7293,13 @@ const file_command_proto_rawDesc = "" +
 	"lastCursor\x12(\n" +
 	"\x06events\x18\x03 \x03(\v2\x10.troupe.v1.EventR\x06events\"*\n" +
 	"\vReadHistory\x12\x1b\n" +
-	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"y\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"\x93\x01\n" +
 	"\aHistory\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12%\n" +
 	"\x05turns\x18\x03 \x03(\v2\x0f.troupe.v1.TurnR\x05turns\x12\x18\n" +
-	"\asummary\x18\x04 \x01(\tR\asummary\"\x88\x01\n" +
+	"\asummary\x18\x04 \x01(\tR\asummary\x12\x18\n" +
+	"\atrimmed\x18\x05 \x01(\bR\atrimmed\"\x88\x01\n" +
 	"\x0fConfigureWorker\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x14\n" +
@@ -7526,10 +7551,11 @@ const file_command_proto_rawDesc = "" +
 	"\x05Calls\x12)\n" +
 	"\x05calls\x18\x01 \x03(\v2\x13.troupe.v1.CallViewR\x05calls\"\x16\n" +
 	"\x04Show\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"d\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"~\n" +
 	"\x05Shown\x120\n" +
 	"\asession\x18\x01 \x01(\v2\x16.troupe.v1.SessionViewR\asession\x12)\n" +
-	"\x05turns\x18\x02 \x03(\v2\x13.troupe.v1.TurnViewR\x05turns\"\x97\x03\n" +
+	"\x05turns\x18\x02 \x03(\v2\x13.troupe.v1.TurnViewR\x05turns\x12\x18\n" +
+	"\atrimmed\x18\x03 \x01(\bR\atrimmed\"\xb5\x03\n" +
 	"\bTurnView\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1b\n" +
 	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x14\n" +
@@ -7543,7 +7569,8 @@ const file_command_proto_rawDesc = "" +
 	"\n" +
 	"tool_calls\x18\n" +
 	" \x03(\v2\x17.troupe.v1.ToolCallViewR\ttoolCalls\x12;\n" +
-	"\vgenerations\x18\v \x03(\v2\x19.troupe.v1.GenerationViewR\vgenerations\"\x81\x02\n" +
+	"\vgenerations\x18\v \x03(\v2\x19.troupe.v1.GenerationViewR\vgenerations\x12\x1c\n" +
+	"\tcompacted\x18\f \x01(\bR\tcompacted\"\x81\x02\n" +
 	"\x0eGenerationView\x12\x15\n" +
 	"\x06gen_id\x18\x01 \x01(\tR\x05genId\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12.\n" +

@@ -37,6 +37,7 @@ type TurnJSON struct {
 	Text        string           `json:"text"`
 	Outcome     string           `json:"outcome,omitempty"`
 	Reason      string           `json:"reason,omitempty"`
+	Compacted   bool             `json:"compacted,omitempty"` // a summary is sent in its place
 	Usage       UsageJSON        `json:"usage"`
 	StartedAt   string           `json:"started_at,omitempty"`
 	CompletedAt string           `json:"completed_at,omitempty"`
@@ -50,6 +51,7 @@ type ShownJSON struct {
 	State   string      `json:"state"`
 	Session SessionJSON `json:"session"`
 	Turns   []TurnJSON  `json:"turns"`
+	Trimmed bool        `json:"trimmed,omitempty"` // the oldest turns are gone for good
 }
 
 // ResultJSON is what one turn came to.
@@ -118,6 +120,7 @@ type HistoryJSON struct {
 	Turns  []ExchangeJSON `json:"turns"`
 
 	Summary string `json:"summary,omitempty"` // what is sent in place of the compacted ones
+	Trimmed bool   `json:"trimmed,omitempty"` // the oldest turns are gone for good; the first one here says what stands for them
 }
 
 // JSON is the call in its wire form.
@@ -161,7 +164,7 @@ func (x *TurnView) JSON() TurnJSON {
 		ID: x.GetTurnId(), Worker: x.GetWorkerId(), Input: x.GetInput(), Text: x.GetText(), Outcome: x.GetOutcome(),
 		Reason: x.GetReason(), Usage: x.GetUsage().JSON(), StartedAt: timeText(x.GetStartedAtUnixMs()),
 		CompletedAt: timeText(x.GetCompletedAtUnixMs()), ToolCalls: list(x.GetToolCalls(), (*ToolCallView).JSON),
-		Generations: list(x.GetGenerations(), (*GenerationView).JSON),
+		Generations: list(x.GetGenerations(), (*GenerationView).JSON), Compacted: x.GetCompacted(),
 	}
 }
 
@@ -171,18 +174,19 @@ func (j TurnJSON) Proto() *TurnView {
 		TurnId: j.ID, WorkerId: j.Worker, Input: j.Input, Text: j.Text, Outcome: j.Outcome, Reason: j.Reason, Usage: j.Usage.Proto(),
 		StartedAtUnixMs: timeRead(j.StartedAt), CompletedAtUnixMs: timeRead(j.CompletedAt),
 		ToolCalls: convert(j.ToolCalls, ToolCallJSON.Proto), Generations: convert(j.Generations, GenerationJSON.Proto),
+		Compacted: j.Compacted,
 	}
 }
 
 // JSON is the session with its turns in its wire form.
 func (x *Shown) JSON() ShownJSON {
 	s := x.GetSession().JSON()
-	return ShownJSON{ID: s.ID, State: s.State, Session: s, Turns: list(x.GetTurns(), (*TurnView).JSON)}
+	return ShownJSON{ID: s.ID, State: s.State, Session: s, Turns: list(x.GetTurns(), (*TurnView).JSON), Trimmed: x.GetTrimmed()}
 }
 
 // Proto is the way back.
 func (j ShownJSON) Proto() *Shown {
-	return &Shown{Session: j.Session.Proto(), Turns: convert(j.Turns, TurnJSON.Proto)}
+	return &Shown{Session: j.Session.Proto(), Turns: convert(j.Turns, TurnJSON.Proto), Trimmed: j.Trimmed}
 }
 
 // JSON is the result in its wire form.
@@ -258,10 +262,10 @@ func (j ExchangeJSON) Proto() *Turn {
 
 // JSON is the history in its wire form.
 func (x *History) JSON() HistoryJSON {
-	return HistoryJSON{Worker: x.GetWorkerId(), Seq: x.GetSeq(), Turns: list(x.GetTurns(), (*Turn).JSON), Summary: x.GetSummary()}
+	return HistoryJSON{Worker: x.GetWorkerId(), Seq: x.GetSeq(), Turns: list(x.GetTurns(), (*Turn).JSON), Summary: x.GetSummary(), Trimmed: x.GetTrimmed()}
 }
 
 // Proto is the way back.
 func (j HistoryJSON) Proto() *History {
-	return &History{WorkerId: j.Worker, Seq: j.Seq, Turns: convert(j.Turns, ExchangeJSON.Proto), Summary: j.Summary}
+	return &History{WorkerId: j.Worker, Seq: j.Seq, Turns: convert(j.Turns, ExchangeJSON.Proto), Summary: j.Summary, Trimmed: j.Trimmed}
 }

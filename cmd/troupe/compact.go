@@ -12,22 +12,25 @@ import (
 )
 
 func newCompact(a *app) *cobra.Command {
-	return formats(&cobra.Command{
+	var worker string
+	cmd := formats(&cobra.Command{
 		Use:   "compact SESSION",
 		Short: "Replace the older turns of a conversation by a summary",
 		Long: `Replace the older turns of a conversation by a summary.
 
 The session's model writes the summary, and is sent that and the newest turns from now on. Nothing is
-lost: the journal, and what troupe show prints, keep every turn. While a turn runs, it is waited for.
-Without being told, a session does the same when a request comes near to the model's context
+lost: the journal, and what troupe show prints, keep every turn, unless data.trim says for how long. While a turn runs, it is waited for.
+Without being told, an agent does the same when a request comes near to the model's context
 (limits.compact_at).`,
 		Args: exactly("SESSION"),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.compact(cmd.Context(), args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return a.compact(cmd.Context(), args[0], worker) },
 	}, "text", "json", "yaml")
+	cmd.Flags().StringVar(&worker, "worker", "", "the agent whose conversation it is, by its id; default: the session's first (see troupe ls workers)")
+	return cmd
 }
 
 // compact is `troupe compact`.
-func (a *app) compact(ctx context.Context, session string) error {
+func (a *app) compact(ctx context.Context, session, worker string) error {
 	loaded, err := a.load("")
 	if err != nil {
 		return err
@@ -41,7 +44,7 @@ func (a *app) compact(ctx context.Context, session string) error {
 	}
 	var done *messages.Compacted
 	err = h.during(ctx, func(ctx context.Context) error {
-		m := &messages.CompactHistory{By: "user"}
+		m := &messages.CompactHistory{By: "user", WorkerId: worker}
 		done, err = ask[*messages.Compacted](ctx, h, &messages.ToSession{SessionId: session, Command: &messages.ToSession_Compact{Compact: m}})
 		return err
 	})

@@ -52,6 +52,11 @@ func printShown(w io.Writer, j *messages.ShownJSON) error {
 	if err := table(w, rows[0], rows[1:]); err != nil {
 		return err
 	}
+	if j.Trimmed {
+		if _, err := io.WriteString(w, "\nolder turns are gone: they were compacted, and removed for their age (data.trim)\n"); err != nil {
+			return err
+		}
+	}
 	for i := range j.Turns {
 		if _, err := io.WriteString(w, turnText(&j.Turns[i])); err != nil {
 			return err
@@ -74,7 +79,14 @@ func turnText(t *messages.TurnJSON) string {
 	if outcome == "" {
 		outcome = "open"
 	}
-	fmt.Fprintf(&b, "\nturn %s  %s  %s  %s\n", t.ID, outcome, t.StartedAt, usageText(t.Usage))
+	if t.Compacted {
+		outcome += "  compacted"
+	}
+	if t.ID == "" { // of before what is left of the journal
+		fmt.Fprintf(&b, "\nturn  %s\n", outcome)
+	} else {
+		fmt.Fprintf(&b, "\nturn %s  %s  %s  %s\n", t.ID, outcome, t.StartedAt, usageText(t.Usage))
+	}
 	if t.Reason != "" {
 		fmt.Fprintf(&b, "  reason: %s\n", oneLine(t.Reason, 500))
 	}
