@@ -17,7 +17,7 @@ import (
 )
 
 // Ask answers any command or question of package messages that a surface may put: CreateSession,
-// ToSession, ResolveCall, DescribeTree, ListSessions, ListWorkers, ListCalls, Show, Verify, ForkSession, Hello. A refusal
+// ToSession, ResolveCall, ResolveApproval, ListApprovals, DescribeTree, ListSessions, ListWorkers, ListCalls, Show, Verify, ForkSession, Hello. A refusal
 // is a *Failure. Questions are answered from the store: they wake no session.
 func (rt *Runtime) Ask(ctx context.Context, m proto.Message) (proto.Message, error) {
 	switch x := m.(type) {
@@ -25,11 +25,18 @@ func (rt *Runtime) Ask(ctx context.Context, m proto.Message) (proto.Message, err
 		if r := x.GetResolveCall(); r != nil && r.GetWorkerId() == "" {
 			return rt.resolveCall(ctx, r)
 		}
+		if r := x.GetResolveApproval(); r != nil && r.GetWorkerId() == "" {
+			return rt.resolveApproval(ctx, r)
+		}
 		return send[proto.Message](ctx, rt, m)
 	case *messages.CreateSession, *messages.DescribeTree:
 		return send[proto.Message](ctx, rt, m)
 	case *messages.ResolveCall:
 		return rt.resolveCall(ctx, x)
+	case *messages.ResolveApproval:
+		return rt.resolveApproval(ctx, x)
+	case *messages.ListApprovals:
+		return rt.listApprovals(ctx, x)
 	case *messages.ListSessions:
 		return rt.listSessions(ctx, x)
 	case *messages.ListWorkers:

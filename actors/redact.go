@@ -80,6 +80,13 @@ func (s *Services) cleanWord(m *messages.ResolveCall) *messages.ResolveCall {
 	return out
 }
 
+// cleanApproval gives an answer to an approval without secrets; the sender's stays as it is.
+func (s *Services) cleanApproval(m *messages.ResolveApproval) *messages.ResolveApproval {
+	out := proto.CloneOf(m)
+	out.Message, out.Arguments = s.Redact.String(m.GetMessage()), s.cleanJSON(m.GetArguments())
+	return out
+}
+
 // cleanCall gives a program's call without secrets; nil stays nil.
 func (s *Services) cleanCall(c *messages.ToolCall) *messages.ToolCall {
 	if c == nil {

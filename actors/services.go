@@ -79,6 +79,8 @@ type Services struct {
 	// Still keeps workers from beginning a turn and from going on with one. What ends a turn, or changes nothing but what
 	// is written down, is done: for programs that look after a store without running agents.
 	Still bool
+	// Asks lets calls of every session wait for an approval, not only of those that say so.
+	Asks bool
 	// IgnoreTimers lets timers that are due wait for another process.
 	IgnoreTimers bool
 	Node         string // name of this process

@@ -161,7 +161,7 @@ func (s *Session) ready(c actor.Context) {
 	case *messages.Passivate:
 		s.passivate(c)
 	case *messages.SubmitInput, *messages.RunInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
-		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.WaitIdle, *messages.ResolveCall,
+		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.WaitIdle, *messages.ResolveCall, *messages.ResolveApproval,
 		*messages.SetTimer, *messages.CancelTimer, *messages.ListTimers, *messages.FireTimer,
 		*messages.CompactHistory, *messages.DeleteWorker, *messages.SaveHistory:
 		s.route(c, m) // handed back by a worker that failed
@@ -188,6 +188,8 @@ func (s *Session) command(c actor.Context, m *messages.ToSession) {
 		s.route(c, cmd.WithdrawInput)
 	case *messages.ToSession_ResolveCall:
 		s.route(c, cmd.ResolveCall)
+	case *messages.ToSession_ResolveApproval:
+		s.route(c, cmd.ResolveApproval)
 	case *messages.ToSession_CallTool:
 		s.route(c, cmd.CallTool)
 	case *messages.ToSession_Save:
@@ -289,10 +291,15 @@ func (s *Session) start(c actor.Context, w *member) {
 	w.pid, w.since = pid, s.svc.Now()
 	c.Send(pid, &messages.Configure{
 		Grant: s.grant, NoInput: s.facts.created.GetNoInput(), WorkerId: w.id, SessionId: s.id, Watched: len(s.watchers) > 0, Restarts: w.restarts,
-		Release: w.release, Persist: s.facts.created.GetPersist(),
+		Release: w.release, Persist: s.facts.created.GetPersist(), Ask: s.canAsk(),
 	})
 	w.release = ""
 	w.queue.Forward(c, pid)
+}
+
+// canAsk says whether somebody may answer what its workers' calls ask.
+func (s *Session) canAsk() bool {
+	return !s.facts.created.GetNoInput() && (s.facts.created.GetAsk() || s.svc.Asks)
 }
 
 // workerFailed stops routing to a worker and poisons it: everything that was sent to it before is

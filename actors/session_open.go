@@ -418,7 +418,7 @@ func (b *sessionBuilder) facts() (worker, session []proto.Message, fail *message
 	workerID := messages.NewID(messages.WorkerPrefix)
 	created := &messages.SessionCreated{
 		SessionId: m.GetSessionId(), Agent: profile.Name, Model: modelName, ProjectId: m.GetProjectId(), Tenant: m.GetTenant(),
-		Rules: m.GetRules(), NoInput: m.GetNoInput(), Persist: m.GetPersist(), Env: m.GetEnv(),
+		Rules: m.GetRules(), NoInput: m.GetNoInput(), Persist: m.GetPersist(), Env: m.GetEnv(), Ask: m.GetAsk(),
 	}
 	if attached[0].GetKind() != "server" {
 		created.Folder = attached[0].GetUri()

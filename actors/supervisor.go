@@ -244,7 +244,10 @@ func (s *Supervisor) toSession(c actor.Context, m *messages.ToSession) {
 	case k == nil && leaves: // nobody is there who could still send to it
 		return
 	case k == nil && m.GetResolveCall() != nil:
-		s.resolveAsleep(c, m.GetSessionId(), m.GetResolveCall())
+		s.resolveAsleep(c, m.GetSessionId(), wordOnCall(s.svc, m.GetResolveCall()))
+		return
+	case k == nil && asleep(m.GetResolveApproval()):
+		s.resolveAsleep(c, m.GetSessionId(), wordOnApproval(s.svc, m.GetResolveApproval()))
 		return
 	case k == nil:
 		k = &kid{name: m.GetSessionId()}

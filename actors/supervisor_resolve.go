@@ -9,8 +9,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/conversation"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/persistence"
+	"github.com/troupe-dev/troupe/policy"
 )
 
 // resolvedAsleep is the end of writing a person's word into the journal of a session that is not in memory.
@@ -22,7 +24,7 @@ type resolvedAsleep struct {
 
 // resolveAsleep writes a person's word down without waking the session: its turn goes on by it when the session is
 // opened. Who settles a call need not be able to run it. Commands for the session wait meanwhile.
-func (s *Supervisor) resolveAsleep(c actor.Context, session string, m *messages.ResolveCall) {
+func (s *Supervisor) resolveAsleep(c actor.Context, session string, m word) {
 	s.kids[session] = &kid{name: session}
 	svc, asker := s.svc, c.Sender()
 	end := func(reply any) any { return &resolvedAsleep{session, asker, reply} }
@@ -40,24 +42,49 @@ func (s *Supervisor) resolvedAsleep(c actor.Context, m *resolvedAsleep) {
 	}
 }
 
+// word is what a person says of a call of a worker that is not in memory. With facts and a failure both, the facts are
+// written and the failure is the reply.
+type word struct {
+	worker, about string
+	facts         func(*conversation.State) ([]proto.Message, *messages.Failure)
+}
+
+func wordOnCall(svc *Services, m *messages.ResolveCall) word {
+	return word{m.GetWorkerId(), "resolve call " + m.GetExecId(), func(s *conversation.State) ([]proto.Message, *messages.Failure) {
+		return resolution(s, svc.cleanWord(m))
+	}}
+}
+
+func wordOnApproval(svc *Services, m *messages.ResolveApproval) word {
+	return word{m.GetWorkerId(), "answer approval " + m.GetApprovalId(), func(s *conversation.State) ([]proto.Message, *messages.Failure) {
+		return approval(s, svc.cleanApproval(m), nil, svc.Now().UnixMilli())
+	}}
+}
+
+// asleep says whether an approval can be answered without waking its session: arguments of the approver's own are
+// checked against what the session may do, and what is to be remembered is the session's to write down.
+func asleep(m *messages.ResolveApproval) bool {
+	return m != nil && m.GetArguments() == "" && (m.GetScope() == "" || m.GetScope() == string(policy.Once))
+}
+
 // recordWord appends what a person says of a call to the journal of its worker. It returns the reply.
-func recordWord(svc *Services, session string, m *messages.ResolveCall) any {
-	o := recoverWorker(svc, m.GetWorkerId(), session)
+func recordWord(svc *Services, session string, m word) any {
+	o := recoverWorker(svc, m.worker, session)
 	if o.err != nil {
 		code := messages.CodeUnavailable
 		if damaged(o.err) {
 			code = messages.CodeCorrupt
 		}
-		return messages.Fail(code, fmt.Sprintf("resolve call %s: %v", m.GetExecId(), o.err), "")
+		return messages.Fail(code, fmt.Sprintf("%s: %v", m.about, o.err), "")
 	}
 	defer o.journal.Release()
-	facts, fail := resolution(o.state, svc.cleanWord(m))
-	if fail != nil {
+	facts, fail := m.facts(o.state)
+	if len(facts) == 0 {
 		return fail
 	}
 	draft, err := wordDraft(svc, session, o, facts)
 	if err != nil {
-		return messages.Fail(messages.CodeInternal, fmt.Sprintf("resolve call %s: %v", m.GetExecId(), err), "")
+		return messages.Fail(messages.CodeInternal, fmt.Sprintf("%s: %v", m.about, err), "")
 	}
 	done := make(chan error, 1)
 	o.journal.Append(func(_ persistence.Receipt, err error) { done <- err }, draft)
@@ -67,7 +94,10 @@ func recordWord(svc *Services, session string, m *messages.ResolveCall) any {
 		err = persistence.ErrClosed
 	}
 	if err != nil {
-		return messages.Fail(messages.CodeUnavailable, fmt.Sprintf("resolve call %s: %v", m.GetExecId(), err), "try again")
+		return messages.Fail(messages.CodeUnavailable, fmt.Sprintf("%s: %v", m.about, err), "try again")
+	}
+	if fail != nil {
+		return fail
 	}
 	return &messages.Ack{}
 }
@@ -84,10 +114,11 @@ func wordDraft(svc *Services, session string, o *opened, facts []proto.Message) 
 		}
 		d.Records = append(d.Records, r)
 	}
-	ops, change := doubtIndex(o.state, session, o.state.ID(), facts)
+	ops, doubts, questions := personIndex(o.state, session, o.state.ID(), facts)
 	v := &messages.WorkerView{
 		Id: o.state.ID(), SessionId: session, State: stateWaiting, Agent: o.state.Agent(), Model: o.state.Model(), Turns: int32(o.state.Turns()),
-		Staged: int32(len(o.state.Staged())), Usage: o.state.Usage(), UpdatedAtUnixMs: svc.Now().UnixMilli(), InDoubt: inDoubt(o.state) + change,
+		Staged: int32(len(o.state.Staged())), Usage: o.state.Usage(), UpdatedAtUnixMs: svc.Now().UnixMilli(), InDoubt: inDoubt(o.state) + doubts,
+		Approvals: pendingApprovals(o.state) + questions, Turn: o.state.Turn().ID,
 	}
 	b, err := proto.Marshal(v)
 	d.Index = append(ops, persistence.IndexOp{Key: WorkerKey(session, o.state.ID()), Value: b})

@@ -162,6 +162,10 @@ func (x *ToolExecutor) overdue(c actor.Context, m *overdue) {
 	x.log.Error("tool does not end", "tool", e.cmd.GetTool(), "call", m.exec)
 	e.given.Stop()
 	delete(x.running, m.exec)
+	if e.cmd.GetPreview() || e.cmd.GetPrepare() { // it had no effect
+		c.Send(e.asker, failedReply(e.cmd, messages.ToolFinished_TIMEOUT, tools.CodeTimeout, "Timed out before it began: what it is about could not be looked at"))
+		return
+	}
 	c.Send(e.asker, failedReply(e.cmd, messages.ToolFinished_INTERRUPTED_UNKNOWN, tools.CodeInterrupted, conversation.InterruptedText))
 }
 

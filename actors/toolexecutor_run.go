@@ -46,7 +46,7 @@ func (r *run) do(ctx context.Context) *messages.ToolReply {
 	timeout := time.Duration(m.GetTimeoutMs()) * time.Millisecond
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errCallTimeout)
 	defer cancel()
-	if !m.GetPure() && m.GetWorkspace() != nil && !m.GetPrepare() {
+	if !m.GetPure() && m.GetWorkspace() != nil && !m.GetPrepare() && !m.GetPreview() {
 		if reply := r.begin(ctx); reply != nil {
 			return reply
 		}
@@ -60,10 +60,15 @@ func (r *run) do(ctx context.Context) *messages.ToolReply {
 	defer cleanup()
 	args := json.RawMessage(m.GetArguments())
 	switch {
+	case m.GetPreview():
+		return r.preview(tc, tool, args)
 	case m.GetPrepare():
 		return r.prepare(tc, tool, args)
 	case m.GetReconcile():
 		return r.reconcile(tc, tool, args)
+	}
+	if reply := r.unapproved(tc, tool, args); reply != nil {
+		return reply
 	}
 	if once(tool.Spec().Effect) {
 		return r.noted(ctx, tc, tool, args)
@@ -202,7 +207,13 @@ func (r *run) prepare(tc *tools.Context, tool tools.Tool, args json.RawMessage) 
 		return r.crashed(crash)
 	}
 	if err != nil { // the call would fail in the same way, before any effect
-		return r.failed(tc.Signal, err)
+		return r.unfit(tc.Signal, err)
+	}
+	if bad := r.approvedArguments(args); bad != nil {
+		return bad
+	}
+	if !r.approvedFiles(files) {
+		return r.changed()
 	}
 	reply.Files = files
 	return reply

@@ -23,7 +23,7 @@ import (
 // first-out stash, except a cancel, which is heard at once.
 //
 // Accepts, always from its Session: Configure (first), SubmitInput, RunInput, CallTool, AwaitTurn, CancelSession,
-// ListInputs, WithdrawInput, ResolveCall, ReadHistory, ConfigureWorker, SetTimer, CancelTimer, ListTimers, FireTimer,
+// ListInputs, WithdrawInput, ResolveCall, ResolveApproval, ReadHistory, ConfigureWorker, SetTimer, CancelTimer, ListTimers, FireTimer,
 // DescribeWorker, WaitIdle, Watched; and
 // from those it asked: leases, permits, tool replies. Each ask has one reply.
 // Parent: Session, which replaces a failed worker. Children: one ToolExecutor, on first use.
@@ -61,6 +61,9 @@ type Worker struct {
 	system      string                                      // rendered with the present grant
 	retry       act.Timer                                   // of a failed generation
 	wall        act.Timer                                   // of the turn
+	hold        act.Timer                                   // of the workspaces, while approvals are awaited
+	expiry      act.Timer                                   // of the approval that expires first
+	canAsk      bool                                        // somebody may answer what asks
 	executor    *actor.PID                                  // nil until the first call
 	running     map[string]bool                             // exec ids with the executor
 	decided     map[string]messages.RecoveryDecision_Action // for calls that were open at recovery
@@ -154,7 +157,7 @@ func (w *Worker) become(state func(actor.Context), phase string) {
 func (w *Worker) unborn(c actor.Context) {
 	if m, ok := c.Message().(*messages.Configure); ok {
 		w.id, w.session, w.restarts, w.releasedBy = m.GetWorkerId(), m.GetSessionId(), m.GetRestarts(), m.GetRelease()
-		w.persist = m.GetPersist()
+		w.persist, w.canAsk = m.GetPersist(), m.GetAsk()
 		w.log = w.svc.Log.With("session", w.session, "worker", w.id)
 		w.configure(m)
 		w.open(c)
@@ -271,6 +274,10 @@ func (w *Worker) common(c actor.Context) {
 		w.withdraw(c, m)
 	case *messages.ResolveCall:
 		w.resolve(c, m)
+	case *messages.ResolveApproval:
+		w.answer(c, m)
+	case *approvalDue:
+		w.approvalDue(c, m)
 	case *messages.ReadHistory:
 		w.history(c)
 	case *messages.CompactHistory:
@@ -305,7 +312,7 @@ func (w *Worker) stale(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *messages.LeaseGranted:
 		w.giveBack(c, m)
-	case *messages.PermitGranted, *generated, *retryDue, *messages.Replaced, *messages.LeaseQueued, *messages.ToolReply,
+	case *messages.PermitGranted, *generated, *retryDue, *holdOver, *messages.Replaced, *messages.LeaseQueued, *messages.ToolReply,
 		*callsLost, *consulted, *messages.Progress, *messages.Failure, *actor.DeadLetterResponse: // refusals: of what is no longer wanted
 	default:
 		act.Unexpected(c, w.log)
@@ -315,7 +322,7 @@ func (w *Worker) stale(c actor.Context) {
 // failed hands everything back to the Session, which keeps it for the next incarnation.
 func (w *Worker) failed(c actor.Context) {
 	switch m := c.Message().(type) {
-	case *appended, *opened, *generated, *retryDue, *messages.Replaced, *wallTimeUp, *callsLost, *consulted, *messages.ToolReply,
+	case *appended, *opened, *generated, *retryDue, *messages.Replaced, *wallTimeUp, *callsLost, *consulted, *holdOver, *approvalDue, *messages.ToolReply,
 		*messages.LeaseGranted, *messages.LeaseQueued, *messages.PermitGranted, *messages.Configure:
 	case *messages.Watched:
 		w.watch(c, m)
@@ -351,7 +358,7 @@ func asks(msg any) bool {
 	switch msg.(type) {
 	case *messages.SubmitInput, *messages.RunInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
 		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.DescribeWorker, *messages.WaitIdle, *messages.ReportIdle,
-		*messages.ResolveCall, *messages.ReleaseWorker, *messages.SetTimer, *messages.CancelTimer, *messages.ListTimers, *messages.FireTimer,
+		*messages.ResolveCall, *messages.ResolveApproval, *messages.ReleaseWorker, *messages.SetTimer, *messages.CancelTimer, *messages.ListTimers, *messages.FireTimer,
 		*messages.CompactHistory, *messages.DeleteWorker, *messages.SaveHistory:
 		return true
 	}

@@ -91,7 +91,7 @@ func (w *Worker) cancelFacts(by, reason string) []proto.Message {
 	facts := []proto.Message{&messages.CancelRequested{By: by, Reason: w.svc.Redact.String(reason)}}
 	for _, call := range w.state.Turn().OpenCalls() {
 		if !w.running[call.Plan.GetExecId()] {
-			facts = append(facts, w.closed(call))
+			facts = append(facts, w.closed(call, by)...)
 		}
 	}
 	return facts
@@ -99,9 +99,18 @@ func (w *Worker) cancelFacts(by, reason string) []proto.Message {
 
 const neverStarted = "Cancelled before it started."
 
-// closed is the result of a call that is open, does not run, and never will. One whose dispatch this activation has
+// closed ends a call that is open, does not run, and never will: with its result, and before that with the end of its
+// question, when it waits for an approval.
+func (w *Worker) closed(call *conversation.Call, by string) []proto.Message {
+	if facts := unanswered(call, by); facts != nil {
+		return facts
+	}
+	return []proto.Message{w.leftOver(call)}
+}
+
+// leftOver is the result of such a call. One whose dispatch this activation has
 // written, and not handed out, never started; what an earlier one dispatched may have.
-func (w *Worker) closed(call *conversation.Call) *messages.ToolFinished {
+func (w *Worker) leftOver(call *conversation.Call) *messages.ToolFinished {
 	if call.Settled() {
 		return conversation.ResultOf(call, call.Answer)
 	}

@@ -199,12 +199,13 @@ func (w *Worker) storeFailed(c actor.Context, err error) {
 // index keeps the listing entry of the worker up to date at the borders of a turn, so that `ls`
 // answers for a worker that is not in memory.
 func (w *Worker) index(facts []proto.Message) []persistence.IndexOp {
-	ops, doubts := doubtIndex(w.state, w.session, w.id, facts)
-	if doubts == 0 && !slices.ContainsFunc(facts, relists) {
+	ops, doubts, questions := personIndex(w.state, w.session, w.id, facts)
+	if doubts == 0 && questions == 0 && !slices.ContainsFunc(facts, relists) {
 		return ops
 	}
 	v := w.listed()
 	v.InDoubt += doubts
+	v.Approvals += questions
 	for _, f := range facts {
 		switch f := f.(type) {
 		case *messages.InputAccepted:

@@ -164,7 +164,12 @@ func (w *Worker) closeCancelled(decisions []*messages.RecoveryDecision) []proto.
 	var facts []proto.Message
 	for _, d := range decisions {
 		if _, open := w.decided[d.GetExecId()]; open {
-			facts = append(facts, cancelledCall(w.state.Turn().Call(d.GetExecId())))
+			call := w.state.Turn().Call(d.GetExecId())
+			if ends := unanswered(call, w.state.Turn().Cancelled.GetBy()); ends != nil {
+				facts = append(facts, ends...)
+			} else {
+				facts = append(facts, cancelledCall(call))
+			}
 			delete(w.decided, d.GetExecId())
 		}
 	}

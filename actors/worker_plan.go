@@ -32,6 +32,7 @@ func (w *Worker) planFacts(calls []*messages.ToolCall, from int) []proto.Message
 		switch {
 		case refusal != nil:
 			refused = append(refused, refusal)
+		case p.GetNeedsApproval():
 		case p.GetEffect() == messages.Effect_PURE || busy[p.GetWorkspace()] || from > 0:
 		default:
 			busy[p.GetWorkspace()] = true
@@ -94,9 +95,11 @@ func (w *Worker) planCall(call *messages.ToolCall) (*messages.ToolPlanned, *mess
 	p.Workspace = g.GetUri()
 	q := w.question(spec, g, args)
 	p.Unknown = w.unknownOutcome(spec, q)
-	if err := permitted(q); err != nil {
-		return p, refusal(p, messages.ToolFinished_DENIED, err)
+	v := policy.Decide(q)
+	if v.Action == policy.Deny {
+		return p, refusal(p, messages.ToolFinished_DENIED, denied(v))
 	}
+	p.NeedsApproval = v.Action == policy.Ask
 	return p, nil
 }
 
@@ -186,7 +189,7 @@ func (w *Worker) question(spec *tools.Spec, g *messages.WorkspaceGrant, args map
 		q.Trust = w.primary().GetTrust()
 		q.InToolset = w.inToolset(spec.Name, q.Trust)
 	}
-	q.Rules = w.rules()
+	q.Rules, q.CanAsk = w.rules(), w.canAsk
 	if g != nil && (q.Trust != messages.Trust_FULL || len(q.Rules) > 0) {
 		if ws, err := w.svc.folders.handle(g); err == nil {
 			ResolvePaths(ws, q.Paths)
@@ -198,12 +201,8 @@ func (w *Worker) question(spec *tools.Spec, g *messages.WorkspaceGrant, args map
 	return q
 }
 
-// permitted asks the policy. Until approvals can be answered, what would ask is denied.
-func permitted(q policy.Question) *tools.Error {
-	v := policy.Decide(q)
-	if v.Action == policy.Allow {
-		return nil
-	}
+// denied is the refusal of a call by the policy.
+func denied(v policy.Verdict) *tools.Error {
 	e := tools.Errorf(tools.CodePermissionDenied, "Access denied: %s", v.Reason)
 	if v.Decision != "" {
 		e = e.With("decision", v.Decision)

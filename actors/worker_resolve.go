@@ -48,8 +48,12 @@ func (w *Worker) resolve(c actor.Context, m *messages.ResolveCall) {
 func (w *Worker) resolved(c actor.Context) {
 	switch {
 	case w.leases.then != nil, w.svc.Still:
+	case w.phase == stateWaiting && !w.canGoOn(): // the others are waited for still
+		w.armExpiry(c)
 	case w.phase == stateWaiting && !w.leases.busy():
 		w.lease(c, w.goOn)
+	case w.phase == stateWaiting: // they are kept still
+		w.goOn(c)
 	default:
 		w.advance(c)
 	}
@@ -62,6 +66,7 @@ func (w *Worker) goOn(c actor.Context) {
 		w.advance(c)
 		return
 	}
+	w.hold.Stop()
 	w.phase = stateWorking
 	w.armWall(c)
 	w.advance(c)
@@ -148,6 +153,13 @@ func doubtIndex(s *conversation.State, session, worker string, facts []proto.Mes
 		}
 	}
 	return ops, change
+}
+
+// personIndex keeps what waits for a person in the secondary index: calls in doubt, and approvals.
+func personIndex(s *conversation.State, session, worker string, facts []proto.Message) (ops []persistence.IndexOp, doubts, questions int32) {
+	ops, doubts = doubtIndex(s, session, worker, facts)
+	more, questions := approvalIndex(s, session, worker, facts)
+	return append(ops, more...), doubts, questions
 }
 
 // DoubtKey is the listing entry of a call in doubt, below its session's; the value is a CallView.

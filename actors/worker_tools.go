@@ -29,6 +29,10 @@ func (w *Worker) settle(c actor.Context) {
 			w.finish(c, conversation.ResultOf(call, call.Answer))
 			return
 		}
+		if call.Refused() {
+			w.finish(c, conversation.RefusalOf(call, call.Resolved))
+			return
+		}
 		if (w.running[call.Plan.GetExecId()] || call.InDoubt()) && !pure(call) {
 			busy[call.Plan.GetWorkspace()] = true
 		}
@@ -36,7 +40,10 @@ func (w *Worker) settle(c actor.Context) {
 	var ready []*conversation.Call
 	for _, call := range open {
 		switch {
-		case w.running[call.Plan.GetExecId()] || call.InDoubt() || !call.Cleared():
+		case w.running[call.Plan.GetExecId()] || call.InDoubt():
+		case call.Unasked():
+			w.preview(c, open, call)
+		case !call.Cleared():
 		case pure(call):
 			w.execute(c, call, &messages.Execute{})
 		case !busy[call.Plan.GetWorkspace()]:
@@ -51,6 +58,8 @@ func (w *Worker) settle(c actor.Context) {
 		w.dispatch(c, ready, nil)
 	case len(w.running) == 0 && w.state.Turn().InDoubt():
 		w.askPerson(c)
+	case w.state.Turn().Asking():
+		w.awaitAnswers(c)
 	}
 }
 
@@ -118,10 +127,10 @@ func isCancel(msg any) bool {
 
 // finishAll closes those of the calls that do not run: they never will.
 func (w *Worker) finishAll(c actor.Context, calls []*conversation.Call) {
-	facts := make([]proto.Message, 0, len(calls))
+	var facts []proto.Message
 	for _, call := range calls {
 		if !w.running[call.Plan.GetExecId()] {
-			facts = append(facts, w.closed(call))
+			facts = append(facts, w.closed(call, w.state.Turn().Cancelled.GetBy())...)
 		}
 	}
 	if len(facts) > 0 {
@@ -158,6 +167,9 @@ func (w *Worker) execute(c actor.Context, call *conversation.Call, m *messages.E
 			m.Home = g
 		}
 	}
+	if call.Requested != nil {
+		m.ApprovedHash, m.ApprovedFiles, m.ApprovedEdited = call.Resolved.GetArgsHash(), call.Requested.GetFiles(), call.Resolved.GetModifiedArgs() != ""
+	}
 	m.KnownFiles = w.state.KnownFiles(p.GetWorkspace())
 	c.Request(w.executor, m)
 }
@@ -171,10 +183,12 @@ func (w *Worker) toolReply(c actor.Context, m *messages.ToolReply) {
 	delete(w.running, m.GetExecId())
 	call := t.Call(m.GetExecId())
 	switch {
-	case (m.GetPrepared() || m.GetNotDone()) && t.Cancelled != nil:
+	case (m.GetPrepared() || m.GetNotDone() || m.GetPreviewed()) && t.Cancelled != nil:
 		w.finishAll(c, []*conversation.Call{call})
-	case (m.GetPrepared() || m.GetNotDone()) && w.failing:
+	case (m.GetPrepared() || m.GetNotDone() || m.GetPreviewed()) && w.failing:
 		w.failTurn(c)
+	case m.GetPreviewed():
+		w.previewed(c, call, m)
 	case m.GetPrepared():
 		w.dispatch(c, []*conversation.Call{call}, m.GetFiles())
 	case m.GetNotDone():
@@ -248,7 +262,7 @@ func (w *Worker) failTurn(c actor.Context) {
 	}
 	var facts []proto.Message
 	for _, call := range t.OpenCalls() {
-		facts = append(facts, w.closed(call))
+		facts = append(facts, w.closed(call, conversation.ByFailure)...)
 	}
 	w.append(c, nil, w.turnDone, append(facts, w.completed(conversation.Doom(t.Doomed())))...)
 }

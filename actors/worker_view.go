@@ -28,7 +28,7 @@ func (w *Worker) view() *messages.WorkerView {
 		if last := w.state.Last(); last != nil {
 			v.LastOutcome = conversation.OutcomeName(last.Completed.GetOutcome())
 		}
-		v.InDoubt = inDoubt(w.state)
+		v.InDoubt, v.Approvals = inDoubt(w.state), pendingApprovals(w.state)
 	}
 	return v
 }
@@ -46,6 +46,8 @@ func (w *Worker) waitsFor() string {
 	switch {
 	case w.phase != stateWaiting:
 		return ""
+	case w.asksPeople():
+		return fmt.Sprintf("an answer to %d approvals", pendingApprovals(w.state))
 	case len(w.leases.want) > 0 && w.leases.behind != "":
 		return fmt.Sprintf("the workspace %s, in which session %s works", w.leases.want[0].GetUri(), w.leases.behind)
 	case len(w.leases.want) > 0:

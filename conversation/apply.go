@@ -36,7 +36,7 @@ func (s *State) Apply(r *messages.Record) error {
 // ApplyFact is Apply for a fact that is at hand in its decoded form; r is its record.
 func (s *State) ApplyFact(fact proto.Message, r *messages.Record) error {
 	open := s.turn
-	held := open != nil && open.InDoubt()
+	held := open != nil && open.held()
 	if err := s.fold(fact, r); err != nil {
 		return err
 	}

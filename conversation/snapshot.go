@@ -15,7 +15,7 @@ import (
 
 // SnapshotSchema is the version of the fold that snapshots keep. It grows with every change of
 // what State holds or of what a fact does to it: a snapshot of another version is not read.
-const SnapshotSchema = 2
+const SnapshotSchema = 3
 
 // large is the size in bytes from which a text is not copied into a snapshot: its record is read
 // again when the snapshot is.

@@ -42,6 +42,7 @@ type CreateSession struct {
 	Origin        *Lineage               `protobuf:"bytes,12,opt,name=origin,proto3" json:"origin,omitempty"`                                  // the conversation that the first worker continues
 	Copied        []*Turn                `protobuf:"bytes,13,rep,name=copied,proto3" json:"copied,omitempty"`                                  // its turns, by value
 	Persist       Persist_Policy         `protobuf:"varint,14,opt,name=persist,proto3,enum=troupe.v1.Persist_Policy" json:"persist,omitempty"` // when facts without effects are made durable
+	Ask           bool                   `protobuf:"varint,15,opt,name=ask,proto3" json:"ask,omitempty"`                                       // calls that need an approval wait for an answer; else, and with no_input, they are denied
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -174,6 +175,13 @@ func (x *CreateSession) GetPersist() Persist_Policy {
 	return Persist_MESSAGE
 }
 
+func (x *CreateSession) GetAsk() bool {
+	if x != nil {
+		return x.Ask
+	}
+	return false
+}
+
 // WorkspaceSpec asks for a workspace of a session.
 type WorkspaceSpec struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -274,6 +282,7 @@ type ToSession struct {
 	//	*ToSession_Save
 	//	*ToSession_Run
 	//	*ToSession_FireTimer
+	//	*ToSession_ResolveApproval
 	Command       isToSession_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -548,6 +557,15 @@ func (x *ToSession) GetFireTimer() *FireTimer {
 	return nil
 }
 
+func (x *ToSession) GetResolveApproval() *ResolveApproval {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_ResolveApproval); ok {
+			return x.ResolveApproval
+		}
+	}
+	return nil
+}
+
 type isToSession_Command interface {
 	isToSession_Command()
 }
@@ -652,6 +670,10 @@ type ToSession_FireTimer struct {
 	FireTimer *FireTimer `protobuf:"bytes,26,opt,name=fire_timer,json=fireTimer,proto3,oneof"`
 }
 
+type ToSession_ResolveApproval struct {
+	ResolveApproval *ResolveApproval `protobuf:"bytes,27,opt,name=resolve_approval,json=resolveApproval,proto3,oneof"`
+}
+
 func (*ToSession_Submit) isToSession_Command() {}
 
 func (*ToSession_AwaitTurn) isToSession_Command() {}
@@ -701,6 +723,8 @@ func (*ToSession_Save) isToSession_Command() {}
 func (*ToSession_Run) isToSession_Command() {}
 
 func (*ToSession_FireTimer) isToSession_Command() {}
+
+func (*ToSession_ResolveApproval) isToSession_Command() {}
 
 // Describe of the live tree. Reply: Tree.
 type DescribeTree struct {
@@ -2142,6 +2166,108 @@ func (x *ResolveCall) GetNote() string {
 	return ""
 }
 
+// ResolveApproval answers a call that waits for an approval. The first answer counts. Reply: Ack, or a
+// Failure: `not_found`, `already_resolved`, `conflict` when something else was shown.
+type ResolveApproval struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // empty: the worker of the session that asks
+	ApprovalId    string                 `protobuf:"bytes,2,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
+	Decision      Decision_Value         `protobuf:"varint,3,opt,name=decision,proto3,enum=troupe.v1.Decision_Value" json:"decision,omitempty"` // APPROVED, REJECTED or CANCELLED, which ends the turn, too
+	Scope         string                 `protobuf:"bytes,4,opt,name=scope,proto3" json:"scope,omitempty"`                                      // once | session | agent | always; empty: once
+	Message       string                 `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`                                  // for the model
+	Arguments     string                 `protobuf:"bytes,6,opt,name=arguments,proto3" json:"arguments,omitempty"`                              // to run instead of those that were asked with; empty: those
+	ArgsHash      []byte                 `protobuf:"bytes,7,opt,name=args_hash,json=argsHash,proto3" json:"args_hash,omitempty"`                // of what was shown; empty: it is not checked
+	By            string                 `protobuf:"bytes,8,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResolveApproval) Reset() {
+	*x = ResolveApproval{}
+	mi := &file_command_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResolveApproval) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResolveApproval) ProtoMessage() {}
+
+func (x *ResolveApproval) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResolveApproval.ProtoReflect.Descriptor instead.
+func (*ResolveApproval) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ResolveApproval) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *ResolveApproval) GetApprovalId() string {
+	if x != nil {
+		return x.ApprovalId
+	}
+	return ""
+}
+
+func (x *ResolveApproval) GetDecision() Decision_Value {
+	if x != nil {
+		return x.Decision
+	}
+	return Decision_UNSPECIFIED
+}
+
+func (x *ResolveApproval) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *ResolveApproval) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *ResolveApproval) GetArguments() string {
+	if x != nil {
+		return x.Arguments
+	}
+	return ""
+}
+
+func (x *ResolveApproval) GetArgsHash() []byte {
+	if x != nil {
+		return x.ArgsHash
+	}
+	return nil
+}
+
+func (x *ResolveApproval) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
 // ReleaseWorker lets a quarantined worker try again. Reply: WorkerView.
 type ReleaseWorker struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2153,7 +2279,7 @@ type ReleaseWorker struct {
 
 func (x *ReleaseWorker) Reset() {
 	*x = ReleaseWorker{}
-	mi := &file_command_proto_msgTypes[25]
+	mi := &file_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2165,7 +2291,7 @@ func (x *ReleaseWorker) String() string {
 func (*ReleaseWorker) ProtoMessage() {}
 
 func (x *ReleaseWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[25]
+	mi := &file_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2178,7 +2304,7 @@ func (x *ReleaseWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseWorker.ProtoReflect.Descriptor instead.
 func (*ReleaseWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{25}
+	return file_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ReleaseWorker) GetWorkerId() string {
@@ -2207,7 +2333,7 @@ type CompactHistory struct {
 
 func (x *CompactHistory) Reset() {
 	*x = CompactHistory{}
-	mi := &file_command_proto_msgTypes[26]
+	mi := &file_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2219,7 +2345,7 @@ func (x *CompactHistory) String() string {
 func (*CompactHistory) ProtoMessage() {}
 
 func (x *CompactHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[26]
+	mi := &file_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2232,7 +2358,7 @@ func (x *CompactHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactHistory.ProtoReflect.Descriptor instead.
 func (*CompactHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{26}
+	return file_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CompactHistory) GetWorkerId() string {
@@ -2263,7 +2389,7 @@ type Compacted struct {
 
 func (x *Compacted) Reset() {
 	*x = Compacted{}
-	mi := &file_command_proto_msgTypes[27]
+	mi := &file_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2275,7 +2401,7 @@ func (x *Compacted) String() string {
 func (*Compacted) ProtoMessage() {}
 
 func (x *Compacted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[27]
+	mi := &file_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2288,7 +2414,7 @@ func (x *Compacted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compacted.ProtoReflect.Descriptor instead.
 func (*Compacted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{27}
+	return file_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Compacted) GetWorkerId() string {
@@ -2348,7 +2474,7 @@ type SetTimer struct {
 
 func (x *SetTimer) Reset() {
 	*x = SetTimer{}
-	mi := &file_command_proto_msgTypes[28]
+	mi := &file_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2360,7 +2486,7 @@ func (x *SetTimer) String() string {
 func (*SetTimer) ProtoMessage() {}
 
 func (x *SetTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[28]
+	mi := &file_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2373,7 +2499,7 @@ func (x *SetTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTimer.ProtoReflect.Descriptor instead.
 func (*SetTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{28}
+	return file_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SetTimer) GetWorkerId() string {
@@ -2430,7 +2556,7 @@ type CancelTimer struct {
 
 func (x *CancelTimer) Reset() {
 	*x = CancelTimer{}
-	mi := &file_command_proto_msgTypes[29]
+	mi := &file_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2442,7 +2568,7 @@ func (x *CancelTimer) String() string {
 func (*CancelTimer) ProtoMessage() {}
 
 func (x *CancelTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[29]
+	mi := &file_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2455,7 +2581,7 @@ func (x *CancelTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTimer.ProtoReflect.Descriptor instead.
 func (*CancelTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{29}
+	return file_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CancelTimer) GetWorkerId() string {
@@ -2489,7 +2615,7 @@ type ListTimers struct {
 
 func (x *ListTimers) Reset() {
 	*x = ListTimers{}
-	mi := &file_command_proto_msgTypes[30]
+	mi := &file_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2501,7 +2627,7 @@ func (x *ListTimers) String() string {
 func (*ListTimers) ProtoMessage() {}
 
 func (x *ListTimers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[30]
+	mi := &file_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2514,7 +2640,7 @@ func (x *ListTimers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTimers.ProtoReflect.Descriptor instead.
 func (*ListTimers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{30}
+	return file_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListTimers) GetWorkerId() string {
@@ -2538,7 +2664,7 @@ type TimerView struct {
 
 func (x *TimerView) Reset() {
 	*x = TimerView{}
-	mi := &file_command_proto_msgTypes[31]
+	mi := &file_command_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2550,7 +2676,7 @@ func (x *TimerView) String() string {
 func (*TimerView) ProtoMessage() {}
 
 func (x *TimerView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[31]
+	mi := &file_command_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2563,7 +2689,7 @@ func (x *TimerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerView.ProtoReflect.Descriptor instead.
 func (*TimerView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{31}
+	return file_command_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TimerView) GetTimerId() string {
@@ -2617,7 +2743,7 @@ type Timers struct {
 
 func (x *Timers) Reset() {
 	*x = Timers{}
-	mi := &file_command_proto_msgTypes[32]
+	mi := &file_command_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2629,7 +2755,7 @@ func (x *Timers) String() string {
 func (*Timers) ProtoMessage() {}
 
 func (x *Timers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[32]
+	mi := &file_command_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2642,7 +2768,7 @@ func (x *Timers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timers.ProtoReflect.Descriptor instead.
 func (*Timers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{32}
+	return file_command_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Timers) GetTimers() []*TimerView {
@@ -2664,7 +2790,7 @@ type FireTimer struct {
 
 func (x *FireTimer) Reset() {
 	*x = FireTimer{}
-	mi := &file_command_proto_msgTypes[33]
+	mi := &file_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2676,7 +2802,7 @@ func (x *FireTimer) String() string {
 func (*FireTimer) ProtoMessage() {}
 
 func (x *FireTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[33]
+	mi := &file_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2689,7 +2815,7 @@ func (x *FireTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FireTimer.ProtoReflect.Descriptor instead.
 func (*FireTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{33}
+	return file_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *FireTimer) GetWorkerId() string {
@@ -2716,7 +2842,7 @@ type TimerChanged struct {
 
 func (x *TimerChanged) Reset() {
 	*x = TimerChanged{}
-	mi := &file_command_proto_msgTypes[34]
+	mi := &file_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2728,7 +2854,7 @@ func (x *TimerChanged) String() string {
 func (*TimerChanged) ProtoMessage() {}
 
 func (x *TimerChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[34]
+	mi := &file_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2741,7 +2867,7 @@ func (x *TimerChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerChanged.ProtoReflect.Descriptor instead.
 func (*TimerChanged) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{34}
+	return file_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TimerChanged) GetDueUnixMs() int64 {
@@ -2761,7 +2887,7 @@ type SaveHistory struct {
 
 func (x *SaveHistory) Reset() {
 	*x = SaveHistory{}
-	mi := &file_command_proto_msgTypes[35]
+	mi := &file_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2773,7 +2899,7 @@ func (x *SaveHistory) String() string {
 func (*SaveHistory) ProtoMessage() {}
 
 func (x *SaveHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[35]
+	mi := &file_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2786,7 +2912,7 @@ func (x *SaveHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveHistory.ProtoReflect.Descriptor instead.
 func (*SaveHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{35}
+	return file_command_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SaveHistory) GetWorkerId() string {
@@ -2806,7 +2932,7 @@ type WaitIdle struct {
 
 func (x *WaitIdle) Reset() {
 	*x = WaitIdle{}
-	mi := &file_command_proto_msgTypes[36]
+	mi := &file_command_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2818,7 +2944,7 @@ func (x *WaitIdle) String() string {
 func (*WaitIdle) ProtoMessage() {}
 
 func (x *WaitIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[36]
+	mi := &file_command_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2831,7 +2957,7 @@ func (x *WaitIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitIdle.ProtoReflect.Descriptor instead.
 func (*WaitIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{36}
+	return file_command_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *WaitIdle) GetWorkerId() string {
@@ -2852,7 +2978,7 @@ type CloseSession struct {
 
 func (x *CloseSession) Reset() {
 	*x = CloseSession{}
-	mi := &file_command_proto_msgTypes[37]
+	mi := &file_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2864,7 +2990,7 @@ func (x *CloseSession) String() string {
 func (*CloseSession) ProtoMessage() {}
 
 func (x *CloseSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[37]
+	mi := &file_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2877,7 +3003,7 @@ func (x *CloseSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSession.ProtoReflect.Descriptor instead.
 func (*CloseSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{37}
+	return file_command_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CloseSession) GetReason() string {
@@ -2898,7 +3024,7 @@ type Subscribe struct {
 
 func (x *Subscribe) Reset() {
 	*x = Subscribe{}
-	mi := &file_command_proto_msgTypes[38]
+	mi := &file_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2910,7 +3036,7 @@ func (x *Subscribe) String() string {
 func (*Subscribe) ProtoMessage() {}
 
 func (x *Subscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[38]
+	mi := &file_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2923,7 +3049,7 @@ func (x *Subscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribe.ProtoReflect.Descriptor instead.
 func (*Subscribe) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{38}
+	return file_command_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Subscribe) GetRequest() uint64 {
@@ -2943,7 +3069,7 @@ type Subscribed struct {
 
 func (x *Subscribed) Reset() {
 	*x = Subscribed{}
-	mi := &file_command_proto_msgTypes[39]
+	mi := &file_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2955,7 +3081,7 @@ func (x *Subscribed) String() string {
 func (*Subscribed) ProtoMessage() {}
 
 func (x *Subscribed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[39]
+	mi := &file_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2968,7 +3094,7 @@ func (x *Subscribed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribed.ProtoReflect.Descriptor instead.
 func (*Subscribed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{39}
+	return file_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Subscribed) GetCursor() uint64 {
@@ -2993,7 +3119,7 @@ type Unsubscribe struct {
 
 func (x *Unsubscribe) Reset() {
 	*x = Unsubscribe{}
-	mi := &file_command_proto_msgTypes[40]
+	mi := &file_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3005,7 +3131,7 @@ func (x *Unsubscribe) String() string {
 func (*Unsubscribe) ProtoMessage() {}
 
 func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[40]
+	mi := &file_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3018,7 +3144,7 @@ func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unsubscribe.ProtoReflect.Descriptor instead.
 func (*Unsubscribe) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{40}
+	return file_command_proto_rawDescGZIP(), []int{41}
 }
 
 // Published carries events to a watcher. Cursors of one session are dense, so a watcher puts
@@ -3034,7 +3160,7 @@ type Published struct {
 
 func (x *Published) Reset() {
 	*x = Published{}
-	mi := &file_command_proto_msgTypes[41]
+	mi := &file_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3046,7 +3172,7 @@ func (x *Published) String() string {
 func (*Published) ProtoMessage() {}
 
 func (x *Published) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[41]
+	mi := &file_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3059,7 +3185,7 @@ func (x *Published) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Published.ProtoReflect.Descriptor instead.
 func (*Published) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{41}
+	return file_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Published) GetFirstCursor() uint64 {
@@ -3093,7 +3219,7 @@ type ReadHistory struct {
 
 func (x *ReadHistory) Reset() {
 	*x = ReadHistory{}
-	mi := &file_command_proto_msgTypes[42]
+	mi := &file_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3105,7 +3231,7 @@ func (x *ReadHistory) String() string {
 func (*ReadHistory) ProtoMessage() {}
 
 func (x *ReadHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[42]
+	mi := &file_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3118,7 +3244,7 @@ func (x *ReadHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadHistory.ProtoReflect.Descriptor instead.
 func (*ReadHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{42}
+	return file_command_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ReadHistory) GetWorkerId() string {
@@ -3141,7 +3267,7 @@ type History struct {
 
 func (x *History) Reset() {
 	*x = History{}
-	mi := &file_command_proto_msgTypes[43]
+	mi := &file_command_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3153,7 +3279,7 @@ func (x *History) String() string {
 func (*History) ProtoMessage() {}
 
 func (x *History) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[43]
+	mi := &file_command_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3166,7 +3292,7 @@ func (x *History) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use History.ProtoReflect.Descriptor instead.
 func (*History) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{43}
+	return file_command_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *History) GetWorkerId() string {
@@ -3218,7 +3344,7 @@ type ConfigureWorker struct {
 
 func (x *ConfigureWorker) Reset() {
 	*x = ConfigureWorker{}
-	mi := &file_command_proto_msgTypes[44]
+	mi := &file_command_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3230,7 +3356,7 @@ func (x *ConfigureWorker) String() string {
 func (*ConfigureWorker) ProtoMessage() {}
 
 func (x *ConfigureWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[44]
+	mi := &file_command_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3243,7 +3369,7 @@ func (x *ConfigureWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureWorker.ProtoReflect.Descriptor instead.
 func (*ConfigureWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{44}
+	return file_command_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ConfigureWorker) GetWorkerId() string {
@@ -3304,7 +3430,7 @@ type SessionView struct {
 
 func (x *SessionView) Reset() {
 	*x = SessionView{}
-	mi := &file_command_proto_msgTypes[45]
+	mi := &file_command_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3316,7 +3442,7 @@ func (x *SessionView) String() string {
 func (*SessionView) ProtoMessage() {}
 
 func (x *SessionView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[45]
+	mi := &file_command_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3329,7 +3455,7 @@ func (x *SessionView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionView.ProtoReflect.Descriptor instead.
 func (*SessionView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{45}
+	return file_command_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SessionView) GetId() string {
@@ -3458,13 +3584,14 @@ type WorkerView struct {
 	Pending         int32                  `protobuf:"varint,17,opt,name=pending,proto3" json:"pending,omitempty"`                  // messages that it keeps for later
 	Executor        string                 `protobuf:"bytes,18,opt,name=executor,proto3" json:"executor,omitempty"`                 // the actor that runs its calls, when there is one
 	Calls           int32                  `protobuf:"varint,19,opt,name=calls,proto3" json:"calls,omitempty"`                      // that run
+	Approvals       int32                  `protobuf:"varint,20,opt,name=approvals,proto3" json:"approvals,omitempty"`              // calls that wait for an approval
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *WorkerView) Reset() {
 	*x = WorkerView{}
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_command_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3476,7 +3603,7 @@ func (x *WorkerView) String() string {
 func (*WorkerView) ProtoMessage() {}
 
 func (x *WorkerView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_command_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3489,7 +3616,7 @@ func (x *WorkerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerView.ProtoReflect.Descriptor instead.
 func (*WorkerView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{46}
+	return file_command_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WorkerView) GetId() string {
@@ -3625,6 +3752,13 @@ func (x *WorkerView) GetCalls() int32 {
 	return 0
 }
 
+func (x *WorkerView) GetApprovals() int32 {
+	if x != nil {
+		return x.Approvals
+	}
+	return 0
+}
+
 // CallView is one tool call, as `ls calls` shows it (row 48).
 type CallView struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3646,7 +3780,7 @@ type CallView struct {
 
 func (x *CallView) Reset() {
 	*x = CallView{}
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_command_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3658,7 +3792,7 @@ func (x *CallView) String() string {
 func (*CallView) ProtoMessage() {}
 
 func (x *CallView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_command_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3671,7 +3805,7 @@ func (x *CallView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallView.ProtoReflect.Descriptor instead.
 func (*CallView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{47}
+	return file_command_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CallView) GetExecId() string {
@@ -3758,6 +3892,268 @@ func (x *CallView) GetEffect() string {
 	return ""
 }
 
+// ApprovalView is a call that waits for an approval, as it is listed.
+type ApprovalView struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	ApprovalId      string                 `protobuf:"bytes,1,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
+	SessionId       string                 `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	WorkerId        string                 `protobuf:"bytes,3,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	TurnId          string                 `protobuf:"bytes,4,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	ExecId          string                 `protobuf:"bytes,5,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	CallId          string                 `protobuf:"bytes,6,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	Tool            string                 `protobuf:"bytes,7,opt,name=tool,proto3" json:"tool,omitempty"`
+	State           string                 `protobuf:"bytes,8,opt,name=state,proto3" json:"state,omitempty"` // pending | shown
+	Workspace       string                 `protobuf:"bytes,9,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	Arguments       string                 `protobuf:"bytes,10,opt,name=arguments,proto3" json:"arguments,omitempty"`
+	Preview         string                 `protobuf:"bytes,11,opt,name=preview,proto3" json:"preview,omitempty"`
+	Kind            string                 `protobuf:"bytes,12,opt,name=kind,proto3" json:"kind,omitempty"` // of the preview: diff | command | arguments
+	ArgsHash        []byte                 `protobuf:"bytes,13,opt,name=args_hash,json=argsHash,proto3" json:"args_hash,omitempty"`
+	Reason          string                 `protobuf:"bytes,14,opt,name=reason,proto3" json:"reason,omitempty"`
+	AtUnixMs        int64                  `protobuf:"varint,15,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"`
+	ExpiresAtUnixMs int64                  `protobuf:"varint,16,opt,name=expires_at_unix_ms,json=expiresAtUnixMs,proto3" json:"expires_at_unix_ms,omitempty"` // 0: never
+	Agent           string                 `protobuf:"bytes,17,opt,name=agent,proto3" json:"agent,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *ApprovalView) Reset() {
+	*x = ApprovalView{}
+	mi := &file_command_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApprovalView) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApprovalView) ProtoMessage() {}
+
+func (x *ApprovalView) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApprovalView.ProtoReflect.Descriptor instead.
+func (*ApprovalView) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *ApprovalView) GetApprovalId() string {
+	if x != nil {
+		return x.ApprovalId
+	}
+	return ""
+}
+
+func (x *ApprovalView) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ApprovalView) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *ApprovalView) GetTurnId() string {
+	if x != nil {
+		return x.TurnId
+	}
+	return ""
+}
+
+func (x *ApprovalView) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *ApprovalView) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *ApprovalView) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *ApprovalView) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *ApprovalView) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *ApprovalView) GetArguments() string {
+	if x != nil {
+		return x.Arguments
+	}
+	return ""
+}
+
+func (x *ApprovalView) GetPreview() string {
+	if x != nil {
+		return x.Preview
+	}
+	return ""
+}
+
+func (x *ApprovalView) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ApprovalView) GetArgsHash() []byte {
+	if x != nil {
+		return x.ArgsHash
+	}
+	return nil
+}
+
+func (x *ApprovalView) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ApprovalView) GetAtUnixMs() int64 {
+	if x != nil {
+		return x.AtUnixMs
+	}
+	return 0
+}
+
+func (x *ApprovalView) GetExpiresAtUnixMs() int64 {
+	if x != nil {
+		return x.ExpiresAtUnixMs
+	}
+	return 0
+}
+
+func (x *ApprovalView) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+// ListApprovals lists the approvals that wait for an answer, of one session or of all. Reply: Approvals.
+type ListApprovals struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListApprovals) Reset() {
+	*x = ListApprovals{}
+	mi := &file_command_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListApprovals) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListApprovals) ProtoMessage() {}
+
+func (x *ListApprovals) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListApprovals.ProtoReflect.Descriptor instead.
+func (*ListApprovals) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *ListApprovals) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+type Approvals struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Approvals     []*ApprovalView        `protobuf:"bytes,1,rep,name=approvals,proto3" json:"approvals,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Approvals) Reset() {
+	*x = Approvals{}
+	mi := &file_command_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Approvals) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Approvals) ProtoMessage() {}
+
+func (x *Approvals) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Approvals.ProtoReflect.Descriptor instead.
+func (*Approvals) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *Approvals) GetApprovals() []*ApprovalView {
+	if x != nil {
+		return x.Approvals
+	}
+	return nil
+}
+
 // OpenSession tells a freshly spawned Session which one it is; CreateSession does the same for a new one.
 type OpenSession struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3768,7 +4164,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_command_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3780,7 +4176,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_command_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3793,7 +4189,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{48}
+	return file_command_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *OpenSession) GetSessionId() string {
@@ -3814,7 +4210,7 @@ type SessionIdle struct {
 
 func (x *SessionIdle) Reset() {
 	*x = SessionIdle{}
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_command_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3826,7 +4222,7 @@ func (x *SessionIdle) String() string {
 func (*SessionIdle) ProtoMessage() {}
 
 func (x *SessionIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_command_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3839,7 +4235,7 @@ func (x *SessionIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionIdle.ProtoReflect.Descriptor instead.
 func (*SessionIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{49}
+	return file_command_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SessionIdle) GetSessionId() string {
@@ -3858,7 +4254,7 @@ type Passivate struct {
 
 func (x *Passivate) Reset() {
 	*x = Passivate{}
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_command_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3870,7 +4266,7 @@ func (x *Passivate) String() string {
 func (*Passivate) ProtoMessage() {}
 
 func (x *Passivate) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_command_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3883,7 +4279,7 @@ func (x *Passivate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Passivate.ProtoReflect.Descriptor instead.
 func (*Passivate) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{50}
+	return file_command_proto_rawDescGZIP(), []int{54}
 }
 
 type Staying struct {
@@ -3895,7 +4291,7 @@ type Staying struct {
 
 func (x *Staying) Reset() {
 	*x = Staying{}
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_command_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3907,7 +4303,7 @@ func (x *Staying) String() string {
 func (*Staying) ProtoMessage() {}
 
 func (x *Staying) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_command_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3920,7 +4316,7 @@ func (x *Staying) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Staying.ProtoReflect.Descriptor instead.
 func (*Staying) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{51}
+	return file_command_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Staying) GetSessionId() string {
@@ -3939,7 +4335,7 @@ type ReportIdle struct {
 
 func (x *ReportIdle) Reset() {
 	*x = ReportIdle{}
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3951,7 +4347,7 @@ func (x *ReportIdle) String() string {
 func (*ReportIdle) ProtoMessage() {}
 
 func (x *ReportIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3964,7 +4360,7 @@ func (x *ReportIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportIdle.ProtoReflect.Descriptor instead.
 func (*ReportIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{52}
+	return file_command_proto_rawDescGZIP(), []int{56}
 }
 
 type Idleness struct {
@@ -3978,7 +4374,7 @@ type Idleness struct {
 
 func (x *Idleness) Reset() {
 	*x = Idleness{}
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3990,7 +4386,7 @@ func (x *Idleness) String() string {
 func (*Idleness) ProtoMessage() {}
 
 func (x *Idleness) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4003,7 +4399,7 @@ func (x *Idleness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Idleness.ProtoReflect.Descriptor instead.
 func (*Idleness) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{53}
+	return file_command_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Idleness) GetIdle() bool {
@@ -4038,13 +4434,14 @@ type Configure struct {
 	Restarts      int32                  `protobuf:"varint,6,opt,name=restarts,proto3" json:"restarts,omitempty"`
 	Release       string                 `protobuf:"bytes,7,opt,name=release,proto3" json:"release,omitempty"` // who lets it try again, though it is quarantined; empty: nobody
 	Persist       Persist_Policy         `protobuf:"varint,20,opt,name=persist,proto3,enum=troupe.v1.Persist_Policy" json:"persist,omitempty"`
+	Ask           bool                   `protobuf:"varint,21,opt,name=ask,proto3" json:"ask,omitempty"` // somebody may answer, now or later
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Configure) Reset() {
 	*x = Configure{}
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4056,7 +4453,7 @@ func (x *Configure) String() string {
 func (*Configure) ProtoMessage() {}
 
 func (x *Configure) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4069,7 +4466,7 @@ func (x *Configure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Configure.ProtoReflect.Descriptor instead.
 func (*Configure) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{54}
+	return file_command_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Configure) GetGrant() *Grant {
@@ -4128,6 +4525,13 @@ func (x *Configure) GetPersist() Persist_Policy {
 	return Persist_MESSAGE
 }
 
+func (x *Configure) GetAsk() bool {
+	if x != nil {
+		return x.Ask
+	}
+	return false
+}
+
 // WorkerFailed tells the Session that a worker stopped working: it hands back every message
 // it still gets, until the Session has poisoned it.
 type WorkerFailed struct {
@@ -4142,7 +4546,7 @@ type WorkerFailed struct {
 
 func (x *WorkerFailed) Reset() {
 	*x = WorkerFailed{}
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4154,7 +4558,7 @@ func (x *WorkerFailed) String() string {
 func (*WorkerFailed) ProtoMessage() {}
 
 func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4167,7 +4571,7 @@ func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerFailed.ProtoReflect.Descriptor instead.
 func (*WorkerFailed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{55}
+	return file_command_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *WorkerFailed) GetWorkerId() string {
@@ -4211,7 +4615,7 @@ type SessionEnded struct {
 
 func (x *SessionEnded) Reset() {
 	*x = SessionEnded{}
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4223,7 +4627,7 @@ func (x *SessionEnded) String() string {
 func (*SessionEnded) ProtoMessage() {}
 
 func (x *SessionEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4236,7 +4640,7 @@ func (x *SessionEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionEnded.ProtoReflect.Descriptor instead.
 func (*SessionEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{56}
+	return file_command_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SessionEnded) GetSessionId() string {
@@ -4269,7 +4673,7 @@ type DescribeWorker struct {
 
 func (x *DescribeWorker) Reset() {
 	*x = DescribeWorker{}
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4281,7 +4685,7 @@ func (x *DescribeWorker) String() string {
 func (*DescribeWorker) ProtoMessage() {}
 
 func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4294,7 +4698,7 @@ func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorker.ProtoReflect.Descriptor instead.
 func (*DescribeWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{57}
+	return file_command_proto_rawDescGZIP(), []int{61}
 }
 
 // Watched tells a worker whether anybody looks at its live events.
@@ -4307,7 +4711,7 @@ type Watched struct {
 
 func (x *Watched) Reset() {
 	*x = Watched{}
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4319,7 +4723,7 @@ func (x *Watched) String() string {
 func (*Watched) ProtoMessage() {}
 
 func (x *Watched) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4332,7 +4736,7 @@ func (x *Watched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watched.ProtoReflect.Descriptor instead.
 func (*Watched) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{58}
+	return file_command_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Watched) GetOn() bool {
@@ -4358,7 +4762,7 @@ type AcquireLease struct {
 
 func (x *AcquireLease) Reset() {
 	*x = AcquireLease{}
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4370,7 +4774,7 @@ func (x *AcquireLease) String() string {
 func (*AcquireLease) ProtoMessage() {}
 
 func (x *AcquireLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4383,7 +4787,7 @@ func (x *AcquireLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireLease.ProtoReflect.Descriptor instead.
 func (*AcquireLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{59}
+	return file_command_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *AcquireLease) GetWorkspace() string {
@@ -4439,7 +4843,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4451,7 +4855,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4464,7 +4868,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{60}
+	return file_command_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *LeaseGranted) GetWorkspace() string {
@@ -4500,7 +4904,7 @@ type LeaseQueued struct {
 
 func (x *LeaseQueued) Reset() {
 	*x = LeaseQueued{}
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4512,7 +4916,7 @@ func (x *LeaseQueued) String() string {
 func (*LeaseQueued) ProtoMessage() {}
 
 func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4525,7 +4929,7 @@ func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseQueued.ProtoReflect.Descriptor instead.
 func (*LeaseQueued) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{61}
+	return file_command_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *LeaseQueued) GetWorkspace() string {
@@ -4569,7 +4973,7 @@ type ReleaseLease struct {
 
 func (x *ReleaseLease) Reset() {
 	*x = ReleaseLease{}
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4581,7 +4985,7 @@ func (x *ReleaseLease) String() string {
 func (*ReleaseLease) ProtoMessage() {}
 
 func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4594,7 +4998,7 @@ func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseLease.ProtoReflect.Descriptor instead.
 func (*ReleaseLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{62}
+	return file_command_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ReleaseLease) GetWorkspace() string {
@@ -4638,7 +5042,7 @@ type EffectBegun struct {
 
 func (x *EffectBegun) Reset() {
 	*x = EffectBegun{}
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4650,7 +5054,7 @@ func (x *EffectBegun) String() string {
 func (*EffectBegun) ProtoMessage() {}
 
 func (x *EffectBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4663,7 +5067,7 @@ func (x *EffectBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectBegun.ProtoReflect.Descriptor instead.
 func (*EffectBegun) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{63}
+	return file_command_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *EffectBegun) GetWorkspace() string {
@@ -4696,7 +5100,7 @@ type EffectAllowed struct {
 
 func (x *EffectAllowed) Reset() {
 	*x = EffectAllowed{}
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4708,7 +5112,7 @@ func (x *EffectAllowed) String() string {
 func (*EffectAllowed) ProtoMessage() {}
 
 func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4721,7 +5125,7 @@ func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectAllowed.ProtoReflect.Descriptor instead.
 func (*EffectAllowed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{64}
+	return file_command_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *EffectAllowed) GetExecId() string {
@@ -4742,7 +5146,7 @@ type EffectEnded struct {
 
 func (x *EffectEnded) Reset() {
 	*x = EffectEnded{}
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4754,7 +5158,7 @@ func (x *EffectEnded) String() string {
 func (*EffectEnded) ProtoMessage() {}
 
 func (x *EffectEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4767,7 +5171,7 @@ func (x *EffectEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectEnded.ProtoReflect.Descriptor instead.
 func (*EffectEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{65}
+	return file_command_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *EffectEnded) GetWorkspace() string {
@@ -4803,7 +5207,7 @@ type OpenWorkspace struct {
 
 func (x *OpenWorkspace) Reset() {
 	*x = OpenWorkspace{}
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4815,7 +5219,7 @@ func (x *OpenWorkspace) String() string {
 func (*OpenWorkspace) ProtoMessage() {}
 
 func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4828,7 +5232,7 @@ func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkspace.ProtoReflect.Descriptor instead.
 func (*OpenWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{66}
+	return file_command_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *OpenWorkspace) GetGrant() *WorkspaceGrant {
@@ -4863,7 +5267,7 @@ type RetireWorkspace struct {
 
 func (x *RetireWorkspace) Reset() {
 	*x = RetireWorkspace{}
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4875,7 +5279,7 @@ func (x *RetireWorkspace) String() string {
 func (*RetireWorkspace) ProtoMessage() {}
 
 func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4888,7 +5292,7 @@ func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireWorkspace.ProtoReflect.Descriptor instead.
 func (*RetireWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{67}
+	return file_command_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *RetireWorkspace) GetGeneration() uint64 {
@@ -4908,7 +5312,7 @@ type WorkspaceUnused struct {
 
 func (x *WorkspaceUnused) Reset() {
 	*x = WorkspaceUnused{}
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4920,7 +5324,7 @@ func (x *WorkspaceUnused) String() string {
 func (*WorkspaceUnused) ProtoMessage() {}
 
 func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4933,7 +5337,7 @@ func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceUnused.ProtoReflect.Descriptor instead.
 func (*WorkspaceUnused) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{68}
+	return file_command_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *WorkspaceUnused) GetId() string {
@@ -4958,7 +5362,7 @@ type DescribeWorkspace struct {
 
 func (x *DescribeWorkspace) Reset() {
 	*x = DescribeWorkspace{}
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4970,7 +5374,7 @@ func (x *DescribeWorkspace) String() string {
 func (*DescribeWorkspace) ProtoMessage() {}
 
 func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4983,7 +5387,7 @@ func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorkspace.ProtoReflect.Descriptor instead.
 func (*DescribeWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{69}
+	return file_command_proto_rawDescGZIP(), []int{73}
 }
 
 type WorkspaceView struct {
@@ -4999,7 +5403,7 @@ type WorkspaceView struct {
 
 func (x *WorkspaceView) Reset() {
 	*x = WorkspaceView{}
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5011,7 +5415,7 @@ func (x *WorkspaceView) String() string {
 func (*WorkspaceView) ProtoMessage() {}
 
 func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5024,7 +5428,7 @@ func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceView.ProtoReflect.Descriptor instead.
 func (*WorkspaceView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{70}
+	return file_command_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *WorkspaceView) GetUri() string {
@@ -5072,7 +5476,7 @@ type FindActor struct {
 
 func (x *FindActor) Reset() {
 	*x = FindActor{}
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5084,7 +5488,7 @@ func (x *FindActor) String() string {
 func (*FindActor) ProtoMessage() {}
 
 func (x *FindActor) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5097,7 +5501,7 @@ func (x *FindActor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindActor.ProtoReflect.Descriptor instead.
 func (*FindActor) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{71}
+	return file_command_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *FindActor) GetName() string {
@@ -5117,7 +5521,7 @@ type Replaced struct {
 
 func (x *Replaced) Reset() {
 	*x = Replaced{}
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5129,7 +5533,7 @@ func (x *Replaced) String() string {
 func (*Replaced) ProtoMessage() {}
 
 func (x *Replaced) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5142,7 +5546,7 @@ func (x *Replaced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replaced.ProtoReflect.Descriptor instead.
 func (*Replaced) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{72}
+	return file_command_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Replaced) GetName() string {
@@ -5169,7 +5573,7 @@ type AcquirePermit struct {
 
 func (x *AcquirePermit) Reset() {
 	*x = AcquirePermit{}
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5181,7 +5585,7 @@ func (x *AcquirePermit) String() string {
 func (*AcquirePermit) ProtoMessage() {}
 
 func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5194,7 +5598,7 @@ func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquirePermit.ProtoReflect.Descriptor instead.
 func (*AcquirePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{73}
+	return file_command_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *AcquirePermit) GetRequest() uint64 {
@@ -5220,7 +5624,7 @@ type PermitGranted struct {
 
 func (x *PermitGranted) Reset() {
 	*x = PermitGranted{}
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5232,7 +5636,7 @@ func (x *PermitGranted) String() string {
 func (*PermitGranted) ProtoMessage() {}
 
 func (x *PermitGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5245,7 +5649,7 @@ func (x *PermitGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitGranted.ProtoReflect.Descriptor instead.
 func (*PermitGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{74}
+	return file_command_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *PermitGranted) GetRequest() uint64 {
@@ -5266,7 +5670,7 @@ type ReleasePermit struct {
 
 func (x *ReleasePermit) Reset() {
 	*x = ReleasePermit{}
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5278,7 +5682,7 @@ func (x *ReleasePermit) String() string {
 func (*ReleasePermit) ProtoMessage() {}
 
 func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5291,7 +5695,7 @@ func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasePermit.ProtoReflect.Descriptor instead.
 func (*ReleasePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{75}
+	return file_command_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ReleasePermit) GetRequest() uint64 {
@@ -5334,16 +5738,20 @@ type Execute struct {
 	PreconditionHashes []*FileHash            `protobuf:"bytes,14,rep,name=precondition_hashes,json=preconditionHashes,proto3" json:"precondition_hashes,omitempty"` // for reconcile
 	Attempt            uint32                 `protobuf:"varint,15,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Home               *WorkspaceGrant        `protobuf:"bytes,16,opt,name=home,proto3" json:"home,omitempty"`
-	Pure               bool                   `protobuf:"varint,17,opt,name=pure,proto3" json:"pure,omitempty"`                  // no lease is counted
-	Prepare            bool                   `protobuf:"varint,18,opt,name=prepare,proto3" json:"prepare,omitempty"`            // only hash the files that the call is about to change
-	TurnId             string                 `protobuf:"bytes,19,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"` // whose ledger the executor keeps
+	Pure               bool                   `protobuf:"varint,17,opt,name=pure,proto3" json:"pure,omitempty"`                                           // no lease is counted
+	Prepare            bool                   `protobuf:"varint,18,opt,name=prepare,proto3" json:"prepare,omitempty"`                                     // only hash the files that the call is about to change
+	TurnId             string                 `protobuf:"bytes,19,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`                          // whose ledger the executor keeps
+	Preview            bool                   `protobuf:"varint,20,opt,name=preview,proto3" json:"preview,omitempty"`                                     // only make what a person is to be shown
+	ApprovedHash       []byte                 `protobuf:"bytes,21,opt,name=approved_hash,json=approvedHash,proto3" json:"approved_hash,omitempty"`        // the call, as it was approved; empty: it needed no approval
+	ApprovedFiles      []*FileHash            `protobuf:"bytes,22,rep,name=approved_files,json=approvedFiles,proto3" json:"approved_files,omitempty"`     // as they were shown
+	ApprovedEdited     bool                   `protobuf:"varint,23,opt,name=approved_edited,json=approvedEdited,proto3" json:"approved_edited,omitempty"` // with arguments of the approver's own: what it leaves was not shown
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Execute) Reset() {
 	*x = Execute{}
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5355,7 +5763,7 @@ func (x *Execute) String() string {
 func (*Execute) ProtoMessage() {}
 
 func (x *Execute) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5368,7 +5776,7 @@ func (x *Execute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Execute.ProtoReflect.Descriptor instead.
 func (*Execute) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{76}
+	return file_command_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Execute) GetExecId() string {
@@ -5504,6 +5912,34 @@ func (x *Execute) GetTurnId() string {
 	return ""
 }
 
+func (x *Execute) GetPreview() bool {
+	if x != nil {
+		return x.Preview
+	}
+	return false
+}
+
+func (x *Execute) GetApprovedHash() []byte {
+	if x != nil {
+		return x.ApprovedHash
+	}
+	return nil
+}
+
+func (x *Execute) GetApprovedFiles() []*FileHash {
+	if x != nil {
+		return x.ApprovedFiles
+	}
+	return nil
+}
+
+func (x *Execute) GetApprovedEdited() bool {
+	if x != nil {
+		return x.ApprovedEdited
+	}
+	return false
+}
+
 // ToolReply is what became of one call.
 type ToolReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5522,13 +5958,15 @@ type ToolReply struct {
 	Unknown       bool                   `protobuf:"varint,13,opt,name=unknown,proto3" json:"unknown,omitempty"`                // a reconcile that could not tell
 	NotDone       bool                   `protobuf:"varint,14,opt,name=not_done,json=notDone,proto3" json:"not_done,omitempty"` // a reconcile that found that it never happened
 	Prepared      bool                   `protobuf:"varint,15,opt,name=prepared,proto3" json:"prepared,omitempty"`              // files are the preconditions
+	Previewed     bool                   `protobuf:"varint,16,opt,name=previewed,proto3" json:"previewed,omitempty"`            // diff is the preview, files are those that it shows
+	PreviewKind   string                 `protobuf:"bytes,17,opt,name=preview_kind,json=previewKind,proto3" json:"preview_kind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ToolReply) Reset() {
 	*x = ToolReply{}
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5540,7 +5978,7 @@ func (x *ToolReply) String() string {
 func (*ToolReply) ProtoMessage() {}
 
 func (x *ToolReply) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5553,7 +5991,7 @@ func (x *ToolReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolReply.ProtoReflect.Descriptor instead.
 func (*ToolReply) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{77}
+	return file_command_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ToolReply) GetExecId() string {
@@ -5661,6 +6099,20 @@ func (x *ToolReply) GetPrepared() bool {
 	return false
 }
 
+func (x *ToolReply) GetPreviewed() bool {
+	if x != nil {
+		return x.Previewed
+	}
+	return false
+}
+
+func (x *ToolReply) GetPreviewKind() string {
+	if x != nil {
+		return x.PreviewKind
+	}
+	return ""
+}
+
 // LedgerEntry is one line of an executor's ledger: what it knows of an exec id that it was given.
 type LedgerEntry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5674,7 +6126,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5686,7 +6138,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5699,7 +6151,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{78}
+	return file_command_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *LedgerEntry) GetExecId() string {
@@ -5741,7 +6193,7 @@ type CancelCalls struct {
 
 func (x *CancelCalls) Reset() {
 	*x = CancelCalls{}
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5753,7 +6205,7 @@ func (x *CancelCalls) String() string {
 func (*CancelCalls) ProtoMessage() {}
 
 func (x *CancelCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5766,7 +6218,7 @@ func (x *CancelCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCalls.ProtoReflect.Descriptor instead.
 func (*CancelCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{79}
+	return file_command_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *CancelCalls) GetExecIds() []string {
@@ -5798,7 +6250,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5810,7 +6262,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5823,7 +6275,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{80}
+	return file_command_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Progress) GetExecId() string {
@@ -5878,7 +6330,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5890,7 +6342,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5903,7 +6355,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{81}
+	return file_command_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -5929,7 +6381,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5941,7 +6393,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5954,7 +6406,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{82}
+	return file_command_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -5973,7 +6425,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5985,7 +6437,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5998,7 +6450,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{83}
+	return file_command_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -6017,7 +6469,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6029,7 +6481,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6042,7 +6494,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{84}
+	return file_command_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -6062,7 +6514,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6074,7 +6526,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6087,7 +6539,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{85}
+	return file_command_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -6113,7 +6565,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6125,7 +6577,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6138,7 +6590,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{86}
+	return file_command_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -6158,7 +6610,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6170,7 +6622,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6183,7 +6635,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{87}
+	return file_command_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Show) GetId() string {
@@ -6204,7 +6656,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6216,7 +6668,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6229,7 +6681,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{88}
+	return file_command_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -6273,7 +6725,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6285,7 +6737,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6298,7 +6750,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{89}
+	return file_command_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -6400,7 +6852,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6412,7 +6864,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6425,7 +6877,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{90}
+	return file_command_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -6487,7 +6939,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6499,7 +6951,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6512,7 +6964,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{91}
+	return file_command_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -6533,7 +6985,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6545,7 +6997,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6558,7 +7010,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{92}
+	return file_command_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -6593,7 +7045,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6605,7 +7057,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6618,7 +7070,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{93}
+	return file_command_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *Finding) GetStream() string {
@@ -6655,7 +7107,7 @@ type ForkSession struct {
 
 func (x *ForkSession) Reset() {
 	*x = ForkSession{}
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6667,7 +7119,7 @@ func (x *ForkSession) String() string {
 func (*ForkSession) ProtoMessage() {}
 
 func (x *ForkSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6680,7 +7132,7 @@ func (x *ForkSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSession.ProtoReflect.Descriptor instead.
 func (*ForkSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{94}
+	return file_command_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ForkSession) GetSessionId() string {
@@ -6719,7 +7171,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6731,7 +7183,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6744,7 +7196,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{95}
+	return file_command_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *Forked) GetSession() *SessionView {
@@ -6807,7 +7259,7 @@ type ImportSession struct {
 
 func (x *ImportSession) Reset() {
 	*x = ImportSession{}
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6819,7 +7271,7 @@ func (x *ImportSession) String() string {
 func (*ImportSession) ProtoMessage() {}
 
 func (x *ImportSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6832,7 +7284,7 @@ func (x *ImportSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSession.ProtoReflect.Descriptor instead.
 func (*ImportSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{96}
+	return file_command_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ImportSession) GetNewId() bool {
@@ -6865,7 +7317,7 @@ type Imported struct {
 
 func (x *Imported) Reset() {
 	*x = Imported{}
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6877,7 +7329,7 @@ func (x *Imported) String() string {
 func (*Imported) ProtoMessage() {}
 
 func (x *Imported) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6890,7 +7342,7 @@ func (x *Imported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Imported.ProtoReflect.Descriptor instead.
 func (*Imported) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{97}
+	return file_command_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *Imported) GetSession() *SessionView {
@@ -6958,7 +7410,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6970,7 +7422,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6983,7 +7435,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{98}
+	return file_command_proto_rawDescGZIP(), []int{102}
 }
 
 type Holder struct {
@@ -6998,7 +7450,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7010,7 +7462,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7023,7 +7475,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{99}
+	return file_command_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -7058,7 +7510,7 @@ var File_command_proto protoreflect.FileDescriptor
 
 const file_command_proto_rawDesc = "" +
 	"\n" +
-	"\rcommand.proto\x12\ttroupe.v1\x1a\fcommon.proto\x1a\vevent.proto\x1a\fworker.proto\"\xf1\x03\n" +
+	"\rcommand.proto\x12\ttroupe.v1\x1a\fcommon.proto\x1a\vevent.proto\x1a\fworker.proto\"\x83\x04\n" +
 	"\rCreateSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
@@ -7078,12 +7530,13 @@ const file_command_proto_rawDesc = "" +
 	"\x06tenant\x18\v \x01(\tR\x06tenant\x12*\n" +
 	"\x06origin\x18\f \x01(\v2\x12.troupe.v1.LineageR\x06origin\x12'\n" +
 	"\x06copied\x18\r \x03(\v2\x0f.troupe.v1.TurnR\x06copied\x123\n" +
-	"\apersist\x18\x0e \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\"}\n" +
+	"\apersist\x18\x0e \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\x12\x10\n" +
+	"\x03ask\x18\x0f \x01(\bR\x03ask\"}\n" +
 	"\rWorkspaceSpec\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12,\n" +
 	"\x05trust\x18\x03 \x01(\x0e2\x16.troupe.v1.Trust.LevelR\x05trust\x12\x18\n" +
-	"\aprimary\x18\x04 \x01(\bR\aprimary\"\xa8\v\n" +
+	"\aprimary\x18\x04 \x01(\bR\aprimary\"\xf1\v\n" +
 	"\tToSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x120\n" +
@@ -7117,7 +7570,8 @@ const file_command_proto_rawDesc = "" +
 	"\x04save\x18\x18 \x01(\v2\x16.troupe.v1.SaveHistoryH\x00R\x04save\x12'\n" +
 	"\x03run\x18\x19 \x01(\v2\x13.troupe.v1.RunInputH\x00R\x03run\x125\n" +
 	"\n" +
-	"fire_timer\x18\x1a \x01(\v2\x14.troupe.v1.FireTimerH\x00R\tfireTimerB\t\n" +
+	"fire_timer\x18\x1a \x01(\v2\x14.troupe.v1.FireTimerH\x00R\tfireTimer\x12G\n" +
+	"\x10resolve_approval\x18\x1b \x01(\v2\x1a.troupe.v1.ResolveApprovalH\x00R\x0fresolveApprovalB\t\n" +
 	"\acommand\"\"\n" +
 	"\fDescribeTree\x12\x12\n" +
 	"\x04deep\x18\x01 \x01(\bR\x04deep\"\xcc\x01\n" +
@@ -7232,7 +7686,17 @@ const file_command_proto_rawDesc = "" +
 	"resolution\x18\x03 \x01(\x0e2\".troupe.v1.CallResolved.ResolutionR\n" +
 	"resolution\x12\x0e\n" +
 	"\x02by\x18\x04 \x01(\tR\x02by\x12\x12\n" +
-	"\x04note\x18\x05 \x01(\tR\x04note\"<\n" +
+	"\x04note\x18\x05 \x01(\tR\x04note\"\x81\x02\n" +
+	"\x0fResolveApproval\x12\x1b\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x1f\n" +
+	"\vapproval_id\x18\x02 \x01(\tR\n" +
+	"approvalId\x125\n" +
+	"\bdecision\x18\x03 \x01(\x0e2\x19.troupe.v1.Decision.ValueR\bdecision\x12\x14\n" +
+	"\x05scope\x18\x04 \x01(\tR\x05scope\x12\x18\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\x12\x1c\n" +
+	"\targuments\x18\x06 \x01(\tR\targuments\x12\x1b\n" +
+	"\targs_hash\x18\a \x01(\fR\bargsHash\x12\x0e\n" +
+	"\x02by\x18\b \x01(\tR\x02by\"<\n" +
 	"\rReleaseWorker\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\"=\n" +
@@ -7325,7 +7789,7 @@ const file_command_proto_rawDesc = "" +
 	"\x05first\x18\r \x01(\v2\x15.troupe.v1.InputReplyR\x05first\x12\x1d\n" +
 	"\n" +
 	"project_id\x18\x0e \x01(\tR\tprojectId\x123\n" +
-	"\apersist\x18\x14 \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\"\x98\x04\n" +
+	"\apersist\x18\x14 \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\"\xb6\x04\n" +
 	"\n" +
 	"WorkerView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -7349,7 +7813,8 @@ const file_command_proto_rawDesc = "" +
 	"\twaits_for\x18\x10 \x01(\tR\bwaitsFor\x12\x18\n" +
 	"\apending\x18\x11 \x01(\x05R\apending\x12\x1a\n" +
 	"\bexecutor\x18\x12 \x01(\tR\bexecutor\x12\x14\n" +
-	"\x05calls\x18\x13 \x01(\x05R\x05calls\"\xc6\x02\n" +
+	"\x05calls\x18\x13 \x01(\x05R\x05calls\x12\x1c\n" +
+	"\tapprovals\x18\x14 \x01(\x05R\tapprovals\"\xc6\x02\n" +
 	"\bCallView\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x1d\n" +
@@ -7366,7 +7831,34 @@ const file_command_proto_rawDesc = "" +
 	" \x01(\tR\terrorCode\x12\x1c\n" +
 	"\n" +
 	"at_unix_ms\x18\v \x01(\x03R\batUnixMs\x12\x16\n" +
-	"\x06effect\x18\f \x01(\tR\x06effect\",\n" +
+	"\x06effect\x18\f \x01(\tR\x06effect\"\xe0\x03\n" +
+	"\fApprovalView\x12\x1f\n" +
+	"\vapproval_id\x18\x01 \x01(\tR\n" +
+	"approvalId\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x02 \x01(\tR\tsessionId\x12\x1b\n" +
+	"\tworker_id\x18\x03 \x01(\tR\bworkerId\x12\x17\n" +
+	"\aturn_id\x18\x04 \x01(\tR\x06turnId\x12\x17\n" +
+	"\aexec_id\x18\x05 \x01(\tR\x06execId\x12\x17\n" +
+	"\acall_id\x18\x06 \x01(\tR\x06callId\x12\x12\n" +
+	"\x04tool\x18\a \x01(\tR\x04tool\x12\x14\n" +
+	"\x05state\x18\b \x01(\tR\x05state\x12\x1c\n" +
+	"\tworkspace\x18\t \x01(\tR\tworkspace\x12\x1c\n" +
+	"\targuments\x18\n" +
+	" \x01(\tR\targuments\x12\x18\n" +
+	"\apreview\x18\v \x01(\tR\apreview\x12\x12\n" +
+	"\x04kind\x18\f \x01(\tR\x04kind\x12\x1b\n" +
+	"\targs_hash\x18\r \x01(\fR\bargsHash\x12\x16\n" +
+	"\x06reason\x18\x0e \x01(\tR\x06reason\x12\x1c\n" +
+	"\n" +
+	"at_unix_ms\x18\x0f \x01(\x03R\batUnixMs\x12+\n" +
+	"\x12expires_at_unix_ms\x18\x10 \x01(\x03R\x0fexpiresAtUnixMs\x12\x14\n" +
+	"\x05agent\x18\x11 \x01(\tR\x05agent\".\n" +
+	"\rListApprovals\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\"B\n" +
+	"\tApprovals\x125\n" +
+	"\tapprovals\x18\x01 \x03(\v2\x17.troupe.v1.ApprovalViewR\tapprovals\",\n" +
 	"\vOpenSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\",\n" +
@@ -7382,7 +7874,7 @@ const file_command_proto_rawDesc = "" +
 	"\bIdleness\x12\x12\n" +
 	"\x04idle\x18\x01 \x01(\bR\x04idle\x12\"\n" +
 	"\rsince_unix_ms\x18\x02 \x01(\x03R\vsinceUnixMs\x12\x1e\n" +
-	"\vdue_unix_ms\x18\x03 \x01(\x03R\tdueUnixMs\"\x8f\x02\n" +
+	"\vdue_unix_ms\x18\x03 \x01(\x03R\tdueUnixMs\"\xa1\x02\n" +
 	"\tConfigure\x12&\n" +
 	"\x05grant\x18\x01 \x01(\v2\x10.troupe.v1.GrantR\x05grant\x12\x19\n" +
 	"\bno_input\x18\x02 \x01(\bR\anoInput\x12\x1b\n" +
@@ -7392,7 +7884,8 @@ const file_command_proto_rawDesc = "" +
 	"\awatched\x18\x05 \x01(\bR\awatched\x12\x1a\n" +
 	"\brestarts\x18\x06 \x01(\x05R\brestarts\x12\x18\n" +
 	"\arelease\x18\a \x01(\tR\arelease\x123\n" +
-	"\apersist\x18\x14 \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\"}\n" +
+	"\apersist\x18\x14 \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\x12\x10\n" +
+	"\x03ask\x18\x15 \x01(\bR\x03ask\"}\n" +
 	"\fWorkerFailed\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1e\n" +
@@ -7474,7 +7967,7 @@ const file_command_proto_rawDesc = "" +
 	"\rReleasePermit\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12\x16\n" +
 	"\x06tokens\x18\x02 \x01(\x03R\x06tokens\x12\x1a\n" +
-	"\brequests\x18\x03 \x01(\x05R\brequests\"\x93\x05\n" +
+	"\brequests\x18\x03 \x01(\x05R\brequests\"\xb7\x06\n" +
 	"\aExecute\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x12\n" +
@@ -7498,7 +7991,11 @@ const file_command_proto_rawDesc = "" +
 	"\x04home\x18\x10 \x01(\v2\x19.troupe.v1.WorkspaceGrantR\x04home\x12\x12\n" +
 	"\x04pure\x18\x11 \x01(\bR\x04pure\x12\x18\n" +
 	"\aprepare\x18\x12 \x01(\bR\aprepare\x12\x17\n" +
-	"\aturn_id\x18\x13 \x01(\tR\x06turnId\"\xd1\x03\n" +
+	"\aturn_id\x18\x13 \x01(\tR\x06turnId\x12\x18\n" +
+	"\apreview\x18\x14 \x01(\bR\apreview\x12#\n" +
+	"\rapproved_hash\x18\x15 \x01(\fR\fapprovedHash\x12:\n" +
+	"\x0eapproved_files\x18\x16 \x03(\v2\x13.troupe.v1.FileHashR\rapprovedFiles\x12'\n" +
+	"\x0fapproved_edited\x18\x17 \x01(\bR\x0eapprovedEdited\"\x92\x04\n" +
 	"\tToolReply\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x12\n" +
@@ -7517,7 +8014,9 @@ const file_command_proto_rawDesc = "" +
 	"\x04diff\x18\f \x01(\tR\x04diff\x12\x18\n" +
 	"\aunknown\x18\r \x01(\bR\aunknown\x12\x19\n" +
 	"\bnot_done\x18\x0e \x01(\bR\anotDone\x12\x1a\n" +
-	"\bprepared\x18\x0f \x01(\bR\bprepared\"\x88\x01\n" +
+	"\bprepared\x18\x0f \x01(\bR\bprepared\x12\x1c\n" +
+	"\tpreviewed\x18\x10 \x01(\bR\tpreviewed\x12!\n" +
+	"\fpreview_kind\x18\x11 \x01(\tR\vpreviewKind\"\x88\x01\n" +
 	"\vLedgerEntry\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12(\n" +
@@ -7637,7 +8136,7 @@ func file_command_proto_rawDescGZIP() []byte {
 	return file_command_proto_rawDescData
 }
 
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 100)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 104)
 var file_command_proto_goTypes = []any{
 	(*CreateSession)(nil),        // 0: troupe.v1.CreateSession
 	(*WorkspaceSpec)(nil),        // 1: troupe.v1.WorkspaceSpec
@@ -7664,109 +8163,114 @@ var file_command_proto_goTypes = []any{
 	(*CountJobs)(nil),            // 22: troupe.v1.CountJobs
 	(*JobCount)(nil),             // 23: troupe.v1.JobCount
 	(*ResolveCall)(nil),          // 24: troupe.v1.ResolveCall
-	(*ReleaseWorker)(nil),        // 25: troupe.v1.ReleaseWorker
-	(*CompactHistory)(nil),       // 26: troupe.v1.CompactHistory
-	(*Compacted)(nil),            // 27: troupe.v1.Compacted
-	(*SetTimer)(nil),             // 28: troupe.v1.SetTimer
-	(*CancelTimer)(nil),          // 29: troupe.v1.CancelTimer
-	(*ListTimers)(nil),           // 30: troupe.v1.ListTimers
-	(*TimerView)(nil),            // 31: troupe.v1.TimerView
-	(*Timers)(nil),               // 32: troupe.v1.Timers
-	(*FireTimer)(nil),            // 33: troupe.v1.FireTimer
-	(*TimerChanged)(nil),         // 34: troupe.v1.TimerChanged
-	(*SaveHistory)(nil),          // 35: troupe.v1.SaveHistory
-	(*WaitIdle)(nil),             // 36: troupe.v1.WaitIdle
-	(*CloseSession)(nil),         // 37: troupe.v1.CloseSession
-	(*Subscribe)(nil),            // 38: troupe.v1.Subscribe
-	(*Subscribed)(nil),           // 39: troupe.v1.Subscribed
-	(*Unsubscribe)(nil),          // 40: troupe.v1.Unsubscribe
-	(*Published)(nil),            // 41: troupe.v1.Published
-	(*ReadHistory)(nil),          // 42: troupe.v1.ReadHistory
-	(*History)(nil),              // 43: troupe.v1.History
-	(*ConfigureWorker)(nil),      // 44: troupe.v1.ConfigureWorker
-	(*SessionView)(nil),          // 45: troupe.v1.SessionView
-	(*WorkerView)(nil),           // 46: troupe.v1.WorkerView
-	(*CallView)(nil),             // 47: troupe.v1.CallView
-	(*OpenSession)(nil),          // 48: troupe.v1.OpenSession
-	(*SessionIdle)(nil),          // 49: troupe.v1.SessionIdle
-	(*Passivate)(nil),            // 50: troupe.v1.Passivate
-	(*Staying)(nil),              // 51: troupe.v1.Staying
-	(*ReportIdle)(nil),           // 52: troupe.v1.ReportIdle
-	(*Idleness)(nil),             // 53: troupe.v1.Idleness
-	(*Configure)(nil),            // 54: troupe.v1.Configure
-	(*WorkerFailed)(nil),         // 55: troupe.v1.WorkerFailed
-	(*SessionEnded)(nil),         // 56: troupe.v1.SessionEnded
-	(*DescribeWorker)(nil),       // 57: troupe.v1.DescribeWorker
-	(*Watched)(nil),              // 58: troupe.v1.Watched
-	(*AcquireLease)(nil),         // 59: troupe.v1.AcquireLease
-	(*LeaseGranted)(nil),         // 60: troupe.v1.LeaseGranted
-	(*LeaseQueued)(nil),          // 61: troupe.v1.LeaseQueued
-	(*ReleaseLease)(nil),         // 62: troupe.v1.ReleaseLease
-	(*EffectBegun)(nil),          // 63: troupe.v1.EffectBegun
-	(*EffectAllowed)(nil),        // 64: troupe.v1.EffectAllowed
-	(*EffectEnded)(nil),          // 65: troupe.v1.EffectEnded
-	(*OpenWorkspace)(nil),        // 66: troupe.v1.OpenWorkspace
-	(*RetireWorkspace)(nil),      // 67: troupe.v1.RetireWorkspace
-	(*WorkspaceUnused)(nil),      // 68: troupe.v1.WorkspaceUnused
-	(*DescribeWorkspace)(nil),    // 69: troupe.v1.DescribeWorkspace
-	(*WorkspaceView)(nil),        // 70: troupe.v1.WorkspaceView
-	(*FindActor)(nil),            // 71: troupe.v1.FindActor
-	(*Replaced)(nil),             // 72: troupe.v1.Replaced
-	(*AcquirePermit)(nil),        // 73: troupe.v1.AcquirePermit
-	(*PermitGranted)(nil),        // 74: troupe.v1.PermitGranted
-	(*ReleasePermit)(nil),        // 75: troupe.v1.ReleasePermit
-	(*Execute)(nil),              // 76: troupe.v1.Execute
-	(*ToolReply)(nil),            // 77: troupe.v1.ToolReply
-	(*LedgerEntry)(nil),          // 78: troupe.v1.LedgerEntry
-	(*CancelCalls)(nil),          // 79: troupe.v1.CancelCalls
-	(*Progress)(nil),             // 80: troupe.v1.Progress
-	(*ListSessions)(nil),         // 81: troupe.v1.ListSessions
-	(*Sessions)(nil),             // 82: troupe.v1.Sessions
-	(*ListWorkers)(nil),          // 83: troupe.v1.ListWorkers
-	(*Workers)(nil),              // 84: troupe.v1.Workers
-	(*ListCalls)(nil),            // 85: troupe.v1.ListCalls
-	(*Calls)(nil),                // 86: troupe.v1.Calls
-	(*Show)(nil),                 // 87: troupe.v1.Show
-	(*Shown)(nil),                // 88: troupe.v1.Shown
-	(*TurnView)(nil),             // 89: troupe.v1.TurnView
-	(*GenerationView)(nil),       // 90: troupe.v1.GenerationView
-	(*Verify)(nil),               // 91: troupe.v1.Verify
-	(*Verified)(nil),             // 92: troupe.v1.Verified
-	(*Finding)(nil),              // 93: troupe.v1.Finding
-	(*ForkSession)(nil),          // 94: troupe.v1.ForkSession
-	(*Forked)(nil),               // 95: troupe.v1.Forked
-	(*ImportSession)(nil),        // 96: troupe.v1.ImportSession
-	(*Imported)(nil),             // 97: troupe.v1.Imported
-	(*Hello)(nil),                // 98: troupe.v1.Hello
-	(*Holder)(nil),               // 99: troupe.v1.Holder
-	(*EnvVar)(nil),               // 100: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 101: troupe.v1.Lineage
-	(*Turn)(nil),                 // 102: troupe.v1.Turn
-	(Persist_Policy)(0),          // 103: troupe.v1.Persist.Policy
-	(Trust_Level)(0),             // 104: troupe.v1.Trust.Level
-	(*Part)(nil),                 // 105: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 106: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 107: troupe.v1.InputAccepted.Origin
-	(TurnCompleted_Outcome)(0),   // 108: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 109: troupe.v1.Usage
-	(CallResolved_Resolution)(0), // 110: troupe.v1.CallResolved.Resolution
-	(TimerSet_Misfire)(0),        // 111: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 112: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 113: troupe.v1.WorkspaceGrant
-	(*Grant)(nil),                // 114: troupe.v1.Grant
-	(*LeaseToken)(nil),           // 115: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 116: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 117: troupe.v1.ToolFinished.Status
-	(*Timing)(nil),               // 118: troupe.v1.Timing
+	(*ResolveApproval)(nil),      // 25: troupe.v1.ResolveApproval
+	(*ReleaseWorker)(nil),        // 26: troupe.v1.ReleaseWorker
+	(*CompactHistory)(nil),       // 27: troupe.v1.CompactHistory
+	(*Compacted)(nil),            // 28: troupe.v1.Compacted
+	(*SetTimer)(nil),             // 29: troupe.v1.SetTimer
+	(*CancelTimer)(nil),          // 30: troupe.v1.CancelTimer
+	(*ListTimers)(nil),           // 31: troupe.v1.ListTimers
+	(*TimerView)(nil),            // 32: troupe.v1.TimerView
+	(*Timers)(nil),               // 33: troupe.v1.Timers
+	(*FireTimer)(nil),            // 34: troupe.v1.FireTimer
+	(*TimerChanged)(nil),         // 35: troupe.v1.TimerChanged
+	(*SaveHistory)(nil),          // 36: troupe.v1.SaveHistory
+	(*WaitIdle)(nil),             // 37: troupe.v1.WaitIdle
+	(*CloseSession)(nil),         // 38: troupe.v1.CloseSession
+	(*Subscribe)(nil),            // 39: troupe.v1.Subscribe
+	(*Subscribed)(nil),           // 40: troupe.v1.Subscribed
+	(*Unsubscribe)(nil),          // 41: troupe.v1.Unsubscribe
+	(*Published)(nil),            // 42: troupe.v1.Published
+	(*ReadHistory)(nil),          // 43: troupe.v1.ReadHistory
+	(*History)(nil),              // 44: troupe.v1.History
+	(*ConfigureWorker)(nil),      // 45: troupe.v1.ConfigureWorker
+	(*SessionView)(nil),          // 46: troupe.v1.SessionView
+	(*WorkerView)(nil),           // 47: troupe.v1.WorkerView
+	(*CallView)(nil),             // 48: troupe.v1.CallView
+	(*ApprovalView)(nil),         // 49: troupe.v1.ApprovalView
+	(*ListApprovals)(nil),        // 50: troupe.v1.ListApprovals
+	(*Approvals)(nil),            // 51: troupe.v1.Approvals
+	(*OpenSession)(nil),          // 52: troupe.v1.OpenSession
+	(*SessionIdle)(nil),          // 53: troupe.v1.SessionIdle
+	(*Passivate)(nil),            // 54: troupe.v1.Passivate
+	(*Staying)(nil),              // 55: troupe.v1.Staying
+	(*ReportIdle)(nil),           // 56: troupe.v1.ReportIdle
+	(*Idleness)(nil),             // 57: troupe.v1.Idleness
+	(*Configure)(nil),            // 58: troupe.v1.Configure
+	(*WorkerFailed)(nil),         // 59: troupe.v1.WorkerFailed
+	(*SessionEnded)(nil),         // 60: troupe.v1.SessionEnded
+	(*DescribeWorker)(nil),       // 61: troupe.v1.DescribeWorker
+	(*Watched)(nil),              // 62: troupe.v1.Watched
+	(*AcquireLease)(nil),         // 63: troupe.v1.AcquireLease
+	(*LeaseGranted)(nil),         // 64: troupe.v1.LeaseGranted
+	(*LeaseQueued)(nil),          // 65: troupe.v1.LeaseQueued
+	(*ReleaseLease)(nil),         // 66: troupe.v1.ReleaseLease
+	(*EffectBegun)(nil),          // 67: troupe.v1.EffectBegun
+	(*EffectAllowed)(nil),        // 68: troupe.v1.EffectAllowed
+	(*EffectEnded)(nil),          // 69: troupe.v1.EffectEnded
+	(*OpenWorkspace)(nil),        // 70: troupe.v1.OpenWorkspace
+	(*RetireWorkspace)(nil),      // 71: troupe.v1.RetireWorkspace
+	(*WorkspaceUnused)(nil),      // 72: troupe.v1.WorkspaceUnused
+	(*DescribeWorkspace)(nil),    // 73: troupe.v1.DescribeWorkspace
+	(*WorkspaceView)(nil),        // 74: troupe.v1.WorkspaceView
+	(*FindActor)(nil),            // 75: troupe.v1.FindActor
+	(*Replaced)(nil),             // 76: troupe.v1.Replaced
+	(*AcquirePermit)(nil),        // 77: troupe.v1.AcquirePermit
+	(*PermitGranted)(nil),        // 78: troupe.v1.PermitGranted
+	(*ReleasePermit)(nil),        // 79: troupe.v1.ReleasePermit
+	(*Execute)(nil),              // 80: troupe.v1.Execute
+	(*ToolReply)(nil),            // 81: troupe.v1.ToolReply
+	(*LedgerEntry)(nil),          // 82: troupe.v1.LedgerEntry
+	(*CancelCalls)(nil),          // 83: troupe.v1.CancelCalls
+	(*Progress)(nil),             // 84: troupe.v1.Progress
+	(*ListSessions)(nil),         // 85: troupe.v1.ListSessions
+	(*Sessions)(nil),             // 86: troupe.v1.Sessions
+	(*ListWorkers)(nil),          // 87: troupe.v1.ListWorkers
+	(*Workers)(nil),              // 88: troupe.v1.Workers
+	(*ListCalls)(nil),            // 89: troupe.v1.ListCalls
+	(*Calls)(nil),                // 90: troupe.v1.Calls
+	(*Show)(nil),                 // 91: troupe.v1.Show
+	(*Shown)(nil),                // 92: troupe.v1.Shown
+	(*TurnView)(nil),             // 93: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 94: troupe.v1.GenerationView
+	(*Verify)(nil),               // 95: troupe.v1.Verify
+	(*Verified)(nil),             // 96: troupe.v1.Verified
+	(*Finding)(nil),              // 97: troupe.v1.Finding
+	(*ForkSession)(nil),          // 98: troupe.v1.ForkSession
+	(*Forked)(nil),               // 99: troupe.v1.Forked
+	(*ImportSession)(nil),        // 100: troupe.v1.ImportSession
+	(*Imported)(nil),             // 101: troupe.v1.Imported
+	(*Hello)(nil),                // 102: troupe.v1.Hello
+	(*Holder)(nil),               // 103: troupe.v1.Holder
+	(*EnvVar)(nil),               // 104: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 105: troupe.v1.Lineage
+	(*Turn)(nil),                 // 106: troupe.v1.Turn
+	(Persist_Policy)(0),          // 107: troupe.v1.Persist.Policy
+	(Trust_Level)(0),             // 108: troupe.v1.Trust.Level
+	(*Part)(nil),                 // 109: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 110: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 111: troupe.v1.InputAccepted.Origin
+	(TurnCompleted_Outcome)(0),   // 112: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 113: troupe.v1.Usage
+	(CallResolved_Resolution)(0), // 114: troupe.v1.CallResolved.Resolution
+	(Decision_Value)(0),          // 115: troupe.v1.Decision.Value
+	(TimerSet_Misfire)(0),        // 116: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 117: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 118: troupe.v1.WorkspaceGrant
+	(*Grant)(nil),                // 119: troupe.v1.Grant
+	(*LeaseToken)(nil),           // 120: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 121: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 122: troupe.v1.ToolFinished.Status
+	(*Timing)(nil),               // 123: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	1,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	100, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	104, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	6,   // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	101, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	102, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	103, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	104, // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	105, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	106, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	107, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	108, // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	6,   // 7: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
 	9,   // 8: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
 	12,  // 9: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
@@ -7776,76 +8280,80 @@ var file_command_proto_depIdxs = []int32{
 	19,  // 13: troupe.v1.ToSession.spawn_worker:type_name -> troupe.v1.SpawnWorker
 	20,  // 14: troupe.v1.ToSession.delete_worker:type_name -> troupe.v1.DeleteWorker
 	21,  // 15: troupe.v1.ToSession.describe:type_name -> troupe.v1.DescribeSession
-	38,  // 16: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
-	42,  // 17: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
-	44,  // 18: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
+	39,  // 16: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
+	43,  // 17: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
+	45,  // 18: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
 	22,  // 19: troupe.v1.ToSession.count_jobs:type_name -> troupe.v1.CountJobs
-	36,  // 20: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
-	37,  // 21: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
-	40,  // 22: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
+	37,  // 20: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
+	38,  // 21: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
+	41,  // 22: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
 	24,  // 23: troupe.v1.ToSession.resolve_call:type_name -> troupe.v1.ResolveCall
-	25,  // 24: troupe.v1.ToSession.release_worker:type_name -> troupe.v1.ReleaseWorker
-	26,  // 25: troupe.v1.ToSession.compact:type_name -> troupe.v1.CompactHistory
-	28,  // 26: troupe.v1.ToSession.set_timer:type_name -> troupe.v1.SetTimer
-	29,  // 27: troupe.v1.ToSession.cancel_timer:type_name -> troupe.v1.CancelTimer
-	30,  // 28: troupe.v1.ToSession.list_timers:type_name -> troupe.v1.ListTimers
-	35,  // 29: troupe.v1.ToSession.save:type_name -> troupe.v1.SaveHistory
+	26,  // 24: troupe.v1.ToSession.release_worker:type_name -> troupe.v1.ReleaseWorker
+	27,  // 25: troupe.v1.ToSession.compact:type_name -> troupe.v1.CompactHistory
+	29,  // 26: troupe.v1.ToSession.set_timer:type_name -> troupe.v1.SetTimer
+	30,  // 27: troupe.v1.ToSession.cancel_timer:type_name -> troupe.v1.CancelTimer
+	31,  // 28: troupe.v1.ToSession.list_timers:type_name -> troupe.v1.ListTimers
+	36,  // 29: troupe.v1.ToSession.save:type_name -> troupe.v1.SaveHistory
 	8,   // 30: troupe.v1.ToSession.run:type_name -> troupe.v1.RunInput
-	33,  // 31: troupe.v1.ToSession.fire_timer:type_name -> troupe.v1.FireTimer
-	4,   // 32: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
-	4,   // 33: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	105, // 34: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	106, // 35: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	107, // 36: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	6,   // 37: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	108, // 38: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	109, // 39: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
-	11,  // 40: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
-	15,  // 41: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	101, // 42: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	102, // 43: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	110, // 44: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	105, // 45: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	111, // 46: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
-	31,  // 47: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	112, // 48: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	102, // 49: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	113, // 50: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
-	46,  // 51: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	109, // 52: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
-	7,   // 53: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	103, // 54: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	109, // 55: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	114, // 56: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	103, // 57: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	113, // 58: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	113, // 59: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	115, // 60: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	100, // 61: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	116, // 62: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	116, // 63: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	113, // 64: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	117, // 65: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	116, // 66: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	77,  // 67: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	45,  // 68: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	46,  // 69: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	47,  // 70: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	45,  // 71: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	89,  // 72: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	109, // 73: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	11,  // 74: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	90,  // 75: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	118, // 76: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	109, // 77: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	93,  // 78: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	45,  // 79: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
-	45,  // 80: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
-	81,  // [81:81] is the sub-list for method output_type
-	81,  // [81:81] is the sub-list for method input_type
-	81,  // [81:81] is the sub-list for extension type_name
-	81,  // [81:81] is the sub-list for extension extendee
-	0,   // [0:81] is the sub-list for field type_name
+	34,  // 31: troupe.v1.ToSession.fire_timer:type_name -> troupe.v1.FireTimer
+	25,  // 32: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
+	4,   // 33: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
+	4,   // 34: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
+	109, // 35: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	110, // 36: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	111, // 37: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	6,   // 38: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
+	112, // 39: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	113, // 40: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	11,  // 41: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
+	15,  // 42: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
+	105, // 43: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	106, // 44: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	114, // 45: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	115, // 46: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	109, // 47: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	116, // 48: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	32,  // 49: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
+	117, // 50: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	106, // 51: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	118, // 52: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	47,  // 53: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
+	113, // 54: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	7,   // 55: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
+	107, // 56: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	113, // 57: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	49,  // 58: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
+	119, // 59: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	107, // 60: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	118, // 61: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	118, // 62: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	120, // 63: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	104, // 64: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	121, // 65: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	121, // 66: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	118, // 67: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	121, // 68: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	122, // 69: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	121, // 70: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	81,  // 71: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	46,  // 72: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	47,  // 73: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	48,  // 74: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	46,  // 75: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	93,  // 76: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	113, // 77: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	11,  // 78: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	94,  // 79: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	123, // 80: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	113, // 81: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	97,  // 82: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	46,  // 83: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
+	46,  // 84: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
+	85,  // [85:85] is the sub-list for method output_type
+	85,  // [85:85] is the sub-list for method input_type
+	85,  // [85:85] is the sub-list for extension type_name
+	85,  // [85:85] is the sub-list for extension extendee
+	0,   // [0:85] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }
@@ -7882,6 +8390,7 @@ func file_command_proto_init() {
 		(*ToSession_Save)(nil),
 		(*ToSession_Run)(nil),
 		(*ToSession_FireTimer)(nil),
+		(*ToSession_ResolveApproval)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -7889,7 +8398,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   100,
+			NumMessages:   104,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -26,6 +26,7 @@ type CreateJSON struct {
 	Env        []EnvVarJSON `json:"env,omitempty"`
 	Rules      []string     `json:"rules,omitempty"`
 	NoInput    bool         `json:"no_input,omitempty"` // nobody answers: every question is a denial
+	Ask        bool         `json:"ask,omitempty"`      // calls that need an approval wait for an answer; else they are denied
 	Persist    string       `json:"persist,omitempty"`  // message (default) | task | manual
 	Input      *InputJSON   `json:"input,omitempty"`    // accepted in the same append
 
@@ -137,7 +138,7 @@ type VerifyJSON struct {
 // Proto is what is asked for.
 func (j *CreateJSON) Proto() (*CreateSession, error) {
 	m := &CreateSession{
-		SessionId: j.ID, Agent: j.Agent, Model: j.Model, System: j.System, ProjectId: j.Project, Rules: j.Rules, NoInput: j.NoInput,
+		SessionId: j.ID, Agent: j.Agent, Model: j.Model, System: j.System, ProjectId: j.Project, Rules: j.Rules, NoInput: j.NoInput, Ask: j.Ask,
 		Env: convert(j.Env, func(v EnvVarJSON) *EnvVar { return &EnvVar{Name: v.Name, Value: v.Value} }),
 	}
 	for _, w := range j.Workspaces {
@@ -173,7 +174,7 @@ func CreateFrom(m *CreateSession) (*CreateJSON, error) {
 	}
 	j := &CreateJSON{
 		ID: m.GetSessionId(), Agent: m.GetAgent(), Model: m.GetModel(), System: m.GetSystem(), Project: m.GetProjectId(),
-		Rules: m.GetRules(), NoInput: m.GetNoInput(),
+		Rules: m.GetRules(), NoInput: m.GetNoInput(), Ask: m.GetAsk(),
 		Env: convert(m.GetEnv(), func(v *EnvVar) EnvVarJSON { return EnvVarJSON{v.GetName(), v.GetValue()} }),
 		Workspaces: convert(m.GetWorkspaces(), func(w *WorkspaceSpec) AttachJSON {
 			return AttachJSON{URI: w.GetUri(), Name: w.GetName(), Trust: TrustName(w.GetTrust()), Primary: w.GetPrimary()}

@@ -229,7 +229,8 @@ type SessionCreated struct {
 	Rules         []string               `protobuf:"bytes,7,rep,name=rules,proto3" json:"rules,omitempty"`
 	NoInput       bool                   `protobuf:"varint,8,opt,name=no_input,json=noInput,proto3" json:"no_input,omitempty"` // nobody answers: every ask is a denial
 	Persist       Persist_Policy         `protobuf:"varint,9,opt,name=persist,proto3,enum=troupe.v1.Persist_Policy" json:"persist,omitempty"`
-	Env           []*EnvVar              `protobuf:"bytes,10,rep,name=env,proto3" json:"env,omitempty"` // given at creation
+	Env           []*EnvVar              `protobuf:"bytes,10,rep,name=env,proto3" json:"env,omitempty"`  // given at creation
+	Ask           bool                   `protobuf:"varint,11,opt,name=ask,proto3" json:"ask,omitempty"` // calls that need an approval wait for an answer
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -332,6 +333,13 @@ func (x *SessionCreated) GetEnv() []*EnvVar {
 		return x.Env
 	}
 	return nil
+}
+
+func (x *SessionCreated) GetAsk() bool {
+	if x != nil {
+		return x.Ask
+	}
+	return false
 }
 
 type WorkspaceAttached struct {
@@ -3010,7 +3018,7 @@ const file_session_proto_rawDesc = "" +
 	"\n" +
 	"rule_added\x18\b \x01(\v2\x14.troupe.v1.RuleAddedH\x00R\truleAdded\x12A\n" +
 	"\x0esession_closed\x18\t \x01(\v2\x18.troupe.v1.SessionClosedH\x00R\rsessionClosedB\x06\n" +
-	"\x04fact\"\xb5\x02\n" +
+	"\x04fact\"\xc7\x02\n" +
 	"\x0eSessionCreated\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
@@ -3024,7 +3032,8 @@ const file_session_proto_rawDesc = "" +
 	"\bno_input\x18\b \x01(\bR\anoInput\x123\n" +
 	"\apersist\x18\t \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\x12#\n" +
 	"\x03env\x18\n" +
-	" \x03(\v2\x11.troupe.v1.EnvVarR\x03env\"\xe9\x01\n" +
+	" \x03(\v2\x11.troupe.v1.EnvVarR\x03env\x12\x10\n" +
+	"\x03ask\x18\v \x01(\bR\x03ask\"\xe9\x01\n" +
 	"\x11WorkspaceAttached\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +

@@ -59,6 +59,7 @@ type WorkerJSON struct {
 	Executor    string    `json:"executor,omitempty"`    // the actor that runs its calls
 	Calls       int32     `json:"calls,omitempty"`       // that run
 	Quarantined bool      `json:"quarantined,omitempty"` // not started again until it is released
+	Approvals   int32     `json:"approvals,omitempty"`   // calls that wait for an approval
 	InDoubt     int32     `json:"in_doubt,omitempty"`    // calls that wait for a person to say what became of them
 	LastError   string    `json:"last_error,omitempty"`
 	UpdatedAt   string    `json:"updated_at,omitempty"`
@@ -183,7 +184,7 @@ func (x *WorkerView) JSON() WorkerJSON {
 	return WorkerJSON{
 		ID: x.GetId(), State: x.GetState(), Session: x.GetSessionId(), Agent: x.GetAgent(), Model: x.GetModel(), Turns: x.GetTurns(),
 		Staged: x.GetStaged(), Restarts: x.GetRestarts(), LastOutcome: x.GetLastOutcome(), LastError: x.GetLastError(),
-		Quarantined: x.GetQuarantined(), InDoubt: x.GetInDoubt(), Turn: x.GetTurn(),
+		Quarantined: x.GetQuarantined(), InDoubt: x.GetInDoubt(), Approvals: x.GetApprovals(), Turn: x.GetTurn(),
 		WaitsFor: x.GetWaitsFor(), Pending: x.GetPending(), Executor: x.GetExecutor(), Calls: x.GetCalls(),
 		UpdatedAt: timeText(x.GetUpdatedAtUnixMs()), Usage: x.GetUsage().JSON(),
 	}
@@ -194,7 +195,7 @@ func (j WorkerJSON) Proto() *WorkerView {
 	return &WorkerView{
 		Id: j.ID, State: j.State, SessionId: j.Session, Agent: j.Agent, Model: j.Model, Turns: j.Turns, Staged: j.Staged,
 		Restarts: j.Restarts, LastOutcome: j.LastOutcome, LastError: j.LastError, UpdatedAtUnixMs: timeRead(j.UpdatedAt),
-		Quarantined: j.Quarantined, InDoubt: j.InDoubt, Turn: j.Turn,
+		Quarantined: j.Quarantined, InDoubt: j.InDoubt, Approvals: j.Approvals, Turn: j.Turn,
 		WaitsFor: j.WaitsFor, Pending: j.Pending, Executor: j.Executor, Calls: j.Calls,
 		Usage: j.Usage.Proto(),
 	}

@@ -2143,6 +2143,11 @@ type ApprovalRequested struct {
 	ExpiresAtUnixMs int64                  `protobuf:"varint,4,opt,name=expires_at_unix_ms,json=expiresAtUnixMs,proto3" json:"expires_at_unix_ms,omitempty"`
 	ExecId          string                 `protobuf:"bytes,5,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
 	Preview         string                 `protobuf:"bytes,6,opt,name=preview,proto3" json:"preview,omitempty"` // the diff or the command as shown
+	Files           []*FileHash            `protobuf:"bytes,7,rep,name=files,proto3" json:"files,omitempty"`     // the files that the preview shows, as they were
+	Tool            string                 `protobuf:"bytes,8,opt,name=tool,proto3" json:"tool,omitempty"`
+	Kind            string                 `protobuf:"bytes,9,opt,name=kind,proto3" json:"kind,omitempty"`      // of the preview: diff | command | arguments
+	Reason          string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"` // why it is asked, for people
+	AskedAtUnixMs   int64                  `protobuf:"varint,11,opt,name=asked_at_unix_ms,json=askedAtUnixMs,proto3" json:"asked_at_unix_ms,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2217,6 +2222,41 @@ func (x *ApprovalRequested) GetPreview() string {
 		return x.Preview
 	}
 	return ""
+}
+
+func (x *ApprovalRequested) GetFiles() []*FileHash {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *ApprovalRequested) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *ApprovalRequested) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ApprovalRequested) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ApprovalRequested) GetAskedAtUnixMs() int64 {
+	if x != nil {
+		return x.AskedAtUnixMs
+	}
+	return 0
 }
 
 type ApprovalResolved struct {
@@ -4030,7 +4070,7 @@ const file_worker_proto_rawDesc = "" +
 	"timeout_ms\x18\t \x01(\x03R\ttimeoutMs\x12:\n" +
 	"\aunknown\x18\n" +
 	" \x01(\x0e2 .troupe.v1.UnknownOutcome.PolicyR\aunknown\x12%\n" +
-	"\x0egrant_revision\x18\v \x01(\x04R\rgrantRevision\"\xca\x01\n" +
+	"\x0egrant_revision\x18\v \x01(\x04R\rgrantRevision\"\xde\x02\n" +
 	"\x11ApprovalRequested\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12\x17\n" +
@@ -4038,7 +4078,13 @@ const file_worker_proto_rawDesc = "" +
 	"\targs_hash\x18\x03 \x01(\fR\bargsHash\x12+\n" +
 	"\x12expires_at_unix_ms\x18\x04 \x01(\x03R\x0fexpiresAtUnixMs\x12\x17\n" +
 	"\aexec_id\x18\x05 \x01(\tR\x06execId\x12\x18\n" +
-	"\apreview\x18\x06 \x01(\tR\apreview\"\x85\x02\n" +
+	"\apreview\x18\x06 \x01(\tR\apreview\x12)\n" +
+	"\x05files\x18\a \x03(\v2\x13.troupe.v1.FileHashR\x05files\x12\x12\n" +
+	"\x04tool\x18\b \x01(\tR\x04tool\x12\x12\n" +
+	"\x04kind\x18\t \x01(\tR\x04kind\x12\x16\n" +
+	"\x06reason\x18\n" +
+	" \x01(\tR\x06reason\x12'\n" +
+	"\x10asked_at_unix_ms\x18\v \x01(\x03R\raskedAtUnixMs\"\x85\x02\n" +
 	"\x10ApprovalResolved\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x125\n" +
@@ -4326,24 +4372,25 @@ var file_worker_proto_depIdxs = []int32{
 	18, // 47: troupe.v1.GenerationCompleted.timing:type_name -> troupe.v1.Timing
 	51, // 48: troupe.v1.ToolPlanned.effect:type_name -> troupe.v1.Effect.Class
 	52, // 49: troupe.v1.ToolPlanned.unknown:type_name -> troupe.v1.UnknownOutcome.Policy
-	53, // 50: troupe.v1.ApprovalResolved.decision:type_name -> troupe.v1.Decision.Value
-	48, // 51: troupe.v1.ToolDispatched.lease:type_name -> troupe.v1.LeaseToken
-	24, // 52: troupe.v1.ToolDispatched.precondition_hashes:type_name -> troupe.v1.FileHash
-	3,  // 53: troupe.v1.ToolFinished.status:type_name -> troupe.v1.ToolFinished.Status
-	24, // 54: troupe.v1.ToolFinished.postcondition_hashes:type_name -> troupe.v1.FileHash
-	4,  // 55: troupe.v1.TurnCompleted.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	50, // 56: troupe.v1.TurnCompleted.usage:type_name -> troupe.v1.Usage
-	49, // 57: troupe.v1.TimerSet.parts:type_name -> troupe.v1.Part
-	5,  // 58: troupe.v1.TimerSet.misfire:type_name -> troupe.v1.TimerSet.Misfire
-	50, // 59: troupe.v1.HistoryCompacted.usage:type_name -> troupe.v1.Usage
-	4,  // 60: troupe.v1.ChildEnded.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	50, // 61: troupe.v1.ChildEnded.usage:type_name -> troupe.v1.Usage
-	6,  // 62: troupe.v1.CallResolved.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	63, // [63:63] is the sub-list for method output_type
-	63, // [63:63] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	24, // 50: troupe.v1.ApprovalRequested.files:type_name -> troupe.v1.FileHash
+	53, // 51: troupe.v1.ApprovalResolved.decision:type_name -> troupe.v1.Decision.Value
+	48, // 52: troupe.v1.ToolDispatched.lease:type_name -> troupe.v1.LeaseToken
+	24, // 53: troupe.v1.ToolDispatched.precondition_hashes:type_name -> troupe.v1.FileHash
+	3,  // 54: troupe.v1.ToolFinished.status:type_name -> troupe.v1.ToolFinished.Status
+	24, // 55: troupe.v1.ToolFinished.postcondition_hashes:type_name -> troupe.v1.FileHash
+	4,  // 56: troupe.v1.TurnCompleted.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	50, // 57: troupe.v1.TurnCompleted.usage:type_name -> troupe.v1.Usage
+	49, // 58: troupe.v1.TimerSet.parts:type_name -> troupe.v1.Part
+	5,  // 59: troupe.v1.TimerSet.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	50, // 60: troupe.v1.HistoryCompacted.usage:type_name -> troupe.v1.Usage
+	4,  // 61: troupe.v1.ChildEnded.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	50, // 62: troupe.v1.ChildEnded.usage:type_name -> troupe.v1.Usage
+	6,  // 63: troupe.v1.CallResolved.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	64, // [64:64] is the sub-list for method output_type
+	64, // [64:64] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_worker_proto_init() }

@@ -32,6 +32,7 @@ func EditFile() Tool {
 		},
 		prepare: prepareEdit,
 		settle:  settleEdit,
+		diff:    diffEdit,
 	}
 }
 
@@ -73,6 +74,14 @@ func prepareEdit(c *fileCall, a editFileArgs) ([]*messages.FileHash, error) {
 		planned = e.file.SHA256
 	}
 	return []*messages.FileHash{{Path: e.file.Path, Sha256: e.file.SHA256, PlannedSha256: planned}}, nil
+}
+
+func diffEdit(c *fileCall, a editFileArgs) (string, error) {
+	e, err := computeEdit(c, a)
+	if err != nil {
+		return "", err
+	}
+	return unifiedDiff(e.file.Path, c.clean(string(e.file.Data)), c.clean(e.after), false), nil
 }
 
 func editFile(c *fileCall, a editFileArgs) (*Result, error) {

@@ -52,6 +52,22 @@ type execArgs struct {
 	Workspace string `json:"workspace_id"`
 }
 
+// previewExec shows a command as it will run: where, and whether it reaches the network.
+func previewExec(spec *Spec, args json.RawMessage) (*Preview, error) {
+	var a execArgs
+	if err := Decode(spec, args, &a); err != nil {
+		return nil, err
+	}
+	text := a.Command
+	if a.Cwd != "" {
+		text += "\n# in " + a.Cwd
+	}
+	if a.Network {
+		text += "\n# with network access"
+	}
+	return &Preview{Kind: PreviewCommand, Text: text}, nil
+}
+
 // errExecTimeout tells the tool's own timeout from the call's end.
 var errExecTimeout = errors.New("the command took too long")
 

@@ -51,6 +51,84 @@ type changeTool[A any] struct {
 	fileTool[A]
 	prepare func(c *fileCall, a A) ([]*messages.FileHash, error)
 	settle  func(c *fileCall, a A, pre []*messages.FileHash) (*Result, error)
+	diff    func(c *fileCall, a A) (string, error) // what it would change, for people; may be nil
+}
+
+// Preview implements Previewer. The files are hashed before and after they are read for the diff, so that what is shown
+// is what the hashes say.
+func (t *changeTool[A]) Preview(tc *Context, args json.RawMessage) (*Preview, error) {
+	c, a, err := decodeCall[A](tc, t.spec, args)
+	if err != nil {
+		return nil, err
+	}
+	files, err := t.prepare(c, a)
+	if err != nil {
+		return nil, err
+	}
+	p := &Preview{Kind: PreviewArguments, Files: files}
+	if t.diff == nil {
+		p.Text, err = named(t.spec, args)
+		return p, err
+	}
+	p.Kind = PreviewDiff
+	if p.Text, err = t.diff(c, a); err != nil {
+		return nil, err
+	}
+	if p.Text == "" { // it changes nothing
+		p.Kind = PreviewArguments
+		if p.Text, err = named(t.spec, args); err != nil {
+			return nil, err
+		}
+	}
+	again, err := t.prepare(c, a)
+	if err != nil {
+		return nil, err
+	}
+	if !SameFiles(files, again, false) {
+		return nil, Errorf(CodeConcurrentModification, "%s changed while it was looked at; try again", cleanText(files[0].GetPath()))
+	}
+	return p, nil
+}
+
+// SameFiles tells whether files are as they were. With edited, what the call leaves in them may differ, and so may which ones
+// it is about: only those that are in both must be the same.
+func SameFiles(was, now []*messages.FileHash, edited bool) bool {
+	then := make(map[string]*messages.FileHash, len(was))
+	for _, f := range was {
+		then[f.GetPath()] = f
+	}
+	for _, f := range now {
+		t := then[f.GetPath()]
+		switch {
+		case t == nil && !edited:
+			return false
+		case t == nil:
+		case t.GetSha256() != f.GetSha256(), !edited && t.GetPlannedSha256() != f.GetPlannedSha256():
+			return false
+		}
+	}
+	return edited || len(was) == len(now)
+}
+
+// named is the preview of a call whose effect cannot be drawn: its name and its arguments.
+func named(spec *Spec, args json.RawMessage) (string, error) {
+	text, _, err := Canonical(args)
+	if err != nil {
+		return "", err
+	}
+	return spec.Name + " " + string(text), nil
+}
+
+// PreviewOf shows a person what a call would do, whatever the tool.
+func PreviewOf(t Tool, tc *Context, args json.RawMessage) (*Preview, error) {
+	if p, ok := t.(Previewer); ok {
+		return p.Preview(tc, args)
+	}
+	if t.Spec().Name == "exec" {
+		return previewExec(t.Spec(), args)
+	}
+	text, err := named(t.Spec(), args)
+	return &Preview{Kind: PreviewArguments, Text: text}, err
 }
 
 // Prepare implements Preparer.

@@ -33,6 +33,25 @@ type Preparer interface {
 	Prepare(tc *Context, args json.RawMessage) ([]*messages.FileHash, error)
 }
 
+// Previewer shows a person what a call would do, for an approval. Like a Preparer it changes nothing, and fails as the call would.
+type Previewer interface {
+	Preview(tc *Context, args json.RawMessage) (*Preview, error)
+}
+
+// Preview is what a person is shown of a call that asks.
+type Preview struct {
+	Kind  string // one of the Preview constants
+	Text  string
+	Files []*messages.FileHash // those that it shows, as they are now
+}
+
+// The kinds of previews.
+const (
+	PreviewDiff      = "diff"
+	PreviewCommand   = "command"
+	PreviewArguments = "arguments" // the tool's name and what it was called with
+)
+
 // Spec describes a tool to models, people and the runtime.
 type Spec struct {
 	Name        string // snake_case

@@ -30,6 +30,7 @@ func WriteFile() Tool {
 		},
 		prepare: prepareWrite,
 		settle:  settleWrite,
+		diff:    diffWrite,
 	}
 }
 
@@ -93,13 +94,9 @@ func writeFile(c *fileCall, a writeFileArgs) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	old := ""
-	if pre.Sha256 != "" { // only for the diff: a file that is no text, or too large, has none
-		if f, err := c.ws.ReadFile(c.at(a.Path), maxWriteBytes); err == nil {
-			old = string(f.Data)
-		} else if code := workspace.CodeOf(err); code != workspace.CodeTooLarge {
-			return nil, c.fail(a.Path, err)
-		}
+	old, err := c.before(a, pre)
+	if err != nil {
+		return nil, err
 	}
 	parents := a.CreateDirs == nil || *a.CreateDirs
 	info, err := c.ws.WriteFile(c.at(a.Path), []byte(a.Content), workspace.WriteOptions{Parents: parents, Expect: &pre.Sha256, ID: c.ExecID})
@@ -109,6 +106,33 @@ func writeFile(c *fileCall, a writeFileArgs) (*Result, error) {
 	result := written(c, a, pre)
 	result.Diff = unifiedDiff(info.Path, c.clean(old), a.Content, pre.Sha256 == "")
 	return result, nil
+}
+
+// before is a file's content for the diff: one that is no text, or too large, has none.
+func (c *fileCall) before(a writeFileArgs, pre *messages.FileHash) (string, error) {
+	if pre.GetSha256() == "" {
+		return "", nil
+	}
+	f, err := c.ws.ReadFile(c.at(a.Path), maxWriteBytes)
+	if err == nil {
+		return string(f.Data), nil
+	}
+	if workspace.CodeOf(err) != workspace.CodeTooLarge {
+		return "", c.fail(a.Path, err)
+	}
+	return "", nil
+}
+
+func diffWrite(c *fileCall, a writeFileArgs) (string, error) {
+	pre, err := writable(c, a)
+	if err != nil {
+		return "", err
+	}
+	old, err := c.before(a, pre)
+	if err != nil {
+		return "", err
+	}
+	return unifiedDiff(pre.GetPath(), c.clean(old), c.clean(a.Content), pre.GetSha256() == ""), nil
 }
 
 // written is the result, from what is known without the old content.

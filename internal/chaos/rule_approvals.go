@@ -85,7 +85,7 @@ func (v *view) approval(c *call, r *report) {
 		return
 	}
 	for _, f := range c.requested {
-		if q := f.what.(*messages.ApprovalRequested); !bytes.Equal(q.GetArgsHash(), c.planned.GetArgsHash()) { //nolint:forcetypeassert // put there by its type
+		if q := f.what.(*messages.ApprovalRequested); !bytes.Equal(q.GetArgsHash(), boundTo(c, c.planned.GetArgsHash())) { //nolint:forcetypeassert // put there by its type
 			r.add(Broken, f.stream, f.seq(), "the question about %s %s is about other arguments", c.planned.GetTool(), exec)
 		}
 	}
@@ -96,14 +96,19 @@ func (v *view) approval(c *call, r *report) {
 	}
 	for _, f := range c.resolved {
 		a := f.what.(*messages.ApprovalResolved) //nolint:forcetypeassert // put there by its type
-		want := c.planned.GetArgsHash()
+		want := boundTo(c, c.planned.GetArgsHash())
 		if a.GetModifiedArgs() != "" {
-			want = argsHash(a.GetModifiedArgs())
+			want = boundTo(c, argsHash(a.GetModifiedArgs()))
 		}
 		if a.GetDecision() == messages.Decision_APPROVED && !bytes.Equal(a.GetArgsHash(), want) {
 			r.add(Broken, f.stream, f.seq(), "the approval of %s %s is about other arguments", c.planned.GetTool(), exec)
 		}
 	}
+}
+
+// boundTo is what an approval of a call with such arguments is bound to.
+func boundTo(c *call, arguments []byte) []byte {
+	return tools.ApprovalHash(c.planned.GetTool(), arguments, c.planned.GetWorkspace())
 }
 
 // clearedBefore tells whether the newest answer before a record is a yes to a question of this call.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/troupe-dev/troupe/conversation"
 	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/tools"
 )
 
 func newState() *conversation.State { return &conversation.State{} }
@@ -17,14 +18,15 @@ const askedArgs = `{"name":"x"}`
 func asked(t *testing.T, decision messages.Decision_Value) *History {
 	t.Helper()
 	hash := argsHash(askedArgs)
+	bound := tools.ApprovalHash(toolCharge, hash, "")
 	facts := []proto.Message{
 		&messages.InputAccepted{InputId: "inp_1", Parts: []*messages.Part{{Kind: &messages.Part_Text{Text: "do it"}}}},
 		&messages.TurnStarted{TurnId: "trn_1", InputIds: []string{"inp_1"}},
 		&messages.GenerationStarted{GenId: "gen_1", Step: 1, Attempt: 1},
 		&messages.GenerationCompleted{GenId: "gen_1", ToolCalls: []*messages.ToolCall{{Id: "c", Name: toolCharge, Arguments: askedArgs}}, FinishReason: "tool_calls"},
 		&messages.ToolPlanned{CallId: "c", ExecId: "exe_1", Tool: toolCharge, ArgsHash: hash, Effect: messages.Effect_AT_MOST_ONCE, NeedsApproval: true},
-		&messages.ApprovalRequested{ApprovalId: "apr_1", CallId: "c", ExecId: "exe_1", ArgsHash: hash},
-		&messages.ApprovalResolved{ApprovalId: "apr_1", ExecId: "exe_1", Decision: decision, ArgsHash: hash},
+		&messages.ApprovalRequested{ApprovalId: "apr_1", CallId: "c", ExecId: "exe_1", ArgsHash: bound},
+		&messages.ApprovalResolved{ApprovalId: "apr_1", ExecId: "exe_1", Decision: decision, ArgsHash: bound},
 	}
 	if decision == messages.Decision_APPROVED {
 		facts = append(facts, &messages.ToolDispatched{ExecId: "exe_1", Attempt: 1},
