@@ -146,6 +146,11 @@ func TestACancelOfATurnThatWasJustRecoveredStartsNothing(t *testing.T) {
 			if len(finished) != 2 {
 				t.Errorf("%d of 2 calls are closed", len(finished))
 			}
+			for _, f := range finished {
+				if effect == pure && strings.Contains(f.GetContent(), "before it started") {
+					t.Errorf("a call that ran before the restart is said not to have started: %q", f.GetContent())
+				}
+			}
 			works(t, h, s)
 			if ran.Load() != after {
 				t.Errorf("%d calls started after the cancel was answered", ran.Load()-after)

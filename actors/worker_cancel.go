@@ -97,7 +97,10 @@ func (w *Worker) cancelFacts(by, reason string) []proto.Message {
 	return facts
 }
 
-const neverStarted = "Cancelled before it started."
+const (
+	neverStarted = "Cancelled before it started."
+	mayHaveRead  = "Cancelled. It may have run before a restart; it only reads."
+)
 
 // closed ends a call that is open, does not run, and never will: with its result, and before that with the end of its
 // question, when it waits for an approval.
@@ -120,10 +123,14 @@ func (w *Worker) leftOver(call *conversation.Call) *messages.ToolFinished {
 	if !ran && !lost && !w.inherited[call.Plan.GetExecId()] {
 		f.Status, f.Content, f.ErrorCode = messages.ToolFinished_CANCELLED, neverStarted, "cancelled"
 	}
+	if w.inherited[call.Plan.GetExecId()] && call.Dispatched == nil {
+		f.Content = mayHaveRead
+	}
 	return f
 }
 
-// inherit notes the calls that an earlier activation dispatched, and that have no result.
+// inherit notes the calls that an earlier activation may have started, and that have no result: those that it
+// dispatched, and those that only read, which are not dispatched.
 func (w *Worker) inherit() {
 	w.inherited = nil
 	t := w.state.Turn()
@@ -131,7 +138,7 @@ func (w *Worker) inherit() {
 		return
 	}
 	for _, call := range t.OpenCalls() {
-		if call.Dispatched == nil {
+		if call.Dispatched == nil && !pure(call) {
 			continue
 		}
 		if w.inherited == nil {

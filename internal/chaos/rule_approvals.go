@@ -54,7 +54,7 @@ func (v *view) refusedBecause(c *call) string {
 		case messages.Decision_UNSPECIFIED, messages.Decision_APPROVED:
 		}
 	}
-	if c.result().GetStatus() == messages.ToolFinished_CANCELLED && len(c.dispatched) == 0 {
+	if c.result().GetStatus() == messages.ToolFinished_CANCELLED && len(c.dispatched) == 0 && !c.pure() { // what only reads may have run before a kill
 		return "cancelled before it started"
 	}
 	return ""
