@@ -50,6 +50,10 @@ race: ## run every suite in full, with the race detector
 chaos: ## kill what works, over 2,000 turns and 200 kills of a command, and look at what comes back (ten minutes or more)
 	@TROUPE_CHAOS_KILLS=$${TROUPE_CHAOS_KILLS:-200} TROUPE_CHAOS_TURNS=$${TROUPE_CHAOS_TURNS:-1000} $(GO) test ./test/chaos -v -count=1 -timeout 120m -run 'KilledAtRandomMoments|WhateverIsKilled'
 
+.PHONY: chaos-ci
+chaos-ci: ## the part of chaos that every commit passes: 200 turns killed after every append, and 20 seeds
+	@TROUPE_CHAOS_EVERY=$${TROUPE_CHAOS_EVERY:-200} $(GO) test ./test/chaos -v -count=1 -timeout 30m -run 'WhateverIsKilled'
+
 .PHONY: powercut
 powercut: ## take the power from the disk 50 times while it is written to (as root on Linux; about two minutes)
 	@TROUPE_CHAOS_CUTS=$${TROUPE_CHAOS_CUTS:-50} $(GO) test ./test/chaos -count=1 -v -timeout 30m -run 'PowerCuts'

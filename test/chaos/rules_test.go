@@ -12,12 +12,16 @@ import (
 )
 
 // TestNothingIsLostWhateverIsKilled has the program kill and check itself. TROUPE_CHAOS_TURNS makes it the
-// slow suite (make chaos): that many turns killed at random, 200 killed after every append, and 20 seeds.
+// slow suite (make chaos): that many turns killed at random, 200 killed after every append, and 20 seeds. With
+// TROUPE_CHAOS_EVERY it is what every commit passes (make chaos-ci): that many killed after every append, and 20 short seeds.
 func TestNothingIsLostWhateverIsKilled(t *testing.T) {
 	turns := number(t, "TROUPE_CHAOS_TURNS", 0)
 	random, every, seeds, each := turns, 200, 20, 50
 	if turns == 0 {
-		random, every, seeds, each = 24, 4, 1, 12
+		random, every, seeds, each = 24, number(t, "TROUPE_CHAOS_EVERY", 0), 20, 8
+		if every == 0 {
+			every, seeds, each = 4, 1, 12
+		}
 	}
 	first := number(t, "TROUPE_CHAOS_SEED", 1)
 	killed(t, "random", random, first)
