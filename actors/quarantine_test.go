@@ -91,6 +91,49 @@ func TestAQuarantineOutlivesTheProcessAndAReleaseEndsItUntilTheNextThreePanics(t
 	works(t, h, s)
 }
 
+// TestAnOrderlyStopInTheMiddleOfATurnIsNoDeath stops a house twelve times while a model is asked, with a death now and then:
+// only the deaths count, and only what the turn made no progress after.
+func TestAnOrderlyStopInTheMiddleOfATurnIsNoDeath(t *testing.T) {
+	for _, persist := range []messages.Persist_Policy{messages.Persist_MESSAGE, messages.Persist_TASK} {
+		store := memory.New()
+		t.Cleanup(func() { _ = store.Close() })
+		var session, worker string
+		for life := range 21 {
+			gate, m := gated()
+			h := actortest.New(t, actortest.Options{Store: store, Model: m})
+			if session == "" {
+				session, worker = h.Create(&messages.CreateSession{Persist: persist})
+				submit(h, session, "slow")
+			}
+			if v := h.Worker(session); v.GetQuarantined() {
+				t.Fatalf("%v: quarantined in life %d: %v", persist, life, v)
+			}
+			actortest.Wait(t, "the model is asked", gate.Came)
+			if life >= 12 { // nine deaths: one more would be too many
+				dead := store.Reopen()
+				h.Stop()
+				store = dead
+				continue
+			}
+			h.Stop()
+			store = store.Reopen()
+		}
+		gate, m := gated()
+		h := actortest.New(t, actortest.Options{Store: store, Model: m})
+		h.Worker(session)
+		actortest.Wait(t, "the model is asked once more", gate.Came)
+		gate.Open()
+		if r := actortest.Ask[*messages.TurnResult](h, session, &messages.AwaitTurn{}); r.GetText() != "said slow" {
+			t.Errorf("%v: %v", persist, r)
+		}
+		before := len(h.Facts(worker))
+		h.Stop()
+		if after := len(h.Facts(worker)); after != before {
+			t.Errorf("%v: a stop between two turns wrote %d records", persist, after-before)
+		}
+	}
+}
+
 // TestAPromptThatKillsTheProcessIsQuarantinedAtTheTenthTime ends the house in the middle of a model call again and
 // again, without a word to anybody: what is in the store then is what a dead process leaves.
 func TestAPromptThatKillsTheProcessIsQuarantinedAtTheTenthTime(t *testing.T) {
@@ -112,8 +155,9 @@ func TestAPromptThatKillsTheProcessIsQuarantinedAtTheTenthTime(t *testing.T) {
 			quarantined = h.Worker(session).GetQuarantined()
 			return quarantined || len(gate.Came) > 0
 		})
+		dead := store.Reopen() // the house has no store any more to say anything to
 		h.Stop()
-		store = store.Reopen()
+		store = dead
 		if quarantined {
 			break
 		}

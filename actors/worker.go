@@ -433,6 +433,7 @@ func (w *Worker) stopping(c actor.Context) {
 	}
 	w.giveBackAll(c)
 	w.saveAtEnd()
+	w.suspend()
 	w.lastSnapshot(c)
 	w.inflight, w.leases.staging = nil, nil
 	w.receive = func(c actor.Context) { // messages still come until Stopped (house rule 4)

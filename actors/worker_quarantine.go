@@ -64,11 +64,31 @@ func (w *Worker) noteFailure(c actor.Context, fact *messages.Panicked) {
 	}, d)
 }
 
+// suspend writes down that an orderly stop comes in the middle of a turn, so that it does not count as a death. It does not
+// wait; what this activation has begun is written ahead of it. One that has written nothing leaves the journal as it found it.
+func (w *Worker) suspend() {
+	if w.journal == nil || w.journal.Err() != nil || w.phase == stateFailed || !w.activated || w.state.Turn() == nil && w.inflight == nil {
+		return
+	}
+	rec, err := messages.NewRecord(&messages.Suspended{}, "")
+	if err != nil {
+		w.log.Error("stop cannot be written down", "err", err)
+		return
+	}
+	rec.Ignorable = true // for releases that do not know it
+	log := w.log
+	w.journal.Append(func(_ persistence.Receipt, err error) {
+		if err != nil {
+			log.Warn("the stop counts as a death", "err", err)
+		}
+	}, persistence.Draft{Records: []*messages.Record{rec}})
+}
+
 // barred quarantines a worker that was just recovered, when its journal says so, and is true then. One that
 // somebody releases goes on.
 func (w *Worker) barred(c actor.Context) bool {
 	reason, deaths := w.state.Quarantined(), w.state.Deaths()
-	if w.state.Turn() != nil {
+	if w.state.Died() {
 		deaths++ // the one before this activation
 	}
 	fresh := reason == ""

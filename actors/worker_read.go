@@ -55,7 +55,7 @@ func (f *folded) history() *messages.History {
 // was trimmed is folded from its oldest snapshot.
 func foldAll(ctx context.Context, store persistence.Store, worker string, look func(*conversation.State)) (*folded, error) {
 	stream := messages.WorkerStream(worker)
-	f, err := &folded{State: &conversation.State{}}, error(nil)
+	f := &folded{State: &conversation.State{}}
 	fold := func() error {
 		return store.Read(ctx, stream, f.Seq()+1, func(e persistence.Entry) error {
 			err := f.Apply(e.Record)
@@ -65,7 +65,7 @@ func foldAll(ctx context.Context, store persistence.Store, worker string, look f
 			return err
 		})
 	}
-	err = fold()
+	err := fold()
 	if errors.Is(err, persistence.ErrTrimmed) {
 		if f, err = oldest(ctx, store, stream); err == nil {
 			look(f.State)

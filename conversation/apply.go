@@ -40,7 +40,8 @@ func (s *State) ApplyFact(fact proto.Message, r *messages.Record) error {
 	if err := s.fold(fact, r); err != nil {
 		return err
 	}
-	if open != nil && open == s.turn && r.GetEpoch() == s.epoch && !held {
+	_, stopped := fact.(*messages.Suspended) // it may come long after the last work
+	if open != nil && open == s.turn && r.GetEpoch() == s.epoch && !held && !stopped {
 		open.WorkedMs += max(0, r.GetAtUnixMs()-s.atMs)
 	}
 	s.seq, s.epoch, s.atMs, s.head = r.GetSeq(), r.GetEpoch(), r.GetAtUnixMs(), r.GetRecordId()
@@ -56,7 +57,7 @@ func (s *State) fold(fact proto.Message, r *messages.Record) error {
 		return s.applyCreated(f, r)
 	case *messages.Activated:
 		s.resumed++
-		if s.turn != nil && !s.fell {
+		if s.Died() {
 			s.deaths++
 		}
 		s.fell = false
@@ -74,6 +75,9 @@ func (s *State) fold(fact proto.Message, r *messages.Record) error {
 		if f.GetQuarantined() {
 			s.barred = f.GetReason()
 		}
+		return nil
+	case *messages.Suspended:
+		s.fell = true
 		return nil
 	case *messages.Released:
 		s.progress()

@@ -47,6 +47,7 @@ func (s *State) Past() []*Turn {
 				t.Inputs = append(t.Inputs, &Input{InputAccepted: &messages.InputAccepted{Parts: []*messages.Part{part}}})
 			case messages.Assistant:
 				t.Text = m.Text
+			case messages.ToolRole: // with the call it answers, not kept
 			}
 		}
 		out = append(out, t)

@@ -55,8 +55,8 @@ type State struct {
 	files   map[string]map[string]string // workspace -> path -> sha256 of what was read
 	timers  map[string]*Timer            // every one ever set
 	panics  int                          // since the last progress
-	deaths  int                          // activations in an open turn since the last progress, not counting those after a panic
-	fell    bool                         // the newest activation ended in a panic
+	deaths  int                          // of activations in an open turn since the last progress, the newest one's not counted
+	fell    bool                         // the newest activation has said how it ended: in a panic, or in order
 	barred  string                       // why it is quarantined; "" when it is not
 	resumed int                          // activations
 }
@@ -228,9 +228,12 @@ func (s *State) Staged() []*Input { return append([]*Input(nil), s.inputs...) }
 // Panics counts the worker's own panics since it last made progress.
 func (s *State) Panics() int { return s.panics }
 
-// Deaths counts how often the process has ended in the middle of the open turn since the worker last made
-// progress, as far as a later activation has written it down.
+// Deaths counts how often the process has ended in the middle of the open turn since the worker last made progress, as
+// far as a later activation has written it down.
 func (s *State) Deaths() int { return s.deaths }
+
+// Died says whether the newest activation, if it has ended, died in the middle of a turn: without a word of its own.
+func (s *State) Died() bool { return s.turn != nil && !s.fell }
 
 // Quarantined is why the worker must not go on until it is released; "" when it may.
 func (s *State) Quarantined() string { return s.barred }

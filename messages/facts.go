@@ -161,6 +161,8 @@ func UnwrapWorker(w *WorkerFact) proto.Message { //nolint:funlen // one case per
 		return f.Released
 	case *WorkerFact_CallDoubted:
 		return f.CallDoubted
+	case *WorkerFact_Suspended:
+		return f.Suspended
 	}
 	return nil
 }

@@ -421,7 +421,7 @@ func (x CallResolved_Resolution) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CallResolved_Resolution.Descriptor instead.
 func (CallResolved_Resolution) EnumDescriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{38, 0}
+	return file_worker_proto_rawDescGZIP(), []int{39, 0}
 }
 
 // WorkerFact is the body of every record in a worker's stream.
@@ -462,6 +462,7 @@ type WorkerFact struct {
 	//	*WorkerFact_CallResolved
 	//	*WorkerFact_Released
 	//	*WorkerFact_CallDoubted
+	//	*WorkerFact_Suspended
 	Fact          isWorkerFact_Fact `protobuf_oneof:"fact"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -801,6 +802,15 @@ func (x *WorkerFact) GetCallDoubted() *CallDoubted {
 	return nil
 }
 
+func (x *WorkerFact) GetSuspended() *Suspended {
+	if x != nil {
+		if x, ok := x.Fact.(*WorkerFact_Suspended); ok {
+			return x.Suspended
+		}
+	}
+	return nil
+}
+
 type isWorkerFact_Fact interface {
 	isWorkerFact_Fact()
 }
@@ -937,6 +947,10 @@ type WorkerFact_CallDoubted struct {
 	CallDoubted *CallDoubted `protobuf:"bytes,33,opt,name=call_doubted,json=callDoubted,proto3,oneof"`
 }
 
+type WorkerFact_Suspended struct {
+	Suspended *Suspended `protobuf:"bytes,34,opt,name=suspended,proto3,oneof"` // ignorable
+}
+
 func (*WorkerFact_WorkerCreated) isWorkerFact_Fact() {}
 
 func (*WorkerFact_Activated) isWorkerFact_Fact() {}
@@ -1002,6 +1016,8 @@ func (*WorkerFact_CallResolved) isWorkerFact_Fact() {}
 func (*WorkerFact_Released) isWorkerFact_Fact() {}
 
 func (*WorkerFact_CallDoubted) isWorkerFact_Fact() {}
+
+func (*WorkerFact_Suspended) isWorkerFact_Fact() {}
 
 // Origin is a conversation that another one continues (rows 33 and 96).
 type Lineage struct {
@@ -3459,6 +3475,44 @@ func (x *AllotmentReturned) GetMicroUsd() int64 {
 	return 0
 }
 
+// Suspended says that an activation was stopped in order in the middle of a turn, which goes on with the next one: what ends without
+// this word, or Panicked, died.
+type Suspended struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Suspended) Reset() {
+	*x = Suspended{}
+	mi := &file_worker_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Suspended) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Suspended) ProtoMessage() {}
+
+func (x *Suspended) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Suspended.ProtoReflect.Descriptor instead.
+func (*Suspended) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{32}
+}
+
 type Panicked struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -3470,7 +3524,7 @@ type Panicked struct {
 
 func (x *Panicked) Reset() {
 	*x = Panicked{}
-	mi := &file_worker_proto_msgTypes[32]
+	mi := &file_worker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3482,7 +3536,7 @@ func (x *Panicked) String() string {
 func (*Panicked) ProtoMessage() {}
 
 func (x *Panicked) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[32]
+	mi := &file_worker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3495,7 +3549,7 @@ func (x *Panicked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Panicked.ProtoReflect.Descriptor instead.
 func (*Panicked) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{32}
+	return file_worker_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Panicked) GetReason() string {
@@ -3530,7 +3584,7 @@ type OutboxEnqueued struct {
 
 func (x *OutboxEnqueued) Reset() {
 	*x = OutboxEnqueued{}
-	mi := &file_worker_proto_msgTypes[33]
+	mi := &file_worker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3542,7 +3596,7 @@ func (x *OutboxEnqueued) String() string {
 func (*OutboxEnqueued) ProtoMessage() {}
 
 func (x *OutboxEnqueued) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[33]
+	mi := &file_worker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3555,7 +3609,7 @@ func (x *OutboxEnqueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutboxEnqueued.ProtoReflect.Descriptor instead.
 func (*OutboxEnqueued) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{33}
+	return file_worker_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *OutboxEnqueued) GetMessageId() string {
@@ -3588,7 +3642,7 @@ type OutboxAcked struct {
 
 func (x *OutboxAcked) Reset() {
 	*x = OutboxAcked{}
-	mi := &file_worker_proto_msgTypes[34]
+	mi := &file_worker_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3600,7 +3654,7 @@ func (x *OutboxAcked) String() string {
 func (*OutboxAcked) ProtoMessage() {}
 
 func (x *OutboxAcked) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[34]
+	mi := &file_worker_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3613,7 +3667,7 @@ func (x *OutboxAcked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutboxAcked.ProtoReflect.Descriptor instead.
 func (*OutboxAcked) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{34}
+	return file_worker_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *OutboxAcked) GetMessageId() string {
@@ -3634,7 +3688,7 @@ type CancelRequested struct {
 
 func (x *CancelRequested) Reset() {
 	*x = CancelRequested{}
-	mi := &file_worker_proto_msgTypes[35]
+	mi := &file_worker_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3646,7 +3700,7 @@ func (x *CancelRequested) String() string {
 func (*CancelRequested) ProtoMessage() {}
 
 func (x *CancelRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[35]
+	mi := &file_worker_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3659,7 +3713,7 @@ func (x *CancelRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequested.ProtoReflect.Descriptor instead.
 func (*CancelRequested) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{35}
+	return file_worker_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CancelRequested) GetBy() string {
@@ -3692,7 +3746,7 @@ type Closed struct {
 
 func (x *Closed) Reset() {
 	*x = Closed{}
-	mi := &file_worker_proto_msgTypes[36]
+	mi := &file_worker_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3704,7 +3758,7 @@ func (x *Closed) String() string {
 func (*Closed) ProtoMessage() {}
 
 func (x *Closed) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[36]
+	mi := &file_worker_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3717,7 +3771,7 @@ func (x *Closed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Closed.ProtoReflect.Descriptor instead.
 func (*Closed) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{36}
+	return file_worker_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Closed) GetReason() string {
@@ -3739,7 +3793,7 @@ type CallDoubted struct {
 
 func (x *CallDoubted) Reset() {
 	*x = CallDoubted{}
-	mi := &file_worker_proto_msgTypes[37]
+	mi := &file_worker_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3751,7 +3805,7 @@ func (x *CallDoubted) String() string {
 func (*CallDoubted) ProtoMessage() {}
 
 func (x *CallDoubted) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[37]
+	mi := &file_worker_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3764,7 +3818,7 @@ func (x *CallDoubted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDoubted.ProtoReflect.Descriptor instead.
 func (*CallDoubted) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{37}
+	return file_worker_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CallDoubted) GetExecId() string {
@@ -3801,7 +3855,7 @@ type CallResolved struct {
 
 func (x *CallResolved) Reset() {
 	*x = CallResolved{}
-	mi := &file_worker_proto_msgTypes[38]
+	mi := &file_worker_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3813,7 +3867,7 @@ func (x *CallResolved) String() string {
 func (*CallResolved) ProtoMessage() {}
 
 func (x *CallResolved) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[38]
+	mi := &file_worker_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3826,7 +3880,7 @@ func (x *CallResolved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallResolved.ProtoReflect.Descriptor instead.
 func (*CallResolved) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{38}
+	return file_worker_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CallResolved) GetExecId() string {
@@ -3867,7 +3921,7 @@ type Released struct {
 
 func (x *Released) Reset() {
 	*x = Released{}
-	mi := &file_worker_proto_msgTypes[39]
+	mi := &file_worker_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3879,7 +3933,7 @@ func (x *Released) String() string {
 func (*Released) ProtoMessage() {}
 
 func (x *Released) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[39]
+	mi := &file_worker_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3892,7 +3946,7 @@ func (x *Released) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Released.ProtoReflect.Descriptor instead.
 func (*Released) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{39}
+	return file_worker_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Released) GetBy() string {
@@ -3906,7 +3960,7 @@ var File_worker_proto protoreflect.FileDescriptor
 
 const file_worker_proto_rawDesc = "" +
 	"\n" +
-	"\fworker.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\xa1\x11\n" +
+	"\fworker.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\xd7\x11\n" +
 	"\n" +
 	"WorkerFact\x12A\n" +
 	"\x0eworker_created\x18\x01 \x01(\v2\x18.troupe.v1.WorkerCreatedH\x00R\rworkerCreated\x124\n" +
@@ -3944,7 +3998,8 @@ const file_worker_proto_rawDesc = "" +
 	"\x06closed\x18\x1e \x01(\v2\x11.troupe.v1.ClosedH\x00R\x06closed\x12>\n" +
 	"\rcall_resolved\x18\x1f \x01(\v2\x17.troupe.v1.CallResolvedH\x00R\fcallResolved\x121\n" +
 	"\breleased\x18  \x01(\v2\x13.troupe.v1.ReleasedH\x00R\breleased\x12;\n" +
-	"\fcall_doubted\x18! \x01(\v2\x16.troupe.v1.CallDoubtedH\x00R\vcallDoubtedB\x06\n" +
+	"\fcall_doubted\x18! \x01(\v2\x16.troupe.v1.CallDoubtedH\x00R\vcallDoubted\x124\n" +
+	"\tsuspended\x18\" \x01(\v2\x14.troupe.v1.SuspendedH\x00R\tsuspendedB\x06\n" +
 	"\x04fact\"?\n" +
 	"\aLineage\x12\"\n" +
 	"\fconversation\x18\x01 \x01(\tR\fconversation\x12\x10\n" +
@@ -4212,7 +4267,8 @@ const file_worker_proto_rawDesc = "" +
 	"\x11AllotmentReturned\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x16\n" +
 	"\x06tokens\x18\x02 \x01(\x03R\x06tokens\x12\x1b\n" +
-	"\tmicro_usd\x18\x03 \x01(\x03R\bmicroUsd\"Z\n" +
+	"\tmicro_usd\x18\x03 \x01(\x03R\bmicroUsd\"\v\n" +
+	"\tSuspended\"Z\n" +
 	"\bPanicked\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05stack\x18\x02 \x01(\tR\x05stack\x12 \n" +
@@ -4264,7 +4320,7 @@ func file_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_worker_proto_goTypes = []any{
 	(RecoveryDecision_Action)(0), // 0: troupe.v1.RecoveryDecision.Action
 	(InputAccepted_Mode)(0),      // 1: troupe.v1.InputAccepted.Mode
@@ -4305,21 +4361,22 @@ var file_worker_proto_goTypes = []any{
 	(*ChildEnded)(nil),           // 36: troupe.v1.ChildEnded
 	(*AllotmentGranted)(nil),     // 37: troupe.v1.AllotmentGranted
 	(*AllotmentReturned)(nil),    // 38: troupe.v1.AllotmentReturned
-	(*Panicked)(nil),             // 39: troupe.v1.Panicked
-	(*OutboxEnqueued)(nil),       // 40: troupe.v1.OutboxEnqueued
-	(*OutboxAcked)(nil),          // 41: troupe.v1.OutboxAcked
-	(*CancelRequested)(nil),      // 42: troupe.v1.CancelRequested
-	(*Closed)(nil),               // 43: troupe.v1.Closed
-	(*CallDoubted)(nil),          // 44: troupe.v1.CallDoubted
-	(*CallResolved)(nil),         // 45: troupe.v1.CallResolved
-	(*Released)(nil),             // 46: troupe.v1.Released
-	(*ToolCall)(nil),             // 47: troupe.v1.ToolCall
-	(*LeaseToken)(nil),           // 48: troupe.v1.LeaseToken
-	(*Part)(nil),                 // 49: troupe.v1.Part
-	(*Usage)(nil),                // 50: troupe.v1.Usage
-	(Effect_Class)(0),            // 51: troupe.v1.Effect.Class
-	(UnknownOutcome_Policy)(0),   // 52: troupe.v1.UnknownOutcome.Policy
-	(Decision_Value)(0),          // 53: troupe.v1.Decision.Value
+	(*Suspended)(nil),            // 39: troupe.v1.Suspended
+	(*Panicked)(nil),             // 40: troupe.v1.Panicked
+	(*OutboxEnqueued)(nil),       // 41: troupe.v1.OutboxEnqueued
+	(*OutboxAcked)(nil),          // 42: troupe.v1.OutboxAcked
+	(*CancelRequested)(nil),      // 43: troupe.v1.CancelRequested
+	(*Closed)(nil),               // 44: troupe.v1.Closed
+	(*CallDoubted)(nil),          // 45: troupe.v1.CallDoubted
+	(*CallResolved)(nil),         // 46: troupe.v1.CallResolved
+	(*Released)(nil),             // 47: troupe.v1.Released
+	(*ToolCall)(nil),             // 48: troupe.v1.ToolCall
+	(*LeaseToken)(nil),           // 49: troupe.v1.LeaseToken
+	(*Part)(nil),                 // 50: troupe.v1.Part
+	(*Usage)(nil),                // 51: troupe.v1.Usage
+	(Effect_Class)(0),            // 52: troupe.v1.Effect.Class
+	(UnknownOutcome_Policy)(0),   // 53: troupe.v1.UnknownOutcome.Policy
+	(Decision_Value)(0),          // 54: troupe.v1.Decision.Value
 }
 var file_worker_proto_depIdxs = []int32{
 	9,  // 0: troupe.v1.WorkerFact.worker_created:type_name -> troupe.v1.WorkerCreated
@@ -4347,50 +4404,51 @@ var file_worker_proto_depIdxs = []int32{
 	36, // 22: troupe.v1.WorkerFact.child_ended:type_name -> troupe.v1.ChildEnded
 	37, // 23: troupe.v1.WorkerFact.allotment_granted:type_name -> troupe.v1.AllotmentGranted
 	38, // 24: troupe.v1.WorkerFact.allotment_returned:type_name -> troupe.v1.AllotmentReturned
-	39, // 25: troupe.v1.WorkerFact.panicked:type_name -> troupe.v1.Panicked
-	40, // 26: troupe.v1.WorkerFact.outbox_enqueued:type_name -> troupe.v1.OutboxEnqueued
-	41, // 27: troupe.v1.WorkerFact.outbox_acked:type_name -> troupe.v1.OutboxAcked
-	42, // 28: troupe.v1.WorkerFact.cancel_requested:type_name -> troupe.v1.CancelRequested
-	43, // 29: troupe.v1.WorkerFact.closed:type_name -> troupe.v1.Closed
-	45, // 30: troupe.v1.WorkerFact.call_resolved:type_name -> troupe.v1.CallResolved
-	46, // 31: troupe.v1.WorkerFact.released:type_name -> troupe.v1.Released
-	44, // 32: troupe.v1.WorkerFact.call_doubted:type_name -> troupe.v1.CallDoubted
-	8,  // 33: troupe.v1.WorkerCreated.origin:type_name -> troupe.v1.Lineage
-	10, // 34: troupe.v1.WorkerCreated.copied:type_name -> troupe.v1.Turn
-	11, // 35: troupe.v1.Turn.messages:type_name -> troupe.v1.ChatMessage
-	47, // 36: troupe.v1.ChatMessage.tool_calls:type_name -> troupe.v1.ToolCall
-	13, // 37: troupe.v1.Activated.decisions:type_name -> troupe.v1.RecoveryDecision
-	48, // 38: troupe.v1.Activated.leases:type_name -> troupe.v1.LeaseToken
-	0,  // 39: troupe.v1.RecoveryDecision.action:type_name -> troupe.v1.RecoveryDecision.Action
-	1,  // 40: troupe.v1.InputAccepted.mode:type_name -> troupe.v1.InputAccepted.Mode
-	2,  // 41: troupe.v1.InputAccepted.origin:type_name -> troupe.v1.InputAccepted.Origin
-	49, // 42: troupe.v1.InputAccepted.parts:type_name -> troupe.v1.Part
-	47, // 43: troupe.v1.InputAccepted.call:type_name -> troupe.v1.ToolCall
-	48, // 44: troupe.v1.TurnStarted.leases:type_name -> troupe.v1.LeaseToken
-	47, // 45: troupe.v1.GenerationCompleted.tool_calls:type_name -> troupe.v1.ToolCall
-	50, // 46: troupe.v1.GenerationCompleted.usage:type_name -> troupe.v1.Usage
-	18, // 47: troupe.v1.GenerationCompleted.timing:type_name -> troupe.v1.Timing
-	51, // 48: troupe.v1.ToolPlanned.effect:type_name -> troupe.v1.Effect.Class
-	52, // 49: troupe.v1.ToolPlanned.unknown:type_name -> troupe.v1.UnknownOutcome.Policy
-	24, // 50: troupe.v1.ApprovalRequested.files:type_name -> troupe.v1.FileHash
-	53, // 51: troupe.v1.ApprovalResolved.decision:type_name -> troupe.v1.Decision.Value
-	48, // 52: troupe.v1.ToolDispatched.lease:type_name -> troupe.v1.LeaseToken
-	24, // 53: troupe.v1.ToolDispatched.precondition_hashes:type_name -> troupe.v1.FileHash
-	3,  // 54: troupe.v1.ToolFinished.status:type_name -> troupe.v1.ToolFinished.Status
-	24, // 55: troupe.v1.ToolFinished.postcondition_hashes:type_name -> troupe.v1.FileHash
-	4,  // 56: troupe.v1.TurnCompleted.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	50, // 57: troupe.v1.TurnCompleted.usage:type_name -> troupe.v1.Usage
-	49, // 58: troupe.v1.TimerSet.parts:type_name -> troupe.v1.Part
-	5,  // 59: troupe.v1.TimerSet.misfire:type_name -> troupe.v1.TimerSet.Misfire
-	50, // 60: troupe.v1.HistoryCompacted.usage:type_name -> troupe.v1.Usage
-	4,  // 61: troupe.v1.ChildEnded.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	50, // 62: troupe.v1.ChildEnded.usage:type_name -> troupe.v1.Usage
-	6,  // 63: troupe.v1.CallResolved.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	64, // [64:64] is the sub-list for method output_type
-	64, // [64:64] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	40, // 25: troupe.v1.WorkerFact.panicked:type_name -> troupe.v1.Panicked
+	41, // 26: troupe.v1.WorkerFact.outbox_enqueued:type_name -> troupe.v1.OutboxEnqueued
+	42, // 27: troupe.v1.WorkerFact.outbox_acked:type_name -> troupe.v1.OutboxAcked
+	43, // 28: troupe.v1.WorkerFact.cancel_requested:type_name -> troupe.v1.CancelRequested
+	44, // 29: troupe.v1.WorkerFact.closed:type_name -> troupe.v1.Closed
+	46, // 30: troupe.v1.WorkerFact.call_resolved:type_name -> troupe.v1.CallResolved
+	47, // 31: troupe.v1.WorkerFact.released:type_name -> troupe.v1.Released
+	45, // 32: troupe.v1.WorkerFact.call_doubted:type_name -> troupe.v1.CallDoubted
+	39, // 33: troupe.v1.WorkerFact.suspended:type_name -> troupe.v1.Suspended
+	8,  // 34: troupe.v1.WorkerCreated.origin:type_name -> troupe.v1.Lineage
+	10, // 35: troupe.v1.WorkerCreated.copied:type_name -> troupe.v1.Turn
+	11, // 36: troupe.v1.Turn.messages:type_name -> troupe.v1.ChatMessage
+	48, // 37: troupe.v1.ChatMessage.tool_calls:type_name -> troupe.v1.ToolCall
+	13, // 38: troupe.v1.Activated.decisions:type_name -> troupe.v1.RecoveryDecision
+	49, // 39: troupe.v1.Activated.leases:type_name -> troupe.v1.LeaseToken
+	0,  // 40: troupe.v1.RecoveryDecision.action:type_name -> troupe.v1.RecoveryDecision.Action
+	1,  // 41: troupe.v1.InputAccepted.mode:type_name -> troupe.v1.InputAccepted.Mode
+	2,  // 42: troupe.v1.InputAccepted.origin:type_name -> troupe.v1.InputAccepted.Origin
+	50, // 43: troupe.v1.InputAccepted.parts:type_name -> troupe.v1.Part
+	48, // 44: troupe.v1.InputAccepted.call:type_name -> troupe.v1.ToolCall
+	49, // 45: troupe.v1.TurnStarted.leases:type_name -> troupe.v1.LeaseToken
+	48, // 46: troupe.v1.GenerationCompleted.tool_calls:type_name -> troupe.v1.ToolCall
+	51, // 47: troupe.v1.GenerationCompleted.usage:type_name -> troupe.v1.Usage
+	18, // 48: troupe.v1.GenerationCompleted.timing:type_name -> troupe.v1.Timing
+	52, // 49: troupe.v1.ToolPlanned.effect:type_name -> troupe.v1.Effect.Class
+	53, // 50: troupe.v1.ToolPlanned.unknown:type_name -> troupe.v1.UnknownOutcome.Policy
+	24, // 51: troupe.v1.ApprovalRequested.files:type_name -> troupe.v1.FileHash
+	54, // 52: troupe.v1.ApprovalResolved.decision:type_name -> troupe.v1.Decision.Value
+	49, // 53: troupe.v1.ToolDispatched.lease:type_name -> troupe.v1.LeaseToken
+	24, // 54: troupe.v1.ToolDispatched.precondition_hashes:type_name -> troupe.v1.FileHash
+	3,  // 55: troupe.v1.ToolFinished.status:type_name -> troupe.v1.ToolFinished.Status
+	24, // 56: troupe.v1.ToolFinished.postcondition_hashes:type_name -> troupe.v1.FileHash
+	4,  // 57: troupe.v1.TurnCompleted.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	51, // 58: troupe.v1.TurnCompleted.usage:type_name -> troupe.v1.Usage
+	50, // 59: troupe.v1.TimerSet.parts:type_name -> troupe.v1.Part
+	5,  // 60: troupe.v1.TimerSet.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	51, // 61: troupe.v1.HistoryCompacted.usage:type_name -> troupe.v1.Usage
+	4,  // 62: troupe.v1.ChildEnded.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	51, // 63: troupe.v1.ChildEnded.usage:type_name -> troupe.v1.Usage
+	6,  // 64: troupe.v1.CallResolved.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	65, // [65:65] is the sub-list for method output_type
+	65, // [65:65] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_worker_proto_init() }
@@ -4433,6 +4491,7 @@ func file_worker_proto_init() {
 		(*WorkerFact_CallResolved)(nil),
 		(*WorkerFact_Released)(nil),
 		(*WorkerFact_CallDoubted)(nil),
+		(*WorkerFact_Suspended)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -4440,7 +4499,7 @@ func file_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_worker_proto_rawDesc), len(file_worker_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   40,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -56,8 +56,14 @@ func streamsInOrder(v *view, r *report) {
 }
 
 // activationFirst checks the first record of a later epoch of a worker: it says who took over, and
-// knows all that was written before.
+// knows all that was written before. A quarantine and its end come before an activation: one is instead of it.
 func activationFirst(f *fact, before uint64, r *report) {
+	if p, ok := f.what.(*messages.Panicked); ok && p.GetQuarantined() {
+		return
+	}
+	if _, ok := f.what.(*messages.Released); ok {
+		return
+	}
 	a, ok := f.what.(*messages.Activated)
 	switch {
 	case !ok:
