@@ -133,6 +133,8 @@ type Options struct {
 	// Trim is the age from which on those records of a conversation are removed for good that a compaction has left behind,
 	// when a snapshot is written. The session is then neither forked nor exported. 0: they stay.
 	Trim time.Duration
+	// Brief is for programs that do one thing and end: the store leaves its housekeeping to longer-lived ones, while that can wait.
+	Brief bool
 	// IgnoreTimers lets timers that are due wait: for programs that are about one session, and wake no other.
 	IgnoreTimers bool
 
@@ -257,7 +259,7 @@ func (rt *Runtime) openStore(ctx context.Context, o *Options) (persistence.Store
 		return nil, fmt.Errorf("data directory %q: %w", o.DataDir, err)
 	}
 	o.DataDir, rt.dataDir, rt.ownStore = dir, dir, true
-	s, err := badger.Open(ctx, badger.Options{Dir: StoreDir(dir), Logger: o.Logger, Failed: rt.fatal, EncryptionKey: o.EncryptionKey, RefuseTurnsBelow: o.Reserve})
+	s, err := badger.Open(ctx, badger.Options{Dir: StoreDir(dir), Logger: o.Logger, Failed: rt.fatal, EncryptionKey: o.EncryptionKey, RefuseTurnsBelow: o.Reserve, Brief: o.Brief})
 	if err != nil {
 		return nil, fmt.Errorf("open data directory %s: %w", dir, err)
 	}

@@ -27,7 +27,7 @@ func (a *app) runtimeOptions(ctx context.Context, in opening, log *slog.Logger) 
 	loaded, c := in.loaded, in.loaded.Config
 	o := troupe.Options{
 		Models: in.models, Redact: a.secrets, DataDir: c.Data.Dir, Logger: log, ServerName: c.Server.Name, Env: a.callEnv(in),
-		Limits: commonLimits(c.Limits), IdleAfter: c.Limits.Idle, Still: !in.work,
+		Limits: commonLimits(c.Limits), IdleAfter: c.Limits.Idle, Still: !in.work, Brief: true,
 		IgnoreTimers:   true, // a command is about what it was told to do
 		ProviderLimits: map[string]troupe.ProviderLimits{}, ToolTimes: map[string]time.Duration{}, Unknown: map[string]troupe.Unknown{},
 	}

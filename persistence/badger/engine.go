@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +16,14 @@ import (
 // memTable is the size of the table in memory and of the log behind it. A transaction is at most
 // 15 % of it, which bounds a group; opening maps as much and a crash replays at most five.
 const memTable = 32 << 20
+
+// mergeFrom is how many tables of the first level, which are all looked at by each read, a brief process leaves as they are.
+const mergeFrom = 10
+
+// leave keeps the database from merging tables. A flush must then not wait for that.
+func leave(opts engine.Options) engine.Options {
+	return opts.WithNumCompactors(0).WithNumLevelZeroTablesStall(math.MaxInt)
+}
 
 // engineOptions are the database's. Values never reach its value log (pieceSize), so that log is
 // kept as small as it may be.

@@ -75,7 +75,11 @@ func (s *Store) openFiles(ctx context.Context) (err error) {
 			err = errors.Join(err, s.retreat())
 		}
 	}()
-	if s.db, err = openEngine(engineOptions(filepath.Join(s.opts.Dir, "db"), s.opts, logger), s.opts.Dir); err != nil {
+	opts := engineOptions(filepath.Join(s.opts.Dir, "db"), s.opts, logger)
+	if s.opts.Brief && s.firstLevel < mergeFrom {
+		opts = leave(opts)
+	}
+	if s.db, err = openEngine(opts, s.opts.Dir); err != nil {
 		return err
 	}
 	if err := logger.listen(s.fail); err != nil {
@@ -118,6 +122,11 @@ func (s *Store) prepare() error {
 	}
 	if err := in.err(); err != nil {
 		return err
+	}
+	for _, t := range in.tables {
+		if t.Level == 0 {
+			s.firstLevel++
+		}
 	}
 	if len(in.torn) == 0 {
 		return nil

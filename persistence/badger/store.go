@@ -58,6 +58,9 @@ type Options struct {
 	// EncryptionKey, of 16, 24 or 32 bytes, encrypts everything in db. nil: nothing is encrypted. A
 	// store is opened with the key that it was made with; ErrKey otherwise.
 	EncryptionKey []byte
+	// Brief says that the process does one thing and ends. It then leaves the merging of tables to longer-lived ones, until
+	// there are many of the first level: a table is written to its end whatever becomes of the disk, and a full one kills the process.
+	Brief bool
 	// Failed is told, once, why the store takes nothing any more. It must only forward. nil: nobody is.
 	Failed func(error)
 	// AcceptLoss opens a database that lacks acknowledged commits (ErrAckedDataMissing) and
@@ -96,17 +99,18 @@ func (o Options) withDefaults() Options {
 
 // Store is an open data directory. It is safe for concurrent use.
 type Store struct {
-	opts    Options
-	log     *slog.Logger
-	db      *engine.DB
-	lock    *dirLock
-	mark    *watermark
-	guard   *guard
-	boot    uint64
-	id      []byte // random, of the store: backups of another one do not go on from its own
-	commits *committer
-	appends sync.Pool // of *appendTask
-	commit  func(*engine.Txn) error
+	opts       Options
+	log        *slog.Logger
+	db         *engine.DB
+	lock       *dirLock
+	mark       *watermark
+	guard      *guard
+	boot       uint64
+	firstLevel int    // tables of the database's first level when it was opened
+	id         []byte // random, of the store: backups of another one do not go on from its own
+	commits    *committer
+	appends    sync.Pool // of *appendTask
+	commit     func(*engine.Txn) error
 
 	looked  atomic.Int64 // records, by Verify
 	waiting atomic.Int64 // bytes of appends that are not answered yet
