@@ -1,12 +1,15 @@
 package troupe
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-dev/troupe/actors"
+	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/messages"
 )
 
@@ -23,12 +26,29 @@ const (
 	Cancelled = messages.Decision_CANCELLED // no, and the turn ends
 )
 
-// Answer is what is said of an approval. Its zero value says nothing, and is refused.
+// Answer is what is said of an approval. Its zero value says nothing: it is refused, and from Options.Approve it leaves the approval to others.
 type Answer struct {
 	Decision  Decision
 	Message   string // for the model, with Rejected
 	Arguments string // to run instead of those that were asked with; "" for those
 	By        string // who says it, for the audit; "" for "program"
+}
+
+// approve puts an approval to the program. Its zero answer leaves it to others; so do its panics.
+func (rt *Runtime) approve(ask func(context.Context, *Approval) Answer, v *Approval) {
+	var a Answer
+	if p := act.Guard(func() { a = ask(rt.asking, v) }); p != nil {
+		rt.svc.Log.Error("approver panicked", "approval", v.GetApprovalId(), "err", p.Error(), "stack", p.Stack)
+		return
+	}
+	if a.Decision == messages.Decision_UNSPECIFIED || rt.asking.Err() != nil {
+		return
+	}
+	var refused *messages.Failure
+	err := rt.ResolveApproval(rt.asking, v.GetApprovalId(), a)
+	if err != nil && !(errors.As(err, &refused) && refused.GetCode() == messages.CodeResolved) { // somebody was first
+		rt.svc.Log.Warn("an answer to an approval was refused", "approval", v.GetApprovalId(), "err", err)
+	}
 }
 
 // Approvals lists the calls that wait for an approval, the oldest first. It wakes no session.
@@ -69,6 +89,8 @@ func (rt *Runtime) listApprovals(ctx context.Context, m *messages.ListApprovals)
 			return nil, err
 		}
 	}
-	slices.SortStableFunc(all, func(a, b *messages.ApprovalView) int { return int(a.GetAtUnixMs() - b.GetAtUnixMs()) })
+	slices.SortStableFunc(all, func(a, b *messages.ApprovalView) int { // ids grow with time: in call order, where they were asked together
+		return cmp.Or(cmp.Compare(a.GetAtUnixMs(), b.GetAtUnixMs()), cmp.Compare(a.GetApprovalId(), b.GetApprovalId()))
+	})
 	return &messages.Approvals{Approvals: all}, nil
 }

@@ -25,6 +25,7 @@ type SessionOptions struct {
 	Agent string   // profile; "" is "default"
 	Model string   // "" is the agent's or the default one
 	Rules []string // policy rules, such as `exec(go test*)`
+	Ask   bool     // calls that ask wait for an answer (Runtime.Approvals, ResolveApproval); else, without Options.Approve, they are denied
 	// Env holds variables of commands. They are written down with the session: secrets do not belong here.
 	Env map[string]string
 
@@ -65,7 +66,7 @@ type Result struct {
 
 // Session makes a session. It is durable when Session returns.
 func (rt *Runtime) Session(ctx context.Context, o SessionOptions) (*Session, error) {
-	m := &messages.CreateSession{Agent: o.Agent, Model: o.Model, Rules: o.Rules, Persist: o.Persist}
+	m := &messages.CreateSession{Agent: o.Agent, Model: o.Model, Rules: o.Rules, Ask: o.Ask, Persist: o.Persist}
 	for _, name := range slices.Sorted(maps.Keys(o.Env)) {
 		m.Env = append(m.Env, &messages.EnvVar{Name: name, Value: o.Env[name]})
 	}

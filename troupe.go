@@ -140,6 +140,10 @@ type Options struct {
 
 	// ToolContext adds values of the program to the context of each call, off the mailbox.
 	ToolContext func(ctx context.Context, c Call) (map[any]any, error)
+	// Approve answers calls that ask, off the mailbox and each in a goroutine of its own, and lets those of every session
+	// wait for it (also sessions that do not say so; not those with NoInput). ctx ends with the runtime; what is unanswered then is put to
+	// the next one. Others may answer first. nil: nobody is asked, except in sessions that say so.
+	Approve func(ctx context.Context, a *Approval) Answer
 	// Rules gives the standing policy rules for sessions in a folder (its address, as in local:/srv/work; "" for
 	// none). It is asked off the mailbox whenever a session comes into memory; an error keeps the session out.
 	Rules func(folder string) ([]string, error)
@@ -163,6 +167,9 @@ type Runtime struct {
 	root     *actor.PID
 	ownStore bool
 	dataDir  string
+
+	asking     context.Context //nolint:containedctx // of Options.Approve: it ends with the runtime
+	stopAsking context.CancelFunc
 
 	retention     sync.WaitGroup
 	stopRetention context.CancelFunc // nil: nothing is deleted for its age
@@ -205,6 +212,10 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	}
 	rt.svc = services(&o, store, registry)
 	rt.svc.Fatal = rt.fatal
+	if o.Approve != nil {
+		rt.asking, rt.stopAsking = context.WithCancel(context.WithoutCancel(ctx)) // Close ends it
+		rt.svc.Asks, rt.svc.Asked = true, func(v *messages.ApprovalView) { rt.approve(o.Approve, v) }
+	}
 	if err := actors.Sweep(ctx, rt.svc); err != nil {
 		return nil, errors.Join(fmt.Errorf("clear what was left half-written: %w", err), rt.closeStore())
 	}
@@ -334,6 +345,9 @@ func (rt *Runtime) Close(ctx context.Context) error {
 	rt.closed = true
 	rt.mu.Unlock()
 	done := make(chan error, 1)
+	if rt.stopAsking != nil {
+		rt.stopAsking()
+	}
 	if rt.stopRetention != nil {
 		rt.stopRetention()
 	}

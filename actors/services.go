@@ -81,6 +81,8 @@ type Services struct {
 	Still bool
 	// Asks lets calls of every session wait for an approval, not only of those that say so.
 	Asks bool
+	// Asked is told of each approval, off the mailbox; it does not panic, and returns when the runtime stops. May be nil.
+	Asked func(*messages.ApprovalView)
 	// IgnoreTimers lets timers that are due wait for another process.
 	IgnoreTimers bool
 	Node         string // name of this process

@@ -63,6 +63,8 @@ type Worker struct {
 	wall        act.Timer                                   // of the turn
 	hold        act.Timer                                   // of the workspaces, while approvals are awaited
 	expiry      act.Timer                                   // of the approval that expires first
+	previews    map[string]*messages.ToolReply              // made, and not asked with yet
+	told        map[string]bool                             // approvals that the program was told of
 	canAsk      bool                                        // somebody may answer what asks
 	executor    *actor.PID                                  // nil until the first call
 	running     map[string]bool                             // exec ids with the executor

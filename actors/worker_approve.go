@@ -58,8 +58,40 @@ func (w *Worker) paths(call *conversation.Call) []string {
 	return q.Paths
 }
 
-// previewed writes the question down: from then on somebody may answer it, and it survives whatever happens here.
-func (w *Worker) previewed(c actor.Context, call *conversation.Call, m *messages.ToolReply) {
+// previewed keeps a preview until those that are made beside it are there, too.
+func (w *Worker) previewed(c actor.Context, m *messages.ToolReply) {
+	if w.previews == nil {
+		w.previews = make(map[string]*messages.ToolReply)
+	}
+	w.previews[m.GetExecId()] = m
+	w.advance(c)
+}
+
+// questions writes down what is to be asked, in call order and in one append, once every preview under way is there: from then on
+// somebody may answer, and it survives whatever happens here. It is true when it did.
+func (w *Worker) questions(c actor.Context) bool {
+	if len(w.previews) == 0 {
+		return false
+	}
+	var facts []proto.Message
+	for _, call := range w.state.Turn().OpenCalls() {
+		exec := call.Plan.GetExecId()
+		switch {
+		case call.Unasked() && w.running[exec]:
+			return false
+		case call.Unasked() && w.previews[exec] != nil:
+			facts = append(facts, w.requested(call, w.previews[exec]))
+		}
+	}
+	w.previews = nil
+	if len(facts) > 0 {
+		w.append(c, nil, w.advance, facts...)
+	}
+	return len(facts) > 0
+}
+
+// requested is the question about a call.
+func (w *Worker) requested(call *conversation.Call, m *messages.ToolReply) *messages.ApprovalRequested {
 	f := &messages.ApprovalRequested{
 		ApprovalId: messages.NewID(messages.ApprovalPrefix), CallId: call.Plan.GetCallId(), ExecId: call.Plan.GetExecId(),
 		ArgsHash: tools.ApprovalHash(call.Name, call.Plan.GetArgsHash(), call.Plan.GetWorkspace()),
@@ -71,12 +103,13 @@ func (w *Worker) previewed(c actor.Context, call *conversation.Call, m *messages
 	if j, err := w.judge(call.Name, call.Arguments); err == nil {
 		f.Reason = policy.Decide(j.question).Reason
 	}
-	w.append(c, nil, w.advance, f)
+	return f
 }
 
 // awaitAnswers waits for people, once nothing else of the turn can go on; while something does, it only watches the
 // deadlines. The workspaces are kept for a while: most answers come soon. The time does not count as the turn's.
 func (w *Worker) awaitAnswers(c actor.Context) {
+	w.tellApprover()
 	w.armExpiry(c)
 	if len(w.running) > 0 {
 		return
@@ -88,6 +121,24 @@ func (w *Worker) awaitAnswers(c actor.Context) {
 		return
 	}
 	w.hold.SetBy(w.svc.Clock, c, w.svc.Limits.Hold, func(gen uint64) any { return &holdOver{gen} })
+}
+
+// tellApprover tells the program of each approval once in an activation.
+func (w *Worker) tellApprover() {
+	if w.svc.Asked == nil {
+		return
+	}
+	t := w.state.Turn()
+	for _, call := range t.OpenCalls() {
+		if id := call.Requested.GetApprovalId(); call.Pending() && !w.told[id] {
+			if w.told == nil {
+				w.told = make(map[string]bool)
+			}
+			w.told[id] = true
+			v := call.ApprovalView(w.session, w.id, t.ID, w.state.Agent(), call.Requested)
+			w.svc.aside(func() { w.svc.Asked(v) })
+		}
+	}
 }
 
 // asking waits for the answers to approvals.
@@ -215,6 +266,9 @@ func approval(s *conversation.State, m *messages.ResolveApproval, edited []byte,
 		return expiredFacts(call), AlreadyAnswered(m.GetApprovalId(), conversation.DecisionName(messages.Decision_EXPIRED))
 	case len(m.GetArgsHash()) > 0 && !bytes.Equal(m.GetArgsHash(), call.Requested.GetArgsHash()):
 		return nil, messages.Fail(messages.CodeConflict, fmt.Sprintf("approval %s is about another call than the one that was shown", m.GetApprovalId()), "look at it again")
+	}
+	if s := m.GetScope(); s != "" && s != string(policy.Once) {
+		return nil, messages.Fail(messages.CodeBadRequest, fmt.Sprintf("scope %q is not supported yet", s), "answer once; a rule of the configuration or --allow holds for longer")
 	}
 	f := &messages.ApprovalResolved{
 		ApprovalId: m.GetApprovalId(), ExecId: call.Plan.GetExecId(), Decision: m.GetDecision(), By: cmp.Or(m.GetBy(), "user"),

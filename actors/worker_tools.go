@@ -37,10 +37,14 @@ func (w *Worker) settle(c actor.Context) {
 			busy[call.Plan.GetWorkspace()] = true
 		}
 	}
+	if w.questions(c) {
+		return
+	}
 	var ready []*conversation.Call
 	for _, call := range open {
 		switch {
 		case w.running[call.Plan.GetExecId()] || call.InDoubt():
+		case call.Unasked() && w.previews[call.Plan.GetExecId()] != nil:
 		case call.Unasked():
 			w.preview(c, open, call)
 		case !call.Cleared():
@@ -188,7 +192,7 @@ func (w *Worker) toolReply(c actor.Context, m *messages.ToolReply) {
 	case (m.GetPrepared() || m.GetNotDone() || m.GetPreviewed()) && w.failing:
 		w.failTurn(c)
 	case m.GetPreviewed():
-		w.previewed(c, call, m)
+		w.previewed(c, m)
 	case m.GetPrepared():
 		w.dispatch(c, []*conversation.Call{call}, m.GetFiles())
 	case m.GetNotDone():

@@ -264,7 +264,7 @@ func (w *Worker) completed(next conversation.Complete) *messages.TurnCompleted {
 func (w *Worker) turnDone(c actor.Context) {
 	w.wall.Stop()
 	w.retry.Stop()
-	w.prompt, w.decided, w.known, w.failing = nil, nil, nil, false
+	w.prompt, w.decided, w.known, w.told, w.previews, w.failing = nil, nil, nil, nil, nil, false
 	w.giveBackAll(c)
 	last := w.state.Last()
 	result := last.Result(w.session, w.id)

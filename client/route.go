@@ -54,6 +54,11 @@ func route(m proto.Message) (*call, error) {
 			"session", x.GetSessionId(), "state", x.GetState()), nil
 	case *messages.ResolveCall:
 		return post("/api/calls/"+segment(x.GetExecId()), messages.ResolveFrom(x), acked), nil
+	case *messages.ListApprovals:
+		return get("/api/approvals", listed[messages.ApprovalJSON](func(v []*messages.ApprovalView) proto.Message { return &messages.Approvals{Approvals: v} }),
+			"session", x.GetSessionId()), nil
+	case *messages.ResolveApproval:
+		return post("/api/approvals/"+segment(x.GetApprovalId()), messages.AnswerFrom(x), acked), nil
 	case *messages.Show:
 		return get("/api/sessions/"+segment(x.GetId()), as[messages.ShownJSON]), nil
 	case *messages.Verify:
@@ -102,6 +107,8 @@ func toSession(base string, m *messages.ToSession) (*call, error) {
 		return timers(base+"/timers", m)
 	case *messages.ToSession_ResolveCall:
 		return route(x.ResolveCall)
+	case *messages.ToSession_ResolveApproval:
+		return route(x.ResolveApproval)
 	case *messages.ToSession_Save:
 		return post(base+"/save", messages.SaveJSON{Worker: x.Save.GetWorkerId()}, acked), nil
 	case *messages.ToSession_Compact:

@@ -23,7 +23,7 @@ type Config struct {
 	Workspaces map[string]Workspace    `yaml:"workspaces" later:"*" doc:"Workspaces attached to every new session, by name."`
 	Sandbox    Sandbox                 `yaml:"sandbox" doc:"Confinement of commands."`
 	Approvals  Approvals               `yaml:"approvals" doc:"Who is asked what, and for how long."`
-	Lease      Lease                   `yaml:"lease" later:"*" doc:"Locks on workspaces."`
+	Lease      Lease                   `yaml:"lease" doc:"Locks on workspaces."`
 	Budgets    Budget                  `yaml:"budgets" later:"*" doc:"Default budget of a session; 0 is no limit."`
 	Limits     Limits                  `yaml:"limits" doc:"Bounds that keep a session from running away; 0 is no limit."`
 	Cluster    Cluster                 `yaml:"cluster" later:"*" doc:"Several nodes as one server."`

@@ -13,7 +13,7 @@ type Sandbox struct {
 
 // Approvals is the section approvals.
 type Approvals struct {
-	Timeout       time.Duration `yaml:"timeout" later:"*" default:"0s" doc:"How long a question waits for a person; 0s: for ever."`
+	Timeout       time.Duration `yaml:"timeout" default:"0s" doc:"How long a question waits for a person; 0s: for ever."`
 	ClientTimeout time.Duration `yaml:"client_timeout" later:"*" default:"300s" doc:"The same where the client announces no approval feature."`
 	Rules         []Rule        `yaml:"rules" project:"deny" doc:"Standing decisions. Rules of all files count; any deny wins."`
 }
@@ -31,9 +31,9 @@ type Rule struct {
 
 // Lease is the section lease.
 type Lease struct {
-	Hold  time.Duration `yaml:"hold" default:"60s" doc:"How long a workspace stays locked while its holder waits for a person, a budget or an offline client."`
-	TTL   time.Duration `yaml:"ttl" default:"30s" min:"1s" doc:"After this long without a sign of life a remote holder has lost its lock."`
-	Grace time.Duration `yaml:"grace" default:"60s" doc:"How long a call waits for a disconnected workspace owner."`
+	Hold  time.Duration `yaml:"hold" default:"60s" doc:"How long a workspace stays locked while its holder waits for a person."`
+	TTL   time.Duration `yaml:"ttl" later:"*" default:"30s" min:"1s" doc:"After this long without a sign of life a remote holder has lost its lock."`
+	Grace time.Duration `yaml:"grace" later:"*" default:"60s" doc:"How long a call waits for a disconnected workspace owner."`
 }
 
 // Budget bounds what may be spent. 0 is no limit.

@@ -105,6 +105,15 @@ func routeCases() []routeCase {
 			messages.Fail(messages.CodeResolved, "call exe_1 was resolved already: done", ""), 409,
 			`{"type":"about:blank","title":"Conflict","status":409,"code":"already_resolved","detail":"call exe_1 was resolved already: done"}`,
 		},
+		{
+			"GET /api/approvals?session=ses_1", "", &messages.ListApprovals{SessionId: "ses_1"},
+			&messages.Approvals{Approvals: []*messages.ApprovalView{{ApprovalId: "apr_1", State: "pending", Tool: "exec", Kind: "command", Preview: "make", ArgsHash: []byte{1}, AtUnixMs: 1772355600123}}},
+			200, `[{"id":"apr_1","state":"pending","session":"","worker":"","turn":"","exec_id":"","tool":"exec","arguments":"","kind":"command","preview":"make","args_hash":"01","at":"2026-03-01T09:00:00.123Z"}]`,
+		},
+		{
+			"POST /api/approvals/apr_1", `{"decision":"rejected","message":"not now","args_hash":"01","by":"me"}`,
+			&messages.ResolveApproval{ApprovalId: "apr_1", Decision: messages.Decision_REJECTED, Message: "not now", ArgsHash: []byte{1}, By: "me"}, &messages.Ack{}, 204, "",
+		},
 		{"GET /api/tree", "", &messages.DescribeTree{Deep: true}, &messages.Tree{Root: &messages.ActorView{Kind: "supervisor", Id: "troupe", State: "running"}}, 200, `{"id":"troupe","kind":"supervisor","state":"running","restarts":0}`},
 		{"GET /api/tree?depth=1", "", &messages.DescribeTree{}, &messages.Tree{Root: &messages.ActorView{Id: "troupe"}}, 200, `{"id":"troupe","kind":"","state":"","restarts":0}`},
 		{

@@ -13,8 +13,8 @@ import (
 )
 
 func newList(a *app) *cobra.Command {
-	cmd := &cobra.Command{Use: "ls", Short: "List sessions, workers or tool calls"}
-	cmd.AddCommand(newListSessions(a), newListWorkers(a), newListCalls(a))
+	cmd := &cobra.Command{Use: "ls", Short: "List sessions, workers, tool calls or approvals"}
+	cmd.AddCommand(newListSessions(a), newListWorkers(a), newListCalls(a), newListApprovals(a))
 	return cmd
 }
 
@@ -176,6 +176,37 @@ func newListCalls(a *app) *cobra.Command {
 	}, "table", "json", "yaml")
 	cmd.Flags().StringVar(&l.session, "session", "", "only those of the session `ID`")
 	cmd.Flags().StringVar(&l.state, "state", "", "only those in `STATE`: "+strings.Join(states, ", "))
+	return cmd
+}
+
+func newListApprovals(a *app) *cobra.Command {
+	l := &listing{
+		head:  []string{"APPROVAL", "STATE", "TOOL", "ASKS", "AT", "WORKER", "SESSION"},
+		empty: "nothing waits for an approval",
+	}
+	cmd := formats(&cobra.Command{
+		Use:   "approvals",
+		Short: "List the calls that wait for an approval",
+		Args:  exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return l.print(cmd.Context(), a, func(ctx context.Context, n node) (any, [][]string, error) {
+				found, err := ask[*messages.Approvals](ctx, n, &messages.ListApprovals{SessionId: l.session})
+				if err != nil {
+					return nil, nil, err
+				}
+				rows := [][]string{}
+				for _, v := range found.JSON() {
+					what := summary(v.Arguments)
+					if v.Kind == "command" {
+						what = v.Preview
+					}
+					rows = append(rows, []string{v.ID, v.State, v.Tool, oneLine(what, 60), v.At, v.Worker, v.Session})
+				}
+				return found.JSON(), rows, nil
+			})
+		},
+	}, "table", "json", "yaml")
+	cmd.Flags().StringVar(&l.session, "session", "", "only those of the session `ID`")
 	return cmd
 }
 

@@ -27,7 +27,7 @@ func (a *app) runtimeOptions(ctx context.Context, in opening, log *slog.Logger) 
 	loaded, c := in.loaded, in.loaded.Config
 	o := troupe.Options{
 		Models: in.models, Redact: a.secrets, DataDir: c.Data.Dir, Logger: log, ServerName: c.Server.Name, Env: a.callEnv(in),
-		Limits: commonLimits(c.Limits), IdleAfter: c.Limits.Idle, Still: !in.work, Brief: true,
+		Limits: waits(commonLimits(c.Limits), c), IdleAfter: c.Limits.Idle, Still: !in.work, Brief: true,
 		IgnoreTimers:   true, // a command is about what it was told to do
 		ProviderLimits: map[string]troupe.ProviderLimits{}, ToolTimes: map[string]time.Duration{}, Unknown: map[string]troupe.Unknown{},
 	}
@@ -123,6 +123,15 @@ func commonLimits(l config.Limits) troupe.Limits {
 		out.Wall = -1
 	}
 	return out
+}
+
+// waits adds how long a turn waits for people.
+func waits(l troupe.Limits, c *config.Config) troupe.Limits {
+	l.Hold, l.Approval = c.Lease.Hold, c.Approvals.Timeout
+	if l.Hold == 0 {
+		l.Hold = -1 // given back at once
+	}
+	return l
 }
 
 // unbounded is a number of calls at the same time; 0 is no limit.

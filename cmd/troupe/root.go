@@ -40,6 +40,8 @@ func newRoot(a *app) *cobra.Command {
 		newRun(a),
 		newList(a),
 		newCalls(a),
+		newApprove(a, true),
+		newApprove(a, false),
 		newShow(a),
 		newFork(a),
 		newCompact(a),

@@ -179,6 +179,7 @@ type runner struct {
 	started  chan struct{} // closed when the turn has begun
 	told     bool          // that no language model is running
 	view     view
+	lines    lines
 	log      *turnLog
 }
 

@@ -165,6 +165,7 @@ func (r *runner) prepare(ctx context.Context, loaded *config.Loaded) error {
 		SessionId: messages.NewID(messages.SessionPrefix), Agent: r.flags.agent, Model: name, Rules: r.flags.allow,
 		Persist:    persistPolicy(loaded),
 		NoInput:    r.a.flags.noInput || !r.a.inTerm || !r.a.errTerm,
+		Ask:        r.a.canAsk(),
 		Workspaces: []*messages.WorkspaceSpec{{Uri: addr.Canonical, Trust: trust, Primary: true}},
 		First:      &messages.SubmitInput{InputId: r.input, Parts: r.parts},
 	}
@@ -220,6 +221,9 @@ func (r *runner) announce(dir string, trust messages.Trust_Level, rules []string
 		return
 	}
 	what := fmt.Sprintf("troupe: %s is restricted: what needs a question is refused, since nobody can be asked", visible(dir))
+	if r.create.GetAsk() {
+		what = fmt.Sprintf("troupe: %s is restricted: you are asked about what no rule allows", visible(dir))
+	}
 	if r.create != nil {
 		allowed := "nothing"
 		if len(rules) > 0 {

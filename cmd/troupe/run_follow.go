@@ -22,6 +22,7 @@ func (r *runner) follow(ctx context.Context, h *house) error {
 	watched.Go(func() { r.sayWhatIsWaitedFor(ctx, h, started) })
 	if r.input != "" {
 		watched.Go(func() { r.watchDoubt(ctx, h, cancel) })
+		watched.Go(func() { r.watchApprovals(ctx, h, cancel) })
 	}
 	defer func() {
 		cancel(nil)

@@ -25,7 +25,7 @@ func TestEveryCutOfATurnThatAsksRecovers(t *testing.T) {
 	whole := newQuestion(t)
 	appends := whole.live(t, 1<<30, true)
 	whole.check(t, "uncut")
-	if appends < 8 {
+	if appends < 6 {
 		t.Fatalf("it took %d appends: this is not what the test is about", appends)
 	}
 	for n := 0; n <= appends; n++ {

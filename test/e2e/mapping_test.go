@@ -53,6 +53,8 @@ func pairs() []pair {
 		{&messages.ListWorkers{SessionId: "ses_1"}, &messages.Workers{Workers: []*messages.WorkerView{worker}}},
 		{&messages.ListCalls{SessionId: "ses_1", State: "failed"}, &messages.Calls{Calls: []*messages.CallView{{ExecId: "e", AtUnixMs: 5}, {CallId: "c"}}}},
 		{&messages.ResolveCall{ExecId: "exe/ü ?", Resolution: messages.CallResolved_FAIL, By: "me", Note: "n\n"}, &messages.Ack{}},
+		{&messages.ListApprovals{SessionId: "ses_1"}, &messages.Approvals{Approvals: []*messages.ApprovalView{{ApprovalId: "a", ArgsHash: []byte("h"), AtUnixMs: 5, Preview: "+x\n"}}}},
+		{&messages.ResolveApproval{ApprovalId: "apr/ü ?", Decision: messages.Decision_REJECTED, Message: "no\n", By: "me", ArgsHash: []byte("h"), Arguments: "{}", Scope: "once"}, &messages.Ack{}},
 		{&messages.Show{Id: "ses_1"}, &messages.Shown{Session: session, Turns: []*messages.TurnView{{TurnId: "t", Usage: usage}}}},
 		{&messages.Verify{SessionIds: []string{"ses_1"}}, &messages.Verified{Streams: 1, Findings: []*messages.Finding{{Stream: "s", Seq: 2, Problem: "p"}}}},
 		{&messages.ForkSession{SessionId: "ses_1", At: 7, Model: "m"}, &messages.Forked{Session: session, Origin: "ses_1", At: 7, ClosedCalls: 1, ClosedTurns: 2, Staged: 3, Damage: "d"}},

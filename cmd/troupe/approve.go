@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-dev/troupe/conversation"
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// answeredApproval is what `approve -o json` prints of one approval.
+type answeredApproval struct {
+	messages.ApprovalJSON
+	Decision string `json:"decision"`
+}
+
+// newApprove is `troupe approve` or `troupe deny`, which differ in what they say.
+func newApprove(a *app, yes bool) *cobra.Command {
+	d := messages.Decision_APPROVED
+	use, short, does := "approve", "Let calls run that wait for an approval", "They run as they are shown, and not if what they are about has changed since."
+	if !yes {
+		d = messages.Decision_REJECTED
+		use, short, does = "deny", "Refuse calls that wait for an approval", "The model is told no, and its turn goes on."
+	}
+	var reason string
+	cmd := formats(&cobra.Command{
+		Use:   use + " APPROVAL_ID...",
+		Short: short,
+		Long: short + ".\n\n" + does + ` What each would do is printed first.
+The first answer counts. A session that is at work goes on at once, any other one with: troupe run -s ID.
+troupe ls approvals lists what waits.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				e := usage("troupe %s: an APPROVAL_ID is missing", use)
+				e.hint = "troupe ls approvals lists them"
+				return e
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return a.approve(cmd.Context(), d, args, reason) },
+	}, "text", "json", "yaml")
+	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` that the model reads with a refusal, and the journal keeps")
+	return cmd
+}
+
+func (a *app) approve(ctx context.Context, d messages.Decision_Value, ids []string, reason string) error {
+	loaded, err := a.load("")
+	if err != nil {
+		return err
+	}
+	none := func() error {
+		return &exitError{code: exitMissing, what: "there is no approval " + visible(ids[0]), hint: "troupe ls approvals lists those that wait for an answer"}
+	}
+	return a.look(ctx, loaded, none, func(ctx context.Context, n node) error {
+		all, err := ask[*messages.Approvals](ctx, n, &messages.ListApprovals{})
+		if err != nil {
+			return err
+		}
+		done := []answeredApproval{}
+		for _, id := range ids {
+			m := &messages.ResolveApproval{ApprovalId: id, Decision: d, Message: reason, By: "user"}
+			one := answeredApproval{messages.ApprovalJSON{ID: id}, conversation.DecisionName(d)}
+			for _, v := range all.GetApprovals() {
+				if v.GetApprovalId() == id { // what is shown is what is answered
+					m.ArgsHash, one.ApprovalJSON = v.GetArgsHash(), v.JSON()
+					a.note("%s", approvalText(v))
+				}
+			}
+			if _, err := n.Ask(ctx, m); err != nil {
+				return err
+			}
+			one.State = "answered"
+			done = append(done, one)
+		}
+		if err := a.emit(done, func(w io.Writer) error {
+			for _, one := range done {
+				if _, err := fmt.Fprintf(w, "%s: %s\n", one.ID, one.Decision); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		a.note("troupe: unless its session is at work, it goes on with: troupe run -s %s", done[0].Session)
+		return nil
+	})
+}
+
+// approvalText shows a person what a call would do.
+func approvalText(v *messages.ApprovalView) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "troupe: %s wants to run in %s:", visible(v.GetTool()), visible(v.GetWorkspace()))
+	for line := range strings.Lines(strings.TrimRight(v.GetPreview(), "\n")) {
+		b.WriteString("\n  " + visible(strings.TrimRight(line, "\n")))
+	}
+	return b.String()
+}

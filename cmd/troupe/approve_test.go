@@ -1,0 +1,117 @@
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/creack/pty"
+)
+
+const asking = `
+name: asking
+rules:
+  - match: '^work'
+    steps:
+      - text: I begin.
+        tool_calls:
+          - {name: write_file, arguments: {path: a, content: "one\n"}}
+          - {name: write_file, arguments: {path: b, content: "two\n"}}
+      - text: I have finished.
+`
+
+// typed runs a command on a terminal, and types each answer when its question stands there.
+func (m *machine) typed(answers []string, args ...string) (code int, shown string) {
+	m.t.Helper()
+	cmd := m.command(args...)
+	cmd.Env = append(cmd.Env, "NO_COLOR=1")
+	tty, err := pty.Start(cmd)
+	if err != nil {
+		m.t.Skipf("no terminal can be made here: %v", err)
+	}
+	defer tty.Close()
+	var all strings.Builder
+	for b := make([]byte, 1024); ; {
+		n, err := tty.Read(b)
+		all.Write(b[:n])
+		if len(answers) > 0 && strings.Count(all.String(), "Run it? [")+strings.Count(all.String(), "May agents run") > 0 && strings.HasSuffix(all.String(), "] ") {
+			if _, err := io.WriteString(tty, answers[0]); err != nil {
+				m.t.Fatal(err)
+			}
+			answers = answers[1:]
+		}
+		if err != nil { // on Linux it ends with an error when the other side is closed
+			break
+		}
+	}
+	return exitOf(m.t, cmd.Wait()), all.String()
+}
+
+func (m *machine) has(names string) bool {
+	for _, n := range []string{"a", "b"} {
+		_, err := os.Stat(filepath.Join(m.folder("a"), n))
+		if (err == nil) != strings.Contains(names, n) {
+			return false
+		}
+	}
+	return true
+}
+
+func TestRunOnATerminalAsksForEachCall(t *testing.T) {
+	for _, c := range []struct {
+		answers []string
+		code    int
+		files   string
+	}{
+		{[]string{"y\n", "n not this\n"}, exitDone, "a"},
+		{[]string{"what\n", "y\n", "y\n"}, exitDone, "ab"},
+		{[]string{"c\n"}, exitInterrupted, ""},
+	} {
+		m := newMachine(t)
+		script := m.write("s.yaml", asking)
+		code, shown := m.typed(c.answers, "run", "work", "-C", "a", "-m", "scripted/"+script, "--trust", "restricted")
+		if code != c.code || !m.has(c.files) || !strings.Contains(shown, "+one") {
+			t.Errorf("%v: %d, files %q wanted\n%s", c.answers, code, c.files, shown)
+		}
+	}
+}
+
+func TestApprovalsAreListedAndAnsweredByCommand(t *testing.T) {
+	m := newMachine(t)
+	script := m.write("s.yaml", asking)
+	// who says nothing leaves the questions where they are
+	code, shown := m.typed([]string{"\n", "\n", "\n"}, "run", "work", "-C", "a", "-m", "scripted/"+script, "--trust", "restricted")
+	if code != 75 || !strings.Contains(shown, "waits for a person") || !m.has("") {
+		t.Fatalf("%d %s", code, shown)
+	}
+	var ids []string
+	code, out, stderr := m.run("ls", "approvals")
+	for _, word := range strings.Fields(out) {
+		if strings.HasPrefix(word, "apr_") {
+			ids = append(ids, word)
+		}
+	}
+	if code != exitDone || len(ids) != 2 || !strings.Contains(out, "pending") {
+		t.Fatalf("%d %s%s", code, out, stderr)
+	}
+	if code, out, stderr := m.run("approve", ids[0]); code != exitDone || !strings.Contains(out, ids[0]+": approved") || !strings.Contains(stderr, "+") {
+		t.Errorf("%d %s%s", code, out, stderr)
+	}
+	if code, out, stderr := m.run("deny", ids[1], "--reason", "no"); code != exitDone || !strings.Contains(out, ids[1]+": rejected") {
+		t.Errorf("%d %s%s", code, out, stderr)
+	}
+	if code, _, stderr := m.run("approve", ids[1]); code == exitDone || !strings.Contains(stderr, "answered already: rejected") {
+		t.Errorf("a second answer: %d %s", code, stderr)
+	}
+	if code, out, stderr := m.run("ls", "approvals", "-o", "json"); code != exitDone || strings.TrimSpace(out) != "[]" {
+		t.Errorf("%d %s%s", code, out, stderr)
+	}
+	if code, out, stderr := m.run("run", "-s", m.onlySession()); code != exitDone || !strings.Contains(out, "I have finished.") || m.has("") || m.has("ab") {
+		t.Errorf("%d %s%s", code, out, stderr)
+	}
+	if code, _, stderr := m.run("approve", "apr_none"); code != exitMissing {
+		t.Errorf("%d %s", code, stderr)
+	}
+}

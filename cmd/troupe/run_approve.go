@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// watchApprovals puts what the session's calls ask to who sits at the terminal, one after the other. Where nobody does, it
+// ends the walk once the turn can only wait. Others may answer first, which the prompt says.
+func (r *runner) watchApprovals(ctx context.Context, h *house, cancel context.CancelCauseFunc) {
+	tick := time.NewTicker(doubtPoll)
+	defer tick.Stop()
+	for {
+		found, err := ask[*messages.Approvals](ctx, h, &messages.ListApprovals{SessionId: r.session})
+		all := found.GetApprovals()
+		switch {
+		case err != nil || len(all) == 0:
+		case r.a.canAsk():
+			if !r.askPerson(ctx, h, all[0]) {
+				cancel(errWaiting)
+				return
+			}
+			continue
+		case !r.stuck(ctx, h):
+		default:
+			for _, v := range all {
+				r.a.note("%s", approvalText(v))
+				r.a.note("troupe: answer with: troupe approve %s (or deny)", v.GetApprovalId())
+			}
+			cancel(errWaiting)
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// stuck says whether the first worker of the session only waits for answers.
+func (r *runner) stuck(ctx context.Context, h *house) bool {
+	all, err := ask[*messages.Workers](ctx, h, &messages.ListWorkers{SessionId: r.session})
+	return err == nil && len(all.GetWorkers()) > 0 && all.GetWorkers()[0].GetState() == "waiting"
+}
+
+// emptyAnswers is how many empty lines in a row mean that nobody will answer: a terminal that has gone gives no others.
+const emptyAnswers = 3
+
+// askPerson puts one approval, until it is answered here or elsewhere. It is false when who sits there says nothing.
+func (r *runner) askPerson(ctx context.Context, h *house, v *messages.ApprovalView) bool {
+	r.a.note("%s", approvalText(v))
+	asking, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() { // somebody else may be quicker
+		tick := time.NewTicker(doubtPoll)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-asking.Done():
+				return
+			}
+			found, err := ask[*messages.Approvals](asking, h, &messages.ListApprovals{SessionId: r.session})
+			if err == nil && !slices.ContainsFunc(found.GetApprovals(), func(o *messages.ApprovalView) bool { return o.GetApprovalId() == v.GetApprovalId() }) {
+				stop()
+				return
+			}
+		}
+	}()
+	for empty := 0; empty < emptyAnswers; {
+		line, err := r.lines.next(asking, r.a, "Run it? [y: approve; n: reject; c: cancel the turn] ")
+		if err != nil {
+			if ctx.Err() == nil {
+				r.a.note("\ntroupe: it was answered elsewhere")
+			}
+			return true
+		}
+		m := &messages.ResolveApproval{ApprovalId: v.GetApprovalId(), ArgsHash: v.GetArgsHash(), By: "user"}
+		word, message, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch strings.ToLower(word) {
+		case "y", "yes", "approve":
+			m.Decision = messages.Decision_APPROVED
+		case "n", "no", "reject":
+			m.Decision, m.Message = messages.Decision_REJECTED, strings.TrimSpace(message)
+		case "c", "cancel":
+			m.Decision = messages.Decision_CANCELLED
+		case "":
+			empty++
+			continue
+		default:
+			empty = 0
+			continue
+		}
+		_, err = h.Ask(ctx, m)
+		var refused *messages.Failure
+		switch {
+		case errors.As(err, &refused) && refused.GetCode() == messages.CodeResolved:
+			r.a.note("troupe: it was answered elsewhere: %s", refused.GetMessage())
+		case err != nil && ctx.Err() == nil:
+			r.a.note("troupe: warning: the answer was not taken: %v", err)
+		}
+		return true
+	}
+	return false
+}
+
+// lines reads a terminal by lines. A reader that waits when its question is over keeps its line for the next one.
+type lines struct{ waiting chan string }
+
+func (l *lines) next(ctx context.Context, a *app, prompt string) (string, error) {
+	if l.waiting != nil {
+		select {
+		case <-l.waiting: // a line from before the question is no answer to it
+			l.waiting = nil
+		default:
+		}
+	}
+	if _, err := a.err.Write([]byte(prompt)); err != nil {
+		return "", err
+	}
+	if l.waiting == nil {
+		l.waiting = make(chan string, 1)
+		go func(to chan<- string) { to <- readLine(a.in) }(l.waiting)
+	}
+	select {
+	case line := <-l.waiting:
+		l.waiting = nil
+		return line, nil
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}

@@ -1,0 +1,93 @@
+package messages
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// ApprovalJSON is a call that waits for an approval, as it is listed.
+type ApprovalJSON struct {
+	ID        string `json:"id"`
+	State     string `json:"state"` // pending | shown
+	Session   string `json:"session"`
+	Worker    string `json:"worker"`
+	Turn      string `json:"turn"`
+	Agent     string `json:"agent,omitempty"`
+	ExecID    string `json:"exec_id"`
+	CallID    string `json:"call_id,omitempty"`
+	Tool      string `json:"tool"`
+	Workspace string `json:"workspace,omitempty"`
+	Arguments string `json:"arguments"`
+	Kind      string `json:"kind"` // of the preview: diff | command | arguments
+	Preview   string `json:"preview"`
+	Reason    string `json:"reason,omitempty"`
+	ArgsHash  string `json:"args_hash"` // hex
+	At        string `json:"at"`
+	ExpiresAt string `json:"expires_at,omitempty"`
+}
+
+// JSON is the form that every surface shows.
+func (x *ApprovalView) JSON() ApprovalJSON {
+	j := ApprovalJSON{
+		ID: x.GetApprovalId(), State: x.GetState(), Session: x.GetSessionId(), Worker: x.GetWorkerId(), Turn: x.GetTurnId(), Agent: x.GetAgent(),
+		ExecID: x.GetExecId(), CallID: x.GetCallId(), Tool: x.GetTool(), Workspace: x.GetWorkspace(), Arguments: x.GetArguments(),
+		Kind: x.GetKind(), Preview: x.GetPreview(), Reason: x.GetReason(), ArgsHash: hex.EncodeToString(x.GetArgsHash()),
+		At: FormatTime(x.GetAtUnixMs()),
+	}
+	if at := x.GetExpiresAtUnixMs(); at != 0 {
+		j.ExpiresAt = FormatTime(at)
+	}
+	return j
+}
+
+// Proto is the way back, for clients.
+func (j ApprovalJSON) Proto() *ApprovalView {
+	hash, _ := hex.DecodeString(j.ArgsHash)
+	return &ApprovalView{
+		ApprovalId: j.ID, State: j.State, SessionId: j.Session, WorkerId: j.Worker, TurnId: j.Turn, Agent: j.Agent, ExecId: j.ExecID, CallId: j.CallID,
+		Tool: j.Tool, Workspace: j.Workspace, Arguments: j.Arguments, Kind: j.Kind, Preview: j.Preview, Reason: j.Reason, ArgsHash: hash,
+		AtUnixMs: timeRead(j.At), ExpiresAtUnixMs: timeRead(j.ExpiresAt),
+	}
+}
+
+// JSON lists them; never null.
+func (x *Approvals) JSON() []ApprovalJSON { return list(x.GetApprovals(), (*ApprovalView).JSON) }
+
+// AnswerJSON is an answer to an approval.
+type AnswerJSON struct {
+	Decision  string `json:"decision"`            // approved | rejected | cancelled
+	Scope     string `json:"scope,omitempty"`     // once
+	Message   string `json:"message,omitempty"`   // for the model
+	Arguments string `json:"arguments,omitempty"` // a JSON object, as text, to run instead of the one that was asked with
+	ArgsHash  string `json:"args_hash,omitempty"` // hex, of what was shown: an answer to anything else is refused
+	By        string `json:"by,omitempty"`
+}
+
+// Proto is the answer to the approval with an id.
+func (j *AnswerJSON) Proto(approvalID string) (*ResolveApproval, error) {
+	d, ok := DecisionNamed(j.Decision)
+	if !ok {
+		return nil, Fail(CodeBadRequest, fmt.Sprintf("decision %q is not known", j.Decision), "one of approved, rejected, cancelled")
+	}
+	hash, err := hex.DecodeString(j.ArgsHash)
+	if err != nil {
+		return nil, Fail(CodeBadRequest, "args_hash is no hex text", "send what GET /api/approvals gave")
+	}
+	return &ResolveApproval{ApprovalId: approvalID, Decision: d, Scope: j.Scope, Message: j.Message, Arguments: j.Arguments, ArgsHash: hash, By: j.By}, nil
+}
+
+// AnswerFrom is the way back, for clients. The server finds the worker.
+func AnswerFrom(m *ResolveApproval) *AnswerJSON {
+	return &AnswerJSON{
+		Decision: strings.ToLower(m.GetDecision().String()), Scope: m.GetScope(), Message: m.GetMessage(), Arguments: m.GetArguments(),
+		ArgsHash: hex.EncodeToString(m.GetArgsHash()), By: m.GetBy(),
+	}
+}
+
+// DecisionNamed reads what a person may answer.
+func DecisionNamed(word string) (Decision_Value, bool) {
+	d := Decision_Value(Decision_Value_value[strings.ToUpper(word)])
+	known := d == Decision_APPROVED || d == Decision_REJECTED || d == Decision_CANCELLED
+	return d, known && word == strings.ToLower(word)
+}
