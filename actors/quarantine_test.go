@@ -3,6 +3,7 @@ package actors_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -206,4 +207,61 @@ func TestAWorkerWhoseJournalDoesNotFoldIsListedAsQuarantinedAndStaysSoWhenItIsRe
 	if _, err := actortest.Try[*messages.WorkerView](h, s, &messages.ReleaseWorker{WorkerId: w}); actortest.Code(err) != messages.CodeQuarantined {
 		t.Errorf("released: %v", err)
 	}
+}
+
+// explosive is a store whose reads of a worker's journal panic so many times.
+type explosive struct {
+	persistence.Store
+	left, blown atomic.Int64
+}
+
+func (s *explosive) Read(ctx context.Context, stream string, from uint64, fn func(persistence.Entry) error) error {
+	if strings.HasPrefix(stream, messages.WorkerStream("")) && s.left.Add(-1) >= 0 {
+		s.blown.Add(1)
+		panic("a fold that cannot go on")
+	}
+	return s.Store.Read(ctx, stream, from, fn)
+}
+
+func (s *explosive) Release(l persistence.Lease) { s.Store.(persistence.Releaser).Release(l) }
+
+// TestAWorkerWhoseOpeningPanicsIsTriedThreeTimesAndQuarantined: it is listed, and released it is tried three times
+// more, in this process and in the next.
+func TestAWorkerWhoseOpeningPanicsIsTriedThreeTimesAndQuarantined(t *testing.T) {
+	store := &explosive{Store: kept(t)}
+	h := actortest.New(t, actortest.Options{Store: store, Model: actortest.Say("ok")})
+	s, w := h.Create(&messages.CreateSession{})
+	works(t, h, s)
+	h.Stop()
+	store.left.Store(1 << 30)
+	h = actortest.New(t, actortest.Options{Store: store, Model: actortest.Say("ok")})
+	tried := func(doing string, err error, times int64) {
+		t.Helper()
+		if n := store.blown.Swap(0); n != times || actortest.Code(err) != messages.CodeQuarantined || !strings.Contains(err.Error(), "panicked 3 times") {
+			t.Errorf("%s: %d tries, %v", doing, n, err)
+		}
+	}
+	_, err := actortest.Try[*messages.InputReply](h, s, &messages.SubmitInput{Parts: actortest.Text("go")})
+	tried("a prompt", err, 3)
+	if !strings.Contains(err.Error(), "a fold that cannot go on") {
+		t.Errorf("refused with %v", err)
+	}
+	_, err = actortest.Try[*messages.InputReply](h, s, &messages.SubmitInput{Parts: actortest.Text("go")})
+	tried("another prompt", err, 0)
+	if v := h.Worker(s); !v.GetQuarantined() || v.GetState() != "inactive_failed" {
+		t.Errorf("described as %v", v)
+	}
+	if v := listedWorker(t, store, s, w); !v.GetQuarantined() || v.GetTurns() != 1 || !strings.Contains(v.GetLastError(), "a fold that cannot go on") {
+		t.Errorf("listed as %v", v)
+	}
+	_, err = actortest.Try[*messages.WorkerView](h, s, &messages.ReleaseWorker{WorkerId: w})
+	tried("released", err, 3)
+	store.left.Store(2) // it may still fail twice
+	if v := actortest.Ask[*messages.WorkerView](h, s, &messages.ReleaseWorker{WorkerId: w}); v.GetQuarantined() {
+		t.Errorf("released as %v", v)
+	}
+	if v := listedWorker(t, store, s, w); v.GetQuarantined() || v.GetLastError() != "" {
+		t.Errorf("then listed as %v", v)
+	}
+	works(t, h, s)
 }

@@ -53,6 +53,7 @@ type member struct {
 	quarantined string // why it is not started again
 	lastError   string
 	damaged     bool   // so that releasing it changes nothing
+	openings    int32  // tries to open it in a row that ended in a panic
 	tried       bool   // it was released, and has not worked since
 	release     string // who lets it go on, when it is started: it was quarantined
 	since       time.Time
@@ -291,7 +292,7 @@ func (s *Session) start(c actor.Context, w *member) {
 	w.pid, w.since = pid, s.svc.Now()
 	c.Send(pid, &messages.Configure{
 		Grant: s.grant, NoInput: s.facts.created.GetNoInput(), WorkerId: w.id, SessionId: s.id, Watched: len(s.watchers) > 0, Restarts: w.restarts,
-		Release: w.release, Persist: s.facts.created.GetPersist(), Ask: s.canAsk(),
+		Release: w.release, Openings: w.openings, Persist: s.facts.created.GetPersist(), Ask: s.canAsk(),
 	})
 	w.release = ""
 	w.queue.Forward(c, pid)
@@ -311,6 +312,9 @@ func (s *Session) workerFailed(c actor.Context, m *messages.WorkerFailed) {
 	}
 	if m.GetQuarantine() {
 		w.quarantined, w.damaged = m.GetReason(), m.GetDamaged()
+	}
+	if w.openings++; !m.GetOpening() {
+		w.openings = 0
 	}
 	s.lost(w, m.GetReason())
 	c.Poison(w.pid)

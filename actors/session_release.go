@@ -39,7 +39,7 @@ func (s *Session) releaseOnce(c actor.Context, m *messages.ReleaseWorker) {
 	}
 	s.log.Info("worker is released", "worker", w.id, "by", m.GetBy())
 	w.quarantined, w.lastError, w.failures, w.release = "", "", 0, m.GetBy()
-	w.tried = true
+	w.tried, w.openings = true, 0
 	s.start(c, w)
 	s.route(c, m) // its answer comes behind the record
 }

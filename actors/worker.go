@@ -35,6 +35,7 @@ type Worker struct {
 	id, session string
 	grant       *messages.Grant
 	restarts    int32
+	openings    int32       // before this one, in a row, that ended in a panic
 	watched     atomic.Bool // read by the goroutine of a model call
 	lastError   string
 	quarantined bool   // it ended so, and its Session is to hear of it
@@ -159,6 +160,7 @@ func (w *Worker) become(state func(actor.Context), phase string) {
 func (w *Worker) unborn(c actor.Context) {
 	if m, ok := c.Message().(*messages.Configure); ok {
 		w.id, w.session, w.restarts, w.releasedBy = m.GetWorkerId(), m.GetSessionId(), m.GetRestarts(), m.GetRelease()
+		w.openings = m.GetOpenings()
 		w.persist, w.canAsk = m.GetPersist(), m.GetAsk()
 		w.log = w.svc.Log.With("session", w.session, "worker", w.id)
 		w.configure(m)
@@ -369,7 +371,12 @@ func asks(msg any) bool {
 
 // down goes over to the failed state and tells the Session.
 func (w *Worker) down(c actor.Context, reason string, quarantine bool) {
-	w.lastError, w.quarantined = reason, quarantine
+	w.end(c, &messages.WorkerFailed{WorkerId: w.id, Reason: reason, Quarantine: quarantine, Damaged: w.state == nil})
+}
+
+func (w *Worker) end(c actor.Context, m *messages.WorkerFailed) {
+	reason := m.GetReason()
+	w.lastError, w.quarantined = reason, m.GetQuarantine()
 	w.halt(c)
 	w.become(w.failed, stateFailed)
 	for _, asker := range []*actor.PID{w.inflight.askerOrNil(), w.leases.staging.askerOrNil()} {
@@ -378,7 +385,7 @@ func (w *Worker) down(c actor.Context, reason string, quarantine bool) {
 		}
 	}
 	w.inflight, w.leases.staging = nil, nil
-	c.Send(c.Parent(), &messages.WorkerFailed{WorkerId: w.id, Reason: reason, Quarantine: quarantine, Damaged: w.state == nil})
+	c.Send(c.Parent(), m)
 	w.stash.Forward(c, c.Parent())
 	w.handBack(c)
 }

@@ -20,30 +20,50 @@ type opened struct {
 	state   *conversation.State
 	snaps   *snapshots
 	err     error
+	panic   *act.Panic // instead of err
 }
 
 // open claims the stream and folds it, in a goroutine: a long history must not hold the mailbox.
 func (w *Worker) open(c actor.Context) {
 	w.become(w.opening, stateInactive)
-	svc, id, session := w.svc, w.id, w.session
-	svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any { return &opened{err: p} }, func() any {
-		return recoverWorker(svc, id, session)
+	svc, id, session, last := w.svc, w.id, w.session, w.openings+1 >= poisonAfter
+	svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any { return &opened{panic: p} }, func() any {
+		return openWorker(svc, id, session, last)
 	})
 }
 
-func recoverWorker(svc *Services, id, session string) *opened {
-	ctx := context.Background()
-	j, err := persistence.OpenJournal(ctx, svc.Store, messages.WorkerStream(id), session, svc.Node)
+// openWorker claims and folds a worker's journal. What is in there may make that panic; with the last try it is put on the list
+// of those that are quarantined.
+func openWorker(svc *Services, id, session string, last bool) (o *opened) {
+	j, err := persistence.OpenJournal(context.Background(), svc.Store, messages.WorkerStream(id), session, svc.Node)
 	if err != nil {
 		return &opened{err: err}
 	}
 	j.Now = svc.Now
+	if p := act.Guard(func() { o = recoverWorker(svc, j, id, session) }); p != nil {
+		if last {
+			listQuarantine(svc, j, id, session, openingPanicked(p))
+		}
+		j.Release()
+		return &opened{panic: p}
+	}
+	return o
+}
+
+func openingPanicked(p *act.Panic) string {
+	return fmt.Sprintf("opening it panicked %d times in a row: %v", poisonAfter, p.Reason)
+}
+
+func recoverWorker(svc *Services, j *persistence.Journal, id, session string) *opened {
+	ctx := context.Background()
 	s, snaps, err := recoverState(ctx, svc, j)
 	if err == nil && !s.Exists() {
 		err = fmt.Errorf("worker %s has no beginning: %w", id, persistence.ErrCorrupt)
 	}
 	if err != nil {
-		unreadable(svc, j, id, session, err)
+		if errors.Is(err, persistence.ErrCorrupt) {
+			listQuarantine(svc, j, id, session, err.Error())
+		}
 		j.Release()
 	}
 	return &opened{journal: j, state: s, snaps: snaps, err: err}
@@ -56,6 +76,10 @@ func (w *Worker) opening(c actor.Context) {
 		w.wait(c)
 		return
 	}
+	if m.panic != nil {
+		w.openingPanicked(c, m.panic)
+		return
+	}
 	if m.err != nil {
 		w.log.Error("worker cannot be recovered", "err", m.err)
 		w.down(c, m.err.Error(), errors.Is(m.err, persistence.ErrCorrupt))
@@ -64,9 +88,23 @@ func (w *Worker) opening(c actor.Context) {
 	w.journal, w.state, w.snaps = m.journal, m.state, m.snaps
 	w.projector.Lookup, w.projector.Called = w.generation, w.called
 	w.inherit()
-	if !w.barred(c) {
+	switch {
+	case w.barred(c):
+	case w.releasedBy != "" || w.openings > 0 && w.stash.Holds(w.isRelease): // from a quarantine that its journal does not know of
+		w.released(c)
+	default:
 		w.takeUp(c)
 	}
+}
+
+// openingPanicked ends this incarnation. Nothing is known of the journal, so that the Session counts the tries.
+func (w *Worker) openingPanicked(c actor.Context, p *act.Panic) {
+	w.log.Error("opening the worker panicked", "err", p.Error(), "stack", p.Stack, "tries", w.openings+1)
+	if w.openings+1 < poisonAfter {
+		w.end(c, &messages.WorkerFailed{WorkerId: w.id, Reason: p.Error(), Opening: true})
+		return
+	}
+	w.end(c, &messages.WorkerFailed{WorkerId: w.id, Reason: w.svc.Redact.String(openingPanicked(p)), Opening: true, Quarantine: true})
 }
 
 // takeUp goes on with what the journal says: an open turn, or whatever comes next.

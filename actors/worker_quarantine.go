@@ -2,7 +2,6 @@ package actors
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -135,14 +134,11 @@ func (w *Worker) released(c actor.Context) {
 	}, &messages.Released{By: by})
 }
 
-// unreadable puts a worker whose journal does not fold on the list of those that are quarantined. The journal
+// listQuarantine puts a worker whose journal does not fold on the list of those that are quarantined. The journal
 // itself gets no record: what it says is not known.
-func unreadable(svc *Services, j *persistence.Journal, id, session string, cause error) {
-	if !errors.Is(cause, persistence.ErrCorrupt) {
-		return
-	}
+func listQuarantine(svc *Services, j *persistence.Journal, id, session, why string) {
 	v := listed(context.Background(), svc, session, id)
-	v.State, v.Quarantined, v.LastError, v.UpdatedAtUnixMs = stateFailed, true, cause.Error(), svc.Now().UnixMilli()
+	v.State, v.Quarantined, v.LastError, v.UpdatedAtUnixMs = stateFailed, true, svc.Redact.String(why), svc.Now().UnixMilli()
 	done := make(chan error, 1)
 	j.Append(func(_ persistence.Receipt, err error) { done <- err }, persistence.Draft{Index: listing(svc.Log, WorkerKey(session, id), v)})
 	select {

@@ -4434,7 +4434,8 @@ type Configure struct {
 	Restarts      int32                  `protobuf:"varint,6,opt,name=restarts,proto3" json:"restarts,omitempty"`
 	Release       string                 `protobuf:"bytes,7,opt,name=release,proto3" json:"release,omitempty"` // who lets it try again, though it is quarantined; empty: nobody
 	Persist       Persist_Policy         `protobuf:"varint,20,opt,name=persist,proto3,enum=troupe.v1.Persist_Policy" json:"persist,omitempty"`
-	Ask           bool                   `protobuf:"varint,21,opt,name=ask,proto3" json:"ask,omitempty"` // somebody may answer, now or later
+	Ask           bool                   `protobuf:"varint,21,opt,name=ask,proto3" json:"ask,omitempty"`           // somebody may answer, now or later
+	Openings      int32                  `protobuf:"varint,22,opt,name=openings,proto3" json:"openings,omitempty"` // tries to open it in a row that ended in a panic
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4532,6 +4533,13 @@ func (x *Configure) GetAsk() bool {
 	return false
 }
 
+func (x *Configure) GetOpenings() int32 {
+	if x != nil {
+		return x.Openings
+	}
+	return 0
+}
+
 // WorkerFailed tells the Session that a worker stopped working: it hands back every message
 // it still gets, until the Session has poisoned it.
 type WorkerFailed struct {
@@ -4540,6 +4548,7 @@ type WorkerFailed struct {
 	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	Quarantine    bool                   `protobuf:"varint,3,opt,name=quarantine,proto3" json:"quarantine,omitempty"` // do not start it again by yourself
 	Damaged       bool                   `protobuf:"varint,4,opt,name=damaged,proto3" json:"damaged,omitempty"`       // its journal does not fold: releasing it would change nothing
+	Opening       bool                   `protobuf:"varint,5,opt,name=opening,proto3" json:"opening,omitempty"`       // it panicked while it was opened
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4598,6 +4607,13 @@ func (x *WorkerFailed) GetQuarantine() bool {
 func (x *WorkerFailed) GetDamaged() bool {
 	if x != nil {
 		return x.Damaged
+	}
+	return false
+}
+
+func (x *WorkerFailed) GetOpening() bool {
+	if x != nil {
+		return x.Opening
 	}
 	return false
 }
@@ -7874,7 +7890,7 @@ const file_command_proto_rawDesc = "" +
 	"\bIdleness\x12\x12\n" +
 	"\x04idle\x18\x01 \x01(\bR\x04idle\x12\"\n" +
 	"\rsince_unix_ms\x18\x02 \x01(\x03R\vsinceUnixMs\x12\x1e\n" +
-	"\vdue_unix_ms\x18\x03 \x01(\x03R\tdueUnixMs\"\xa1\x02\n" +
+	"\vdue_unix_ms\x18\x03 \x01(\x03R\tdueUnixMs\"\xbd\x02\n" +
 	"\tConfigure\x12&\n" +
 	"\x05grant\x18\x01 \x01(\v2\x10.troupe.v1.GrantR\x05grant\x12\x19\n" +
 	"\bno_input\x18\x02 \x01(\bR\anoInput\x12\x1b\n" +
@@ -7885,14 +7901,16 @@ const file_command_proto_rawDesc = "" +
 	"\brestarts\x18\x06 \x01(\x05R\brestarts\x12\x18\n" +
 	"\arelease\x18\a \x01(\tR\arelease\x123\n" +
 	"\apersist\x18\x14 \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\x12\x10\n" +
-	"\x03ask\x18\x15 \x01(\bR\x03ask\"}\n" +
+	"\x03ask\x18\x15 \x01(\bR\x03ask\x12\x1a\n" +
+	"\bopenings\x18\x16 \x01(\x05R\bopenings\"\x97\x01\n" +
 	"\fWorkerFailed\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1e\n" +
 	"\n" +
 	"quarantine\x18\x03 \x01(\bR\n" +
 	"quarantine\x12\x18\n" +
-	"\adamaged\x18\x04 \x01(\bR\adamaged\"]\n" +
+	"\adamaged\x18\x04 \x01(\bR\adamaged\x12\x18\n" +
+	"\aopening\x18\x05 \x01(\bR\aopening\"]\n" +
 	"\fSessionEnded\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x16\n" +
