@@ -49,6 +49,9 @@ func asks(t testing.TB, pending int, o actortest.Options, calls ...*messages.Too
 	t.Helper()
 	a := &asker{t: t, store: memory.New(), dir: t.TempDir(), clock: actortest.NewClock(time.UnixMilli(1_700_000_000_000))}
 	t.Cleanup(func() { _ = a.store.Close() })
+	if err := os.WriteFile(filepath.Join(a.dir, "there"), []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if o.Model == nil {
 		o.Model = plainOr(func(ctx context.Context, r *model.Request) actortest.Reply {
 			if actortest.Asked(r) == "yes" {
@@ -219,6 +222,21 @@ func TestAFileThatChangedSinceItWasShownIsLeftAlone(t *testing.T) {
 	r := a.end()
 	if a.file("a") != "by a person" || r.GetToolCalls()[0].GetErrorCode() != "concurrent_modification" {
 		t.Errorf("%q, %v", a.file("a"), r.GetToolCalls())
+	}
+}
+
+func TestAFileThatIsNotTheOneThatWasShownIsNotDeleted(t *testing.T) {
+	o := actortest.Options{Agents: []actors.Agent{{Name: "default", Tools: []string{"delete_file"}}}}
+	for _, now := range []string{"text", "by a person"} {
+		a := asks(t, 1, o, actortest.Call("1", "delete_file", `{"path":"there"}`))
+		if err := os.WriteFile(filepath.Join(a.dir, "there"), []byte(now), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		a.must(a.say(a.pending()[0].GetApprovalId(), approved, ""))
+		code := a.end().GetToolCalls()[0].GetErrorCode()
+		if same := now == "text"; same != (a.file("there") == "none") || same != (code == "") || !same && code != "concurrent_modification" {
+			t.Errorf("%q: %q, %s", now, a.file("there"), code)
+		}
 	}
 }
 
