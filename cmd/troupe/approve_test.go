@@ -25,6 +25,12 @@ rules:
 // typed runs a command on a terminal, and types each answer when its question stands there.
 func (m *machine) typed(answers []string, args ...string) (code int, shown string) {
 	m.t.Helper()
+	return m.typedAfter("", answers, args...)
+}
+
+// typedAfter is typed by somebody who begins to type before anything is asked.
+func (m *machine) typedAfter(early string, answers []string, args ...string) (code int, shown string) {
+	m.t.Helper()
 	cmd := m.command(args...)
 	cmd.Env = append(cmd.Env, "NO_COLOR=1")
 	tty, err := pty.Start(cmd)
@@ -32,15 +38,19 @@ func (m *machine) typed(answers []string, args ...string) (code int, shown strin
 		m.t.Skipf("no terminal can be made here: %v", err)
 	}
 	defer tty.Close()
+	if _, err := io.WriteString(tty, early); err != nil {
+		m.t.Fatal(err)
+	}
 	var all strings.Builder
+	given := 0 // lines of the turn may follow a question
 	for b := make([]byte, 1024); ; {
 		n, err := tty.Read(b)
 		all.Write(b[:n])
-		if len(answers) > 0 && strings.Count(all.String(), "Run it? [")+strings.Count(all.String(), "May agents run") > 0 && strings.HasSuffix(all.String(), "] ") {
-			if _, err := io.WriteString(tty, answers[0]); err != nil {
+		if given < len(answers) && strings.Count(all.String(), "cancel the turn] ")+strings.Count(all.String(), "May agents run") > given {
+			if _, err := io.WriteString(tty, answers[given]); err != nil {
 				m.t.Fatal(err)
 			}
-			answers = answers[1:]
+			given++
 		}
 		if err != nil { // on Linux it ends with an error when the other side is closed
 			break
@@ -75,6 +85,15 @@ func TestRunOnATerminalAsksForEachCall(t *testing.T) {
 		if code != c.code || !m.has(c.files) || !strings.Contains(shown, "+one") {
 			t.Errorf("%v: %d, files %q wanted\n%s", c.answers, code, c.files, shown)
 		}
+	}
+}
+
+func TestWhatIsTypedBeforeTheQuestionIsNoAnswer(t *testing.T) {
+	m := newMachine(t)
+	script := m.write("s.yaml", asking)
+	code, shown := m.typedAfter("y\ny\ny\n", []string{"n\n", "n\n"}, "run", "work", "-C", "a", "-m", "scripted/"+script, "--trust", "restricted")
+	if code != exitDone || !m.has("") {
+		t.Errorf("%d, and something was written\n%s", code, shown)
 	}
 }
 
