@@ -28,6 +28,9 @@ func (rt *Runtime) Ask(ctx context.Context, m proto.Message) (proto.Message, err
 		if r := x.GetResolveApproval(); r != nil && r.GetWorkerId() == "" {
 			return rt.resolveApproval(ctx, r)
 		}
+		if x.GetClose().GetForget() {
+			return rt.closeAndForget(ctx, x)
+		}
 		return send[proto.Message](ctx, rt, m)
 	case *messages.CreateSession, *messages.DescribeTree:
 		return send[proto.Message](ctx, rt, m)

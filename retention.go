@@ -4,18 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/persistence"
 )
 
 // retentionEvery is how often sessions are looked for whose time has come.
 const retentionEvery = 24 * time.Hour
+
+// homeYoung is how long a home of no session is left alone.
+const homeYoung = time.Hour
 
 // retain applies the retention now and once a day, until ctx ends.
 func (rt *Runtime) retain(ctx context.Context, age time.Duration) {
@@ -114,6 +121,47 @@ func (rt *Runtime) timerIDs(ctx context.Context) (map[string][]string, error) {
 	return out, nil
 }
 
+// closeAndForget closes a session, and deletes everything of it once it has left memory. What is closed already, or cannot be
+// opened for damage, is deleted as it is. A crash between the two leaves a closed session; asked again, it goes.
+func (rt *Runtime) closeAndForget(ctx context.Context, m *messages.ToSession) (proto.Message, error) {
+	_, err := send[proto.Message](ctx, rt, m)
+	var f *Failure
+	if err != nil && (!errors.As(err, &f) || f.GetCode() != messages.CodeClosed && f.GetCode() != messages.CodeCorrupt) {
+		return nil, err
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		there, err := rt.inMemory(ctx, m.GetSessionId())
+		if err != nil {
+			return nil, err
+		}
+		if !there {
+			break
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	if err := rt.deleteSessions(ctx, []string{m.GetSessionId()}); err != nil {
+		return nil, fmt.Errorf("delete session %s: %w", m.GetSessionId(), err)
+	}
+	return &messages.Ack{}, nil
+}
+
+// inMemory says whether there are actors of a session, also ones that are ending.
+func (rt *Runtime) inMemory(ctx context.Context, id string) (bool, error) {
+	tree, err := act.Ask[*messages.Tree](ctx, rt.sys, rt.root, &messages.DescribeTree{})
+	if err != nil {
+		return false, fmt.Errorf("look at the live tree: %w", err)
+	}
+	return slices.ContainsFunc(tree.GetRoot().GetChildren(), func(c *messages.ActorView) bool {
+		return c.GetKind() == "session" && c.GetId() == id
+	}), nil
+}
+
 // deleteSessions removes sessions that are not in memory: journals, listings, timers, blobs that nobody else
 // refers to, and homes.
 func (rt *Runtime) deleteSessions(ctx context.Context, ids []string) error {
@@ -153,6 +201,32 @@ func (rt *Runtime) deleteSessions(ctx context.Context, ids []string) error {
 		if filepath.IsLocal(id) && !strings.ContainsAny(id, `/\`) {
 			errs = append(errs, os.RemoveAll(filepath.Join(rt.svc.DataDir, "homes", id)))
 		}
+	}
+	return errors.Join(append(errs, rt.sweepHomes(ctx))...)
+}
+
+// sweepHomes removes the homes of sessions of which there is nothing else: a crash came before their deletion was through. One that
+// was changed just now may be of a session that is being made.
+func (rt *Runtime) sweepHomes(ctx context.Context) error {
+	dir := filepath.Join(rt.svc.DataDir, "homes")
+	all, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list homes: %w", err)
+	}
+	var errs []error
+	for _, e := range all {
+		info, err := e.Info()
+		if err != nil || !messages.ValidID(messages.SessionPrefix, e.Name()) || time.Since(info.ModTime()) < homeYoung {
+			continue
+		}
+		cursor, err := rt.svc.Store.Cursor(ctx, e.Name())
+		if err == nil && cursor == 0 {
+			err = os.RemoveAll(filepath.Join(dir, e.Name()))
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

@@ -124,7 +124,11 @@ func toSession(base string, m *messages.ToSession) (*call, error) {
 		body := messages.ReleaseJSON{By: x.ReleaseWorker.GetBy()}
 		return post(base+"/workers/"+segment(x.ReleaseWorker.GetWorkerId())+"/release", body, as[messages.WorkerJSON]), nil
 	case *messages.ToSession_Close:
-		return remove(base, "reason", x.Close.GetReason()), nil
+		forget := ""
+		if x.Close.GetForget() {
+			forget = "true"
+		}
+		return remove(base, "reason", x.Close.GetReason(), "forget", forget), nil
 	}
 	return nil, messages.Fail(messages.CodeBadRequest, fmt.Sprintf("%T is no command that a client can send", m.GetCommand()), "")
 }

@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"cmp"
 	"net/http"
+	"strconv"
 
 	"google.golang.org/protobuf/proto"
 
@@ -125,11 +127,16 @@ func (a *api) save(w http.ResponseWriter, r *http.Request) (answer, error) {
 }
 
 func (a *api) closeSession(_ http.ResponseWriter, r *http.Request) (answer, error) {
-	q, err := query(r, "reason")
+	q, err := query(r, "reason", "forget")
 	if err != nil {
 		return answer{}, err
 	}
-	return a.done(r, &messages.ToSession{SessionId: r.PathValue("id"), Command: &messages.ToSession_Close{Close: &messages.CloseSession{Reason: q.Get("reason")}}})
+	forget, err := strconv.ParseBool(cmp.Or(q.Get("forget"), "false"))
+	if err != nil {
+		return answer{}, bad("query parameter forget: %q is neither true nor false", q.Get("forget"))
+	}
+	m := &messages.CloseSession{Reason: q.Get("reason"), Forget: forget}
+	return a.done(r, &messages.ToSession{SessionId: r.PathValue("id"), Command: &messages.ToSession_Close{Close: m}})
 }
 
 func (a *api) jobs(_ http.ResponseWriter, r *http.Request) (answer, error) {

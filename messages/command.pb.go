@@ -2968,10 +2968,11 @@ func (x *WaitIdle) GetWorkerId() string {
 }
 
 // CloseSession ends all workers of a session, and the session: it takes nothing any more, and is listed no longer. What
-// was done in it stays in the journals. Reply: Ack.
+// was done in it stays in the journals, unless it is to be forgotten. One that is closed already can still be forgotten. Reply: Ack.
 type CloseSession struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	Forget        bool                   `protobuf:"varint,2,opt,name=forget,proto3" json:"forget,omitempty"` // and everything of it is deleted for good: records, listings, timers, blobs, its home
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3011,6 +3012,13 @@ func (x *CloseSession) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *CloseSession) GetForget() bool {
+	if x != nil {
+		return x.Forget
+	}
+	return false
 }
 
 // Subscribe makes the sender a watcher of the session's live events. It receives Published
@@ -7757,9 +7765,10 @@ const file_command_proto_rawDesc = "" +
 	"\vSaveHistory\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"'\n" +
 	"\bWaitIdle\x12\x1b\n" +
-	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"&\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\">\n" +
 	"\fCloseSession\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"%\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06forget\x18\x02 \x01(\bR\x06forget\"%\n" +
 	"\tSubscribe\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\">\n" +
 	"\n" +

@@ -59,18 +59,25 @@ func (a *app) cancel(ctx context.Context, n node, session, worker string, f *can
 }
 
 func newRemove(a *app) *cobra.Command {
-	reason := ""
+	reason, keep := "", false
 	cmd := &cobra.Command{
 		Use:   "rm SESSION",
-		Short: "Close a session: its turns are cancelled, it takes nothing any more and is listed no longer",
-		Args:  exactly("SESSION"),
+		Short: "Delete a session for good: its turns are cancelled, and everything that was kept of it goes",
+		Long: `Delete a session for good.
+
+Its turns are cancelled, and its conversations, listings, timers and its home folder are deleted. Files in the folders that it
+worked in stay. Nothing brings it back but a backup. With --keep it is closed only: it takes nothing any more and is
+listed no longer, and its conversations stay in the data directory until they are deleted for their age
+(data.retention) or by troupe rm.`,
+		Args: exactly("SESSION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onSession(cmd.Context(), args[0], func(ctx context.Context, n node) error {
-				_, err := ask[*messages.Ack](ctx, n, inSession(args[0], &messages.ToSession{Command: &messages.ToSession_Close{Close: &messages.CloseSession{Reason: reason}}}))
+				_, err := ask[*messages.Ack](ctx, n, inSession(args[0], &messages.ToSession{Command: &messages.ToSession_Close{Close: &messages.CloseSession{Reason: reason, Forget: !keep}}}))
 				return err
 			})
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "`WHY`, for the record")
+	cmd.Flags().BoolVar(&keep, "keep", false, "close it only, and keep its conversations")
 	return cmd
 }

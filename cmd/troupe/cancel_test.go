@@ -103,8 +103,20 @@ func TestWorkersAreAddedAndRemovedAndASessionIsClosed(t *testing.T) {
 	if code, _, stderr := m.run("workers", "new", id, "--agent", "nobody"); code != exitConfig {
 		t.Errorf("an unknown agent: %d %s", code, stderr)
 	}
+	if code, _, stderr := m.run("rm", "--keep", id); code != exitDone {
+		t.Errorf("rm --keep ended with %d: %s", code, stderr)
+	}
+	if code, out, _ := m.run("verify", "-o", "json"); code != exitDone || strings.Contains(out, `"records": 0`) {
+		t.Errorf("what is kept: verify ended with %d: %s", code, out)
+	}
 	if code, _, stderr := m.run("rm", id); code != exitDone {
 		t.Errorf("rm ended with %d: %s", code, stderr)
+	}
+	if code, out, _ := m.run("verify", "-o", "json"); code != exitDone || !strings.Contains(out, `"records": 0`) {
+		t.Errorf("what is deleted: verify ended with %d: %s", code, out)
+	}
+	if code, _, stderr := m.run("rm", id); code != exitMissing || !strings.Contains(stderr, "no session") {
+		t.Errorf("rm again ended with %d: %s", code, stderr)
 	}
 	if code, out, _ := m.run("ls", "sessions", "-o", "json"); code != exitDone || strings.TrimSpace(out) != "[]" {
 		t.Errorf("ls ended with %d: %s", code, out)

@@ -15,8 +15,8 @@ import (
 
 // A deletion is made in three steps. The first is one task of the committer: it voids the leases, marks every name as
 // deleted, and writes down what is to go, so that from then on nothing of it is there for anybody. The second removes
-// the entries. The third, another task, removes the marks and the note. A crash in between is finished
-// at the next opening, from the note.
+// the entries. The third, another task, removes the marks, the note and the blobs that nobody refers to any more. A crash in between
+// is finished at the next opening, from the note.
 
 // Delete removes sessions for good. See persistence.Store.
 func (s *Store) Delete(ctx context.Context, all ...persistence.Deletion) error {
@@ -244,7 +244,7 @@ func keepReferred(ctx context.Context, txn *engine.Txn, blobs map[[32]byte]bool)
 	})
 }
 
-// finishDeletions ends what a crash cut, before anybody uses the store. Blobs stay.
+// finishDeletions ends what a crash cut, before anybody uses the store.
 func finishDeletions(ctx context.Context, db *engine.DB) error {
 	type noted struct {
 		key  []byte
@@ -268,18 +268,49 @@ func finishDeletions(ctx context.Context, db *engine.DB) error {
 	if err != nil {
 		return err
 	}
+	if len(left) == 0 {
+		return nil
+	}
 	for _, n := range left {
-		err := purgeIn(ctx, db, func(p *purger) error {
-			if err := p.planned(n.plan, map[[32]byte]bool{}); err != nil {
-				return err
-			}
-			return p.all(n.key)
-		})
-		if err == nil { // the marks go last: until then nothing of it is seen
-			err = purgeIn(ctx, db, func(p *purger) error { return p.marks(n.plan) })
+		if err := purgeIn(ctx, db, func(p *purger) error { return p.planned(n.plan, map[[32]byte]bool{}) }); err != nil {
+			return fmt.Errorf("finish a deletion: %w", err)
+		}
+	}
+	// What the deleted records referred to is not known any more, when they were gone before.
+	if err := purgeIn(ctx, db, (*purger).unreferred); err != nil {
+		return fmt.Errorf("sweep blobs: %w", err)
+	}
+	for _, n := range left {
+		err := purgeIn(ctx, db, func(p *purger) error { return p.marks(n.plan) })
+		if err == nil { // the note goes last: what a crash cuts now is finished once more
+			err = purgeIn(ctx, db, func(p *purger) error { return p.all(n.key) })
 		}
 		if err != nil {
 			return fmt.Errorf("finish a deletion: %w", err)
+		}
+	}
+	return nil
+}
+
+// unreferred removes the blobs that no record refers to. It is for a store that nobody uses: a blob may be there ahead of
+// the append that refers to it.
+func (p *purger) unreferred() error {
+	blobs := map[[32]byte]bool{}
+	err := forward(p.txn, []byte{tagBlob}, nil, func(item *engine.Item) error {
+		if key := item.Key(); len(key) == 33 {
+			blobs[[32]byte(key[1:])] = item.UserMeta()&userPieces != 0
+		}
+		return p.ctx.Err()
+	})
+	if err != nil || len(blobs) == 0 {
+		return err
+	}
+	if err := keepReferred(p.ctx, p.txn, blobs); err != nil {
+		return err
+	}
+	for hash, pieces := range blobs {
+		if err := p.drop(blobKey(hash), pieces); err != nil {
+			return err
 		}
 	}
 	return nil

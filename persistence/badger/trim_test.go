@@ -142,6 +142,53 @@ func TestADeletionThatACrashCutIsFinishedAtTheNextOpening(t *testing.T) {
 	wantPrefix(t, again, "wrk/a", 2)
 }
 
+// The blobs of a deleted session go also when a crash came behind its records, of which nothing tells any more what they
+// referred to; those of others stay.
+func TestBlobsThatADeletionLeftAreSweptAtTheNextOpening(t *testing.T) {
+	ctx := context.Background()
+	s := openIn(t, t.TempDir())
+	own, both := bytes.Repeat([]byte("mine"), 300<<10), bytes.Repeat([]byte("both"), persistence.BlobThreshold)
+	for stream, bodies := range map[string][][]byte{"wrk/a": {own, both}, "wrk/b": {both}} {
+		l, err := s.Claim(ctx, stream, "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := persistence.Batch{Lease: l, Expect: l.Next, Session: stream[4:]}
+		for _, body := range bodies {
+			b.Records = append(b.Records, &messages.Record{Body: body})
+		}
+		if _, err := s.Append(ctx, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plan := &messages.DeletionPlan{Sessions: []string{"a"}, Streams: []string{"wrk/a"}}
+	task := &deleteTask{waiting: waiting{make(chan error, 1)}, plan: plan, value: mustMarshal(t, plan)}
+	if err := s.wait(ctx, task, task.answers); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.purge(ctx, func(p *purger) error { return p.planned(plan, map[[32]byte]bool{}) }); err != nil {
+		t.Fatal(err)
+	}
+	again := openIn(t, image(t, s.opts.Dir))
+	if _, err := again.Blob(ctx, sha256.Sum256(own)); !errors.Is(err, persistence.ErrNotFound) {
+		t.Errorf("the blob that nobody refers to: %v", err)
+	}
+	if n := count(t, again, append([]byte{tagPiece}, blobKey(sha256.Sum256(own))...)); n != 0 {
+		t.Errorf("%d of its pieces are left", n)
+	}
+	if _, err := again.Blob(ctx, sha256.Sum256(both)); err != nil {
+		t.Errorf("the blob of another: %v", err)
+	}
+	for _, prefix := range []string{"ewrk/a\x00", "x", "f"} {
+		if n := count(t, again, []byte(prefix)); n != 0 {
+			t.Errorf("%d entries with %q are left", n, prefix)
+		}
+	}
+	if f := findings(t, again); len(f) != 0 {
+		t.Errorf("found %+v", f)
+	}
+}
+
 // A blob that somebody refers to while the last one that did is being deleted must stay.
 func TestABlobThatIsReferredToAnewOutlivesTheDeletion(t *testing.T) {
 	ctx := context.Background()

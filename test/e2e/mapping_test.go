@@ -82,6 +82,7 @@ func pairs() []pair {
 		{in(&messages.ToSession{Command: &messages.ToSession_WaitIdle{WaitIdle: &messages.WaitIdle{WorkerId: "w"}}}), &messages.Ack{}},
 		{in(&messages.ToSession{Command: &messages.ToSession_ReleaseWorker{ReleaseWorker: &messages.ReleaseWorker{WorkerId: "w", By: "me"}}}), worker},
 		{in(&messages.ToSession{Command: &messages.ToSession_Close{Close: &messages.CloseSession{Reason: "r & s"}}}), &messages.Ack{}},
+		{in(&messages.ToSession{Command: &messages.ToSession_Close{Close: &messages.CloseSession{Forget: true}}}), &messages.Ack{}},
 	}
 }
 
