@@ -44,13 +44,14 @@ func TestOnlyTheWorkspaceAndAPrivateHomeCanBeWritten(t *testing.T) {
 	s := detect(t, Bwrap)
 	ws, out := folder(t), folder(t)
 	secret := filepath.Join(out, "secret")
+	temporary := "/tmp/" + filepath.Base(filepath.Dir(out)) // nobody else's
 	if err := os.WriteFile(secret, []byte("TOPSECRET"), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	said, _ := sh(t, s, ws, `cat `+secret+`; ls `+out+`; echo x >`+secret+`; for f in /etc/x /usr/x /x /dev/x /var/x /root/x /home/x; do
 		mkdir -p $(dirname $f); echo x >$f && echo "wrote $f"; done 2>/dev/null
 		mount -t tmpfs x /usr && echo mounted; mount -o remount,rw / && echo remounted; umount `+ws+`/.troupe && echo unmounted
-		echo in >inside && echo home >~/.profile && echo temp >/tmp/x && echo shm >/dev/shm/x && cat ~/.profile; id -u; grep CapEff /proc/self/status`)
+		echo in >inside && echo home >~/.profile && echo temp >`+temporary+` && echo shm >/dev/shm/x && cat ~/.profile; id -u; grep CapEff /proc/self/status`)
 	for _, bad := range []string{"TOPSECRET", "wrote", "mounted", "remounted", "unmounted"} {
 		if strings.Contains(said, bad) {
 			t.Errorf("a command could do more than it may (%s):\n%s", bad, said)
@@ -65,7 +66,7 @@ func TestOnlyTheWorkspaceAndAPrivateHomeCanBeWritten(t *testing.T) {
 	if b, err := os.ReadFile(secret); err != nil || string(b) != "TOPSECRET" {
 		t.Errorf("the secret is now %q, %v", b, err)
 	}
-	if _, err := os.Stat("/tmp/x"); err == nil {
+	if _, err := os.Stat(temporary); err == nil {
 		t.Error("/tmp is the machine's")
 	}
 	home, _ := sh(t, s, ws, `cat ~/.profile`)

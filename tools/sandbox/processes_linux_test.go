@@ -269,8 +269,12 @@ func ends(t *testing.T, listed string) bool {
 		return errors.Is(err, unix.ESRCH)
 	}
 	defer unix.Close(fd)
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 30_000)
-	return n == 1 && err == nil
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 30_000)
+		if !errors.Is(err, unix.EINTR) { // the runtime's own signals interrupt it
+			return n == 1 && err == nil
+		}
+	}
 }
 
 func TestWithoutAHelperTheProcessGroupEnds(t *testing.T) {
