@@ -44,7 +44,7 @@ func TestOnlyTheWorkspaceAndAPrivateHomeCanBeWritten(t *testing.T) {
 	s := detect(t, Bwrap)
 	ws, out := folder(t), folder(t)
 	secret := filepath.Join(out, "secret")
-	temporary := "/tmp/" + filepath.Base(filepath.Dir(out)) // nobody else's
+	temporary := "/tmp/" + filepath.Base(filepath.Dir(out)) + ".x" // nobody else's
 	if err := os.WriteFile(secret, []byte("TOPSECRET"), 0o666); err != nil {
 		t.Fatal(err)
 	}
