@@ -70,8 +70,8 @@ func asleep(m *messages.ResolveApproval) bool {
 // recordWord appends what a person says of a call to the journal of its worker. It returns the reply.
 func recordWord(svc *Services, session string, m word) any {
 	o := openWorker(svc, m.worker, session, false)
-	if o.panic != nil {
-		return messages.Fail(messages.CodeInternal, fmt.Sprintf("%s: open the worker: %v", m.about, o.panic), "")
+	if o.broken != nil {
+		return messages.Fail(messages.CodeInternal, fmt.Sprintf("%s: open the worker: %v", m.about, o.broken), "")
 	}
 	if o.err != nil {
 		code := messages.CodeUnavailable

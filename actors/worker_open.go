@@ -20,14 +20,14 @@ type opened struct {
 	state   *conversation.State
 	snaps   *snapshots
 	err     error
-	panic   *act.Panic // instead of err
+	broken  *act.Panic // instead of err
 }
 
 // open claims the stream and folds it, in a goroutine: a long history must not hold the mailbox.
 func (w *Worker) open(c actor.Context) {
 	w.become(w.opening, stateInactive)
 	svc, id, session, last := w.svc, w.id, w.session, w.openings+1 >= poisonAfter
-	svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any { return &opened{panic: p} }, func() any {
+	svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any { return &opened{broken: p} }, func() any {
 		return openWorker(svc, id, session, last)
 	})
 }
@@ -45,7 +45,7 @@ func openWorker(svc *Services, id, session string, last bool) (o *opened) {
 			listQuarantine(svc, j, id, session, openingPanicked(p))
 		}
 		j.Release()
-		return &opened{panic: p}
+		return &opened{broken: p}
 	}
 	return o
 }
@@ -76,8 +76,8 @@ func (w *Worker) opening(c actor.Context) {
 		w.wait(c)
 		return
 	}
-	if m.panic != nil {
-		w.openingPanicked(c, m.panic)
+	if m.broken != nil {
+		w.openingPanicked(c, m.broken)
 		return
 	}
 	if m.err != nil {

@@ -44,6 +44,54 @@ func TestEveryDamageToAHistoryIsFoundByItsRule(t *testing.T) {
 	}
 }
 
+// TestATokenIsGivenToOneWorkerOnly: two workers that take turns in one folder never hold the same lease.
+func TestATokenIsGivenToOneWorkerOnly(t *testing.T) {
+	h := good(t)
+	first := map[string]lease{} // of a workspace: what one worker was given
+	from := map[string]string{}
+	for _, at := range find[*messages.TurnStarted](h, nil) {
+		for i, l := range factAt[*messages.TurnStarted](t, h, at).GetLeases() {
+			other, known := first[l.GetWorkspace()]
+			if !known {
+				first[l.GetWorkspace()], from[l.GetWorkspace()] = lease{l.GetWorkspace(), l.GetToken()}, at.stream
+			}
+			if !known || from[l.GetWorkspace()] == at.stream {
+				continue
+			}
+			change(t, h, at, func(f *messages.TurnStarted) { f.Leases[i].Token = other.token })
+			found := Check(h)
+			if !slices.ContainsFunc(found, func(v Violation) bool { return v.Rule == "R9" && strings.Contains(v.Text, "was given to") }) {
+				t.Errorf("it is not found; what is found:\n%s", lines(found))
+			}
+			return
+		}
+	}
+	t.Fatal("the recorded run has no folder of two workers: record another one")
+}
+
+// later is where a later epoch of a worker begins.
+func later(t *testing.T, h *History) place {
+	return one(t, h, func(f *messages.Activated) bool { return f.GetRecoveredSeq() > 5 })
+}
+
+// TestAQuarantineAndItsEndMayBeginAnEpoch: they come before an activation.
+func TestAQuarantineAndItsEndMayBeginAnEpoch(t *testing.T) {
+	for _, fact := range []proto.Message{&messages.Panicked{Quarantined: true}, &messages.Released{}, &messages.Panicked{}} {
+		h := good(t)
+		at := later(t, h)
+		r, err := messages.NewRecord(fact, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Streams[at.stream][at.at].Record.Body = r.GetBody()
+		found := slices.ContainsFunc(Check(h), func(v Violation) bool { return strings.Contains(v.Text, "instead of an activation") })
+		p, panicked := fact.(*messages.Panicked)
+		if found != (panicked && !p.GetQuarantined()) {
+			t.Errorf("%v: found %v", fact, found)
+		}
+	}
+}
+
 func inputDamage() []damage {
 	accepted := func(t *testing.T, h *History) place { return one[*messages.InputAccepted](t, h, nil) }
 	return []damage{
@@ -80,9 +128,6 @@ func inputDamage() []damage {
 }
 
 func orderDamage() []damage {
-	later := func(t *testing.T, h *History) place {
-		return one(t, h, func(f *messages.Activated) bool { return f.GetRecoveredSeq() > 5 })
-	}
 	return []damage{
 		{"R2", "a record is missing", func(t *testing.T, h *History) {
 			at := one[*messages.GenerationStarted](t, h, nil)

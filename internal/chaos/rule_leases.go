@@ -6,21 +6,33 @@ import (
 
 // leasesExclude is R9.
 func leasesExclude(v *view, r *report) {
+	given := make(map[lease]*fact)
 	for _, s := range v.workers() {
-		tokensGrow(s, r)
+		tokensGrow(s, given, r)
 	}
 	v.effectsExclude(r)
 }
 
-// tokensGrow checks the leases of one worker: those of a later turn, or of a later activation, are higher;
-// and a call is dispatched under the lease that its turn holds.
-func tokensGrow(s *stream, r *report) {
+// lease is one that was given: a token is never given twice.
+type lease struct {
+	workspace string
+	token     uint64
+}
+
+// tokensGrow checks the leases of one worker: those of a later turn, or of a later activation, are higher, no other worker was
+// given them, and a call is dispatched under the lease that its turn holds. given has those of the workers before.
+func tokensGrow(s *stream, given map[lease]*fact, r *report) {
 	held := make(map[string]uint64)
 	take := func(f *fact, leases []*messages.LeaseToken) {
 		for _, l := range leases {
 			if l.GetToken() <= held[l.GetWorkspace()] {
 				r.add(Broken, s.name, f.seq(), "the lease on %s has token %d after %d", l.GetWorkspace(), l.GetToken(), held[l.GetWorkspace()])
 			}
+			one := lease{l.GetWorkspace(), l.GetToken()}
+			if other := given[one]; other != nil && other.stream != s.name {
+				r.add(Broken, s.name, f.seq(), "token %d of %s was given to %s, too, at %d", one.token, one.workspace, other.stream, other.seq())
+			}
+			given[one] = f
 			held[l.GetWorkspace()] = max(l.GetToken(), held[l.GetWorkspace()])
 		}
 	}
