@@ -144,7 +144,7 @@ type Options struct {
 	// wait for it (also sessions that do not say so; not those with NoInput). ctx ends with the runtime; what is unanswered then is put to
 	// the next one. Others may answer first. nil: nobody is asked, except in sessions that say so.
 	Approve func(ctx context.Context, a *Approval) Answer
-	// Rules gives the standing policy rules for sessions in a folder (its address, as in local:/srv/work; "" for
+	// Rules gives the standing policy rules for sessions in a folder (its address, as in local:/srv/code; "" for
 	// none). It is asked off the mailbox whenever a session comes into memory; an error keeps the session out.
 	Rules func(folder string) ([]string, error)
 	// Hooks are called before and after each turn, off the mailbox.

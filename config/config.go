@@ -162,7 +162,7 @@ type MCPServer struct {
 
 // Workspace is attached to every new session.
 type Workspace struct {
-	URI      string   `yaml:"uri" doc:"Address, for example git:github.com/owner/repo or local:/srv/work."`
+	URI      string   `yaml:"uri" doc:"Address, for example git:github.com/owner/repo or local:/srv/code."`
 	Trust    string   `yaml:"trust" default:"restricted" enum:"full,restricted" doc:"Full runs every tool unasked."`
 	ReadOnly bool     `yaml:"read_only" default:"false" doc:"No tool may change it."`
 	Mode     string   `yaml:"mode" default:"local" enum:"local,container" doc:"Where its commands run."`

@@ -78,7 +78,7 @@ func (c *checker) others() {
 	cfg := c.l.Config
 	for _, name := range slices.Sorted(maps.Keys(cfg.Workspaces)) {
 		if at := child("workspaces", name); cfg.Workspaces[name].URI == "" {
-			c.add(child(at, "uri"), at+" has no uri", "write its address, for example local:/srv/work")
+			c.add(child(at, "uri"), at+" has no uri", "write its address, for example local:/srv/code")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Server.Tokens)) {
