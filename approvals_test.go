@@ -43,7 +43,8 @@ func TestAProgramAnswersApprovals(t *testing.T) {
 			if err != nil || r.Outcome != c.outcome {
 				t.Fatalf("%v %v", r, err)
 			}
-			if a := <-asked; a.GetTool() != "write_file" || a.GetKind() != "diff" {
+			a := <-asked
+			if a.GetTool() != "write_file" || a.GetKind() != "diff" {
 				t.Errorf("asked %v", a)
 			}
 			if _, err := os.Stat(filepath.Join(dir, "a")); (err == nil) != c.runs {
@@ -52,6 +53,9 @@ func TestAProgramAnswersApprovals(t *testing.T) {
 			if all, err := rt.Approvals(ctx); err != nil || len(all) != 0 || len(asked) != 0 {
 				t.Errorf("%v %v, asked %d more", all, err, len(asked))
 			}
+			wantCode(t, "answered twice", rt.ResolveApproval(ctx, a.GetApprovalId(), c.answer), messages.CodeResolved)
+			ask[*messages.Ack](t, rt, forget(s.ID()))
+			wantCode(t, "of a session that is gone", rt.ResolveApproval(ctx, a.GetApprovalId(), c.answer), messages.CodeNotFound)
 		})
 	}
 }

@@ -32,7 +32,7 @@ func approvalIndex(s *conversation.State, session, worker string, facts []proto.
 		}
 		delete(pending, exec)
 		change--
-		ops = append(ops, persistence.IndexOp{Key: ApprovalKey(session, id), Delete: true}, persistence.IndexOp{Key: AnsweredKey(id), Value: []byte(decision)})
+		ops = append(ops, persistence.IndexOp{Key: ApprovalKey(session, id), Delete: true}, persistence.IndexOp{Key: AnsweredKey(id, session), Value: []byte(decision)})
 	}
 	for _, f := range facts {
 		switch f := f.(type) {
@@ -60,8 +60,8 @@ func approvalIndex(s *conversation.State, session, worker string, facts []proto.
 // ApprovalKey is the listing entry of an approval that waits, below its session's; the value is an ApprovalView.
 func ApprovalKey(session, approvalID string) string { return "apr/" + session + "/" + approvalID }
 
-// AnsweredKey tells of an approval how it was answered.
-func AnsweredKey(approvalID string) string { return "apd/" + approvalID }
+// AnsweredKey tells of an approval how it was answered. The session is in it so that it goes with that; "" gives what it is found by.
+func AnsweredKey(approvalID, session string) string { return "apd/" + approvalID + "/" + session }
 
 // Approvals lists the calls that wait for an approval, of one session or of all (""). It wakes nobody.
 func Approvals(ctx context.Context, store persistence.Store, session string) ([]*messages.ApprovalView, error) {
@@ -96,10 +96,8 @@ func ApprovalNamed(ctx context.Context, store persistence.Store, approvalID stri
 		}
 	}
 	decision := ""
-	err = store.Index(ctx, AnsweredKey(approvalID), func(key string, value []byte) error {
-		if key == AnsweredKey(approvalID) {
-			decision = string(value)
-		}
+	err = store.Index(ctx, AnsweredKey(approvalID, ""), func(_ string, value []byte) error {
+		decision = string(value)
 		return nil
 	})
 	switch {

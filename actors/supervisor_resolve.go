@@ -161,10 +161,8 @@ func CallInDoubt(ctx context.Context, store persistence.Store, exec string) (*me
 		}
 	}
 	word := ""
-	err = store.Index(ctx, ResolvedKey(exec), func(key string, value []byte) error {
-		if key == ResolvedKey(exec) {
-			word = string(value)
-		}
+	err = store.Index(ctx, ResolvedKey(exec, ""), func(_ string, value []byte) error {
+		word = string(value)
 		return nil
 	})
 	switch {

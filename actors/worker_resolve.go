@@ -142,12 +142,12 @@ func doubtIndex(s *conversation.State, session, worker string, facts []proto.Mes
 			v.State, v.Status = conversation.StateInDoubt, conversation.StateInDoubt
 			if b, err := proto.Marshal(v); err == nil {
 				change++
-				ops = append(ops, persistence.IndexOp{Key: DoubtKey(session, f.GetExecId()), Value: b}, persistence.IndexOp{Key: ResolvedKey(f.GetExecId()), Delete: true})
+				ops = append(ops, persistence.IndexOp{Key: DoubtKey(session, f.GetExecId()), Value: b}, persistence.IndexOp{Key: ResolvedKey(f.GetExecId(), session), Delete: true})
 			}
 		case *messages.CallResolved:
 			out(f.GetExecId())
 			word := conversation.ResolutionName(f.GetResolution())
-			ops = append(ops, persistence.IndexOp{Key: ResolvedKey(f.GetExecId()), Value: []byte(word)})
+			ops = append(ops, persistence.IndexOp{Key: ResolvedKey(f.GetExecId(), session), Value: []byte(word)})
 		case *messages.ToolFinished:
 			out(f.GetExecId())
 		}
@@ -165,5 +165,6 @@ func personIndex(s *conversation.State, session, worker string, facts []proto.Me
 // DoubtKey is the listing entry of a call in doubt, below its session's; the value is a CallView.
 func DoubtKey(session, exec string) string { return "dbt/" + session + "/" + exec }
 
-// ResolvedKey tells of a call that a person has settled with which word.
-func ResolvedKey(exec string) string { return "rsv/" + exec }
+// ResolvedKey tells of a call that a person has settled with which word. The session is in it so that it goes with that; ""
+// gives what it is found by.
+func ResolvedKey(exec, session string) string { return "rsv/" + exec + "/" + session }
