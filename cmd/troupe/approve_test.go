@@ -95,6 +95,11 @@ func TestWhatIsTypedBeforeTheQuestionIsNoAnswer(t *testing.T) {
 	if code != exitDone || !m.has("") {
 		t.Errorf("%d, and something was written\n%s", code, shown)
 	}
+	m = newMachine(t)
+	code, shown = m.typedAfter("y\n", []string{"n\n"}, "run", "hello", "-C", "a", "-m", "scripted/echo")
+	if code != exitDone || !strings.Contains(shown, "is restricted") {
+		t.Errorf("%d, and the folder is trusted\n%s", code, shown)
+	}
 }
 
 func TestApprovalsAreListedAndAnsweredByCommand(t *testing.T) {

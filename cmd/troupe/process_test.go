@@ -391,35 +391,18 @@ func TestRunOnATerminalStreamsAndColours(t *testing.T) {
 	}
 }
 
-// onTerminal runs a command on a terminal, types an answer, and gives what was shown.
-func (m *machine) onTerminal(answer string, args ...string) (code int, shown string) {
-	m.t.Helper()
-	cmd := m.command(args...)
-	cmd.Env = append(cmd.Env, "NO_COLOR=1")
-	tty, err := pty.Start(cmd)
-	if err != nil {
-		m.t.Skipf("no terminal can be made here: %v", err)
-	}
-	defer tty.Close()
-	if _, err := io.WriteString(tty, answer); err != nil {
-		m.t.Fatal(err)
-	}
-	out, _ := io.ReadAll(tty) // on Linux it ends with an error when the other side is closed
-	return exitOf(m.t, cmd.Wait()), string(out)
-}
-
 func TestTerminalIsAskedOnceAboutAFolder(t *testing.T) {
 	const question = "May agents run every tool in"
 	m := newMachine(t)
-	code, shown := m.onTerminal("n\n", "run", "hello", "-C", "a", "-m", "scripted/echo")
+	code, shown := m.typed([]string{"n\n"}, "run", "hello", "-C", "a", "-m", "scripted/echo")
 	if code != exitDone || !strings.Contains(shown, question) || !strings.Contains(shown, "is restricted") {
 		t.Errorf("no: %d %s", code, shown)
 	}
-	code, shown = m.onTerminal("y\n", "run", "hello", "-C", "a", "-m", "scripted/echo")
+	code, shown = m.typed([]string{"y\n"}, "run", "hello", "-C", "a", "-m", "scripted/echo")
 	if code != exitDone || strings.Contains(shown, question) || !strings.Contains(shown, "is restricted") {
 		t.Errorf("asked again: %d %s", code, shown)
 	}
-	code, shown = m.onTerminal("y\n", "run", "hello", "-C", "b", "-m", "scripted/echo")
+	code, shown = m.typed([]string{"y\n"}, "run", "hello", "-C", "b", "-m", "scripted/echo")
 	if code != exitDone || !strings.Contains(shown, question) || !strings.Contains(shown, "is trusted (full)") {
 		t.Errorf("yes: %d %s", code, shown)
 	}

@@ -121,9 +121,7 @@ func (l *lines) next(ctx context.Context, a *app, prompt string) (string, error)
 		default:
 		}
 	}
-	if f, ok := a.in.(interface{ Fd() uintptr }); ok && l.waiting == nil {
-		forgetTyped(f.Fd())
-	}
+	a.forgetTyped()
 	if _, err := a.err.Write([]byte(prompt)); err != nil {
 		return "", err
 	}

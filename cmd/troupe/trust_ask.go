@@ -73,6 +73,7 @@ func (a *app) noteAsked(addr *workspace.Address) error {
 // question puts a question on the terminal and reads one line. The end of the input is an empty answer.
 // A reader that waits is left behind when ctx ends, and ends with the process.
 func (a *app) question(ctx context.Context, text string) (string, error) {
+	a.forgetTyped()
 	if _, err := io.WriteString(a.err, text); err != nil {
 		return "", &exitError{code: exitIO, what: "ask on the terminal: " + err.Error(), err: err}
 	}
@@ -83,6 +84,13 @@ func (a *app) question(ctx context.Context, text string) (string, error) {
 		return answer, nil
 	case <-ctx.Done():
 		return "", ctx.Err()
+	}
+}
+
+// forgetTyped drops what was typed before a question stands on the terminal: it is no answer to it.
+func (a *app) forgetTyped() {
+	if f, ok := a.in.(interface{ Fd() uintptr }); ok {
+		forgetTyped(f.Fd())
 	}
 }
 
