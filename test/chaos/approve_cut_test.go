@@ -56,36 +56,10 @@ func newQuestion(t *testing.T) *question {
 
 func (q *question) live(t *testing.T, limit int, heard bool) int {
 	t.Helper()
-	store := &cutStore{Store: q.mem, limit: limit, heard: heard, cut: make(chan struct{})}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	rt, err := troupe.New(ctx, troupe.Options{Model: writeTwice{}, Store: store, DataDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	asking, stop := context.WithCancel(ctx)
-	var both sync.WaitGroup
-	both.Go(func() { q.person(asking, rt) })
-	asked := make(chan error, 1)
-	go func() { asked <- q.prompt(asking, rt) }()
-	select {
-	case err := <-asked:
-		if err != nil && limit > 1<<20 {
-			t.Errorf("prompt: %v", err)
-		}
-		asked <- nil
-	case <-store.cut:
-	}
-	stop()
-	both.Wait()
-	if err := <-asked; err != nil {
-		t.Logf("the prompt was cut off: %v", err)
-	}
-	if err := rt.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
-	q.store = store
-	q.mem = q.mem.Reopen()
+	store := lifeUntilCut(t, q.mem, limit, heard, func(s *cutStore) troupe.Options {
+		return troupe.Options{Model: writeTwice{}, Store: s, DataDir: t.TempDir()}
+	}, q.person, q.prompt)
+	q.store, q.mem = store, q.mem.Reopen()
 	return store.count
 }
 

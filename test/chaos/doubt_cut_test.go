@@ -116,23 +116,36 @@ func (d *doubt) begin(t *testing.T) {
 // turn, or when the store is cut off.
 func (d *doubt) live(t *testing.T, limit int, heard bool) int {
 	t.Helper()
-	store := &cutStore{Store: d.mem, limit: limit, heard: heard, cut: make(chan struct{})}
+	store := lifeUntilCut(t, d.mem, limit, heard, func(s *cutStore) troupe.Options {
+		return d.options(t, s, func(tc *tools.Context) error {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.runs = append(d.runs, tc.ExecID)
+			return nil
+		})
+	}, d.person, d.prompt)
+	d.store, d.mem = store, d.mem.Reopen()
+	return store.count
+}
+
+// lifeUntilCut runs a prompt, and a person beside it, until the prompt is answered or the store is cut off.
+func lifeUntilCut(
+	t *testing.T, mem *memory.Store, limit int, heard bool, options func(*cutStore) troupe.Options,
+	person func(context.Context, *troupe.Runtime), prompt func(context.Context, *troupe.Runtime) error,
+) *cutStore {
+	t.Helper()
+	store := &cutStore{Store: mem, limit: limit, heard: heard, cut: make(chan struct{})}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	rt, err := troupe.New(ctx, d.options(t, store, func(tc *tools.Context) error {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.runs = append(d.runs, tc.ExecID)
-		return nil
-	}))
+	rt, err := troupe.New(ctx, options(store))
 	if err != nil {
 		t.Fatal(err)
 	}
 	asking, stop := context.WithCancel(ctx)
 	var both sync.WaitGroup
-	both.Go(func() { d.person(asking, rt) })
+	both.Go(func() { person(asking, rt) })
 	asked := make(chan error, 1)
-	go func() { asked <- d.prompt(asking, rt) }()
+	go func() { asked <- prompt(asking, rt) }()
 	select {
 	case err := <-asked:
 		if err != nil && limit > 1<<20 {
@@ -149,9 +162,7 @@ func (d *doubt) live(t *testing.T, limit int, heard bool) int {
 	if err := rt.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	d.store = store
-	d.mem = d.mem.Reopen()
-	return store.count
+	return store
 }
 
 // person says the word about every call in doubt, until ctx ends.

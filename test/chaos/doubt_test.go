@@ -127,10 +127,13 @@ func TestACommandThatAnInterruptEndedIsRecordedAsStopped(t *testing.T) {
 	}
 	late := time.Since(sent) > 500*time.Millisecond // then the process may have ended before its command did
 	e := m.run("run", "-s", m.session())
-	if late && e.code == 75 {
-		t.Skip("the machine was too slow for an orderly stop")
-	}
 	calls := list[[]messages.CallJSON](m, "ls", "calls")
+	if late && e.code == 75 { // then it is in doubt, and says so
+		if len(calls) != 1 || calls[0].State != "in_doubt" {
+			t.Errorf("stopped too late for an orderly end: %v, going on %s", calls, e)
+		}
+		return
+	}
 	if e.code != 0 || len(calls) != 1 || calls[0].Status != "cancelled" || !strings.Contains(e.err, "Stopped before it finished") {
 		t.Errorf("%v, going on %s", calls, e)
 	}
