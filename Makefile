@@ -50,6 +50,10 @@ race: ## run every suite in full, with the race detector
 chaos: ## kill what works, over 2,000 turns and 200 kills of a command, and look at what comes back (ten minutes or more)
 	@TROUPE_CHAOS_KILLS=$${TROUPE_CHAOS_KILLS:-200} TROUPE_CHAOS_TURNS=$${TROUPE_CHAOS_TURNS:-1000} $(GO) test ./test/chaos -v -count=1 -timeout 120m -run 'KilledAtRandomMoments|WhateverIsKilled'
 
+.PHONY: unprivileged
+unprivileged: ## the tests that root skips, as a user who may not do everything
+	@GO="$(GO)" ./.ci/unprivileged
+
 .PHONY: chaos-ci
 chaos-ci: ## the part of chaos that every commit passes: 200 turns killed after every append, and 20 seeds
 	@TROUPE_CHAOS_EVERY=$${TROUPE_CHAOS_EVERY:-200} $(GO) test ./test/chaos -v -count=1 -timeout 30m -run 'WhateverIsKilled'
