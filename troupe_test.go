@@ -130,6 +130,30 @@ func TestAStreamEndsWithTheEndOfItsOwnTurn(t *testing.T) {
 	all.Wait()
 }
 
+// TestEventsThatAreAskedForAfterATurnHaveItsEnd: also when the session's policy has kept that back, and nothing else follows.
+func TestEventsThatAreAskedForAfterATurnHaveItsEnd(t *testing.T) {
+	rt, ctx := runtimeOf(t, troupe.Options{Model: echo()})
+	for _, policy := range []troupe.Persist{troupe.PersistMessage, troupe.PersistTask, troupe.PersistManual} {
+		s, err := rt.Session(ctx, troupe.SessionOptions{Persist: policy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Run(ctx, "go"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		for e, err := range rt.Events(ctx, s.ID(), 0) {
+			if err != nil {
+				t.Errorf("%s: %v", policy, err)
+			}
+			if err != nil || e.GetType() == messages.EventTurnCompleted {
+				break
+			}
+		}
+		cancel()
+	}
+}
+
 func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 	ctx := context.Background()
 	store := memory.New()

@@ -184,21 +184,17 @@ func TestWhoWatchesIsToldOfEverythingInOrderWhateverThePolicy(t *testing.T) {
 		h := actortest.New(t, actortest.Options{Tools: []tools.Tool{look}, Model: looking(func(context.Context, int) {})})
 		session, _ := h.Create(&messages.CreateSession{Persist: policy})
 		h.Run(session, "before")
+		actortest.Ask[*messages.Ack](h, session, &messages.SaveHistory{}) // what came before is no matter of this test
 		w := h.Watch(session)
 		h.Run(session, "only look")
 		var got []string
 		seq := uint64(0)
-		for range 2 { // the first turn's end may have been kept back until now
-			for _, e := range w.Until(messages.EventTurnCompleted) {
-				if e.GetSeq() != 0 && e.GetSeq() <= seq {
-					t.Errorf("%s: event %d after %d", policy, e.GetSeq(), seq)
-				}
-				if seq = max(seq, e.GetSeq()); e.GetSeq() > 0 {
-					got = append(got, e.GetType())
-				}
+		for _, e := range w.Until(messages.EventTurnCompleted) {
+			if e.GetSeq() != 0 && e.GetSeq() <= seq {
+				t.Errorf("%s: event %d after %d", policy, e.GetSeq(), seq)
 			}
-			if policy != messages.Persist_MANUAL {
-				break
+			if seq = max(seq, e.GetSeq()); e.GetSeq() > 0 {
+				got = append(got, e.GetType())
 			}
 		}
 		want := "input.accepted turn.started generation.started generation.completed tool.planned tool.finished generation.started generation.completed turn.completed"
@@ -206,6 +202,19 @@ func TestWhoWatchesIsToldOfEverythingInOrderWhateverThePolicy(t *testing.T) {
 			t.Errorf("%s: %s", policy, got)
 		}
 	}
+}
+
+// TestWhatWasKeptBackIsWrittenForWhoComesToWatch: nothing else may follow the end of a turn.
+func TestWhatWasKeptBackIsWrittenForWhoComesToWatch(t *testing.T) {
+	look := tool(t, "look", messages.Effect_PURE, func(context.Context, string) (string, error) { return "seen", nil })
+	h := actortest.New(t, actortest.Options{Tools: []tools.Tool{look}, Model: looking(func(context.Context, int) {})})
+	session, worker := h.Create(&messages.CreateSession{Persist: messages.Persist_MANUAL})
+	h.Run(session, "only look")
+	if facts := h.Facts(worker); len(actortest.Of[*messages.TurnCompleted](facts)) != 0 {
+		t.Fatalf("nothing was kept back: %s", types(facts))
+	}
+	h.Watch(session)
+	actortest.Until(t, "the end of the turn", func() bool { return len(actortest.Of[*messages.TurnCompleted](h.Facts(worker))) == 1 })
 }
 
 func TestASaveWithNothingToSaveAndAFailingOneAreAnswered(t *testing.T) {

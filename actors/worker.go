@@ -176,6 +176,7 @@ func (w *Worker) watch(c actor.Context, m *messages.Watched) {
 	if c.Sender() != nil {
 		c.Respond(&messages.Ack{})
 	}
+	w.showLate(c)
 }
 
 func (w *Worker) configure(m *messages.Configure) {

@@ -127,6 +127,7 @@ func (w *Worker) appended(c actor.Context, m *appended) {
 		w.publish(c, in, m.receipt)
 	}
 	in.then(c)
+	w.showLate(c) // what came before the first watcher, who came while it was applied
 	w.replay(c)
 }
 

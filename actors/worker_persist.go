@@ -115,6 +115,14 @@ func (w *Worker) save(c actor.Context) {
 	w.append(c, asker, func(c actor.Context) { c.Send(asker, &messages.Ack{}) })
 }
 
+// showLate makes durable what was kept back before somebody came to watch: their events are facts that are durable, and
+// at the end of a turn no other append may follow.
+func (w *Worker) showLate(c actor.Context) {
+	if w.watched.Load() && w.inflight == nil && w.phase != stateFailed && len(w.late.records) > 0 {
+		w.append(c, nil, func(actor.Context) {})
+	}
+}
+
 // saveAtEnd is for a worker that stops: its append is made before the journal is released.
 func (w *Worker) saveAtEnd() {
 	if w.journal == nil || w.phase == stateFailed || len(w.late.records) == 0 {
