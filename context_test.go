@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -116,6 +117,7 @@ func TestAToolSeesTheWholeContextOfItsCallAndItsTemporaryFolderIsGoneAfterwards(
 	type key struct{}
 	rt, ctx := runtimeOf(t, troupe.Options{
 		Model: callOnce(call("look", "")), Tools: []troupe.Tool{look},
+		Reach:       []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")},
 		ToolContext: func(_ context.Context, c troupe.Call) (map[any]any, error) { return map[any]any{key{}: c.Tool}, nil },
 	})
 	dir := folder(t, nil)
@@ -134,6 +136,8 @@ func TestAToolSeesTheWholeContextOfItsCallAndItsTemporaryFolderIsGoneAfterwards(
 		t.Errorf("agent %q, workspace %v, info %v", got.Agent, got.Workspace, got.WorkspaceInfo)
 	case !strings.Contains(strings.Join(got.ProcessEnv, "\n"), "PATH="):
 		t.Errorf("environment %v", got.ProcessEnv)
+	case len(got.Reach) != 1 || got.Reach[0].String() != "10.1.0.0/16":
+		t.Errorf("reach %v", got.Reach)
 	case got.Values[key{}] != "look":
 		t.Errorf("values of the program %v", got.Values)
 	case got.ExecID != res.ToolCalls[0].GetExecId() || filepath.Base(got.ToolTempDir) != got.ExecID:

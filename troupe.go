@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -117,6 +118,7 @@ type Options struct {
 	Unknown map[string]Unknown // by tool: what becomes of calls of unknown outcome; it goes before what agents and tools say
 	Agents  []Agent            // profiles; one named "default" replaces the built-in one
 	Sandbox tools.Sandbox      // for commands; nil: exec is refused
+	Reach   []netip.Prefix     // addresses that the tool fetch may reach though they are not public
 	Limits  Limits
 
 	ProviderLimits map[string]ProviderLimits // by the names that Models gives
@@ -300,7 +302,7 @@ func services(o *Options, store persistence.Store, registry *tools.Registry) *ac
 		}
 	}
 	return &actors.Services{
-		Store: store, Models: models, Tools: registry, Unknown: o.Unknown, Agents: agents, Sandbox: o.Sandbox, Log: o.Logger, Limits: o.Limits,
+		Store: store, Models: models, Tools: registry, Unknown: o.Unknown, Agents: agents, Sandbox: o.Sandbox, Reach: o.Reach, Log: o.Logger, Limits: o.Limits,
 		Now: o.Now, Clock: o.Clock, Node: nodeName(), ServerName: o.ServerName, DataDir: o.DataDir, TempDir: filepath.Join(o.DataDir, "tmp"),
 		Env: env, Values: o.ToolContext, Hooks: o.Hooks, Rules: o.Rules, IdleAfter: o.IdleAfter, Still: o.Still, IgnoreTimers: o.IgnoreTimers, Redact: o.Redact,
 		ProviderLimits: o.ProviderLimits, ToolTimes: o.ToolTimes, Trim: o.Trim,

@@ -6,6 +6,7 @@ package actors
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -64,6 +65,7 @@ type Services struct {
 	Unknown map[string]policy.Unknown // by tool: what becomes of calls of unknown outcome, before what agents and tools say
 	Agents  map[string]Agent          // by name; "default" always exists
 	Sandbox tools.Sandbox             // nil: commands are refused
+	Reach   []netip.Prefix            // addresses that fetch may reach though they are not public
 	Log     *slog.Logger
 	Limits  Limits
 	Now     func() time.Time // of Clock, when that is set

@@ -138,7 +138,7 @@ func (r *run) end() {
 func (r *run) context(ctx context.Context, spec *tools.Spec) (*tools.Context, func(), error) {
 	m := r.m
 	tc := &tools.Context{
-		Signal: ctx, Agent: m.GetAgent(), ExecID: m.GetExecId(), Sandbox: r.svc.Sandbox, Redact: r.svc.Redact.String,
+		Signal: ctx, Agent: m.GetAgent(), ExecID: m.GetExecId(), Sandbox: r.svc.Sandbox, Reach: r.svc.Reach, Redact: r.svc.Redact.String,
 		Trust: m.GetWorkspace().GetTrust(), Known: make(map[string]string, len(m.GetKnownFiles())),
 	}
 	for _, f := range m.GetKnownFiles() {

@@ -7,7 +7,7 @@ type Sandbox struct {
 	Exec    string   `yaml:"exec" later:"landlock,container" default:"auto" enum:"auto,bwrap,landlock,container,none" doc:"How commands are confined; auto takes the strongest that works."`
 	Read    []string `yaml:"read" kind:"path" doc:"Folders that commands may read besides the workspace and the usual tool chains."`
 	Network string   `yaml:"network" later:"allow" default:"ask" enum:"ask,allow,deny" doc:"Whether a command that asks for the network gets it."`
-	Fetch   []string `yaml:"fetch" later:"*" kind:"cidr" doc:"Private address ranges that fetch may reach, for example 10.1.0.0/16."`
+	Fetch   []string `yaml:"fetch" kind:"cidr" doc:"Address ranges that fetch may reach though they are not public, for example 10.1.0.0/16."`
 	Image   string   `yaml:"image" later:"*" doc:"Image for exec: container."`
 }
 

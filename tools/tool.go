@@ -5,6 +5,7 @@ package tools
 import (
 	"context"
 	"encoding/json"
+	"net/netip"
 	"time"
 
 	"github.com/troupe-dev/troupe/messages"
@@ -96,6 +97,7 @@ type Context struct {
 	Fresh    bool              // a lone caller: the rule "must have been read" is off
 	Known    map[string]string // path -> sha256 of files that this conversation has read
 	Sandbox  Sandbox           // nil: commands are refused
+	Reach    []netip.Prefix    // addresses that fetch may reach though they are not public (`sandbox.fetch`)
 	Values   map[any]any       // of the host program, typed by their keys
 	Progress func(*messages.Progress)
 	Redact   func(string) string // takes secrets out of a text; nil: none are known. Results are redacted anyway: tools call it where they cut or keep text

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"math"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -69,6 +70,7 @@ func (a *app) runtimeOptions(ctx context.Context, in opening, log *slog.Logger) 
 	if err := servable(loaded); err != nil {
 		return o, err
 	}
+	o.Reach = reach(loaded)
 	o.Sandbox, err = detectSandbox(ctx, loaded, c.Data.Dir)
 	return o, err
 }
@@ -184,6 +186,17 @@ func detectSandbox(ctx context.Context, loaded *config.Loaded, hide ...string) (
 		return noNetwork{box}, nil
 	}
 	return box, nil
+}
+
+// reach are the addresses of sandbox.fetch.
+func reach(loaded *config.Loaded) []netip.Prefix {
+	var all []netip.Prefix
+	for _, text := range loaded.Config.Sandbox.Fetch {
+		if p, err := netip.ParsePrefix(text); err == nil { // it was checked when it was loaded
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 func sandboxOptions(loaded *config.Loaded, hide []string) sandbox.Options {

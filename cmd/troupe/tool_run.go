@@ -191,7 +191,7 @@ func (c *loneCall) execute(ctx context.Context, tool tools.Tool, ws *workspace.W
 		return nil, err
 	}
 	tc := &tools.Context{
-		Signal: ctx, Agent: "default", ProcessEnv: env, Redact: c.a.secrets.String, Sandbox: box, Workspace: ws, ExecID: messages.NewID(messages.ExecPrefix), Trust: c.trust, Fresh: true,
+		Signal: ctx, Agent: "default", ProcessEnv: env, Redact: c.a.secrets.String, Sandbox: box, Reach: reach(c.loaded), Workspace: ws, ExecID: messages.NewID(messages.ExecPrefix), Trust: c.trust, Fresh: true,
 		WorkspaceInfo: &messages.WorkspaceInfo{Mode: "local", WorkingDirectory: c.dir, ProjectDir: c.dir, ClonePath: c.dir},
 	}
 	if !spec.NoTemp {
