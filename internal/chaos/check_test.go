@@ -27,18 +27,20 @@ func TestARecordedRunBreaksNoRule(t *testing.T) {
 
 func TestEveryDamageToAHistoryIsFoundByItsRule(t *testing.T) {
 	counted := make(map[string]int)
-	for _, d := range slices.Concat(inputDamage(), orderDamage(), effectDamage(), resultDamage(), requestDamage(), eventDamage(), leaseDamage(), otherDamage()) {
+	for _, d := range slices.Concat(inputDamage(), orderDamage(), effectDamage(), resultDamage(), answerDamage(), requestDamage(), eventDamage(), leaseDamage(), otherDamage()) {
 		counted[d.rule]++
 		t.Run(d.rule+" "+d.what, func(t *testing.T) {
 			h := good(t)
 			d.do(t, h)
-			if found := Check(h); !broke(found, d.rule) {
+			found := Check(h)
+			_, says, _ := strings.Cut(d.what, ": ") // what is to be said of it, where several things could be
+			if !slices.ContainsFunc(found, func(v Violation) bool { return v.Rule == d.rule && strings.Contains(v.Text, says) }) {
 				t.Errorf("it is not found; what is found:\n%s", lines(found))
 			}
 		})
 	}
 	for _, r := range Rules() {
-		if n := counted[r.ID]; n < 2 && r.ID != "R7" && r.ID != "R11" { // these two have tests of their own
+		if n := counted[r.ID]; n < 2 && r.ID != "R11" { // it has a test of its own
 			t.Errorf("%s is broken in %d ways only", r.ID, n)
 		}
 	}
@@ -112,7 +114,10 @@ func inputDamage() []damage {
 			change(t, h, one(t, h, func(f *messages.TurnCompleted) bool { return f.GetOutcome() == messages.TurnCompleted_DONE }),
 				func(f *messages.TurnCompleted) { f.Outcome = messages.TurnCompleted_ERROR })
 		}},
-		{"R1", "a result is told that is not the turn's", func(_ *testing.T, h *History) { h.Results[0].Text = "something else" }},
+		{"R1", "a result is told that is not the turn's", func(_ *testing.T, h *History) {
+			at := slices.IndexFunc(h.Results, func(r Result) bool { return r.Outcome == "done" }) // an aborted turn has no last word
+			h.Results[at].Text = "something else"
+		}},
 		{"R1", "the result of another turn is told", func(_ *testing.T, h *History) { h.Results[0].Turn = h.Results[1].Turn }},
 		{"R13", "a refused input is in a journal", func(t *testing.T, h *History) {
 			change(t, h, accepted(t, h), func(f *messages.InputAccepted) { f.From = h.Refused[0].Marker })
@@ -182,13 +187,15 @@ func orderDamage() []damage {
 			h.Snapshots = append(h.Snapshots, s)
 		}},
 		{"R10", "a snapshot is of another journal", func(t *testing.T, h *History) {
-			s := snapshotOf(t, h)
-			for _, at := range find[*messages.WorkerCreated](h, nil) {
-				if at.stream != s.GetStream() && len(h.Streams[at.stream]) >= int(s.GetSeq()) {
-					s.Stream = at.stream
-				}
+			v, _ := look(h)
+			all := v.workers()
+			slices.SortFunc(all, func(a, b *stream) int { return len(a.facts) - len(b.facts) })
+			snaps, _, err := all[0].fold(newState())
+			if err != nil || len(all) < 2 {
+				t.Fatal("the recorded run has no two journals", err)
 			}
-			h.Snapshots = append(h.Snapshots, s)
+			snaps[len(snaps)/2].Stream = all[1].name
+			h.Snapshots = append(h.Snapshots, snaps[len(snaps)/2])
 		}},
 	}
 }

@@ -19,12 +19,13 @@ import (
 func (l *lane) history(ctx context.Context, whole bool) (*History, error) {
 	h := &History{
 		Streams: make(map[string][]persistence.Entry), Acks: l.acks, Results: l.results, Seen: l.seen, Refused: l.refused,
+		Answers: l.answers, Listed: l.left,
 		EndedMs: time.Now().UnixMilli(), Whole: whole, Before: &Counts{}, After: &Counts{Pending: l.waiting},
 	}
 	for _, s := range l.sessions {
 		h.Requests = append(h.Requests, l.model.asked(s.turns)...)
 		for _, w := range s.spaces {
-			if w.GetName() == guardedName {
+			if w.GetName() == guardedName && !s.asks {
 				h.Guarded = append(h.Guarded, w.GetUri())
 			}
 		}
@@ -157,16 +158,32 @@ func (l *lane) drain(ctx context.Context) error {
 			return fmt.Errorf("look at the live tree: answered %T", reply)
 		}
 		if l.waiting = waitingIn(t.GetRoot()); l.waiting == 0 {
-			return nil
+			return l.listed(ctx)
 		}
 		select {
 		case <-tick.C:
 		case <-bound.C:
-			return nil // R12 finds it
+			return l.listed(ctx) // R12 finds it
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// listed keeps the approvals that are said to wait.
+func (l *lane) listed(ctx context.Context) error {
+	reply, err := l.ask(ctx, &messages.ListApprovals{})
+	if err != nil {
+		return fmt.Errorf("list the approvals: %w", err)
+	}
+	all, ok := reply.(*messages.Approvals)
+	if !ok {
+		return fmt.Errorf("list the approvals: answered %T", reply)
+	}
+	for _, a := range all.GetApprovals() {
+		l.left = append(l.left, a.GetApprovalId())
+	}
+	return nil
 }
 
 func waitingIn(a *messages.ActorView) int {

@@ -60,6 +60,9 @@ func (f *follower) note(e *messages.Event) {
 	f.lane.mu.Lock()
 	f.lane.seen = append(f.lane.seen, Seen{Session: f.id, Life: f.lane.lives, Event: e})
 	f.lane.mu.Unlock()
+	if e.GetType() == messages.EventApprovalRequested {
+		f.lane.person.call()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if e.GetSeq() == 0 {

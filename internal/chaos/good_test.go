@@ -52,8 +52,23 @@ func recordRun(seed uint64) (_ *History, err error) {
 func enough(h *History) bool {
 	_, _, one := neighbours(h, sameToken)
 	_, _, two := neighbours(h, otherToken)
-	return one && two && len(h.Refused) > 0 && len(find(h, finished(toolCharge, messages.ToolFinished_INTERRUPTED_UNKNOWN))) > 0 &&
+	return one && two && len(h.Refused) > 0 && answersOfAllKinds(h) && len(find(h, finished(toolCharge, messages.ToolFinished_INTERRUPTED_UNKNOWN))) > 0 &&
 		len(find(h, finished("", messages.ToolFinished_DENIED))) > 0 && len(find(h, finished("write_file", messages.ToolFinished_OK))) > 0
+}
+
+// answersOfAllKinds says whether approvals were given, with arguments as they were and others, and refused, some of them twice.
+func answersOfAllKinds(h *History) bool {
+	kinds := make(map[string]bool)
+	for _, a := range h.Answers {
+		kinds[a.Told] = true
+		if a.Told == Acknowledged {
+			kinds[a.Decision.String()] = true
+		}
+	}
+	ran := find(h, func(f *messages.ApprovalResolved) bool {
+		return f.GetDecision() == messages.Decision_APPROVED && slices.ContainsFunc(h.Effects, func(e Effect) bool { return e.Exec == f.GetExecId() })
+	})
+	return kinds["APPROVED"] && kinds["REJECTED"] && kinds[messages.CodeResolved] && len(ran) > 0
 }
 
 // good is a copy of the recorded history.
@@ -80,7 +95,7 @@ func clone(h *History) *History {
 		c.Snapshots = append(c.Snapshots, proto.CloneOf(s))
 	}
 	c.Effects, c.Acks, c.Results, c.Refused = slices.Clone(h.Effects), slices.Clone(h.Acks), slices.Clone(h.Results), slices.Clone(h.Refused)
-	c.Answers, c.Findings, c.Files = slices.Clone(h.Answers), slices.Clone(h.Findings), maps.Clone(h.Files)
+	c.Answers, c.Listed, c.Findings, c.Files = slices.Clone(h.Answers), slices.Clone(h.Listed), slices.Clone(h.Findings), maps.Clone(h.Files)
 	c.Requests, c.Seen = nil, nil
 	for _, q := range h.Requests {
 		q.Messages = slices.Clone(q.Messages)

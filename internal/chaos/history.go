@@ -24,7 +24,8 @@ type History struct {
 	Acks    []Ack     // inputs that were acknowledged, in order
 	Results []Result  // turns that were awaited
 	Seen    []Seen    // events that a client was shown, in order per session
-	Answers []Answer  // that were given to approvals
+	Answers []Answer  // that were given to approvals, in order
+	Listed  []string  // approvals that are listed as waiting after the end
 	Guarded []string  // addresses of workspaces where nobody is there to be asked
 	Refused []Refusal // requests that were refused, or should have been
 
@@ -50,6 +51,7 @@ type Effect struct {
 	Phase    Phase  `json:"phase"`
 	Exec     string `json:"exec"`
 	Tool     string `json:"tool"`
+	Name     string `json:"name"` // what it was called with
 	Class    string `json:"class"`
 	Session  string `json:"session"`
 	Boot     uint64 `json:"boot"`               // of the store: which life of the process it was
@@ -96,11 +98,16 @@ type Seen struct {
 	Event   *messages.Event
 }
 
+// Acknowledged is what a person was told whose answer counts.
+const Acknowledged = "ack"
+
 // Answer is what was said to an approval.
 type Answer struct {
-	Approval string
-	Decision messages.Decision_Value
-	ArgsHash []byte
+	Approval  string
+	Decision  messages.Decision_Value
+	Arguments string // of the person's own
+	By        string
+	Told      string // Acknowledged, or the code of the refusal; "" when no reply came: it may count or not
 }
 
 // Refusal is a request that must be refused and leave nothing behind.

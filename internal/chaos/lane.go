@@ -36,8 +36,11 @@ type lane struct {
 	released int    // workers, from their quarantine
 	waiting  int    // messages in mailboxes after the last turn
 
+	person  *person
 	acks    []Ack
 	results []Result
+	answers []Answer
+	left    []string // approvals that are listed after the last turn
 	seen    []Seen
 	refused []Refusal
 }
@@ -45,10 +48,11 @@ type lane struct {
 // newLane makes the folders of a lane and deals it its turns.
 func newLane(n int, o Options, h host, m *endpoint, turns []turn, turned func()) (*lane, error) {
 	l := &lane{n: n, dir: filepath.Join(o.Dir, fmt.Sprint(n)), opts: o, host: h, model: m, changed: make(chan struct{}), turned: turned}
+	l.person = newPerson(l)
 	l.files = laneFiles(l.dir)
 	l.files.Lane, l.files.Mode, l.files.Seed, l.files.Model = n, o.Mode, o.Seed, m.URL
 	for i := range o.Sessions {
-		s := &session{lane: l, n: i, id: fmt.Sprintf("%schaos_%d_%d", messages.SessionPrefix, n, i)}
+		s := &session{lane: l, n: i, id: fmt.Sprintf("%schaos_%d_%d", messages.SessionPrefix, n, i), asks: i%2 == 0}
 		// The first two share a folder: their turns wait for each other.
 		work, guarded := fmt.Sprintf("work-%d", max(i, 1)), fmt.Sprintf("guarded-%d", i)
 		for _, w := range []struct {
@@ -84,7 +88,10 @@ func (l *lane) run(ctx context.Context) error {
 		cancel(err)
 		lived <- err
 	}()
-	var working sync.WaitGroup
+	answering, enough := context.WithCancel(ctx)
+	defer enough()
+	var there, working sync.WaitGroup
+	there.Go(func() { l.person.run(answering) })
 	for _, s := range l.sessions {
 		working.Go(func() {
 			if err := s.work(ctx); err != nil {
@@ -99,8 +106,10 @@ func (l *lane) run(ctx context.Context) error {
 			end = cmp.Or(s.rest(ctx), end)
 		}
 	}
+	enough()
+	there.Wait()
 	if ctx.Err() == nil {
-		end = cmp.Or(l.drain(ctx), end)
+		end = cmp.Or(l.person.settle(ctx), l.drain(ctx), end)
 	}
 	cancel(end)
 	if err := <-lived; !errors.Is(err, errDone) {
@@ -123,6 +132,7 @@ func (l *lane) live(ctx context.Context) error {
 		l.mu.Lock()
 		l.lives++
 		l.mu.Unlock()
+		l.person.round(ctx, now, true)
 		l.set(now)
 		select {
 		case <-now.Over():
@@ -226,7 +236,7 @@ func (l *lane) ask(ctx context.Context, m proto.Message) (proto.Message, error) 
 		if n := l.lived() - first; n > maxLives || time.Since(since) > l.opts.Patience {
 			return nil, fmt.Errorf("%T is not answered in %d lives, the last of which is %s old", m, n+1, time.Since(since).Round(time.Second))
 		}
-		reply, err := l.askOnce(ctx, now, m)
+		reply, err := l.askOnce(ctx, now, now, m)
 		var refused *messages.Failure
 		switch {
 		case err == nil:
@@ -243,13 +253,7 @@ func (l *lane) ask(ctx context.Context, m proto.Message) (proto.Message, error) 
 		case errors.Is(err, errStuck):
 			return nil, fmt.Errorf("%T: %w of %s", m, err, l.opts.Patience)
 		}
-		pause := time.NewTimer(askPause)
-		select { // most often the process is just dying
-		case <-now.Over():
-		case <-pause.C:
-		case <-ctx.Done():
-		}
-		pause.Stop()
+		pause(ctx, now, askPause) // most often the process is just dying
 	}
 }
 
@@ -268,7 +272,7 @@ func (l *lane) release(ctx context.Context, m proto.Message) error {
 		if err != nil {
 			return err
 		}
-		_, err = l.askOnce(ctx, now, address(s.id, &messages.ReleaseWorker{WorkerId: s.worker, By: "chaos"}))
+		_, err = l.askOnce(ctx, now, now, address(s.id, &messages.ReleaseWorker{WorkerId: s.worker, By: "chaos"}))
 		var refused *messages.Failure
 		if errors.As(err, &refused) && refused.GetCode() != messages.CodeUnavailable {
 			return fmt.Errorf("release worker %s: %w", s.worker, refused)
@@ -291,7 +295,8 @@ func (l *lane) ack(a Ack) {
 // askPause is how long an answer that never came is not asked for again, unless the life has ended.
 const askPause = 100 * time.Millisecond
 
-func (l *lane) askOnce(ctx context.Context, now life, m proto.Message) (proto.Message, error) {
+// askOnce asks a life, over one of the connections to it.
+func (l *lane) askOnce(ctx context.Context, now life, by node, m proto.Message) (proto.Message, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -305,7 +310,7 @@ func (l *lane) askOnce(ctx context.Context, now life, m proto.Message) (proto.Me
 		case <-ctx.Done():
 		}
 	}()
-	reply, err := now.Ask(ctx, m)
+	reply, err := by.Ask(ctx, m)
 	if err != nil && errors.Is(context.Cause(ctx), errStuck) {
 		return nil, errStuck
 	}

@@ -44,6 +44,8 @@ type node interface {
 // life is a runtime from its start to its end.
 type life interface {
 	node
+	// Person is another connection, for who answers approvals.
+	Person(ctx context.Context) (node, error)
 	// Over is closed when the life has ended, however.
 	Over() <-chan struct{}
 	// Kill ends it as the kernel does.
@@ -98,8 +100,12 @@ func openInside(ctx context.Context, c lifeConfig, store persistence.Store, log 
 	if err != nil {
 		return nil, err
 	}
+	limits := troupe.Limits{}
+	if expires(c.Lane) {
+		limits.Approval, limits.Hold = expiry, -1
+	}
 	in.rt, err = troupe.New(ctx, troupe.Options{
-		Model: in.model, Store: &cutStore{store, in.cutter}, DataDir: c.Data, Tools: own, Logger: log,
+		Model: in.model, Store: &cutStore{store, in.cutter}, DataDir: c.Data, Tools: own, Logger: log, Limits: limits,
 		ToolContext: func(_ context.Context, call troupe.Call) (map[any]any, error) {
 			return map[any]any{sessionKey{}: call.Session}, nil
 		},

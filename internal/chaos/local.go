@@ -64,6 +64,9 @@ func (l *localLife) endedBy(at moment) {
 	})
 }
 
+// Person implements life: in one process there are no connections.
+func (l *localLife) Person(context.Context) (node, error) { return l.Runtime, nil }
+
 // Over implements life.
 func (l *localLife) Over() <-chan struct{} { return l.over }
 

@@ -56,7 +56,7 @@ type toolCall struct {
 
 // Names of what the runner makes.
 const (
-	guardedName = "guarded" // the Restricted workspace of every session
+	guardedName = "guarded" // the Restricted workspace of every session: there calls ask, or are denied
 	inputPrefix = "inp_chaos"
 )
 
@@ -66,6 +66,11 @@ const (
 	kindTimer = "timer"
 	kindIdle  = "idle" // one that wants the session for itself
 )
+
+// known are rules that make the test tools known in a Restricted folder. They match nothing, so that its trust decides.
+func known() []string {
+	return []string{toolLook + "(none)", toolPut + "(none)", toolPost + "(none)", toolCharge + "(none)"}
+}
 
 // prompt begins the text of every input: the model server finds the turn by it.
 func prompt(kind string, n int) string { return fmt.Sprintf("chaos %s %d: ", kind, n) }
@@ -77,11 +82,11 @@ func newTurn(seed uint64, n int, mode Mode) turn {
 		n: n, input: fmt.Sprintf("%s_%d", inputPrefix, n), text: prompt(kindTurn, n) + "do what the script says.",
 		final: fmt.Sprintf("Turn %d is done, and this answer is long enough to be cut in the middle of it.", n),
 	}
-	made := false // the turn has its file
+	made := make(map[string]bool) // the files of the turn, by their workspace
 	for s := range pick(rng, 1, 6, 2, 1) {
 		st := step{slow: rng.IntN(12) == 0, faults: faults(rng, mode)}
 		for i := range 1 + pick(rng, 30, 25, 18, 10, 7, 4, 3, 3) {
-			st.calls = append(st.calls, newCall(rng, fmt.Sprintf("%d-%d-%d", n, s, i), i, &made))
+			st.calls = append(st.calls, newCall(rng, fmt.Sprintf("%d-%d-%d", n, s, i), i, made))
 		}
 		t.steps = append(t.steps, st)
 	}
@@ -121,10 +126,15 @@ func faults(rng *rand.Rand, mode Mode) []Fault {
 }
 
 // newCall draws one call. tag is its own. Ids of calls repeat from message to message, as providers do.
-func newCall(rng *rand.Rand, tag string, i int, made *bool) toolCall {
+func newCall(rng *rand.Rand, tag string, i int, made map[string]bool) toolCall {
 	c := toolCall{ID: fmt.Sprintf("call_%d", i)}
 	args := map[string]any{"name": tag}
-	switch pick(rng, 24, 18, 15, 19, 18, 2, 2, 2) {
+	kind, where := pick(rng, 20, 15, 12, 15, 14, 20, 2, 2), ""
+	if kind == 5 { // where a person is asked, or nobody can be
+		kind, where = pick(rng, 1, 2, 2, 4, 3), guardedName
+		args["workspace_id"] = where
+	}
+	switch kind {
 	case 0:
 		c.Name = toolLook
 	case 1:
@@ -134,9 +144,7 @@ func newCall(rng *rand.Rand, tag string, i int, made *bool) toolCall {
 	case 3:
 		c.Name = toolCharge
 	case 4:
-		c.Name, args = fileCall(tag, made)
-	case 5: // nobody is asked, and so it is denied
-		c.Name, args["workspace_id"] = toolCharge, guardedName
+		c.Name, args = fileCall(tag, where, made)
 	case 6:
 		c.Name = "nowhere"
 	default:
@@ -146,16 +154,20 @@ func newCall(rng *rand.Rand, tag string, i int, made *bool) toolCall {
 	return c
 }
 
-// fileCall writes the turn's file, or adds a line to it.
-func fileCall(tag string, made *bool) (string, map[string]any) {
-	var n, s, i int
-	_, _ = fmt.Sscanf(tag, "%d-%d-%d", &n, &s, &i) // of our own making
-	path, line := fmt.Sprintf("turn-%d.txt", n), "mark-"+tag+".\n"
-	if !*made {
-		*made = true
-		return "write_file", map[string]any{"path": path, "content": "head\n" + line + "tail\n"}
+// fileCall writes the turn's file in a workspace, or adds a line to it.
+func fileCall(tag, where string, made map[string]bool) (string, map[string]any) {
+	line := "mark-" + tag + ".\n"
+	args := map[string]any{"path": fmt.Sprintf("turn-%d.txt", turnIn(tag))}
+	if where != "" {
+		args["workspace_id"] = where
 	}
-	return "edit_file", map[string]any{"path": path, "edits": []any{map[string]any{"old_string": "tail\n", "new_string": line + "tail\n"}}}
+	if !made[where] {
+		made[where] = true
+		args["content"] = "head\n" + line + "tail\n"
+		return "write_file", args
+	}
+	args["edits"] = []any{map[string]any{"old_string": "tail\n", "new_string": line + "tail\n"}}
+	return "edit_file", args
 }
 
 func marshal(v any) json.RawMessage {

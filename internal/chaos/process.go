@@ -27,7 +27,7 @@ func (processHost) Begin(ctx context.Context, c lifeConfig) (life, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	l := &processLife{over: make(chan struct{}), said: &tail{}}
+	l := &processLife{data: c.Data, over: make(chan struct{}), said: &tail{}}
 	l.cmd = exec.CommandContext(ctx, self)
 	l.cmd.Args = []string{os.Args[0]}
 	l.cmd.Env = append(os.Environ(), childVariable+"=1")
@@ -84,6 +84,7 @@ func (processHost) Store(ctx context.Context, c lifeConfig) (persistence.Store, 
 // processLife is a process and the client that talks to it. The client is nil when it never answered.
 type processLife struct {
 	*client.Client
+	data  string
 	cmd   *exec.Cmd
 	input io.WriteCloser
 	said  *tail
@@ -93,6 +94,7 @@ type processLife struct {
 	killed bool // by this process
 	asked  bool // to end
 	end    ending
+	person *client.Client // nil: nobody has asked for it
 }
 
 // wait learns how the process ended.
@@ -121,6 +123,21 @@ func killed(s *os.ProcessState, said *tail) bool {
 	return s.ExitCode() == -1 || s.ExitCode() == 1 && said.String() == ""
 }
 
+// Person implements life.
+func (l *processLife) Person(ctx context.Context) (node, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.person != nil {
+		return l.person, nil
+	}
+	c, err := client.Dial(ctx, l.data)
+	if err != nil {
+		return nil, err
+	}
+	l.person = c
+	return c, nil
+}
+
 // Over implements life.
 func (l *processLife) Over() <-chan struct{} { return l.over }
 
@@ -140,6 +157,9 @@ func (l *processLife) Kill() {
 func (l *processLife) Close(ctx context.Context) error {
 	l.mu.Lock()
 	l.asked = true
+	if l.person != nil {
+		_ = l.person.Close() // never fails
+	}
 	l.mu.Unlock()
 	if l.Client != nil {
 		_ = l.Client.Close() // never fails

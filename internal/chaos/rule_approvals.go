@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 
@@ -28,9 +29,7 @@ func refusedHasNoEffect(v *view, r *report) {
 			r.add(Broken, streamOf(c), c.finished[0].seq(), "%s %s was %s and is OK", c.planned.GetTool(), c.planned.GetExecId(), why)
 		}
 	}
-	for _, a := range v.Answers {
-		v.answered(a, r)
-	}
+	v.answered(r)
 }
 
 // refusedBecause says why a call must not have run, "" when it may have.
@@ -84,6 +83,7 @@ func (v *view) approval(c *call, r *report) {
 	if !c.planned.GetNeedsApproval() && len(c.requested) == 0 {
 		return
 	}
+	v.afterYes(c, r)
 	for _, f := range c.requested {
 		if q := f.what.(*messages.ApprovalRequested); !bytes.Equal(q.GetArgsHash(), boundTo(c, c.planned.GetArgsHash())) { //nolint:forcetypeassert // put there by its type
 			r.add(Broken, f.stream, f.seq(), "the question about %s %s is about other arguments", c.planned.GetTool(), exec)
@@ -128,21 +128,104 @@ func clearedBefore(c *call, seq uint64) bool {
 	return yes && asked != ""
 }
 
-// answered looks for an answer that was acknowledged to who gave it.
-func (v *view) answered(a Answer, r *report) {
-	for _, c := range v.calls {
-		for _, f := range c.resolved {
-			got := f.what.(*messages.ApprovalResolved) //nolint:forcetypeassert // put there by its type
-			if got.GetApprovalId() != a.Approval {
-				continue
-			}
-			if got.GetDecision() != a.Decision {
-				r.add(Broken, f.stream, f.seq(), "approval %s was answered with %s and kept as %s", a.Approval, a.Decision, got.GetDecision())
-			}
-			return
+// approvedAs is the yes to a call and the arguments that it is about, nil while there is none.
+func (c *call) approvedAs() (yes *fact, arguments string) {
+	for _, f := range c.resolved {
+		if a := f.what.(*messages.ApprovalResolved); a.GetDecision() == messages.Decision_APPROVED { //nolint:forcetypeassert // put there by its type
+			return f, cmp.Or(a.GetModifiedArgs(), c.arguments)
 		}
 	}
-	r.add(Lost, "", 0, "the answer %s to approval %s is in no journal", a.Decision, a.Approval)
+	return nil, ""
+}
+
+// afterYes checks that a call which was asked about began only once the yes to it was in the journal, and with what
+// that is about. What only reads has no dispatch to go by.
+func (v *view) afterYes(c *call, r *report) {
+	exec := c.planned.GetExecId()
+	yes, arguments := c.approvedAs()
+	for _, e := range v.Effects {
+		if e.Exec != exec || e.Phase != Begun {
+			continue
+		}
+		switch {
+		case yes == nil:
+			r.add(Broken, streamOf(c), seqOf(c), "%s %s began and was not approved", e.Tool, exec)
+		case e.Boot < yes.epoch()>>32, e.Boot == yes.epoch()>>32 && e.AtMs < yes.entry.Record.GetAtUnixMs(), e.Dispatch != 0 && e.Dispatch < yes.seq():
+			r.add(Broken, yes.stream, yes.seq(), "%s %s began before it was approved", e.Tool, exec)
+		case e.Name != tagIn(arguments):
+			r.add(Broken, yes.stream, yes.seq(), "%s %s was approved for %.80s and ran with %q", e.Tool, exec, arguments, e.Name)
+		}
+	}
+}
+
+// answered compares what was said to approvals, and what became of it, with the journal: one decision each, which
+// somebody has made, and no answer that counts is lost.
+func (v *view) answered(r *report) {
+	decided := v.decided(r)
+	given := make(map[Answer]bool)
+	counts := make(map[string]bool)
+	for _, a := range v.Answers {
+		f := decided[a.Approval]
+		switch {
+		case a.Told == Acknowledged && counts[a.Approval]:
+			r.add(Duplicated, "", 0, "a second answer to approval %s was acknowledged: %s", a.Approval, a.Decision)
+		case a.Told == Acknowledged:
+			counts[a.Approval] = true
+			v.kept(a, f, r)
+		case a.Told == messages.CodeResolved && f == nil:
+			r.add(Lost, "", 0, "approval %s is said to be answered, and its answer is in no journal", a.Approval)
+		case a.Told != "" && a.Told != messages.CodeResolved:
+			r.add(Broken, "", 0, "the answer %s to approval %s was refused: %s", a.Decision, a.Approval, a.Told)
+		}
+		given[Answer{Approval: a.Approval, Decision: a.Decision, Arguments: a.Arguments, By: a.By}] = true
+	}
+	for id, f := range decided {
+		a := f.what.(*messages.ApprovalResolved) //nolint:forcetypeassert // put there by its type
+		made := given[Answer{Approval: id, Decision: a.GetDecision(), Arguments: a.GetModifiedArgs(), By: a.GetBy()}]
+		people := a.GetDecision() == messages.Decision_APPROVED || a.GetDecision() == messages.Decision_REJECTED
+		if people && !made && (v.Whole || len(v.Answers) > 0) {
+			r.add(Broken, f.stream, f.seq(), "approval %s has the answer %s, which nobody has given", id, a.GetDecision())
+		}
+	}
+	for _, id := range v.Listed {
+		r.add(Broken, "", 0, "approval %s is listed as waiting after the end", id)
+	}
+}
+
+// decided are the answers in the journals, by their approval. There is one for each at the end.
+func (v *view) decided(r *report) map[string]*fact {
+	out := make(map[string]*fact)
+	for _, c := range v.calls {
+		for _, f := range c.resolved {
+			id := f.what.(*messages.ApprovalResolved).GetApprovalId() //nolint:forcetypeassert // put there by its type
+			if first := out[id]; first != nil && id != "" {
+				r.add(Duplicated, f.stream, f.seq(), "approval %s is decided on again, after %d", id, first.seq())
+				continue
+			}
+			out[id] = f
+		}
+	}
+	for _, c := range v.calls {
+		for _, f := range c.requested {
+			id := f.what.(*messages.ApprovalRequested).GetApprovalId() //nolint:forcetypeassert // put there by its type
+			if v.Whole && out[id] == nil {
+				r.add(Lost, f.stream, f.seq(), "approval %s of %s %s waits after the end", id, c.planned.GetTool(), c.planned.GetExecId())
+			}
+		}
+	}
+	return out
+}
+
+// kept looks for an answer that was acknowledged to who gave it.
+func (v *view) kept(a Answer, f *fact, r *report) {
+	if f == nil {
+		r.add(Lost, "", 0, "the answer %s to approval %s is in no journal", a.Decision, a.Approval)
+		return
+	}
+	got := f.what.(*messages.ApprovalResolved) //nolint:forcetypeassert // put there by its type
+	if got.GetDecision() != a.Decision || got.GetBy() != a.By || got.GetModifiedArgs() != a.Arguments {
+		r.add(Broken, f.stream, f.seq(), "approval %s was answered with %s by %q and kept as %s by %q", a.Approval, a.Decision, a.By, got.GetDecision(), got.GetBy())
+	}
 }
 
 // argsHash is the hash of arguments in their canonical form, nil when they have none.

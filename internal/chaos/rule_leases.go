@@ -36,14 +36,22 @@ func tokensGrow(s *stream, given map[lease]*fact, r *report) {
 			held[l.GetWorkspace()] = max(l.GetToken(), held[l.GetWorkspace()])
 		}
 	}
+	asked := false // a turn that waits for a person may give its leases back, and takes others then
 	for _, f := range s.facts {
 		switch x := f.what.(type) {
 		case *messages.TurnStarted:
+			asked = false
 			take(f, x.GetLeases())
 		case *messages.Activated:
 			take(f, x.GetLeases())
+		case *messages.ApprovalRequested:
+			asked = true
 		case *messages.ToolDispatched:
-			if l := x.GetLease(); l != nil && l.GetToken() != held[l.GetWorkspace()] {
+			l := x.GetLease()
+			if asked && l.GetToken() > held[l.GetWorkspace()] {
+				take(f, []*messages.LeaseToken{l})
+			}
+			if l != nil && l.GetToken() != held[l.GetWorkspace()] {
 				r.add(Broken, s.name, f.seq(), "%s was dispatched under token %d of %s, the turn holds %d", x.GetExecId(), l.GetToken(), l.GetWorkspace(), held[l.GetWorkspace()])
 			}
 		}

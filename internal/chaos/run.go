@@ -55,6 +55,7 @@ type Report struct {
 	Kills      int         `json:"kills"`
 	Lost       int         `json:"lost"`
 	Duplicated int         `json:"duplicated"`
+	Approvals  int         `json:"approvals"`  // calls that a person was asked about, and whose answer was taken
 	InDoubt    int         `json:"in_doubt"`   // calls whose outcome is unknown, and which say so
 	Violations int         `json:"violations"` // of all rules; lost and duplicated are among them
 	Findings   []Violation `json:"findings"`
@@ -168,6 +169,13 @@ func (r *Report) add(ctx context.Context, l *lane, failed error) error {
 			}
 		}
 	}
+	answered := make(map[string]bool)
+	for _, a := range h.Answers {
+		if a.Told == Acknowledged || a.Told == messages.CodeResolved {
+			answered[a.Approval] = true
+		}
+	}
+	r.Approvals += len(answered)
 	if failed != nil {
 		r.note([]Violation{{Rule: "R1", Kind: Lost, Text: failed.Error()}})
 	}

@@ -25,7 +25,7 @@ func run(t *testing.T, o Options) *Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("seed=%d %s in %v", o.Seed, r.Line(), time.Since(began))
+	t.Logf("seed=%d %s approvals=%d in %v", o.Seed, r.Line(), r.Approvals, time.Since(began))
 	for i, v := range r.Findings {
 		if i < 20 {
 			t.Error(v)

@@ -22,6 +22,7 @@ type session struct {
 	id     string
 	spaces []*messages.WorkspaceSpec
 	turns  []turn
+	asks   bool // its calls wait for an approval; in the others nobody is asked
 	made   bool
 	worker string
 }
@@ -86,7 +87,9 @@ func (s *session) send(ctx context.Context, t turn) error {
 		return nil // it is answered by its result
 	}
 	if !s.made {
-		reply, err := s.lane.ask(ctx, &messages.CreateSession{SessionId: s.id, Model: "chaos", Workspaces: s.spaces, NoInput: true, First: input(t)})
+		reply, err := s.lane.ask(ctx, &messages.CreateSession{
+			SessionId: s.id, Model: "chaos", Workspaces: s.spaces, Rules: known(), NoInput: !s.asks, Ask: s.asks, First: input(t),
+		})
 		var refused *messages.Failure
 		switch {
 		case errors.As(err, &refused) && refused.GetCode() == messages.CodeAlreadyExists: // it was made, and nobody heard
@@ -115,7 +118,7 @@ func (s *session) send(ctx context.Context, t turn) error {
 
 func (s *session) acknowledged(t turn, r *messages.InputReply) {
 	a := Ack{Session: s.id, Input: t.input, Text: t.text, Seq: r.GetSeq(), Duplicate: r.GetDuplicate(), Outcome: "done"}
-	if t.cancel {
+	if t.cancel || s.asks && t.aborts(s.lane.opts.Seed, s.lane.opts.Mode) {
 		a.Outcome = ""
 	}
 	s.worker = r.GetWorkerId()
@@ -161,6 +164,9 @@ func (s *session) end(ctx context.Context, t turn, later bool) (string, error) {
 // call runs one tool for a program: sent again after a kill, with the same id, it runs no second time.
 func (s *session) call(ctx context.Context, t turn) error {
 	args := marshal(map[string]any{"name": t.input})
+	if t.n%2 == 0 {
+		args = marshal(map[string]any{"name": t.input, "workspace_id": guardedName})
+	}
 	reply, err := s.lane.ask(ctx, s.to(&messages.CallTool{CallId: t.input, Tool: toolCharge, Arguments: string(args)}))
 	if err != nil {
 		return fmt.Errorf("call a tool as %s: %w", t.input, err)

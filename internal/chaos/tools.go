@@ -41,7 +41,7 @@ func (x *effector) tools() ([]tools.Tool, error) {
 		{Name: toolCharge, Effect: messages.Effect_AT_MOST_ONCE},
 	} {
 		spec.Description = `Writes a line to the effect log. Example: {"name": "x"}`
-		t, err := tools.Func(spec, func(tc *tools.Context, _ effectArgs) (*tools.Result, error) { return x.run(tc, &spec) })
+		t, err := tools.Func(spec, func(tc *tools.Context, a effectArgs) (*tools.Result, error) { return x.run(tc, &spec, a.Name) })
 		if err != nil {
 			return nil, fmt.Errorf("make tool %s: %w", spec.Name, err)
 		}
@@ -54,9 +54,9 @@ func (x *effector) tools() ([]tools.Tool, error) {
 }
 
 // run has the effect once: an IDEMPOTENT tool looks first whether it happened under this exec id.
-func (x *effector) run(tc *tools.Context, spec *tools.Spec) (*tools.Result, error) {
+func (x *effector) run(tc *tools.Context, spec *tools.Spec, name string) (*tools.Result, error) {
 	e := Effect{
-		Exec: tc.ExecID, Tool: spec.Name, Class: spec.Effect.String(), Session: sessionIn(tc), Boot: x.boot(), Dispatch: x.dispatch(tc.ExecID),
+		Exec: tc.ExecID, Tool: spec.Name, Name: name, Class: spec.Effect.String(), Session: sessionIn(tc), Boot: x.boot(), Dispatch: x.dispatch(tc.ExecID),
 	}
 	if err := x.line(e, Begun); err != nil {
 		return nil, err

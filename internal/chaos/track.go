@@ -101,6 +101,10 @@ func (t *tracker) name(stream, session string, what proto.Message) string {
 	case *messages.ToolPlanned:
 		t.names[x.GetExecId()] = fmt.Sprintf("%d.%d", s.step, x.GetOrdinal())
 		return "plan" + t.names[x.GetExecId()]
+	case *messages.ApprovalRequested:
+		return "question" + t.names[x.GetExecId()]
+	case *messages.ApprovalResolved:
+		return conversation.DecisionName(x.GetDecision()) + t.names[x.GetExecId()]
 	case *messages.ToolDispatched:
 		return "start" + t.names[x.GetExecId()]
 	case *messages.ToolFinished:

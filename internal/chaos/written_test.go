@@ -37,10 +37,10 @@ func asked(t *testing.T, decision messages.Decision_Value) *History {
 	h := written(t, facts...)
 	if decision == messages.Decision_APPROVED {
 		for _, p := range []Phase{Begun, Happened, Ended} {
-			h.Effects = append(h.Effects, Effect{Phase: p, Exec: "exe_1", Tool: toolCharge, Class: "AT_MOST_ONCE", Boot: 1, Dispatch: 9})
+			h.Effects = append(h.Effects, Effect{Phase: p, Exec: "exe_1", Tool: toolCharge, Name: "x", Class: "AT_MOST_ONCE", Boot: 1, Dispatch: 9, AtMs: h.EndedMs})
 		}
 	}
-	h.Answers = []Answer{{Approval: "apr_1", Decision: decision}}
+	h.Answers = []Answer{{Approval: "apr_1", Decision: decision, Told: Acknowledged}}
 	return h
 }
 
