@@ -36,6 +36,7 @@ type Resolved struct {
 	Name     string // the provider's own name of the model
 	Price    Price
 	Context  int64 // tokens that its window holds; 0: not known
+	XML      bool  // it has no function calling: tools are offered and called in text
 }
 
 // Price is in US dollars per million tokens; zero when it is not known.
@@ -53,6 +54,7 @@ type Agent struct {
 	// nil: AGENTS.md. One that does not exist is left out, one over 32 KiB is named and not read.
 	Context []string
 	Rules   []string // policy rules for this agent alone
+	XML     bool     // tools are offered and called in text, whatever the model
 	Limits  AgentLimits
 }
 

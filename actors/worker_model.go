@@ -171,11 +171,18 @@ func (w *Worker) modelCall(c actor.Context, g *generation) *modelCall {
 		svc: w.svc, sys: c.ActorSystem(), session: c.Parent(), receiving: &g.receiving, watched: w.watched.Load, number: g.number,
 		model: g.model.Model, request: &model.Request{
 			Model: g.model.Name, Prompt: g.prompt, Tools: w.toolDefs(), Agent: w.state.Agent(), Session: w.session,
+			XML: g.model.XML || w.inText(),
 		},
 		event: messages.Event{Session: w.session, Worker: w.id, Turn: w.state.Turn().ID, GenId: g.id},
 	}
 	w.surround(call)
 	return call
+}
+
+// inText says whether the agent's tools are offered in text, whatever the model.
+func (w *Worker) inText() bool {
+	agent, _ := w.svc.agent(w.state.Agent())
+	return agent.XML
 }
 
 // modelCall is one call in its own goroutine: nothing of the worker is touched there.

@@ -115,6 +115,7 @@ type Alias struct {
 	Name     string `yaml:"name" doc:"The provider's own name of the model."`
 	Price    Price  `yaml:"price" doc:"Price of a million tokens."`
 	Context  int64  `yaml:"context" default:"0" doc:"Context size in tokens; 0: unknown."`
+	Protocol string `yaml:"protocol" default:"native" enum:"native,xml" doc:"How tools are offered to it: xml (in the text) where it has no function calling."`
 }
 
 // Price is what a million tokens cost.
@@ -134,7 +135,7 @@ type Agent struct {
 	MCP         []string    `yaml:"mcp" later:"*" doc:"MCP servers it may use."`
 	Limits      Limits      `yaml:"limits" doc:"Tighter bounds for this agent; 0: the common ones."`
 	Policy      AgentPolicy `yaml:"policy" doc:"Approvals and unknown outcomes of this agent."`
-	Protocol    string      `yaml:"protocol" later:"xml" default:"native" enum:"native,xml" project:"free" doc:"How tools are offered to the model."`
+	Protocol    string      `yaml:"protocol" default:"native" enum:"native,xml" project:"free" doc:"How tools are offered to the model; xml: in the text, for models without function calling."`
 }
 
 // AgentPolicy is what differs for one agent.

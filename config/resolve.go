@@ -47,6 +47,7 @@ type Model struct {
 	Service  Provider
 	Price    Price
 	Context  int64 // tokens; 0: unknown
+	XML      bool  // tools are offered to it in text
 }
 
 // String is PROVIDER/NAME.
@@ -65,7 +66,7 @@ func (c *Config) Resolve(name string) (Model, error) {
 		return Model{}, ErrNoModel
 	}
 	if a, ok := c.Models[name]; ok {
-		return c.service(name, Model{Alias: name, Provider: a.Provider, Name: a.Name, Price: a.Price, Context: a.Context})
+		return c.service(name, Model{Alias: name, Provider: a.Provider, Name: a.Name, Price: a.Price, Context: a.Context, XML: a.Protocol == "xml"})
 	}
 	provider, own, slash := strings.Cut(name, "/")
 	if !slash || provider == "" || own == "" {
@@ -74,7 +75,7 @@ func (c *Config) Resolve(name string) (Model, error) {
 	m := Model{Provider: provider, Name: own}
 	for _, alias := range slices.Sorted(maps.Keys(c.Models)) {
 		if a := c.Models[alias]; a.Provider == provider && a.Name == own {
-			m.Alias, m.Price, m.Context = alias, a.Price, a.Context
+			m.Alias, m.Price, m.Context, m.XML = alias, a.Price, a.Context, a.Protocol == "xml"
 			break
 		}
 	}

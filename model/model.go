@@ -24,6 +24,7 @@ type Request struct {
 	Model     string // the provider's own name of it
 	Prompt    *messages.Prompt
 	Tools     []ToolDef // sorted by name
+	XML       bool      // tools are offered and called in text (model/xmltools): for models without function calling
 	MaxTokens int64     // 0: the provider's default
 	Agent     string    // who asks; scripts choose their rules by it
 	Session   string    // for logs and provider metadata, never for behaviour

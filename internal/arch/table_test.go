@@ -23,15 +23,17 @@ func plan() []place {
 		{path: "conversation", floor: 1, may: []string{"messages"}},
 		{path: "workspace", floor: 1, may: []string{"messages"}},
 		{path: "model", floor: 1, may: []string{"messages"}},
+		{path: "model/xmltools", floor: 1, may: []string{"messages", "model"}},
 		{path: "policy", floor: 1, may: []string{"messages"}},
 		{path: "pipeline", floor: 1, may: []string{"messages"}},
 		{path: "persistence", floor: 1, may: []string{"messages"}},
 		{path: "client", floor: 1, may: []string{"messages", "internal/peer"}},
 
 		// Floor 2: adapters, siblings that do not know each other.
-		{path: "model/openai", floor: 2, may: []string{"messages", "model"}},
+		{path: "model/openai", floor: 2, may: []string{"messages", "model", "model/xmltools"}},
 		{path: "model/script", floor: 2, may: []string{"messages", "model"}},
 		{path: "tools", floor: 2, may: []string{"messages", "workspace"}, tests: []string{"tools/*"}},
+		{path: "tools/toolstest", floor: 2, may: []string{"messages", "model", "model/xmltools", "tools"}},
 		{path: "tools/*", floor: 2, may: []string{"messages", "workspace", "tools"}, tests: []string{"tools/*"}},
 		{path: "persistence/*", floor: 2, may: []string{"messages", "persistence"}, tests: []string{"persistence/*"}},
 		{path: "cluster", floor: 2, may: []string{"messages"}},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
+	"github.com/troupe-dev/troupe/model/xmltools"
 )
 
 // noOutput stands for an empty tool result, which go-openai would omit and providers refuse.
@@ -52,6 +53,14 @@ func chatMessageReasoned(m *messages.Message) []byte {
 	}
 	b = append(b[:len(b)-1], `,"reasoning_content":`...)
 	return append(appendString(b, m.Reasoning), '}')
+}
+
+// inText encodes a message whose calls and results are text.
+func inText(encode func(*messages.Message) []byte) func(*messages.Message) []byte {
+	return func(m *messages.Message) []byte {
+		role, text := xmltools.Message(m)
+		return encode(&messages.Message{Role: role, Text: text})
+	}
 }
 
 func appendCalls(b []byte, calls []*messages.ToolCall) []byte {

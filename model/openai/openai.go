@@ -24,6 +24,7 @@ import (
 
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
+	"github.com/troupe-dev/troupe/model/xmltools"
 )
 
 // The APIs of a provider.
@@ -93,9 +94,24 @@ type Model struct {
 	client *http.Client
 	owned  *http.Transport
 	tools  toolCache
+	texts  toolCache // tools as text, for the XML protocol
 	bufs   sync.Pool
-	format string // of kept message bytes
+	kept   codec
+	plain  codec // for the XML protocol
+}
+
+// codec is how messages are encoded, and what these bytes are called where they are kept.
+type codec struct {
+	format string
 	encode func(*messages.Message) []byte
+}
+
+// codec is that of a request.
+func (m *Model) codec(req *model.Request) codec {
+	if req.XML {
+		return m.plain
+	}
+	return m.kept
 }
 
 // New returns the provider that opts describe. It opens no connection.
@@ -111,15 +127,17 @@ func New(opts Options) (*Model, error) {
 	m := &Model{opts: opts, host: u.Host}
 	switch opts.API {
 	case Chat:
-		m.format, m.encode, m.tools.write = "openai-chat", chatMessage, chatTools
+		m.kept, m.tools.write = codec{"openai-chat", chatMessage}, chatTools
 		if opts.EchoReasoning {
-			m.format, m.encode = "openai-chat+reasoning", chatMessageReasoned
+			m.kept = codec{"openai-chat+reasoning", chatMessageReasoned}
 		}
 	case Responses:
-		m.format, m.encode, m.tools.write = "openai-responses", responsesItems, responsesTools
+		m.kept, m.tools.write = codec{"openai-responses", responsesItems}, responsesTools
 	default:
 		return nil, fmt.Errorf("read api of the provider: %q is neither %q nor %q", opts.API, Chat, Responses)
 	}
+	m.plain = codec{m.kept.format + "+xml", inText(m.kept.encode)}
+	m.texts.write = func(defs []model.ToolDef) []byte { return []byte(xmltools.Describe(defs)) }
 	rt := opts.Transport
 	if rt == nil {
 		m.owned = NewTransport()

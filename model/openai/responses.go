@@ -17,7 +17,7 @@ func (t *try) responses(ctx context.Context, emit func(*model.Event) bool) error
 	keep := false
 	stream, err := t.client().CreateResponseStream(ctx, goopenai.CreateResponseRequest{
 		Model:           t.req.Model,
-		Instructions:    t.req.Prompt.System,
+		Instructions:    t.system(),
 		MaxOutputTokens: int(t.req.MaxTokens),
 		Store:           &keep,
 	})

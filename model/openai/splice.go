@@ -41,13 +41,13 @@ func carry(hr *http.Request, parts [][]byte) {
 
 // appendMessages adds the encoded messages of a prompt, whole segments first. The comma before the first
 // one is left out when nothing stands before it.
-func appendMessages(parts [][]byte, p *messages.Prompt, format string, encode func(*messages.Message) []byte, first bool) [][]byte {
+func appendMessages(parts [][]byte, p *messages.Prompt, kept codec, first bool) [][]byte {
 	start := len(parts)
 	for _, s := range p.Sealed {
-		parts = append(parts, s.Wire(format, encode))
+		parts = append(parts, s.Wire(kept.format, kept.encode))
 	}
 	for _, m := range p.Messages[len(p.Sealed)*messages.SegmentSize:] {
-		parts = append(parts, m.Wire(format, encode))
+		parts = append(parts, m.Wire(kept.format, kept.encode))
 	}
 	if first && len(parts) > start && len(parts[start]) > 0 {
 		parts[start] = parts[start][1:]

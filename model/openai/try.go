@@ -15,6 +15,7 @@ import (
 
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
+	"github.com/troupe-dev/troupe/model/xmltools"
 )
 
 // tailTimeout is how long a finished answer waits for its usage and [DONE], and drainTimeout
@@ -59,6 +60,9 @@ func (m *Model) attempt(ctx context.Context, req *model.Request, n int, emit fun
 	t := &try{m: m, req: req, n: n, key: strings.TrimSpace(key), ends: time.Now().Add(m.opts.RequestTimeout)}
 	t.watch = time.AfterFunc(min(m.opts.FirstByteTimeout, m.opts.RequestTimeout), func() { cancel(t.overdue()) })
 	defer t.watch.Stop()
+	if req.XML {
+		emit = xmltools.NewReader(req.Tools, emit).Take
+	}
 
 	if m.opts.API == Responses {
 		err = t.responses(tctx, emit)
@@ -143,17 +147,25 @@ func (t *try) splice(hr *http.Request) error {
 	p, first := t.req.Prompt, true
 	parts := make([][]byte, 0, 8+len(p.Sealed)+len(p.Messages)-len(p.Sealed)*messages.SegmentSize)
 	parts = append(parts, before, []byte(open))
-	if p.System != "" && t.m.opts.API == Chat {
-		system := append(make([]byte, 0, len(p.System)+len(p.System)/8+48), `{"role":"system","content":`...)
-		parts = append(parts, append(appendString(system, p.System), '}'))
+	if text := t.system(); text != "" && t.m.opts.API == Chat {
+		system := append(make([]byte, 0, len(text)+len(text)/8+48), `{"role":"system","content":`...)
+		parts = append(parts, append(appendString(system, text), '}'))
 		first = false
 	}
-	parts = append(appendMessages(parts, p, t.m.format, t.m.encode, first), []byte{']'})
-	if tools := t.m.tools.encoded(t.req.Tools); tools != nil {
+	parts = append(appendMessages(parts, p, t.m.codec(t.req), first), []byte{']'})
+	if tools := t.m.tools.encoded(t.req.Tools); tools != nil && !t.req.XML {
 		parts = append(parts, []byte(`,"tools":`), tools)
 	}
 	carry(hr, append(parts, after))
 	return nil
+}
+
+// system is the system prompt, with the tools where they are offered in text.
+func (t *try) system() string {
+	if !t.req.XML {
+		return t.req.Prompt.System
+	}
+	return t.req.Prompt.System + string(t.m.texts.encoded(t.req.Tools))
 }
 
 // shellOf reads what go-openai has encoded.

@@ -12,11 +12,13 @@ import (
 	"testing"
 
 	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/model"
+	"github.com/troupe-dev/troupe/model/xmltools"
 	"github.com/troupe-dev/troupe/tools"
 )
 
 // Run checks a tool: that a registry takes it, its schema is closed and described to the last
-// property, its description has an example that its own schema accepts, it knows how to be
+// property, its description has an example that its own schema accepts and that means the same in both tool protocols, it knows how to be
 // reconciled if it says so, and that it refuses what it does not know before it does anything.
 // The tool is called, but only with arguments that it must refuse.
 func Run(t *testing.T, tool tools.Tool) {
@@ -41,6 +43,7 @@ func Faults(tool tools.Tool) []string {
 	}
 	checkSchema(spec, add)
 	checkExample(spec, add)
+	checkText(spec, add)
 	if spec.Effect == messages.Effect_RECONCILABLE {
 		if _, ok := tool.(tools.Reconciler); !ok {
 			add("its effect is RECONCILABLE, but it is no Reconciler")
@@ -112,6 +115,36 @@ func checkExample(spec *tools.Spec, add func(string, ...any)) {
 	var into map[string]any
 	if err := tools.Decode(spec, json.RawMessage(example), &into); err != nil {
 		add("the example of its description is refused: %v", err)
+	}
+}
+
+// checkText offers the tool in text, and has its example called there: what arrives is what the example says.
+func checkText(spec *tools.Spec, add func(string, ...any)) {
+	def := model.ToolDef{Name: spec.Name, Description: spec.Description, Schema: spec.Schema}
+	text := xmltools.Describe([]model.ToolDef{def})
+	var top node
+	_ = json.Unmarshal(spec.Schema, &top) // checked above
+	for name := range top.Properties {
+		if !strings.Contains(text, "\n- "+name+" (") {
+			add("offered in text, its argument %q is not described", name)
+		}
+	}
+	_, rest, _ := strings.Cut(spec.Description, "`{")
+	example, _, _ := strings.Cut("{"+rest, "`")
+	call, ok := xmltools.Call(&messages.ToolCall{Name: spec.Name, Arguments: example})
+	if !ok || !strings.Contains(text, call) {
+		add("offered in text, it has no example")
+		return
+	}
+	args := ""
+	reader := xmltools.NewReader([]model.ToolDef{def}, func(ev *model.Event) bool {
+		args += ev.Text
+		return true
+	})
+	reader.Take(&model.Event{Kind: model.Text, Text: call})
+	var want, got any
+	if json.Unmarshal([]byte(example), &want) != nil || json.Unmarshal([]byte(args), &got) != nil || !reflect.DeepEqual(want, got) {
+		add("called in text, its example %s arrives as %s", example, args)
 	}
 }
 
