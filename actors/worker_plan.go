@@ -233,7 +233,9 @@ func Question(spec *tools.Spec, args map[string]any) policy.Question {
 		}
 	case "todo", "update_workspace":
 		q.NeverAsks = true
-	case "grep", "glob", "list_files":
+	case "git_commit":
+		q.Kind, q.Deep, q.Paths = policy.Edit, true, []string{"."}
+	case "grep", "glob", "list_files", "git_status", "git_diff", "git_log":
 		q.Kind, q.Deep = policy.Read, true
 		if len(q.Paths) == 0 {
 			q.Paths = []string{"."}

@@ -30,7 +30,7 @@ const (
 func Exec() Tool {
 	return &fileTool[execArgs]{
 		spec: &Spec{
-			Name: "exec", Description: execDoc, Effect: messages.Effect_AT_MOST_ONCE,
+			Name: "exec", Description: execDoc, Effect: messages.Effect_AT_MOST_ONCE, Commands: true,
 			Timeout: maxExecTimeout + 15*time.Second, // its own timeout comes first
 			Schema: json.RawMessage(`{
 "type":"object","additionalProperties":false,"required":["command"],"properties":{

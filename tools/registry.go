@@ -79,7 +79,7 @@ func (r *Registry) Defs(allowed []string) []*Spec {
 // Builtin returns the tools that every server has, sorted by name.
 func Builtin() []Tool {
 	all := []Tool{
-		CreateDirectory(), DeleteFile(), EditFile(), Exec(), Fetch(), Glob(), Grep(),
+		CreateDirectory(), DeleteFile(), EditFile(), Exec(), Fetch(), GitCommit(), GitDiff(), GitLog(), GitStatus(), Glob(), Grep(),
 		ListFiles(), MoveFile(), ReadFile(), Todo(), WriteFile(),
 	}
 	for _, t := range all {

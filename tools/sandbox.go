@@ -28,6 +28,7 @@ type Command struct {
 	Env       []string // NAME=value; nothing else is inherited. HOME is the sandbox's to set
 	Temp      string   // host folder for temporary files; may be ""
 	Network   bool     // whether it may use the network
+	ReadOnly  bool     // it may change neither Workspace nor HOME, in a sandbox that confines
 	MaxOutput int64    // bytes after which it is killed; 0: unlimited
 
 	// Output gets standard output and standard error as they come, from one goroutine, and no

@@ -62,6 +62,7 @@ type Spec struct {
 	Unknown     messages.UnknownOutcome_Policy
 	Timeout     time.Duration // 0: DefaultTimeout
 	NoWorkspace bool          // runs without any workspace (plain tool)
+	Commands    bool          // runs commands, in the call's sandbox
 	NoTemp      bool          // needs no folder for temporary files: none is made for its calls
 
 	compiled *schema // of Schema; set by who makes the spec, before it is shared

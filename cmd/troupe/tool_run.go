@@ -171,7 +171,7 @@ func (c *loneCall) permitted(spec *tools.Spec, ws *workspace.Workspace, args map
 func (c *loneCall) execute(ctx context.Context, tool tools.Tool, ws *workspace.Workspace) (*tools.Result, error) {
 	spec := tool.Spec()
 	var box tools.Sandbox
-	if spec.Name == "exec" { // its probe is no part of the call's time
+	if spec.Commands { // its probe is no part of the call's time
 		var err error
 		if box, err = detectSandbox(ctx, c.loaded, c.loaded.Config.Data.Dir); err != nil {
 			return nil, err

@@ -143,7 +143,7 @@ func (b *bwrap) options(c tools.Command, home string) []string {
 	if !c.Network {
 		args = append(args, "--unshare-net")
 	}
-	args = append(args, arguments(commandMounts(&b.o, b.system, c.Workspace, home, c.Temp), b.o.Limits.Scratch)...)
+	args = append(args, arguments(commandMounts(&b.o, b.system, c.Workspace, home, c.Temp, c.ReadOnly), b.o.Limits.Scratch)...)
 	temp := c.Temp
 	if temp == "" {
 		temp = "/tmp"

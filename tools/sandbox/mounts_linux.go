@@ -77,13 +77,17 @@ func isBelow(path, dir string) bool {
 
 // commandMounts completes the view for one command: its workspace and home, which can be
 // written, and what is hidden again inside of them.
-func commandMounts(o *Options, system []mount, workspace, home, temp string) []mount {
+func commandMounts(o *Options, system []mount, workspace, home, temp string, readOnly bool) []mount {
+	kind := "rw"
+	if readOnly {
+		kind = "ro"
+	}
 	m := slices.Clone(system)
-	m = append(m, mount{"tmpfs", "", "/tmp"}, mount{"tmpfs", "", "/dev/shm"}, mount{"rw", home, home})
+	m = append(m, mount{"tmpfs", "", "/tmp"}, mount{"tmpfs", "", "/dev/shm"}, mount{kind, home, home})
 	if temp != "" {
 		m = append(m, mount{"rw", temp, temp})
 	}
-	m = append(m, mount{"rw", workspace, workspace}, mount{"mask", "", filepath.Join(workspace, ".troupe")})
+	m = append(m, mount{kind, workspace, workspace}, mount{"mask", "", filepath.Join(workspace, ".troupe")})
 	for _, hidden := range o.Hide {
 		seen := slices.ContainsFunc(m, func(v mount) bool {
 			return (v.kind == "ro" || v.kind == "rw") && v.dst != hidden && isBelow(hidden, v.dst)
