@@ -17,7 +17,7 @@ import (
 )
 
 // Ask answers any command or question of package messages that a surface may put: CreateSession,
-// ToSession, ResolveCall, ResolveApproval, ListApprovals, DescribeTree, ListSessions, ListWorkers, ListCalls, Show, Verify, ForkSession, Hello. A refusal
+// ToSession, ResolveCall, ResolveApproval, ListApprovals, DescribeTree, ListSessions, ListWorkers, ListWorkspaces, ListCalls, Show, Verify, ForkSession, Hello. A refusal
 // is a *Failure. Questions are answered from the store: they wake no session.
 func (rt *Runtime) Ask(ctx context.Context, m proto.Message) (proto.Message, error) {
 	switch x := m.(type) {
@@ -46,6 +46,8 @@ func (rt *Runtime) Ask(ctx context.Context, m proto.Message) (proto.Message, err
 		return rt.listWorkers(ctx, x)
 	case *messages.ListCalls:
 		return rt.listCalls(ctx, x)
+	case *messages.ListWorkspaces:
+		return rt.listWorkspaces(ctx, x)
 	case *messages.Show:
 		return rt.show(ctx, x)
 	case *messages.Verify:

@@ -29,6 +29,9 @@ type SessionOptions struct {
 	// Env holds variables of commands. They are written down with the session: secrets do not belong here.
 	Env map[string]string
 
+	// Workspaces are attached besides Dir, in this order. A call that names no workspace goes to Dir, or without one to the first.
+	Workspaces []WorkspaceSpec
+
 	Conversation *Conversation // that the first worker continues; nil begins a new one
 
 	// Persist says what a crash may lose of the session's turns while nobody watches its events. Prompts that were accepted, and
@@ -79,6 +82,13 @@ func (rt *Runtime) Session(ctx context.Context, o SessionOptions) (*Session, err
 			return nil, fmt.Errorf("open folder %s: %w", o.Dir, err)
 		}
 		m.Workspaces = []*messages.WorkspaceSpec{{Uri: addr.Canonical, Trust: o.Trust, Primary: true}}
+	}
+	for _, w := range o.Workspaces {
+		spec, err := w.message()
+		if err != nil {
+			return nil, err
+		}
+		m.Workspaces = append(m.Workspaces, spec)
 	}
 	v, err := send[*messages.SessionView](ctx, rt, m)
 	if err != nil {
@@ -307,6 +317,10 @@ func toSession(session string, cmd any) (*messages.ToSession, error) {
 		m.Command = &messages.ToSession_Describe{Describe: x}
 	case *messages.Subscribe:
 		m.Command = &messages.ToSession_Subscribe{Subscribe: x}
+	case *messages.AttachWorkspace:
+		m.Command = &messages.ToSession_AttachWorkspace{AttachWorkspace: x}
+	case *messages.DetachWorkspace:
+		m.Command = &messages.ToSession_DetachWorkspace{DetachWorkspace: x}
 	case *messages.SpawnWorker:
 		m.Command = &messages.ToSession_SpawnWorker{SpawnWorker: x}
 	case *messages.SaveHistory:

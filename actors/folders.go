@@ -26,9 +26,51 @@ type Folders struct {
 
 type folder struct {
 	path, kind string
-	once       sync.Once
+	mu         sync.Mutex // guards what follows: the handle alone
 	ws         *workspace.Workspace
-	err        error
+	info       fs.FileInfo // of the folder that ws was opened on
+	closed     bool
+}
+
+// open gives the handle of the folder, as it is there now: one that was removed is not available, also when something else stands
+// in its place, and one that was made anew is opened anew. The root itself follows no link.
+func (e *folder) open() (*workspace.Workspace, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, errors.New("it is closed")
+	}
+	var info fs.FileInfo
+	if e.kind != string(workspace.KindServer) { // which is made at first use
+		var err error
+		if info, err = os.Lstat(e.path); err != nil || !info.IsDir() {
+			return nil, errors.New("its folder is not there")
+		}
+	}
+	if e.ws != nil && (info == nil || os.SameFile(info, e.info)) {
+		return e.ws, nil
+	}
+	e.drop()
+	ws, err := workspace.Open(workspace.Options{Dir: e.path, Create: e.kind == string(workspace.KindServer)})
+	if err != nil {
+		return nil, err
+	}
+	e.ws, e.info = ws, info
+	return ws, nil
+}
+
+func (e *folder) drop() {
+	if e.ws != nil {
+		_ = e.ws.Close() // a root that was only read from: nothing can be lost
+	}
+	e.ws = nil
+}
+
+func (e *folder) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.drop()
+	e.closed = true
 }
 
 func newFolders() *Folders {
@@ -66,13 +108,11 @@ func (f *Folders) handle(g *messages.WorkspaceGrant) (*workspace.Workspace, erro
 	if e == nil || e.path == "" {
 		return nil, fmt.Errorf("workspace %s is not on this machine", g.GetUri())
 	}
-	e.once.Do(func() {
-		e.ws, e.err = workspace.Open(workspace.Options{Dir: e.path, Create: e.kind == "server"})
-	})
-	if e.err != nil {
-		return nil, e.err
+	ws, err := e.open()
+	if err != nil {
+		return nil, fmt.Errorf("workspace %s: %w", g.GetUri(), err)
 	}
-	return e.ws.Under(g.GetTrust()), nil
+	return ws.Under(g.GetTrust()), nil
 }
 
 // sweeps says, once for each address, that it is to be cleared of what a crash left.
@@ -90,12 +130,8 @@ func (f *Folders) close(uri string) {
 	e := f.open[uri]
 	delete(f.open, uri)
 	f.mu.Unlock()
-	if e == nil {
-		return
-	}
-	e.once.Do(func() { e.err = fmt.Errorf("workspace %s is closed", uri) })
-	if e.ws != nil {
-		_ = e.ws.Close() // a root that was only read from: nothing can be lost
+	if e != nil {
+		e.close()
 	}
 }
 

@@ -46,7 +46,7 @@ func (p *probe) die(t testing.TB) {
 func open(h *actortest.House, dir string) (uri string, pid *actor.PID) {
 	id := strings.NewReplacer("/", "-", ":", "-").Replace(dir)
 	uri = "local:" + dir
-	actortest.Ask[*messages.Ack](h, "", &messages.OpenWorkspace{Grant: &messages.WorkspaceGrant{Id: id, Uri: uri, Path: dir, Kind: "client"}})
+	actortest.Ask[*messages.WorkspaceReady](h, "", &messages.OpenWorkspace{Grant: &messages.WorkspaceGrant{Id: id, Uri: uri, Path: dir, Kind: "client"}})
 	return uri, h.Sys.NewLocalPID("troupe/workspace-" + id)
 }
 

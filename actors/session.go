@@ -147,6 +147,10 @@ func (s *Session) ready(c actor.Context) {
 		s.workerBuilt(c, m)
 	case *messages.ReleaseWorker: // handed back, too
 		s.releaseOnce(c, m)
+	case *regrant:
+		s.regranted(c, m)
+	case *granting:
+		s.granted(c, m)
 	case *workersClosed:
 		s.workersClosed(c, m)
 	case *endWritten:
@@ -225,6 +229,10 @@ func (s *Session) own(c actor.Context, m *messages.ToSession) {
 		s.spawnWorker(c, cmd.SpawnWorker)
 	case *messages.ToSession_ReleaseWorker:
 		s.release(c, cmd.ReleaseWorker)
+	case *messages.ToSession_AttachWorkspace:
+		s.attach(c, cmd.AttachWorkspace)
+	case *messages.ToSession_DetachWorkspace:
+		s.detach(c, cmd.DetachWorkspace)
 	case *messages.ToSession_DeleteWorker:
 		s.deleteWorker(c, cmd.DeleteWorker)
 	case *messages.ToSession_CountJobs:

@@ -5,10 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"google.golang.org/protobuf/proto"
@@ -27,6 +24,7 @@ type sessionFacts struct {
 	created  *messages.SessionCreated
 	atMs     int64
 	attached []*messages.WorkspaceAttached
+	changed  uint64 // the record that changed the grant last
 	workers  []*messages.WorkerSpawned
 	closed   bool
 }
@@ -38,9 +36,11 @@ func (f *sessionFacts) apply(fact proto.Message, r *messages.Record) error {
 	f.seq = r.GetSeq()
 	switch x := fact.(type) {
 	case *messages.SessionCreated:
-		f.created, f.atMs = x, r.GetAtUnixMs()
+		f.created, f.atMs, f.changed = x, r.GetAtUnixMs(), f.seq
 	case *messages.WorkspaceAttached:
-		f.attached = append(f.attached, x)
+		f.attached, f.changed = append(f.attached[:len(f.attached):len(f.attached)], x), f.seq
+	case *messages.WorkspaceDetached:
+		f.attached, f.changed = without(f.attached, x.GetUri()), f.seq
 	case *messages.WorkerSpawned:
 		f.workers = append(f.workers, x)
 	case *messages.WorkerEnded:
@@ -54,25 +54,6 @@ func (f *sessionFacts) apply(fact proto.Message, r *messages.Record) error {
 		f.closed = true
 	}
 	return nil
-}
-
-// grantOf makes what the workers get: the standing rules, and those of the session itself. Its revision is
-// the record that changed it last.
-func (f *sessionFacts) grantOf(standing []string) (*messages.Grant, error) {
-	g := &messages.Grant{
-		Revision: f.seq, ProjectId: f.created.GetProjectId(), Rules: slices.Concat(standing, f.created.GetRules()), Env: f.created.GetEnv(),
-	}
-	for _, a := range f.attached {
-		addr, err := workspace.Parse(a.GetUri(), a.GetOwner())
-		if err != nil {
-			return nil, fmt.Errorf("workspace %s: %w", a.GetUri(), err)
-		}
-		g.Workspaces = append(g.Workspaces, &messages.WorkspaceGrant{
-			Id: addr.ID(), Name: a.GetName(), Uri: addr.Canonical, Kind: a.GetKind(), Mode: a.GetMode(), Trust: a.GetTrust(),
-			Path: a.GetPath(), Order: a.GetOrder(), Primary: a.GetPrimary(),
-		})
-	}
-	return g, nil
 }
 
 func (f *sessionFacts) view(g *messages.Grant) *messages.SessionView {
@@ -220,19 +201,6 @@ func readSession(svc *Services, id string) *sessionOpened {
 	return o
 }
 
-// granted makes the grant of a session that exists already.
-func granted(svc *Services, f *sessionFacts) (*messages.Grant, *messages.Failure) {
-	standing, fail := svc.standing(f.created.GetFolder())
-	if fail != nil {
-		return nil, fail
-	}
-	g, err := f.grantOf(standing)
-	if err != nil {
-		return nil, messages.Fail(messages.CodeCorrupt, err.Error(), "")
-	}
-	return g, nil
-}
-
 // damaged tells what will fail again and again from what may pass.
 func damaged(err error) bool {
 	return errors.Is(err, persistence.ErrCorrupt)
@@ -241,18 +209,6 @@ func damaged(err error) bool {
 // NoSession is the refusal of an unknown id.
 func NoSession(id string) *messages.Failure {
 	return messages.Fail(messages.CodeNotFound, fmt.Sprintf("no session %s", id), "`troupe ls sessions` lists them")
-}
-
-// openWorkspaces makes sure that the workspaces of a grant are there, as long as the session is.
-func openWorkspaces(svc *Services, sys *actor.ActorSystem, session string, g *messages.Grant) *messages.Failure {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	for _, w := range g.GetWorkspaces() {
-		if _, err := act.Ask[*messages.Ack](ctx, sys, sys.NewLocalPID(root), &messages.OpenWorkspace{Grant: w, SessionId: session}); err != nil {
-			return messages.Fail(messages.CodeUnavailable, fmt.Sprintf("open workspace %s: %v", w.GetUri(), err), "")
-		}
-	}
-	return nil
 }
 
 // sessionBuilder makes a session's first records.
@@ -420,8 +376,8 @@ func (b *sessionBuilder) facts() (worker, session []proto.Message, fail *message
 		SessionId: m.GetSessionId(), Agent: profile.Name, Model: modelName, ProjectId: m.GetProjectId(), Tenant: m.GetTenant(),
 		Rules: m.GetRules(), NoInput: m.GetNoInput(), Persist: m.GetPersist(), Env: m.GetEnv(), Ask: m.GetAsk(),
 	}
-	if attached[0].GetKind() != "server" {
-		created.Folder = attached[0].GetUri()
+	if first := firstOf(attached); first.GetKind() != string(workspace.KindServer) {
+		created.Folder = first.GetUri()
 	}
 	session = []proto.Message{created}
 	for _, a := range attached {
@@ -443,36 +399,4 @@ func (b *sessionBuilder) facts() (worker, session []proto.Message, fail *message
 		})
 	}
 	return worker, session, nil
-}
-
-// attached lists the workspaces: those that were asked for, the primary first, and home.
-func (b *sessionBuilder) attached() ([]*messages.WorkspaceAttached, *messages.Failure) {
-	var out []*messages.WorkspaceAttached
-	for i, spec := range b.m.GetWorkspaces() {
-		addr, err := workspace.Parse(spec.GetUri(), b.svc.ServerName)
-		if err != nil {
-			return nil, messages.Fail(messages.CodeInvalidURI, err.Error(), "")
-		}
-		if addr.Host != "local" || addr.Kind != workspace.KindClient {
-			return nil, messages.Fail(messages.CodeBadRequest, fmt.Sprintf("workspace %s cannot be attached yet: only folders of this machine can", addr.Canonical), "use local:/absolute/path")
-		}
-		name := spec.GetName()
-		if name == "" {
-			name = filepath.Base(addr.Path)
-		}
-		trust := spec.GetTrust()
-		if trust == messages.Trust_UNSPECIFIED {
-			trust = messages.Trust_RESTRICTED
-		}
-		out = append(out, &messages.WorkspaceAttached{
-			Uri: addr.Canonical, Kind: string(addr.Kind), Owner: b.svc.ServerName, Trust: trust, Order: int32(i + 1),
-			Primary: i == 0, Name: name, Mode: "local", Path: addr.Path,
-		})
-	}
-	home := b.svc.ServerName + ":/sessions/" + b.m.GetSessionId()
-	out = append(out, &messages.WorkspaceAttached{
-		Uri: home, Kind: string(workspace.KindServer), Owner: b.svc.ServerName, Trust: messages.Trust_FULL, Order: 0, Primary: len(out) == 0,
-		Name: HomeName, Mode: "local", Path: filepath.Join(b.svc.DataDir, "homes", b.m.GetSessionId()),
-	})
-	return out, nil
 }

@@ -20,7 +20,7 @@ import (
 // Supervisor is the root of the tree. It finds or starts the Session that a command is for, and
 // replaces what fails below it after a growing pause; a child that keeps failing is given up.
 //
-// Accepts: CreateSession, ToSession, OpenWorkspace, DescribeTree; of Sessions SessionEnded, SessionIdle and
+// Accepts: CreateSession, ToSession, OpenWorkspace, DescribeTree; of Sessions KeepWorkspaces, SessionEnded, SessionIdle and
 // Staying, of Workspaces WorkspaceUnused. Children: Limiters, Workspaces, Sessions. Parent: none; it is stopped last.
 type Supervisor struct {
 	svc   *Services
@@ -29,6 +29,7 @@ type Supervisor struct {
 	// limiter makes the props of a provider's Limiter: each has limits of its own.
 	limiter func(provider string) *actor.Props
 	kids    map[string]*kid // by name
+	places  places          // of the Workspaces
 
 	ending bool // stopping: nobody is started any more, though messages still come
 }
@@ -48,9 +49,10 @@ type kid struct {
 	timer     act.Timer
 	queue     act.Stash
 
-	uses    []string // of a session: its workspaces, by name
-	users   int      // of a workspace: sessions that use it
-	retired uint64   // of a workspace: how often it was to be given up
+	uses    []string                 // of a session: its workspaces, by name
+	grant   *messages.WorkspaceGrant // of a workspace
+	users   int                      // of a workspace: sessions that use it
+	retired uint64                   // of a workspace: how often it was to be given up
 }
 
 type kidDue struct {
@@ -159,6 +161,8 @@ func (s *Supervisor) Receive(c actor.Context) {
 		s.toSession(c, m)
 	case *messages.OpenWorkspace:
 		s.openWorkspace(c, m)
+	case *messages.KeepWorkspaces:
+		s.keepWorkspaces(c, m)
 	case *messages.DescribeTree:
 		s.describe(c, m)
 	case *messages.SessionEnded:
@@ -180,7 +184,7 @@ func (s *Supervisor) Receive(c actor.Context) {
 	case *actor.Stopping:
 		s.stopping(c)
 	case *actor.Stopped:
-		s.kids = nil
+		s.kids, s.places = nil, places{}
 	default:
 		act.Unexpected(c, s.log)
 	}

@@ -34,14 +34,44 @@ func (s *Supervisor) staying(c actor.Context, m *messages.Staying) {
 // forget lets go of a child that left: what waited for that, and the next message, is handled as if it
 // had never been there. The workspaces that nobody uses any more are told.
 func (s *Supervisor) forget(c actor.Context, k *kid) {
-	delete(s.kids, k.name)
+	s.drop(k)
 	for _, name := range k.uses {
-		if w := s.kids[name]; w != nil {
-			w.users--
-			s.retire(c, w)
-		}
+		s.left(c, name)
 	}
 	s.again(c, k)
+}
+
+func (s *Supervisor) drop(k *kid) {
+	delete(s.kids, k.name)
+	s.places.remove(place(k.grant))
+}
+
+// left counts one session less that uses a workspace.
+func (s *Supervisor) left(c actor.Context, name string) {
+	if w := s.kids[name]; w != nil {
+		w.users--
+		s.retire(c, w)
+	}
+}
+
+// keepWorkspaces notes which workspaces a session still uses.
+func (s *Supervisor) keepWorkspaces(c actor.Context, m *messages.KeepWorkspaces) {
+	k := s.kids[m.GetSessionId()]
+	if k == nil {
+		return
+	}
+	var kept, gone []string
+	for _, name := range k.uses {
+		if slices.Contains(m.GetIds(), strings.TrimPrefix(name, workspaceName(""))) {
+			kept = append(kept, name)
+		} else {
+			gone = append(gone, name)
+		}
+	}
+	k.uses = kept
+	for _, name := range gone {
+		s.left(c, name)
+	}
 }
 
 // again handles what waited for a child, in order and ahead of what comes later.
@@ -54,7 +84,8 @@ func (s *Supervisor) again(c actor.Context, k *kid) {
 func workspaceName(id string) string { return "workspace-" + id }
 
 // openWorkspace makes sure that the Workspace of an address is there, and stays as long as the session that
-// asks for it.
+// asks for it; and those of the folders that overlap it, whose leases are needed, too: of two that overlap, whoever opened his
+// folder later takes both leases.
 func (s *Supervisor) openWorkspace(c actor.Context, m *messages.OpenWorkspace) {
 	name := workspaceName(m.GetGrant().GetId())
 	k, user := s.kids[name], s.kids[m.GetSessionId()]
@@ -68,22 +99,37 @@ func (s *Supervisor) openWorkspace(c actor.Context, m *messages.OpenWorkspace) {
 	case k == nil:
 		k = s.newWorkspace(c, name, m.GetGrant())
 	}
+	s.used(k, user)
+	ready := &messages.WorkspaceReady{}
+	for _, other := range s.places.overlaps(place(m.GetGrant())) {
+		if o := s.kids[other]; o != nil && !o.ended && o.gaveUp == "" {
+			s.used(o, user)
+			ready.Overlaps = append(ready.Overlaps, &messages.WorkspaceRef{Id: strings.TrimPrefix(other, workspaceName("")), Uri: o.grant.GetUri()})
+		}
+	}
+	c.Respond(ready)
+}
+
+// used notes that a session uses a workspace; without a session it is kept for good.
+func (s *Supervisor) used(k, user *kid) {
 	switch {
 	case user == nil:
 		k.users++
-	case !slices.Contains(user.uses, name):
+	case !slices.Contains(user.uses, k.name):
 		k.users++
-		user.uses = append(user.uses, name)
+		user.uses = append(user.uses, k.name)
 	}
-	c.Respond(&messages.Ack{})
 }
 
 func (s *Supervisor) newWorkspace(c actor.Context, name string, grant *messages.WorkspaceGrant) *kid {
-	return s.keep(c, name, func(c actor.Context) *actor.PID {
+	k := s.keep(c, name, func(c actor.Context) *actor.PID {
 		pid := s.spawn(c, s.props.workspace, name)
 		c.Send(pid, &messages.OpenWorkspace{Grant: grant, Epoch: s.svc.Store.Boot() << 12})
 		return pid
 	})
+	k.grant = grant
+	s.places.add(place(grant), name)
+	return k
 }
 
 // retire asks a Workspace that nobody uses to say when nothing runs in it any more.
@@ -92,7 +138,7 @@ func (s *Supervisor) retire(c actor.Context, w *kid) {
 	case w.users > 0 || !w.shared():
 		return
 	case w.gaveUp != "": // whoever comes next tries it anew
-		delete(s.kids, w.name)
+		s.drop(w)
 		return
 	case w.pid == nil: // once it is there again
 		return

@@ -48,7 +48,14 @@ type callDone struct{ reply *messages.ToolReply }
 var (
 	errCallTimeout = errors.New("the call's time is up")
 	errHalted      = errors.New("the process of the call is stopping")
+	errDetached    = errors.New("the call's workspace was detached")
 )
+
+// detachReason of a CancelCalls says that the workspace of the calls was detached.
+const detachReason = "detach"
+
+// detachedText is what the model reads of a call whose workspace was detached while it ran.
+const detachedText = "Stopped before it finished: its workspace was detached. It may have had effects until then."
 
 // haltReason of a CancelCalls says that nobody will hear what became of the calls.
 const haltReason = "halt"
@@ -135,8 +142,11 @@ func bound(r *messages.ToolReply) {
 
 func (x *ToolExecutor) cancel(c actor.Context, m *messages.CancelCalls) {
 	cause := context.Canceled
-	if m.GetReason() == haltReason {
+	switch m.GetReason() {
+	case haltReason:
 		cause = errHalted
+	case detachReason:
+		cause = errDetached
 	}
 	for id, e := range x.running {
 		if len(m.GetExecIds()) == 0 || slices.Contains(m.GetExecIds(), id) {

@@ -114,10 +114,14 @@ func (r *run) begin(ctx context.Context) *messages.ToolReply {
 	if r.m.GetLease() == nil {
 		return failedReply(r.m, messages.ToolFinished_CANCELLED, tools.CodeInterrupted, "Not started: the workspace is not held")
 	}
-	r.svc.folders.began(r.m.GetLease(), r.m.GetExecId())
-	pid := workspacePID(r.sys, r.m.GetWorkspace().GetId())
-	msg := &messages.EffectBegun{Workspace: r.m.GetLease().GetWorkspace(), Token: r.m.GetLease().GetToken(), ExecId: r.m.GetExecId()}
-	_, err := act.AskSoon[*messages.EffectAllowed](ctx, r.sys, pid, msg)
+	var err error
+	r.eachLease(func(l *messages.LeaseToken, _ *actor.PID) { r.svc.folders.began(l, r.m.GetExecId()) })
+	r.eachLease(func(l *messages.LeaseToken, pid *actor.PID) {
+		if err == nil {
+			msg := &messages.EffectBegun{Workspace: l.GetWorkspace(), Token: l.GetToken(), ExecId: r.m.GetExecId()}
+			_, err = act.AskSoon[*messages.EffectAllowed](ctx, r.sys, pid, msg)
+		}
+	})
 	if err == nil {
 		return nil
 	}
@@ -129,9 +133,18 @@ func (r *run) begin(ctx context.Context) *messages.ToolReply {
 }
 
 func (r *run) end() {
-	r.svc.folders.ended(r.m.GetLease(), r.m.GetExecId())
-	r.sys.Root.Send(workspacePID(r.sys, r.m.GetWorkspace().GetId()),
-		&messages.EffectEnded{Workspace: r.m.GetLease().GetWorkspace(), Token: r.m.GetLease().GetToken(), ExecId: r.m.GetExecId()})
+	r.eachLease(func(l *messages.LeaseToken, pid *actor.PID) {
+		r.svc.folders.ended(l, r.m.GetExecId())
+		r.sys.Root.Send(pid, &messages.EffectEnded{Workspace: l.GetWorkspace(), Token: l.GetToken(), ExecId: r.m.GetExecId()})
+	})
+}
+
+// eachLease yields the lease that the call runs under, and those of the folders that overlap its workspace.
+func (r *run) eachLease(yield func(*messages.LeaseToken, *actor.PID)) {
+	yield(r.m.GetLease(), workspacePID(r.sys, r.m.GetWorkspace().GetId()))
+	for _, l := range r.m.GetShares() {
+		yield(l, workspacePID(r.sys, idOf(l)))
+	}
 }
 
 // context builds the value that the tool sees (acceptance rows 2 to 9).
@@ -262,6 +275,8 @@ func (r *run) succeeded(res *tools.Result) *messages.ToolReply {
 func (r *run) failed(ctx context.Context, err error) *messages.ToolReply {
 	var te *tools.Error
 	switch {
+	case ctx.Err() != nil && errors.Is(context.Cause(ctx), errDetached):
+		return failedReply(r.m, messages.ToolFinished_CANCELLED, tools.CodeWorkspaceNotAvailable, detachedText)
 	case errors.As(err, &te) && te.Code == tools.CodeCancelled && errors.Is(context.Cause(ctx), errHalted):
 		return failedReply(r.m, messages.ToolFinished_CANCELLED, te.Code, haltedText+strings.TrimPrefix(te.Message, "the call was cancelled"))
 	case errors.As(err, &te):

@@ -33,7 +33,9 @@ type Worker struct {
 	receive func(actor.Context) // the state: opening, idle, leasing, generating, usingTools, failed
 
 	id, session string
-	grant       *messages.Grant
+	grant       *messages.Grant            // as it counts now: of a turn, what it began with and still has
+	newest      *messages.Grant            // as the Session has it
+	lost        []*messages.WorkspaceGrant // detached since the turn began
 	restarts    int32
 	openings    int32       // before this one, in a row, that ended in a panic
 	watched     atomic.Bool // read by the goroutine of a model call
@@ -140,7 +142,7 @@ func (w *Worker) urgent(msg any) bool {
 	switch msg.(type) {
 	case *appended, *opened, *messages.Watched, *messages.DescribeWorker, *messages.Progress:
 		return true
-	case *messages.LeaseGranted, *messages.LeaseQueued, *messages.Failure, *actor.DeadLetterResponse, *messages.Replaced:
+	case *messages.LeaseGranted, *messages.LeaseQueued, *messages.Failure, *actor.DeadLetterResponse, *messages.Replaced, *messages.Configure:
 		return w.inflight == nil
 	}
 	return false
@@ -163,7 +165,7 @@ func (w *Worker) unborn(c actor.Context) {
 		w.openings = m.GetOpenings()
 		w.persist, w.canAsk = m.GetPersist(), m.GetAsk()
 		w.log = w.svc.Log.With("session", w.session, "worker", w.id)
-		w.configure(m)
+		w.configure(c, m)
 		w.open(c)
 		return
 	}
@@ -177,12 +179,6 @@ func (w *Worker) watch(c actor.Context, m *messages.Watched) {
 		c.Respond(&messages.Ack{})
 	}
 	w.showLate(c)
-}
-
-func (w *Worker) configure(m *messages.Configure) {
-	w.grant = m.GetGrant()
-	w.watched.Store(m.GetWatched())
-	w.system, w.tools = "", nil
 }
 
 // idle waits for an input.
@@ -253,6 +249,8 @@ func (w *Worker) usingTools(c actor.Context) {
 		w.progress(c, m)
 	case *callsLost:
 		w.callsLost(c, m)
+	case *messages.Configure:
+		w.regranted(c, m)
 	default:
 		w.common(c)
 	}
@@ -302,7 +300,7 @@ func (w *Worker) common(c actor.Context) {
 	case *messages.WaitIdle:
 		w.waitIdle(c)
 	case *messages.Configure:
-		w.configure(m)
+		w.configure(c, m)
 	case *messages.Watched:
 		w.watch(c, m)
 	case *wallTimeUp:
@@ -328,7 +326,9 @@ func (w *Worker) stale(c actor.Context) {
 func (w *Worker) failed(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *appended, *opened, *generated, *retryDue, *messages.Replaced, *wallTimeUp, *callsLost, *consulted, *holdOver, *approvalDue, *messages.ToolReply,
-		*messages.LeaseGranted, *messages.LeaseQueued, *messages.PermitGranted, *messages.Configure:
+		*messages.LeaseGranted, *messages.LeaseQueued, *messages.PermitGranted:
+	case *messages.Configure:
+		w.acknowledge(c) // the next incarnation gets it at its start
 	case *messages.Watched:
 		w.watch(c, m)
 	case *messages.DescribeWorker:
@@ -462,7 +462,8 @@ func (w *Worker) release() {
 	w.retry.Stop()
 	svc, log := w.svc, w.log
 	w.journal, w.state, w.snaps, w.prompt, w.stash, w.tools = nil, nil, nil, nil, act.Stash{}, nil
-	w.grant, w.waiting, w.running, w.decided, w.known, w.inflight, w.gen = nil, nil, nil, nil, nil, nil, nil
+	w.grant, w.newest, w.lost = nil, nil, nil
+	w.waiting, w.running, w.decided, w.known, w.inflight, w.gen = nil, nil, nil, nil, nil, nil
 	w.svc, w.log = svc, log
 	w.receive = func(actor.Context) {}
 }

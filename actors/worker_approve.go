@@ -143,6 +143,10 @@ func (w *Worker) tellApprover() {
 
 // asking waits for the answers to approvals.
 func (w *Worker) asking(c actor.Context) {
+	if m, ok := c.Message().(*messages.Configure); ok {
+		w.regranted(c, m)
+		return
+	}
 	if m, ok := c.Message().(*holdOver); ok {
 		if w.hold.Fresh(m.gen) {
 			w.hold.Stop()
@@ -246,7 +250,7 @@ func (w *Worker) judge(name, arguments string) (*judged, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, unrouted := route(w.grant.GetWorkspaces(), tool.Spec(), text(args, "workspace_id"))
+	g, unrouted := route(w.grant.GetWorkspaces(), w.lost, tool.Spec(), text(args, "workspace_id"))
 	if unrouted != nil {
 		return nil, unrouted
 	}

@@ -3,12 +3,12 @@ package actors
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupe-dev/troupe/conversation"
 	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/workspace"
 )
 
 // leases is the state of taking a turn's workspaces: one after the other in canonical order,
@@ -17,18 +17,20 @@ type leases struct {
 	request uint64                     // stamps asks, so that a late grant is recognised
 	want    []*messages.WorkspaceGrant // still to take, the next one first
 	held    []*messages.LeaseToken
-	behind  string              // session of who works in the one that is waited for, when it is known
-	staging *staging            // an input that is accepted with its turn, if that can start at once
-	then    func(actor.Context) // once all are held
+	taken   []*messages.WorkspaceGrant // all of the cycle, those that are held and those that are wanted
+	behind  string                     // session of who works in the one that is waited for, when it is known
+	staging *staging                   // an input that is accepted with its turn, if that can start at once
+	then    func(actor.Context)        // once all are held
 }
 
 // busy says whether leases are wanted or held.
 func (l *leases) busy() bool { return len(l.want) > 0 || len(l.held) > 0 || l.then != nil }
 
-// lease takes every workspace of the grant, then calls then.
+// lease takes every workspace of the grant and those that overlap them, then calls then.
 func (w *Worker) lease(c actor.Context, then func(actor.Context)) {
-	w.leases.want = slices.Clone(w.grant.GetWorkspaces())
-	slices.SortFunc(w.leases.want, func(a, b *messages.WorkspaceGrant) int { return strings.Compare(a.GetUri(), b.GetUri()) })
+	w.renew()
+	w.leases.taken = leasesOf(w.grant)
+	w.leases.want = slices.Clone(w.leases.taken)
 	w.leases.held, w.leases.then = nil, then
 	w.become(w.leasing, stateWaiting)
 	w.nextLease(c)
@@ -147,10 +149,16 @@ func (w *Worker) giveBackAll(c actor.Context) {
 }
 
 func (w *Worker) sendRelease(c actor.Context, l *messages.LeaseToken, request uint64) {
-	for _, g := range w.grant.GetWorkspaces() {
-		if g.GetUri() == l.GetWorkspace() {
-			c.Send(w.peers.workspace(c.ActorSystem(), g.GetId()), &messages.ReleaseLease{Workspace: l.GetWorkspace(), Token: l.GetToken(), Request: request, Holder: w.id})
-			return
-		}
+	id := ""
+	if i := slices.IndexFunc(w.leases.taken, func(g *messages.WorkspaceGrant) bool { return g.GetUri() == l.GetWorkspace() }); i >= 0 {
+		id = w.leases.taken[i].GetId()
+	} else { // it came late
+		id = idOf(l)
 	}
+	c.Send(w.peers.workspace(c.ActorSystem(), id), &messages.ReleaseLease{Workspace: l.GetWorkspace(), Token: l.GetToken(), Request: request, Holder: w.id})
+}
+
+// idOf is the id of the workspace that a lease is of.
+func idOf(l *messages.LeaseToken) string {
+	return (&workspace.Address{Canonical: l.GetWorkspace()}).ID()
 }

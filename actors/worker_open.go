@@ -127,7 +127,7 @@ func (w *Worker) wait(c actor.Context) {
 	case *messages.Watched:
 		w.watch(c, m)
 	case *messages.Configure:
-		w.configure(m)
+		w.configure(c, m)
 	default:
 		w.stash.Put(c)
 	}

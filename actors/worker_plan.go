@@ -88,7 +88,7 @@ func (w *Worker) planCall(call *messages.ToolCall) (*messages.ToolPlanned, *mess
 		return p, refusal(p, messages.ToolFinished_BAD_ARGS, asToolError(err))
 	}
 	p.ArgsHash = hash[:]
-	g, unrouted := route(w.grant.GetWorkspaces(), spec, text(args, "workspace_id"))
+	g, unrouted := route(w.grant.GetWorkspaces(), w.lost, spec, text(args, "workspace_id"))
 	if unrouted != nil {
 		return p, refusal(p, messages.ToolFinished_ERROR, unrouted)
 	}
@@ -131,49 +131,6 @@ func asToolError(err error) *tools.Error {
 		return te
 	}
 	return tools.Errorf(tools.CodeInternalError, "Unexpected error: %v", err)
-}
-
-// route picks the workspace of a call: the one that is named; else the primary, if it offers the
-// tool; else the first attached that does (acceptance row 18). A plain tool needs none.
-func route(all []*messages.WorkspaceGrant, spec *tools.Spec, named string) (*messages.WorkspaceGrant, *tools.Error) {
-	if named != "" {
-		for _, g := range all {
-			if named != g.GetId() && named != g.GetName() && named != g.GetUri() {
-				continue
-			}
-			if !offers(g, spec.Name) {
-				return nil, tools.ErrorNotFound(spec.Name).With("workspace", g.GetName()).With("diagnostic", "Error: Tool Not Found")
-			}
-			return g, nil
-		}
-		return nil, tools.Errorf(tools.CodeWorkspaceNotFound, "Workspace '%s' not found; there are: %s", named, names(all))
-	}
-	if spec.NoWorkspace {
-		return nil, nil
-	}
-	if len(all) == 0 {
-		return nil, tools.Errorf(tools.CodeWorkspaceNotAvailable, "No active project")
-	}
-	for _, primary := range []bool{true, false} {
-		for _, g := range all {
-			if g.GetPrimary() == primary && offers(g, spec.Name) {
-				return g, nil
-			}
-		}
-	}
-	return nil, tools.ErrorNotFound(spec.Name).With("diagnostic", "Error: Tool Not Found")
-}
-
-func offers(g *messages.WorkspaceGrant, tool string) bool {
-	return len(g.GetTools()) == 0 || slices.Contains(g.GetTools(), tool)
-}
-
-func names(all []*messages.WorkspaceGrant) string {
-	var out []string
-	for _, g := range all {
-		out = append(out, g.GetName())
-	}
-	return strings.Join(out, ", ")
 }
 
 func text(args map[string]any, name string) string {
@@ -318,22 +275,37 @@ func (w *Worker) inToolset(name string, trust messages.Trust_Level) bool {
 	return trust == messages.Trust_FULL || slices.Contains(tools.Restricted(), name)
 }
 
-// toolDefs are the tools offered to the model: those of the primary's trust, and those that a
-// rule adds. The list is sorted, so that a provider's prompt cache holds.
+// toolDefs are the tools offered to the model: those that the primary or an attached workspace has at its trust, and those
+// that a rule adds. The list is sorted, so that a provider's prompt cache holds.
 func (w *Worker) toolDefs() []model.ToolDef {
 	if w.tools != nil {
 		return w.tools
 	}
-	trust, rules := w.primary().GetTrust(), w.rules()
+	rules := w.rules()
 	var names []string
 	for _, name := range w.svc.Tools.Names() {
 		added := slices.ContainsFunc(rules, func(r policy.Rule) bool { return r.Tool == name && r.Action == policy.Allow })
-		if added || w.inToolset(name, trust) {
+		if added || w.usable(name) {
 			names = append(names, name)
 		}
 	}
 	w.tools = w.svc.offer(names)
 	return w.tools
+}
+
+// usable says whether a call of a tool could run somewhere. The session's own workspace adds none to those of a folder.
+func (w *Worker) usable(name string) bool {
+	t, err := w.svc.Tools.Lookup(name)
+	if err != nil {
+		return false
+	}
+	if t.Spec().NoWorkspace {
+		return w.inToolset(name, w.primary().GetTrust())
+	}
+	return slices.ContainsFunc(w.grant.GetWorkspaces(), func(g *messages.WorkspaceGrant) bool {
+		home := g.GetName() == HomeName && !g.GetPrimary()
+		return !home && offers(g, name) && w.inToolset(name, g.GetTrust())
+	})
 }
 
 // readsOnly says whether the whole toolset is PURE: such a worker shares its lease.

@@ -25,7 +25,13 @@ func (w *Worker) askPerson(c actor.Context) {
 }
 
 // doubting waits for a person's word on calls of which nobody knows what became.
-func (w *Worker) doubting(c actor.Context) { w.common(c) }
+func (w *Worker) doubting(c actor.Context) {
+	if m, ok := c.Message().(*messages.Configure); ok {
+		w.regranted(c, m)
+		return
+	}
+	w.common(c)
+}
 
 // resolve writes down what a person says of a call in doubt, and goes on by it. The first word counts.
 func (w *Worker) resolve(c actor.Context, m *messages.ResolveCall) {

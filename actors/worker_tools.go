@@ -37,6 +37,10 @@ func (w *Worker) settle(c actor.Context) {
 			busy[call.Plan.GetWorkspace()] = true
 		}
 	}
+	if facts := w.unavailable(open); len(facts) > 0 {
+		w.append(c, nil, w.advance, facts...)
+		return
+	}
 	if w.questions(c) {
 		return
 	}
@@ -161,6 +165,7 @@ func (w *Worker) execute(c actor.Context, call *conversation.Call, m *messages.E
 	m.ExecId, m.CallId, m.Tool, m.Arguments = p.GetExecId(), p.GetCallId(), call.Name, call.Arguments
 	m.TimeoutMs, m.Agent, m.SessionId, m.WorkerId, m.TurnId = p.GetTimeoutMs(), w.state.Agent(), w.session, w.id, w.state.Turn().ID
 	m.Lease, m.Env, m.Pure = w.token(p.GetWorkspace()), w.grant.GetEnv(), pure(call)
+	m.Shares = w.shares(p.GetWorkspace())
 	m.Attempt = call.Dispatched.GetAttempt()
 	m.PreconditionHashes = call.Dispatched.GetPreconditionHashes()
 	for _, g := range w.grant.GetWorkspaces() {
@@ -191,6 +196,8 @@ func (w *Worker) toolReply(c actor.Context, m *messages.ToolReply) {
 		w.finishAll(c, []*conversation.Call{call})
 	case (m.GetPrepared() || m.GetNotDone() || m.GetPreviewed()) && w.failing:
 		w.failTurn(c)
+	case (m.GetPrepared() || m.GetNotDone() || m.GetPreviewed()) && w.isLost(call):
+		w.advance(c)
 	case m.GetPreviewed():
 		w.previewed(c, m)
 	case m.GetPrepared():

@@ -266,6 +266,7 @@ func (w *Worker) turnDone(c actor.Context) {
 	w.retry.Stop()
 	w.prompt, w.decided, w.known, w.told, w.previews, w.failing = nil, nil, nil, nil, nil, false
 	w.giveBackAll(c)
+	w.renew()
 	last := w.state.Last()
 	result := last.Result(w.session, w.id)
 	w.tellAfter(last.ID, result)

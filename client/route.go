@@ -54,6 +54,12 @@ func route(m proto.Message) (*call, error) {
 			"session", x.GetSessionId(), "state", x.GetState()), nil
 	case *messages.ResolveCall:
 		return post("/api/calls/"+segment(x.GetExecId()), messages.ResolveFrom(x), acked), nil
+	case *messages.ListWorkspaces:
+		where := "/api/workspaces"
+		if x.GetSessionId() != "" {
+			where = "/api/sessions/" + segment(x.GetSessionId()) + "/workspaces"
+		}
+		return get(where, listed[messages.ListedWorkspaceJSON](func(v []*messages.SessionWorkspace) proto.Message { return &messages.Workspaces{Workspaces: v} })), nil
 	case *messages.ListApprovals:
 		return get("/api/approvals", listed[messages.ApprovalJSON](func(v []*messages.ApprovalView) proto.Message { return &messages.Approvals{Approvals: v} }),
 			"session", x.GetSessionId()), nil
@@ -123,6 +129,10 @@ func toSession(base string, m *messages.ToSession) (*call, error) {
 	case *messages.ToSession_ReleaseWorker:
 		body := messages.ReleaseJSON{By: x.ReleaseWorker.GetBy()}
 		return post(base+"/workers/"+segment(x.ReleaseWorker.GetWorkerId())+"/release", body, as[messages.WorkerJSON]), nil
+	case *messages.ToSession_AttachWorkspace:
+		return post(base+"/workspaces", messages.AttachFrom(x.AttachWorkspace.GetWorkspace()), as[messages.WorkspaceJSON]), nil
+	case *messages.ToSession_DetachWorkspace:
+		return remove(base+"/workspaces/"+segment(x.DetachWorkspace.GetWorkspace()), "by", x.DetachWorkspace.GetBy()), nil
 	case *messages.ToSession_Close:
 		forget := ""
 		if x.Close.GetForget() {

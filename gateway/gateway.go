@@ -137,6 +137,11 @@ func (a *api) routes() {
 		"GET /api/sessions/{id}/timers":            a.timers,
 		"DELETE /api/sessions/{id}/timers/{timer}": a.cancelTimer,
 
+		"GET /api/sessions/{id}/workspaces":                a.workspaces,
+		"POST /api/sessions/{id}/workspaces":               a.attach,
+		"DELETE /api/sessions/{id}/workspaces/{workspace}": a.detach,
+		"GET /api/workspaces":                              a.workspaces,
+
 		"GET /api/sessions/{id}/history":                   a.history,
 		"GET /api/sessions/{id}/workers":                   a.workers,
 		"POST /api/sessions/{id}/workers":                  a.spawn,

@@ -114,6 +114,27 @@ func routeCases() []routeCase {
 			"POST /api/approvals/apr_1", `{"decision":"rejected","message":"not now","args_hash":"01","by":"me"}`,
 			&messages.ResolveApproval{ApprovalId: "apr_1", Decision: messages.Decision_REJECTED, Message: "not now", ArgsHash: []byte{1}, By: "me"}, &messages.Ack{}, 204, "",
 		},
+		{
+			"GET /api/sessions/ses_1/workspaces", "", &messages.ListWorkspaces{SessionId: "ses_1"},
+			&messages.Workspaces{Workspaces: []*messages.SessionWorkspace{{SessionId: "ses_1", State: "gone", Workspace: &messages.WorkspaceGrant{
+				Id: "w", Name: "lib", Uri: "local:/lib", Kind: "client", Mode: "local", Trust: messages.Trust_FULL, Path: "/lib", Order: 2, Tools: []string{"grep"},
+			}}}},
+			200, `[{"id":"w","name":"lib","uri":"local:/lib","kind":"client","mode":"local","trust":"full","path":"/lib","order":2,"primary":false,"tools":["grep"],"state":"gone","session":"ses_1"}]`,
+		},
+		{"GET /api/workspaces", "", &messages.ListWorkspaces{}, &messages.Workspaces{}, 200, `[]`},
+		{
+			"POST /api/sessions/ses_1/workspaces", `{"uri":"local:/lib","name":"lib","trust":"full","tools":["grep"]}`,
+			to("ses_1", &messages.ToSession{Command: &messages.ToSession_AttachWorkspace{AttachWorkspace: &messages.AttachWorkspace{
+				Workspace: &messages.WorkspaceSpec{Uri: "local:/lib", Name: "lib", Trust: messages.Trust_FULL, Tools: []string{"grep"}},
+			}}}),
+			&messages.WorkspaceGrant{Id: "w", Name: "lib", Uri: "local:/lib", Kind: "client", Mode: "local", Trust: messages.Trust_FULL},
+			201, `{"id":"w","name":"lib","uri":"local:/lib","kind":"client","mode":"local","trust":"full","order":0,"primary":false}`,
+		},
+		{
+			"DELETE /api/sessions/ses_1/workspaces/local%3A%2Flib?by=me", "",
+			to("ses_1", &messages.ToSession{Command: &messages.ToSession_DetachWorkspace{DetachWorkspace: &messages.DetachWorkspace{Workspace: "local:/lib", By: "me"}}}),
+			messages.Fail(messages.CodeNoWorkspace, "no", ""), 404, `{"type":"about:blank","title":"Not Found","status":404,"code":"workspace_not_found","detail":"no"}`,
+		},
 		{"GET /api/tree", "", &messages.DescribeTree{Deep: true}, &messages.Tree{Root: &messages.ActorView{Kind: "supervisor", Id: "troupe", State: "running"}}, 200, `{"id":"troupe","kind":"supervisor","state":"running","restarts":0}`},
 		{"GET /api/tree?depth=1", "", &messages.DescribeTree{}, &messages.Tree{Root: &messages.ActorView{Id: "troupe"}}, 200, `{"id":"troupe","kind":"","state":"","restarts":0}`},
 		{

@@ -135,7 +135,7 @@ func problemOf(status int, f *messages.Failure) messages.ProblemJSON {
 
 func statusOf(code string) int {
 	switch code {
-	case messages.CodeNotFound, messages.CodeNoTurn:
+	case messages.CodeNotFound, messages.CodeNoTurn, messages.CodeNoWorkspace:
 		return http.StatusNotFound
 	case messages.CodeBadRequest, messages.CodeInvalidURI:
 		return http.StatusBadRequest

@@ -189,6 +189,7 @@ type WorkspaceSpec struct {
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Trust         Trust_Level            `protobuf:"varint,3,opt,name=trust,proto3,enum=troupe.v1.Trust_Level" json:"trust,omitempty"`
 	Primary       bool                   `protobuf:"varint,4,opt,name=primary,proto3" json:"primary,omitempty"`
+	Tools         []string               `protobuf:"bytes,5,rep,name=tools,proto3" json:"tools,omitempty"` // what it offers; empty: every tool
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -251,6 +252,121 @@ func (x *WorkspaceSpec) GetPrimary() bool {
 	return false
 }
 
+func (x *WorkspaceSpec) GetTools() []string {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
+// AttachWorkspace adds a workspace to a session, from each worker's next turn on. Reply: WorkspaceGrant, once it is durable
+// and every worker knows of it.
+type AttachWorkspace struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Workspace     *WorkspaceSpec         `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachWorkspace) Reset() {
+	*x = AttachWorkspace{}
+	mi := &file_command_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachWorkspace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachWorkspace) ProtoMessage() {}
+
+func (x *AttachWorkspace) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachWorkspace.ProtoReflect.Descriptor instead.
+func (*AttachWorkspace) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *AttachWorkspace) GetWorkspace() *WorkspaceSpec {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
+}
+
+func (x *AttachWorkspace) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+// DetachWorkspace takes a workspace from a session: what runs in it is ended, and nothing else starts there. Reply: Ack, once it is
+// durable and every worker knows of it.
+type DetachWorkspace struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Workspace     string                 `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"` // id, name or address
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DetachWorkspace) Reset() {
+	*x = DetachWorkspace{}
+	mi := &file_command_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DetachWorkspace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DetachWorkspace) ProtoMessage() {}
+
+func (x *DetachWorkspace) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DetachWorkspace.ProtoReflect.Descriptor instead.
+func (*DetachWorkspace) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *DetachWorkspace) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *DetachWorkspace) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
 // ToSession wraps a command for one session: the Supervisor activates the session when it must.
 type ToSession struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -283,6 +399,8 @@ type ToSession struct {
 	//	*ToSession_Run
 	//	*ToSession_FireTimer
 	//	*ToSession_ResolveApproval
+	//	*ToSession_AttachWorkspace
+	//	*ToSession_DetachWorkspace
 	Command       isToSession_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -290,7 +408,7 @@ type ToSession struct {
 
 func (x *ToSession) Reset() {
 	*x = ToSession{}
-	mi := &file_command_proto_msgTypes[2]
+	mi := &file_command_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -302,7 +420,7 @@ func (x *ToSession) String() string {
 func (*ToSession) ProtoMessage() {}
 
 func (x *ToSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[2]
+	mi := &file_command_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -315,7 +433,7 @@ func (x *ToSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToSession.ProtoReflect.Descriptor instead.
 func (*ToSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{2}
+	return file_command_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ToSession) GetSessionId() string {
@@ -566,6 +684,24 @@ func (x *ToSession) GetResolveApproval() *ResolveApproval {
 	return nil
 }
 
+func (x *ToSession) GetAttachWorkspace() *AttachWorkspace {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_AttachWorkspace); ok {
+			return x.AttachWorkspace
+		}
+	}
+	return nil
+}
+
+func (x *ToSession) GetDetachWorkspace() *DetachWorkspace {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_DetachWorkspace); ok {
+			return x.DetachWorkspace
+		}
+	}
+	return nil
+}
+
 type isToSession_Command interface {
 	isToSession_Command()
 }
@@ -674,6 +810,14 @@ type ToSession_ResolveApproval struct {
 	ResolveApproval *ResolveApproval `protobuf:"bytes,27,opt,name=resolve_approval,json=resolveApproval,proto3,oneof"`
 }
 
+type ToSession_AttachWorkspace struct {
+	AttachWorkspace *AttachWorkspace `protobuf:"bytes,28,opt,name=attach_workspace,json=attachWorkspace,proto3,oneof"`
+}
+
+type ToSession_DetachWorkspace struct {
+	DetachWorkspace *DetachWorkspace `protobuf:"bytes,29,opt,name=detach_workspace,json=detachWorkspace,proto3,oneof"`
+}
+
 func (*ToSession_Submit) isToSession_Command() {}
 
 func (*ToSession_AwaitTurn) isToSession_Command() {}
@@ -726,6 +870,10 @@ func (*ToSession_FireTimer) isToSession_Command() {}
 
 func (*ToSession_ResolveApproval) isToSession_Command() {}
 
+func (*ToSession_AttachWorkspace) isToSession_Command() {}
+
+func (*ToSession_DetachWorkspace) isToSession_Command() {}
+
 // Describe of the live tree. Reply: Tree.
 type DescribeTree struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -736,7 +884,7 @@ type DescribeTree struct {
 
 func (x *DescribeTree) Reset() {
 	*x = DescribeTree{}
-	mi := &file_command_proto_msgTypes[3]
+	mi := &file_command_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -748,7 +896,7 @@ func (x *DescribeTree) String() string {
 func (*DescribeTree) ProtoMessage() {}
 
 func (x *DescribeTree) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[3]
+	mi := &file_command_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -761,7 +909,7 @@ func (x *DescribeTree) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeTree.ProtoReflect.Descriptor instead.
 func (*DescribeTree) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{3}
+	return file_command_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *DescribeTree) GetDeep() bool {
@@ -786,7 +934,7 @@ type ActorView struct {
 
 func (x *ActorView) Reset() {
 	*x = ActorView{}
-	mi := &file_command_proto_msgTypes[4]
+	mi := &file_command_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -798,7 +946,7 @@ func (x *ActorView) String() string {
 func (*ActorView) ProtoMessage() {}
 
 func (x *ActorView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[4]
+	mi := &file_command_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -811,7 +959,7 @@ func (x *ActorView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorView.ProtoReflect.Descriptor instead.
 func (*ActorView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{4}
+	return file_command_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ActorView) GetKind() string {
@@ -872,7 +1020,7 @@ type Tree struct {
 
 func (x *Tree) Reset() {
 	*x = Tree{}
-	mi := &file_command_proto_msgTypes[5]
+	mi := &file_command_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -884,7 +1032,7 @@ func (x *Tree) String() string {
 func (*Tree) ProtoMessage() {}
 
 func (x *Tree) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[5]
+	mi := &file_command_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -897,7 +1045,7 @@ func (x *Tree) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tree.ProtoReflect.Descriptor instead.
 func (*Tree) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{5}
+	return file_command_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Tree) GetRoot() *ActorView {
@@ -922,7 +1070,7 @@ type SubmitInput struct {
 
 func (x *SubmitInput) Reset() {
 	*x = SubmitInput{}
-	mi := &file_command_proto_msgTypes[6]
+	mi := &file_command_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -934,7 +1082,7 @@ func (x *SubmitInput) String() string {
 func (*SubmitInput) ProtoMessage() {}
 
 func (x *SubmitInput) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[6]
+	mi := &file_command_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -947,7 +1095,7 @@ func (x *SubmitInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitInput.ProtoReflect.Descriptor instead.
 func (*SubmitInput) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{6}
+	return file_command_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SubmitInput) GetWorkerId() string {
@@ -1005,7 +1153,7 @@ type InputReply struct {
 
 func (x *InputReply) Reset() {
 	*x = InputReply{}
-	mi := &file_command_proto_msgTypes[7]
+	mi := &file_command_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1017,7 +1165,7 @@ func (x *InputReply) String() string {
 func (*InputReply) ProtoMessage() {}
 
 func (x *InputReply) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[7]
+	mi := &file_command_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1030,7 +1178,7 @@ func (x *InputReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputReply.ProtoReflect.Descriptor instead.
 func (*InputReply) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{7}
+	return file_command_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *InputReply) GetInputId() string {
@@ -1078,7 +1226,7 @@ type RunInput struct {
 
 func (x *RunInput) Reset() {
 	*x = RunInput{}
-	mi := &file_command_proto_msgTypes[8]
+	mi := &file_command_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1090,7 +1238,7 @@ func (x *RunInput) String() string {
 func (*RunInput) ProtoMessage() {}
 
 func (x *RunInput) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[8]
+	mi := &file_command_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1103,7 +1251,7 @@ func (x *RunInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunInput.ProtoReflect.Descriptor instead.
 func (*RunInput) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{8}
+	return file_command_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RunInput) GetInput() *SubmitInput {
@@ -1125,7 +1273,7 @@ type AwaitTurn struct {
 
 func (x *AwaitTurn) Reset() {
 	*x = AwaitTurn{}
-	mi := &file_command_proto_msgTypes[9]
+	mi := &file_command_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1137,7 +1285,7 @@ func (x *AwaitTurn) String() string {
 func (*AwaitTurn) ProtoMessage() {}
 
 func (x *AwaitTurn) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[9]
+	mi := &file_command_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1150,7 +1298,7 @@ func (x *AwaitTurn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitTurn.ProtoReflect.Descriptor instead.
 func (*AwaitTurn) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{9}
+	return file_command_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AwaitTurn) GetWorkerId() string {
@@ -1191,7 +1339,7 @@ type TurnResult struct {
 
 func (x *TurnResult) Reset() {
 	*x = TurnResult{}
-	mi := &file_command_proto_msgTypes[10]
+	mi := &file_command_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1203,7 +1351,7 @@ func (x *TurnResult) String() string {
 func (*TurnResult) ProtoMessage() {}
 
 func (x *TurnResult) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[10]
+	mi := &file_command_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1216,7 +1364,7 @@ func (x *TurnResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnResult.ProtoReflect.Descriptor instead.
 func (*TurnResult) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{10}
+	return file_command_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TurnResult) GetSessionId() string {
@@ -1339,7 +1487,7 @@ type ToolCallView struct {
 
 func (x *ToolCallView) Reset() {
 	*x = ToolCallView{}
-	mi := &file_command_proto_msgTypes[11]
+	mi := &file_command_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1351,7 +1499,7 @@ func (x *ToolCallView) String() string {
 func (*ToolCallView) ProtoMessage() {}
 
 func (x *ToolCallView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[11]
+	mi := &file_command_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1364,7 +1512,7 @@ func (x *ToolCallView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallView.ProtoReflect.Descriptor instead.
 func (*ToolCallView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{11}
+	return file_command_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ToolCallView) GetName() string {
@@ -1430,7 +1578,7 @@ type CancelSession struct {
 
 func (x *CancelSession) Reset() {
 	*x = CancelSession{}
-	mi := &file_command_proto_msgTypes[12]
+	mi := &file_command_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1442,7 +1590,7 @@ func (x *CancelSession) String() string {
 func (*CancelSession) ProtoMessage() {}
 
 func (x *CancelSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[12]
+	mi := &file_command_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1455,7 +1603,7 @@ func (x *CancelSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelSession.ProtoReflect.Descriptor instead.
 func (*CancelSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{12}
+	return file_command_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CancelSession) GetWorkerId() string {
@@ -1496,7 +1644,7 @@ type Cancelled struct {
 
 func (x *Cancelled) Reset() {
 	*x = Cancelled{}
-	mi := &file_command_proto_msgTypes[13]
+	mi := &file_command_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1508,7 +1656,7 @@ func (x *Cancelled) String() string {
 func (*Cancelled) ProtoMessage() {}
 
 func (x *Cancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[13]
+	mi := &file_command_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1521,7 +1669,7 @@ func (x *Cancelled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancelled.ProtoReflect.Descriptor instead.
 func (*Cancelled) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{13}
+	return file_command_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Cancelled) GetTurns() int32 {
@@ -1547,7 +1695,7 @@ type ListInputs struct {
 
 func (x *ListInputs) Reset() {
 	*x = ListInputs{}
-	mi := &file_command_proto_msgTypes[14]
+	mi := &file_command_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1559,7 +1707,7 @@ func (x *ListInputs) String() string {
 func (*ListInputs) ProtoMessage() {}
 
 func (x *ListInputs) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[14]
+	mi := &file_command_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1572,7 +1720,7 @@ func (x *ListInputs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInputs.ProtoReflect.Descriptor instead.
 func (*ListInputs) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{14}
+	return file_command_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListInputs) GetWorkerId() string {
@@ -1594,7 +1742,7 @@ type InputView struct {
 
 func (x *InputView) Reset() {
 	*x = InputView{}
-	mi := &file_command_proto_msgTypes[15]
+	mi := &file_command_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1606,7 +1754,7 @@ func (x *InputView) String() string {
 func (*InputView) ProtoMessage() {}
 
 func (x *InputView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[15]
+	mi := &file_command_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1619,7 +1767,7 @@ func (x *InputView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputView.ProtoReflect.Descriptor instead.
 func (*InputView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{15}
+	return file_command_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *InputView) GetInputId() string {
@@ -1659,7 +1807,7 @@ type Inputs struct {
 
 func (x *Inputs) Reset() {
 	*x = Inputs{}
-	mi := &file_command_proto_msgTypes[16]
+	mi := &file_command_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1671,7 +1819,7 @@ func (x *Inputs) String() string {
 func (*Inputs) ProtoMessage() {}
 
 func (x *Inputs) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[16]
+	mi := &file_command_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1684,7 +1832,7 @@ func (x *Inputs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inputs.ProtoReflect.Descriptor instead.
 func (*Inputs) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{16}
+	return file_command_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Inputs) GetInputs() []*InputView {
@@ -1706,7 +1854,7 @@ type WithdrawInput struct {
 
 func (x *WithdrawInput) Reset() {
 	*x = WithdrawInput{}
-	mi := &file_command_proto_msgTypes[17]
+	mi := &file_command_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1718,7 +1866,7 @@ func (x *WithdrawInput) String() string {
 func (*WithdrawInput) ProtoMessage() {}
 
 func (x *WithdrawInput) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[17]
+	mi := &file_command_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1731,7 +1879,7 @@ func (x *WithdrawInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawInput.ProtoReflect.Descriptor instead.
 func (*WithdrawInput) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{17}
+	return file_command_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WithdrawInput) GetWorkerId() string {
@@ -1768,7 +1916,7 @@ type CallTool struct {
 
 func (x *CallTool) Reset() {
 	*x = CallTool{}
-	mi := &file_command_proto_msgTypes[18]
+	mi := &file_command_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1780,7 +1928,7 @@ func (x *CallTool) String() string {
 func (*CallTool) ProtoMessage() {}
 
 func (x *CallTool) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[18]
+	mi := &file_command_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1793,7 +1941,7 @@ func (x *CallTool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallTool.ProtoReflect.Descriptor instead.
 func (*CallTool) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{18}
+	return file_command_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CallTool) GetWorkerId() string {
@@ -1838,7 +1986,7 @@ type SpawnWorker struct {
 
 func (x *SpawnWorker) Reset() {
 	*x = SpawnWorker{}
-	mi := &file_command_proto_msgTypes[19]
+	mi := &file_command_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1850,7 +1998,7 @@ func (x *SpawnWorker) String() string {
 func (*SpawnWorker) ProtoMessage() {}
 
 func (x *SpawnWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[19]
+	mi := &file_command_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1863,7 +2011,7 @@ func (x *SpawnWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnWorker.ProtoReflect.Descriptor instead.
 func (*SpawnWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{19}
+	return file_command_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SpawnWorker) GetAgent() string {
@@ -1914,7 +2062,7 @@ type DeleteWorker struct {
 
 func (x *DeleteWorker) Reset() {
 	*x = DeleteWorker{}
-	mi := &file_command_proto_msgTypes[20]
+	mi := &file_command_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1926,7 +2074,7 @@ func (x *DeleteWorker) String() string {
 func (*DeleteWorker) ProtoMessage() {}
 
 func (x *DeleteWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[20]
+	mi := &file_command_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1939,7 +2087,7 @@ func (x *DeleteWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorker.ProtoReflect.Descriptor instead.
 func (*DeleteWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{20}
+	return file_command_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DeleteWorker) GetWorkerId() string {
@@ -1971,7 +2119,7 @@ type DescribeSession struct {
 
 func (x *DescribeSession) Reset() {
 	*x = DescribeSession{}
-	mi := &file_command_proto_msgTypes[21]
+	mi := &file_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1983,7 +2131,7 @@ func (x *DescribeSession) String() string {
 func (*DescribeSession) ProtoMessage() {}
 
 func (x *DescribeSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[21]
+	mi := &file_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1996,7 +2144,7 @@ func (x *DescribeSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeSession.ProtoReflect.Descriptor instead.
 func (*DescribeSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{21}
+	return file_command_proto_rawDescGZIP(), []int{23}
 }
 
 // CountJobs asks how many turns are open in a session, and how many inputs wait for theirs. Reply: JobCount.
@@ -2008,7 +2156,7 @@ type CountJobs struct {
 
 func (x *CountJobs) Reset() {
 	*x = CountJobs{}
-	mi := &file_command_proto_msgTypes[22]
+	mi := &file_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2020,7 +2168,7 @@ func (x *CountJobs) String() string {
 func (*CountJobs) ProtoMessage() {}
 
 func (x *CountJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[22]
+	mi := &file_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2033,7 +2181,7 @@ func (x *CountJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountJobs.ProtoReflect.Descriptor instead.
 func (*CountJobs) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{22}
+	return file_command_proto_rawDescGZIP(), []int{24}
 }
 
 type JobCount struct {
@@ -2046,7 +2194,7 @@ type JobCount struct {
 
 func (x *JobCount) Reset() {
 	*x = JobCount{}
-	mi := &file_command_proto_msgTypes[23]
+	mi := &file_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2058,7 +2206,7 @@ func (x *JobCount) String() string {
 func (*JobCount) ProtoMessage() {}
 
 func (x *JobCount) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[23]
+	mi := &file_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2071,7 +2219,7 @@ func (x *JobCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCount.ProtoReflect.Descriptor instead.
 func (*JobCount) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{23}
+	return file_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *JobCount) GetRunning() int32 {
@@ -2103,7 +2251,7 @@ type ResolveCall struct {
 
 func (x *ResolveCall) Reset() {
 	*x = ResolveCall{}
-	mi := &file_command_proto_msgTypes[24]
+	mi := &file_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2115,7 +2263,7 @@ func (x *ResolveCall) String() string {
 func (*ResolveCall) ProtoMessage() {}
 
 func (x *ResolveCall) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[24]
+	mi := &file_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2128,7 +2276,7 @@ func (x *ResolveCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveCall.ProtoReflect.Descriptor instead.
 func (*ResolveCall) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{24}
+	return file_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ResolveCall) GetWorkerId() string {
@@ -2184,7 +2332,7 @@ type ResolveApproval struct {
 
 func (x *ResolveApproval) Reset() {
 	*x = ResolveApproval{}
-	mi := &file_command_proto_msgTypes[25]
+	mi := &file_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2196,7 +2344,7 @@ func (x *ResolveApproval) String() string {
 func (*ResolveApproval) ProtoMessage() {}
 
 func (x *ResolveApproval) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[25]
+	mi := &file_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2209,7 +2357,7 @@ func (x *ResolveApproval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveApproval.ProtoReflect.Descriptor instead.
 func (*ResolveApproval) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{25}
+	return file_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ResolveApproval) GetWorkerId() string {
@@ -2279,7 +2427,7 @@ type ReleaseWorker struct {
 
 func (x *ReleaseWorker) Reset() {
 	*x = ReleaseWorker{}
-	mi := &file_command_proto_msgTypes[26]
+	mi := &file_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2291,7 +2439,7 @@ func (x *ReleaseWorker) String() string {
 func (*ReleaseWorker) ProtoMessage() {}
 
 func (x *ReleaseWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[26]
+	mi := &file_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2304,7 +2452,7 @@ func (x *ReleaseWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseWorker.ProtoReflect.Descriptor instead.
 func (*ReleaseWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{26}
+	return file_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReleaseWorker) GetWorkerId() string {
@@ -2333,7 +2481,7 @@ type CompactHistory struct {
 
 func (x *CompactHistory) Reset() {
 	*x = CompactHistory{}
-	mi := &file_command_proto_msgTypes[27]
+	mi := &file_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2345,7 +2493,7 @@ func (x *CompactHistory) String() string {
 func (*CompactHistory) ProtoMessage() {}
 
 func (x *CompactHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[27]
+	mi := &file_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2358,7 +2506,7 @@ func (x *CompactHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactHistory.ProtoReflect.Descriptor instead.
 func (*CompactHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{27}
+	return file_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CompactHistory) GetWorkerId() string {
@@ -2389,7 +2537,7 @@ type Compacted struct {
 
 func (x *Compacted) Reset() {
 	*x = Compacted{}
-	mi := &file_command_proto_msgTypes[28]
+	mi := &file_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2401,7 +2549,7 @@ func (x *Compacted) String() string {
 func (*Compacted) ProtoMessage() {}
 
 func (x *Compacted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[28]
+	mi := &file_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2414,7 +2562,7 @@ func (x *Compacted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compacted.ProtoReflect.Descriptor instead.
 func (*Compacted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{28}
+	return file_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Compacted) GetWorkerId() string {
@@ -2474,7 +2622,7 @@ type SetTimer struct {
 
 func (x *SetTimer) Reset() {
 	*x = SetTimer{}
-	mi := &file_command_proto_msgTypes[29]
+	mi := &file_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2486,7 +2634,7 @@ func (x *SetTimer) String() string {
 func (*SetTimer) ProtoMessage() {}
 
 func (x *SetTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[29]
+	mi := &file_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2499,7 +2647,7 @@ func (x *SetTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTimer.ProtoReflect.Descriptor instead.
 func (*SetTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{29}
+	return file_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SetTimer) GetWorkerId() string {
@@ -2556,7 +2704,7 @@ type CancelTimer struct {
 
 func (x *CancelTimer) Reset() {
 	*x = CancelTimer{}
-	mi := &file_command_proto_msgTypes[30]
+	mi := &file_command_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2568,7 +2716,7 @@ func (x *CancelTimer) String() string {
 func (*CancelTimer) ProtoMessage() {}
 
 func (x *CancelTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[30]
+	mi := &file_command_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2581,7 +2729,7 @@ func (x *CancelTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTimer.ProtoReflect.Descriptor instead.
 func (*CancelTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{30}
+	return file_command_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CancelTimer) GetWorkerId() string {
@@ -2615,7 +2763,7 @@ type ListTimers struct {
 
 func (x *ListTimers) Reset() {
 	*x = ListTimers{}
-	mi := &file_command_proto_msgTypes[31]
+	mi := &file_command_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2627,7 +2775,7 @@ func (x *ListTimers) String() string {
 func (*ListTimers) ProtoMessage() {}
 
 func (x *ListTimers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[31]
+	mi := &file_command_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2640,7 +2788,7 @@ func (x *ListTimers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTimers.ProtoReflect.Descriptor instead.
 func (*ListTimers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{31}
+	return file_command_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListTimers) GetWorkerId() string {
@@ -2664,7 +2812,7 @@ type TimerView struct {
 
 func (x *TimerView) Reset() {
 	*x = TimerView{}
-	mi := &file_command_proto_msgTypes[32]
+	mi := &file_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2676,7 +2824,7 @@ func (x *TimerView) String() string {
 func (*TimerView) ProtoMessage() {}
 
 func (x *TimerView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[32]
+	mi := &file_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2689,7 +2837,7 @@ func (x *TimerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerView.ProtoReflect.Descriptor instead.
 func (*TimerView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{32}
+	return file_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TimerView) GetTimerId() string {
@@ -2743,7 +2891,7 @@ type Timers struct {
 
 func (x *Timers) Reset() {
 	*x = Timers{}
-	mi := &file_command_proto_msgTypes[33]
+	mi := &file_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2755,7 +2903,7 @@ func (x *Timers) String() string {
 func (*Timers) ProtoMessage() {}
 
 func (x *Timers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[33]
+	mi := &file_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2768,7 +2916,7 @@ func (x *Timers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timers.ProtoReflect.Descriptor instead.
 func (*Timers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{33}
+	return file_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Timers) GetTimers() []*TimerView {
@@ -2790,7 +2938,7 @@ type FireTimer struct {
 
 func (x *FireTimer) Reset() {
 	*x = FireTimer{}
-	mi := &file_command_proto_msgTypes[34]
+	mi := &file_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2802,7 +2950,7 @@ func (x *FireTimer) String() string {
 func (*FireTimer) ProtoMessage() {}
 
 func (x *FireTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[34]
+	mi := &file_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2815,7 +2963,7 @@ func (x *FireTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FireTimer.ProtoReflect.Descriptor instead.
 func (*FireTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{34}
+	return file_command_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *FireTimer) GetWorkerId() string {
@@ -2842,7 +2990,7 @@ type TimerChanged struct {
 
 func (x *TimerChanged) Reset() {
 	*x = TimerChanged{}
-	mi := &file_command_proto_msgTypes[35]
+	mi := &file_command_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2854,7 +3002,7 @@ func (x *TimerChanged) String() string {
 func (*TimerChanged) ProtoMessage() {}
 
 func (x *TimerChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[35]
+	mi := &file_command_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2867,7 +3015,7 @@ func (x *TimerChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerChanged.ProtoReflect.Descriptor instead.
 func (*TimerChanged) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{35}
+	return file_command_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *TimerChanged) GetDueUnixMs() int64 {
@@ -2887,7 +3035,7 @@ type SaveHistory struct {
 
 func (x *SaveHistory) Reset() {
 	*x = SaveHistory{}
-	mi := &file_command_proto_msgTypes[36]
+	mi := &file_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2899,7 +3047,7 @@ func (x *SaveHistory) String() string {
 func (*SaveHistory) ProtoMessage() {}
 
 func (x *SaveHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[36]
+	mi := &file_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2912,7 +3060,7 @@ func (x *SaveHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveHistory.ProtoReflect.Descriptor instead.
 func (*SaveHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{36}
+	return file_command_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SaveHistory) GetWorkerId() string {
@@ -2932,7 +3080,7 @@ type WaitIdle struct {
 
 func (x *WaitIdle) Reset() {
 	*x = WaitIdle{}
-	mi := &file_command_proto_msgTypes[37]
+	mi := &file_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2944,7 +3092,7 @@ func (x *WaitIdle) String() string {
 func (*WaitIdle) ProtoMessage() {}
 
 func (x *WaitIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[37]
+	mi := &file_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2957,7 +3105,7 @@ func (x *WaitIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitIdle.ProtoReflect.Descriptor instead.
 func (*WaitIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{37}
+	return file_command_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WaitIdle) GetWorkerId() string {
@@ -2979,7 +3127,7 @@ type CloseSession struct {
 
 func (x *CloseSession) Reset() {
 	*x = CloseSession{}
-	mi := &file_command_proto_msgTypes[38]
+	mi := &file_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2991,7 +3139,7 @@ func (x *CloseSession) String() string {
 func (*CloseSession) ProtoMessage() {}
 
 func (x *CloseSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[38]
+	mi := &file_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3004,7 +3152,7 @@ func (x *CloseSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSession.ProtoReflect.Descriptor instead.
 func (*CloseSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{38}
+	return file_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CloseSession) GetReason() string {
@@ -3032,7 +3180,7 @@ type Subscribe struct {
 
 func (x *Subscribe) Reset() {
 	*x = Subscribe{}
-	mi := &file_command_proto_msgTypes[39]
+	mi := &file_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3044,7 +3192,7 @@ func (x *Subscribe) String() string {
 func (*Subscribe) ProtoMessage() {}
 
 func (x *Subscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[39]
+	mi := &file_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3057,7 +3205,7 @@ func (x *Subscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribe.ProtoReflect.Descriptor instead.
 func (*Subscribe) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{39}
+	return file_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Subscribe) GetRequest() uint64 {
@@ -3077,7 +3225,7 @@ type Subscribed struct {
 
 func (x *Subscribed) Reset() {
 	*x = Subscribed{}
-	mi := &file_command_proto_msgTypes[40]
+	mi := &file_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3089,7 +3237,7 @@ func (x *Subscribed) String() string {
 func (*Subscribed) ProtoMessage() {}
 
 func (x *Subscribed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[40]
+	mi := &file_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3102,7 +3250,7 @@ func (x *Subscribed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribed.ProtoReflect.Descriptor instead.
 func (*Subscribed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{40}
+	return file_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Subscribed) GetCursor() uint64 {
@@ -3127,7 +3275,7 @@ type Unsubscribe struct {
 
 func (x *Unsubscribe) Reset() {
 	*x = Unsubscribe{}
-	mi := &file_command_proto_msgTypes[41]
+	mi := &file_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3139,7 +3287,7 @@ func (x *Unsubscribe) String() string {
 func (*Unsubscribe) ProtoMessage() {}
 
 func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[41]
+	mi := &file_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3152,7 +3300,7 @@ func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unsubscribe.ProtoReflect.Descriptor instead.
 func (*Unsubscribe) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{41}
+	return file_command_proto_rawDescGZIP(), []int{43}
 }
 
 // Published carries events to a watcher. Cursors of one session are dense, so a watcher puts
@@ -3168,7 +3316,7 @@ type Published struct {
 
 func (x *Published) Reset() {
 	*x = Published{}
-	mi := &file_command_proto_msgTypes[42]
+	mi := &file_command_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3180,7 +3328,7 @@ func (x *Published) String() string {
 func (*Published) ProtoMessage() {}
 
 func (x *Published) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[42]
+	mi := &file_command_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3193,7 +3341,7 @@ func (x *Published) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Published.ProtoReflect.Descriptor instead.
 func (*Published) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{42}
+	return file_command_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Published) GetFirstCursor() uint64 {
@@ -3227,7 +3375,7 @@ type ReadHistory struct {
 
 func (x *ReadHistory) Reset() {
 	*x = ReadHistory{}
-	mi := &file_command_proto_msgTypes[43]
+	mi := &file_command_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3239,7 +3387,7 @@ func (x *ReadHistory) String() string {
 func (*ReadHistory) ProtoMessage() {}
 
 func (x *ReadHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[43]
+	mi := &file_command_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3252,7 +3400,7 @@ func (x *ReadHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadHistory.ProtoReflect.Descriptor instead.
 func (*ReadHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{43}
+	return file_command_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ReadHistory) GetWorkerId() string {
@@ -3275,7 +3423,7 @@ type History struct {
 
 func (x *History) Reset() {
 	*x = History{}
-	mi := &file_command_proto_msgTypes[44]
+	mi := &file_command_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3287,7 +3435,7 @@ func (x *History) String() string {
 func (*History) ProtoMessage() {}
 
 func (x *History) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[44]
+	mi := &file_command_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3300,7 +3448,7 @@ func (x *History) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use History.ProtoReflect.Descriptor instead.
 func (*History) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{44}
+	return file_command_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *History) GetWorkerId() string {
@@ -3352,7 +3500,7 @@ type ConfigureWorker struct {
 
 func (x *ConfigureWorker) Reset() {
 	*x = ConfigureWorker{}
-	mi := &file_command_proto_msgTypes[45]
+	mi := &file_command_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3364,7 +3512,7 @@ func (x *ConfigureWorker) String() string {
 func (*ConfigureWorker) ProtoMessage() {}
 
 func (x *ConfigureWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[45]
+	mi := &file_command_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3377,7 +3525,7 @@ func (x *ConfigureWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureWorker.ProtoReflect.Descriptor instead.
 func (*ConfigureWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{45}
+	return file_command_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ConfigureWorker) GetWorkerId() string {
@@ -3438,7 +3586,7 @@ type SessionView struct {
 
 func (x *SessionView) Reset() {
 	*x = SessionView{}
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_command_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3450,7 +3598,7 @@ func (x *SessionView) String() string {
 func (*SessionView) ProtoMessage() {}
 
 func (x *SessionView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_command_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3463,7 +3611,7 @@ func (x *SessionView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionView.ProtoReflect.Descriptor instead.
 func (*SessionView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{46}
+	return file_command_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SessionView) GetId() string {
@@ -3599,7 +3747,7 @@ type WorkerView struct {
 
 func (x *WorkerView) Reset() {
 	*x = WorkerView{}
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_command_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3611,7 +3759,7 @@ func (x *WorkerView) String() string {
 func (*WorkerView) ProtoMessage() {}
 
 func (x *WorkerView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_command_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3624,7 +3772,7 @@ func (x *WorkerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerView.ProtoReflect.Descriptor instead.
 func (*WorkerView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{47}
+	return file_command_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WorkerView) GetId() string {
@@ -3788,7 +3936,7 @@ type CallView struct {
 
 func (x *CallView) Reset() {
 	*x = CallView{}
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_command_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3800,7 +3948,7 @@ func (x *CallView) String() string {
 func (*CallView) ProtoMessage() {}
 
 func (x *CallView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_command_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3813,7 +3961,7 @@ func (x *CallView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallView.ProtoReflect.Descriptor instead.
 func (*CallView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{48}
+	return file_command_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CallView) GetExecId() string {
@@ -3926,7 +4074,7 @@ type ApprovalView struct {
 
 func (x *ApprovalView) Reset() {
 	*x = ApprovalView{}
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_command_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3938,7 +4086,7 @@ func (x *ApprovalView) String() string {
 func (*ApprovalView) ProtoMessage() {}
 
 func (x *ApprovalView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_command_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3951,7 +4099,7 @@ func (x *ApprovalView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalView.ProtoReflect.Descriptor instead.
 func (*ApprovalView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{49}
+	return file_command_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ApprovalView) GetApprovalId() string {
@@ -4083,7 +4231,7 @@ type ListApprovals struct {
 
 func (x *ListApprovals) Reset() {
 	*x = ListApprovals{}
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_command_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4095,7 +4243,7 @@ func (x *ListApprovals) String() string {
 func (*ListApprovals) ProtoMessage() {}
 
 func (x *ListApprovals) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_command_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4108,7 +4256,7 @@ func (x *ListApprovals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListApprovals.ProtoReflect.Descriptor instead.
 func (*ListApprovals) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{50}
+	return file_command_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListApprovals) GetSessionId() string {
@@ -4127,7 +4275,7 @@ type Approvals struct {
 
 func (x *Approvals) Reset() {
 	*x = Approvals{}
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_command_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4139,7 +4287,7 @@ func (x *Approvals) String() string {
 func (*Approvals) ProtoMessage() {}
 
 func (x *Approvals) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_command_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4152,7 +4300,7 @@ func (x *Approvals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approvals.ProtoReflect.Descriptor instead.
 func (*Approvals) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{51}
+	return file_command_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Approvals) GetApprovals() []*ApprovalView {
@@ -4172,7 +4320,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4184,7 +4332,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4197,7 +4345,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{52}
+	return file_command_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *OpenSession) GetSessionId() string {
@@ -4218,7 +4366,7 @@ type SessionIdle struct {
 
 func (x *SessionIdle) Reset() {
 	*x = SessionIdle{}
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4230,7 +4378,7 @@ func (x *SessionIdle) String() string {
 func (*SessionIdle) ProtoMessage() {}
 
 func (x *SessionIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4243,7 +4391,7 @@ func (x *SessionIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionIdle.ProtoReflect.Descriptor instead.
 func (*SessionIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{53}
+	return file_command_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SessionIdle) GetSessionId() string {
@@ -4262,7 +4410,7 @@ type Passivate struct {
 
 func (x *Passivate) Reset() {
 	*x = Passivate{}
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4274,7 +4422,7 @@ func (x *Passivate) String() string {
 func (*Passivate) ProtoMessage() {}
 
 func (x *Passivate) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4287,7 +4435,7 @@ func (x *Passivate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Passivate.ProtoReflect.Descriptor instead.
 func (*Passivate) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{54}
+	return file_command_proto_rawDescGZIP(), []int{56}
 }
 
 type Staying struct {
@@ -4299,7 +4447,7 @@ type Staying struct {
 
 func (x *Staying) Reset() {
 	*x = Staying{}
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4311,7 +4459,7 @@ func (x *Staying) String() string {
 func (*Staying) ProtoMessage() {}
 
 func (x *Staying) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4324,7 +4472,7 @@ func (x *Staying) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Staying.ProtoReflect.Descriptor instead.
 func (*Staying) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{55}
+	return file_command_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Staying) GetSessionId() string {
@@ -4343,7 +4491,7 @@ type ReportIdle struct {
 
 func (x *ReportIdle) Reset() {
 	*x = ReportIdle{}
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4355,7 +4503,7 @@ func (x *ReportIdle) String() string {
 func (*ReportIdle) ProtoMessage() {}
 
 func (x *ReportIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4368,7 +4516,7 @@ func (x *ReportIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportIdle.ProtoReflect.Descriptor instead.
 func (*ReportIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{56}
+	return file_command_proto_rawDescGZIP(), []int{58}
 }
 
 type Idleness struct {
@@ -4382,7 +4530,7 @@ type Idleness struct {
 
 func (x *Idleness) Reset() {
 	*x = Idleness{}
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4394,7 +4542,7 @@ func (x *Idleness) String() string {
 func (*Idleness) ProtoMessage() {}
 
 func (x *Idleness) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4407,7 +4555,7 @@ func (x *Idleness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Idleness.ProtoReflect.Descriptor instead.
 func (*Idleness) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{57}
+	return file_command_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Idleness) GetIdle() bool {
@@ -4450,7 +4598,7 @@ type Configure struct {
 
 func (x *Configure) Reset() {
 	*x = Configure{}
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4462,7 +4610,7 @@ func (x *Configure) String() string {
 func (*Configure) ProtoMessage() {}
 
 func (x *Configure) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4475,7 +4623,7 @@ func (x *Configure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Configure.ProtoReflect.Descriptor instead.
 func (*Configure) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{58}
+	return file_command_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Configure) GetGrant() *Grant {
@@ -4563,7 +4711,7 @@ type WorkerFailed struct {
 
 func (x *WorkerFailed) Reset() {
 	*x = WorkerFailed{}
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4575,7 +4723,7 @@ func (x *WorkerFailed) String() string {
 func (*WorkerFailed) ProtoMessage() {}
 
 func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4588,7 +4736,7 @@ func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerFailed.ProtoReflect.Descriptor instead.
 func (*WorkerFailed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{59}
+	return file_command_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *WorkerFailed) GetWorkerId() string {
@@ -4639,7 +4787,7 @@ type SessionEnded struct {
 
 func (x *SessionEnded) Reset() {
 	*x = SessionEnded{}
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4651,7 +4799,7 @@ func (x *SessionEnded) String() string {
 func (*SessionEnded) ProtoMessage() {}
 
 func (x *SessionEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4664,7 +4812,7 @@ func (x *SessionEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionEnded.ProtoReflect.Descriptor instead.
 func (*SessionEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{60}
+	return file_command_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SessionEnded) GetSessionId() string {
@@ -4697,7 +4845,7 @@ type DescribeWorker struct {
 
 func (x *DescribeWorker) Reset() {
 	*x = DescribeWorker{}
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4709,7 +4857,7 @@ func (x *DescribeWorker) String() string {
 func (*DescribeWorker) ProtoMessage() {}
 
 func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4722,7 +4870,7 @@ func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorker.ProtoReflect.Descriptor instead.
 func (*DescribeWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{61}
+	return file_command_proto_rawDescGZIP(), []int{63}
 }
 
 // Watched tells a worker whether anybody looks at its live events.
@@ -4735,7 +4883,7 @@ type Watched struct {
 
 func (x *Watched) Reset() {
 	*x = Watched{}
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4747,7 +4895,7 @@ func (x *Watched) String() string {
 func (*Watched) ProtoMessage() {}
 
 func (x *Watched) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4760,7 +4908,7 @@ func (x *Watched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watched.ProtoReflect.Descriptor instead.
 func (*Watched) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{62}
+	return file_command_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Watched) GetOn() bool {
@@ -4786,7 +4934,7 @@ type AcquireLease struct {
 
 func (x *AcquireLease) Reset() {
 	*x = AcquireLease{}
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4798,7 +4946,7 @@ func (x *AcquireLease) String() string {
 func (*AcquireLease) ProtoMessage() {}
 
 func (x *AcquireLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4811,7 +4959,7 @@ func (x *AcquireLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireLease.ProtoReflect.Descriptor instead.
 func (*AcquireLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{63}
+	return file_command_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *AcquireLease) GetWorkspace() string {
@@ -4867,7 +5015,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4879,7 +5027,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4892,7 +5040,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{64}
+	return file_command_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *LeaseGranted) GetWorkspace() string {
@@ -4928,7 +5076,7 @@ type LeaseQueued struct {
 
 func (x *LeaseQueued) Reset() {
 	*x = LeaseQueued{}
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4940,7 +5088,7 @@ func (x *LeaseQueued) String() string {
 func (*LeaseQueued) ProtoMessage() {}
 
 func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4953,7 +5101,7 @@ func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseQueued.ProtoReflect.Descriptor instead.
 func (*LeaseQueued) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{65}
+	return file_command_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *LeaseQueued) GetWorkspace() string {
@@ -4997,7 +5145,7 @@ type ReleaseLease struct {
 
 func (x *ReleaseLease) Reset() {
 	*x = ReleaseLease{}
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5009,7 +5157,7 @@ func (x *ReleaseLease) String() string {
 func (*ReleaseLease) ProtoMessage() {}
 
 func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5022,7 +5170,7 @@ func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseLease.ProtoReflect.Descriptor instead.
 func (*ReleaseLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{66}
+	return file_command_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ReleaseLease) GetWorkspace() string {
@@ -5066,7 +5214,7 @@ type EffectBegun struct {
 
 func (x *EffectBegun) Reset() {
 	*x = EffectBegun{}
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5078,7 +5226,7 @@ func (x *EffectBegun) String() string {
 func (*EffectBegun) ProtoMessage() {}
 
 func (x *EffectBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5091,7 +5239,7 @@ func (x *EffectBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectBegun.ProtoReflect.Descriptor instead.
 func (*EffectBegun) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{67}
+	return file_command_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *EffectBegun) GetWorkspace() string {
@@ -5124,7 +5272,7 @@ type EffectAllowed struct {
 
 func (x *EffectAllowed) Reset() {
 	*x = EffectAllowed{}
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5136,7 +5284,7 @@ func (x *EffectAllowed) String() string {
 func (*EffectAllowed) ProtoMessage() {}
 
 func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5149,7 +5297,7 @@ func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectAllowed.ProtoReflect.Descriptor instead.
 func (*EffectAllowed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{68}
+	return file_command_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *EffectAllowed) GetExecId() string {
@@ -5170,7 +5318,7 @@ type EffectEnded struct {
 
 func (x *EffectEnded) Reset() {
 	*x = EffectEnded{}
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5182,7 +5330,7 @@ func (x *EffectEnded) String() string {
 func (*EffectEnded) ProtoMessage() {}
 
 func (x *EffectEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5195,7 +5343,7 @@ func (x *EffectEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectEnded.ProtoReflect.Descriptor instead.
 func (*EffectEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{69}
+	return file_command_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *EffectEnded) GetWorkspace() string {
@@ -5219,7 +5367,8 @@ func (x *EffectEnded) GetExecId() string {
 	return ""
 }
 
-// OpenWorkspace tells a Workspace which one it is. Sent to the Supervisor, which spawns it. Reply: Ack.
+// OpenWorkspace tells a Workspace which one it is. Sent to the Supervisor, which spawns it. Reply: WorkspaceReady of the
+// Supervisor, Ack of the Workspace.
 type OpenWorkspace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Grant         *WorkspaceGrant        `protobuf:"bytes,1,opt,name=grant,proto3" json:"grant,omitempty"`
@@ -5231,7 +5380,7 @@ type OpenWorkspace struct {
 
 func (x *OpenWorkspace) Reset() {
 	*x = OpenWorkspace{}
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5243,7 +5392,7 @@ func (x *OpenWorkspace) String() string {
 func (*OpenWorkspace) ProtoMessage() {}
 
 func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5256,7 +5405,7 @@ func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkspace.ProtoReflect.Descriptor instead.
 func (*OpenWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{70}
+	return file_command_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *OpenWorkspace) GetGrant() *WorkspaceGrant {
@@ -5280,6 +5429,103 @@ func (x *OpenWorkspace) GetSessionId() string {
 	return ""
 }
 
+type WorkspaceReady struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Overlaps      []*WorkspaceRef        `protobuf:"bytes,1,rep,name=overlaps,proto3" json:"overlaps,omitempty"` // folders of others that hold this one, or lie in it: their leases are needed, too
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkspaceReady) Reset() {
+	*x = WorkspaceReady{}
+	mi := &file_command_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkspaceReady) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkspaceReady) ProtoMessage() {}
+
+func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkspaceReady.ProtoReflect.Descriptor instead.
+func (*WorkspaceReady) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *WorkspaceReady) GetOverlaps() []*WorkspaceRef {
+	if x != nil {
+		return x.Overlaps
+	}
+	return nil
+}
+
+// KeepWorkspaces tells the Supervisor which workspaces a session uses from now on: the others it has left.
+type KeepWorkspaces struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	Ids           []string               `protobuf:"bytes,2,rep,name=ids,proto3" json:"ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeepWorkspaces) Reset() {
+	*x = KeepWorkspaces{}
+	mi := &file_command_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeepWorkspaces) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeepWorkspaces) ProtoMessage() {}
+
+func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeepWorkspaces.ProtoReflect.Descriptor instead.
+func (*KeepWorkspaces) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *KeepWorkspaces) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *KeepWorkspaces) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
 // RetireWorkspace asks a Workspace that nobody uses any more to say when its last effect has ended:
 // WorkspaceUnused, with the same generation.
 type RetireWorkspace struct {
@@ -5291,7 +5537,7 @@ type RetireWorkspace struct {
 
 func (x *RetireWorkspace) Reset() {
 	*x = RetireWorkspace{}
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5303,7 +5549,7 @@ func (x *RetireWorkspace) String() string {
 func (*RetireWorkspace) ProtoMessage() {}
 
 func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5316,7 +5562,7 @@ func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireWorkspace.ProtoReflect.Descriptor instead.
 func (*RetireWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{71}
+	return file_command_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *RetireWorkspace) GetGeneration() uint64 {
@@ -5336,7 +5582,7 @@ type WorkspaceUnused struct {
 
 func (x *WorkspaceUnused) Reset() {
 	*x = WorkspaceUnused{}
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5348,7 +5594,7 @@ func (x *WorkspaceUnused) String() string {
 func (*WorkspaceUnused) ProtoMessage() {}
 
 func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5361,7 +5607,7 @@ func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceUnused.ProtoReflect.Descriptor instead.
 func (*WorkspaceUnused) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{72}
+	return file_command_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *WorkspaceUnused) GetId() string {
@@ -5386,7 +5632,7 @@ type DescribeWorkspace struct {
 
 func (x *DescribeWorkspace) Reset() {
 	*x = DescribeWorkspace{}
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5398,7 +5644,7 @@ func (x *DescribeWorkspace) String() string {
 func (*DescribeWorkspace) ProtoMessage() {}
 
 func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5411,7 +5657,7 @@ func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorkspace.ProtoReflect.Descriptor instead.
 func (*DescribeWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{73}
+	return file_command_proto_rawDescGZIP(), []int{77}
 }
 
 type WorkspaceView struct {
@@ -5427,7 +5673,7 @@ type WorkspaceView struct {
 
 func (x *WorkspaceView) Reset() {
 	*x = WorkspaceView{}
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5439,7 +5685,7 @@ func (x *WorkspaceView) String() string {
 func (*WorkspaceView) ProtoMessage() {}
 
 func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5452,7 +5698,7 @@ func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceView.ProtoReflect.Descriptor instead.
 func (*WorkspaceView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{74}
+	return file_command_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *WorkspaceView) GetUri() string {
@@ -5500,7 +5746,7 @@ type FindActor struct {
 
 func (x *FindActor) Reset() {
 	*x = FindActor{}
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5512,7 +5758,7 @@ func (x *FindActor) String() string {
 func (*FindActor) ProtoMessage() {}
 
 func (x *FindActor) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5525,7 +5771,7 @@ func (x *FindActor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindActor.ProtoReflect.Descriptor instead.
 func (*FindActor) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{75}
+	return file_command_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *FindActor) GetName() string {
@@ -5545,7 +5791,7 @@ type Replaced struct {
 
 func (x *Replaced) Reset() {
 	*x = Replaced{}
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5557,7 +5803,7 @@ func (x *Replaced) String() string {
 func (*Replaced) ProtoMessage() {}
 
 func (x *Replaced) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5570,7 +5816,7 @@ func (x *Replaced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replaced.ProtoReflect.Descriptor instead.
 func (*Replaced) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{76}
+	return file_command_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Replaced) GetName() string {
@@ -5597,7 +5843,7 @@ type AcquirePermit struct {
 
 func (x *AcquirePermit) Reset() {
 	*x = AcquirePermit{}
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5609,7 +5855,7 @@ func (x *AcquirePermit) String() string {
 func (*AcquirePermit) ProtoMessage() {}
 
 func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5622,7 +5868,7 @@ func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquirePermit.ProtoReflect.Descriptor instead.
 func (*AcquirePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{77}
+	return file_command_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *AcquirePermit) GetRequest() uint64 {
@@ -5648,7 +5894,7 @@ type PermitGranted struct {
 
 func (x *PermitGranted) Reset() {
 	*x = PermitGranted{}
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5660,7 +5906,7 @@ func (x *PermitGranted) String() string {
 func (*PermitGranted) ProtoMessage() {}
 
 func (x *PermitGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5673,7 +5919,7 @@ func (x *PermitGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitGranted.ProtoReflect.Descriptor instead.
 func (*PermitGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{78}
+	return file_command_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *PermitGranted) GetRequest() uint64 {
@@ -5694,7 +5940,7 @@ type ReleasePermit struct {
 
 func (x *ReleasePermit) Reset() {
 	*x = ReleasePermit{}
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5706,7 +5952,7 @@ func (x *ReleasePermit) String() string {
 func (*ReleasePermit) ProtoMessage() {}
 
 func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5719,7 +5965,7 @@ func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasePermit.ProtoReflect.Descriptor instead.
 func (*ReleasePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{79}
+	return file_command_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ReleasePermit) GetRequest() uint64 {
@@ -5769,13 +6015,14 @@ type Execute struct {
 	ApprovedHash       []byte                 `protobuf:"bytes,21,opt,name=approved_hash,json=approvedHash,proto3" json:"approved_hash,omitempty"`        // the call, as it was approved; empty: it needed no approval
 	ApprovedFiles      []*FileHash            `protobuf:"bytes,22,rep,name=approved_files,json=approvedFiles,proto3" json:"approved_files,omitempty"`     // as they were shown
 	ApprovedEdited     bool                   `protobuf:"varint,23,opt,name=approved_edited,json=approvedEdited,proto3" json:"approved_edited,omitempty"` // with arguments of the approver's own: what it leaves was not shown
+	Shares             []*LeaseToken          `protobuf:"bytes,24,rep,name=shares,proto3" json:"shares,omitempty"`                                        // of the folders that overlap its workspace
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Execute) Reset() {
 	*x = Execute{}
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5787,7 +6034,7 @@ func (x *Execute) String() string {
 func (*Execute) ProtoMessage() {}
 
 func (x *Execute) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5800,7 +6047,7 @@ func (x *Execute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Execute.ProtoReflect.Descriptor instead.
 func (*Execute) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{80}
+	return file_command_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Execute) GetExecId() string {
@@ -5964,6 +6211,13 @@ func (x *Execute) GetApprovedEdited() bool {
 	return false
 }
 
+func (x *Execute) GetShares() []*LeaseToken {
+	if x != nil {
+		return x.Shares
+	}
+	return nil
+}
+
 // ToolReply is what became of one call.
 type ToolReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5990,7 +6244,7 @@ type ToolReply struct {
 
 func (x *ToolReply) Reset() {
 	*x = ToolReply{}
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6002,7 +6256,7 @@ func (x *ToolReply) String() string {
 func (*ToolReply) ProtoMessage() {}
 
 func (x *ToolReply) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6015,7 +6269,7 @@ func (x *ToolReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolReply.ProtoReflect.Descriptor instead.
 func (*ToolReply) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{81}
+	return file_command_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ToolReply) GetExecId() string {
@@ -6150,7 +6404,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6162,7 +6416,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6175,7 +6429,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{82}
+	return file_command_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *LedgerEntry) GetExecId() string {
@@ -6217,7 +6471,7 @@ type CancelCalls struct {
 
 func (x *CancelCalls) Reset() {
 	*x = CancelCalls{}
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6229,7 +6483,7 @@ func (x *CancelCalls) String() string {
 func (*CancelCalls) ProtoMessage() {}
 
 func (x *CancelCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6242,7 +6496,7 @@ func (x *CancelCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCalls.ProtoReflect.Descriptor instead.
 func (*CancelCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{83}
+	return file_command_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *CancelCalls) GetExecIds() []string {
@@ -6274,7 +6528,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6286,7 +6540,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6299,7 +6553,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{84}
+	return file_command_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Progress) GetExecId() string {
@@ -6354,7 +6608,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6366,7 +6620,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6379,7 +6633,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{85}
+	return file_command_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -6405,7 +6659,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6417,7 +6671,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6430,7 +6684,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{86}
+	return file_command_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -6449,7 +6703,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6461,7 +6715,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6474,7 +6728,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{87}
+	return file_command_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -6493,7 +6747,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6505,7 +6759,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6518,7 +6772,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{88}
+	return file_command_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -6526,6 +6780,155 @@ func (x *Workers) GetWorkers() []*WorkerView {
 		return x.Workers
 	}
 	return nil
+}
+
+// ListWorkspaces lists the workspaces of one session, or of all. Reply: Workspaces.
+type ListWorkspaces struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListWorkspaces) Reset() {
+	*x = ListWorkspaces{}
+	mi := &file_command_proto_msgTypes[93]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListWorkspaces) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListWorkspaces) ProtoMessage() {}
+
+func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[93]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListWorkspaces.ProtoReflect.Descriptor instead.
+func (*ListWorkspaces) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{93}
+}
+
+func (x *ListWorkspaces) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+type Workspaces struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Workspaces    []*SessionWorkspace    `protobuf:"bytes,1,rep,name=workspaces,proto3" json:"workspaces,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Workspaces) Reset() {
+	*x = Workspaces{}
+	mi := &file_command_proto_msgTypes[94]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Workspaces) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Workspaces) ProtoMessage() {}
+
+func (x *Workspaces) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[94]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Workspaces.ProtoReflect.Descriptor instead.
+func (*Workspaces) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{94}
+}
+
+func (x *Workspaces) GetWorkspaces() []*SessionWorkspace {
+	if x != nil {
+		return x.Workspaces
+	}
+	return nil
+}
+
+type SessionWorkspace struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	Workspace     *WorkspaceGrant        `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	State         string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"` // attached | gone: its folder is not there
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionWorkspace) Reset() {
+	*x = SessionWorkspace{}
+	mi := &file_command_proto_msgTypes[95]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionWorkspace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionWorkspace) ProtoMessage() {}
+
+func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[95]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionWorkspace.ProtoReflect.Descriptor instead.
+func (*SessionWorkspace) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{95}
+}
+
+func (x *SessionWorkspace) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionWorkspace) GetWorkspace() *WorkspaceGrant {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
+}
+
+func (x *SessionWorkspace) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
 }
 
 type ListCalls struct {
@@ -6538,7 +6941,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6550,7 +6953,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6563,7 +6966,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{89}
+	return file_command_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -6589,7 +6992,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6601,7 +7004,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6614,7 +7017,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{90}
+	return file_command_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -6634,7 +7037,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6646,7 +7049,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6659,7 +7062,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{91}
+	return file_command_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Show) GetId() string {
@@ -6680,7 +7083,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6692,7 +7095,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6705,7 +7108,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{92}
+	return file_command_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -6749,7 +7152,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6761,7 +7164,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6774,7 +7177,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{93}
+	return file_command_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -6876,7 +7279,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6888,7 +7291,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6901,7 +7304,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{94}
+	return file_command_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -6963,7 +7366,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6975,7 +7378,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6988,7 +7391,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{95}
+	return file_command_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -7009,7 +7412,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7021,7 +7424,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7034,7 +7437,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{96}
+	return file_command_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -7069,7 +7472,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7081,7 +7484,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7094,7 +7497,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{97}
+	return file_command_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *Finding) GetStream() string {
@@ -7131,7 +7534,7 @@ type ForkSession struct {
 
 func (x *ForkSession) Reset() {
 	*x = ForkSession{}
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7143,7 +7546,7 @@ func (x *ForkSession) String() string {
 func (*ForkSession) ProtoMessage() {}
 
 func (x *ForkSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7156,7 +7559,7 @@ func (x *ForkSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSession.ProtoReflect.Descriptor instead.
 func (*ForkSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{98}
+	return file_command_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ForkSession) GetSessionId() string {
@@ -7195,7 +7598,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7207,7 +7610,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7220,7 +7623,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{99}
+	return file_command_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *Forked) GetSession() *SessionView {
@@ -7283,7 +7686,7 @@ type ImportSession struct {
 
 func (x *ImportSession) Reset() {
 	*x = ImportSession{}
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7295,7 +7698,7 @@ func (x *ImportSession) String() string {
 func (*ImportSession) ProtoMessage() {}
 
 func (x *ImportSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7308,7 +7711,7 @@ func (x *ImportSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSession.ProtoReflect.Descriptor instead.
 func (*ImportSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{100}
+	return file_command_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ImportSession) GetNewId() bool {
@@ -7341,7 +7744,7 @@ type Imported struct {
 
 func (x *Imported) Reset() {
 	*x = Imported{}
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7353,7 +7756,7 @@ func (x *Imported) String() string {
 func (*Imported) ProtoMessage() {}
 
 func (x *Imported) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7366,7 +7769,7 @@ func (x *Imported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Imported.ProtoReflect.Descriptor instead.
 func (*Imported) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{101}
+	return file_command_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *Imported) GetSession() *SessionView {
@@ -7434,7 +7837,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7446,7 +7849,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7459,7 +7862,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{102}
+	return file_command_proto_rawDescGZIP(), []int{109}
 }
 
 type Holder struct {
@@ -7474,7 +7877,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7486,7 +7889,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7499,7 +7902,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{103}
+	return file_command_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -7555,12 +7958,19 @@ const file_command_proto_rawDesc = "" +
 	"\x06origin\x18\f \x01(\v2\x12.troupe.v1.LineageR\x06origin\x12'\n" +
 	"\x06copied\x18\r \x03(\v2\x0f.troupe.v1.TurnR\x06copied\x123\n" +
 	"\apersist\x18\x0e \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\x12\x10\n" +
-	"\x03ask\x18\x0f \x01(\bR\x03ask\"}\n" +
+	"\x03ask\x18\x0f \x01(\bR\x03ask\"\x93\x01\n" +
 	"\rWorkspaceSpec\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12,\n" +
 	"\x05trust\x18\x03 \x01(\x0e2\x16.troupe.v1.Trust.LevelR\x05trust\x12\x18\n" +
-	"\aprimary\x18\x04 \x01(\bR\aprimary\"\xf1\v\n" +
+	"\aprimary\x18\x04 \x01(\bR\aprimary\x12\x14\n" +
+	"\x05tools\x18\x05 \x03(\tR\x05tools\"Y\n" +
+	"\x0fAttachWorkspace\x126\n" +
+	"\tworkspace\x18\x01 \x01(\v2\x18.troupe.v1.WorkspaceSpecR\tworkspace\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\"?\n" +
+	"\x0fDetachWorkspace\x12\x1c\n" +
+	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\"\x83\r\n" +
 	"\tToSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x120\n" +
@@ -7595,7 +8005,9 @@ const file_command_proto_rawDesc = "" +
 	"\x03run\x18\x19 \x01(\v2\x13.troupe.v1.RunInputH\x00R\x03run\x125\n" +
 	"\n" +
 	"fire_timer\x18\x1a \x01(\v2\x14.troupe.v1.FireTimerH\x00R\tfireTimer\x12G\n" +
-	"\x10resolve_approval\x18\x1b \x01(\v2\x1a.troupe.v1.ResolveApprovalH\x00R\x0fresolveApprovalB\t\n" +
+	"\x10resolve_approval\x18\x1b \x01(\v2\x1a.troupe.v1.ResolveApprovalH\x00R\x0fresolveApproval\x12G\n" +
+	"\x10attach_workspace\x18\x1c \x01(\v2\x1a.troupe.v1.AttachWorkspaceH\x00R\x0fattachWorkspace\x12G\n" +
+	"\x10detach_workspace\x18\x1d \x01(\v2\x1a.troupe.v1.DetachWorkspaceH\x00R\x0fdetachWorkspaceB\t\n" +
 	"\acommand\"\"\n" +
 	"\fDescribeTree\x12\x12\n" +
 	"\x04deep\x18\x01 \x01(\bR\x04deep\"\xcc\x01\n" +
@@ -7963,7 +8375,13 @@ const file_command_proto_rawDesc = "" +
 	"\x05grant\x18\x01 \x01(\v2\x19.troupe.v1.WorkspaceGrantR\x05grant\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x03 \x01(\tR\tsessionId\"1\n" +
+	"session_id\x18\x03 \x01(\tR\tsessionId\"E\n" +
+	"\x0eWorkspaceReady\x123\n" +
+	"\boverlaps\x18\x01 \x03(\v2\x17.troupe.v1.WorkspaceRefR\boverlaps\"A\n" +
+	"\x0eKeepWorkspaces\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x10\n" +
+	"\x03ids\x18\x02 \x03(\tR\x03ids\"1\n" +
 	"\x0fRetireWorkspace\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
@@ -7994,7 +8412,7 @@ const file_command_proto_rawDesc = "" +
 	"\rReleasePermit\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12\x16\n" +
 	"\x06tokens\x18\x02 \x01(\x03R\x06tokens\x12\x1a\n" +
-	"\brequests\x18\x03 \x01(\x05R\brequests\"\xb7\x06\n" +
+	"\brequests\x18\x03 \x01(\x05R\brequests\"\xe6\x06\n" +
 	"\aExecute\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x12\n" +
@@ -8022,7 +8440,8 @@ const file_command_proto_rawDesc = "" +
 	"\apreview\x18\x14 \x01(\bR\apreview\x12#\n" +
 	"\rapproved_hash\x18\x15 \x01(\fR\fapprovedHash\x12:\n" +
 	"\x0eapproved_files\x18\x16 \x03(\v2\x13.troupe.v1.FileHashR\rapprovedFiles\x12'\n" +
-	"\x0fapproved_edited\x18\x17 \x01(\bR\x0eapprovedEdited\"\x92\x04\n" +
+	"\x0fapproved_edited\x18\x17 \x01(\bR\x0eapprovedEdited\x12-\n" +
+	"\x06shares\x18\x18 \x03(\v2\x15.troupe.v1.LeaseTokenR\x06shares\"\x92\x04\n" +
 	"\tToolReply\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x12\n" +
@@ -8069,7 +8488,20 @@ const file_command_proto_rawDesc = "" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\":\n" +
 	"\aWorkers\x12/\n" +
-	"\aworkers\x18\x01 \x03(\v2\x15.troupe.v1.WorkerViewR\aworkers\"@\n" +
+	"\aworkers\x18\x01 \x03(\v2\x15.troupe.v1.WorkerViewR\aworkers\"/\n" +
+	"\x0eListWorkspaces\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\"I\n" +
+	"\n" +
+	"Workspaces\x12;\n" +
+	"\n" +
+	"workspaces\x18\x01 \x03(\v2\x1b.troupe.v1.SessionWorkspaceR\n" +
+	"workspaces\"\x80\x01\n" +
+	"\x10SessionWorkspace\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x127\n" +
+	"\tworkspace\x18\x02 \x01(\v2\x19.troupe.v1.WorkspaceGrantR\tworkspace\x12\x14\n" +
+	"\x05state\x18\x03 \x01(\tR\x05state\"@\n" +
 	"\tListCalls\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
@@ -8163,224 +8595,239 @@ func file_command_proto_rawDescGZIP() []byte {
 	return file_command_proto_rawDescData
 }
 
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 104)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 111)
 var file_command_proto_goTypes = []any{
 	(*CreateSession)(nil),        // 0: troupe.v1.CreateSession
 	(*WorkspaceSpec)(nil),        // 1: troupe.v1.WorkspaceSpec
-	(*ToSession)(nil),            // 2: troupe.v1.ToSession
-	(*DescribeTree)(nil),         // 3: troupe.v1.DescribeTree
-	(*ActorView)(nil),            // 4: troupe.v1.ActorView
-	(*Tree)(nil),                 // 5: troupe.v1.Tree
-	(*SubmitInput)(nil),          // 6: troupe.v1.SubmitInput
-	(*InputReply)(nil),           // 7: troupe.v1.InputReply
-	(*RunInput)(nil),             // 8: troupe.v1.RunInput
-	(*AwaitTurn)(nil),            // 9: troupe.v1.AwaitTurn
-	(*TurnResult)(nil),           // 10: troupe.v1.TurnResult
-	(*ToolCallView)(nil),         // 11: troupe.v1.ToolCallView
-	(*CancelSession)(nil),        // 12: troupe.v1.CancelSession
-	(*Cancelled)(nil),            // 13: troupe.v1.Cancelled
-	(*ListInputs)(nil),           // 14: troupe.v1.ListInputs
-	(*InputView)(nil),            // 15: troupe.v1.InputView
-	(*Inputs)(nil),               // 16: troupe.v1.Inputs
-	(*WithdrawInput)(nil),        // 17: troupe.v1.WithdrawInput
-	(*CallTool)(nil),             // 18: troupe.v1.CallTool
-	(*SpawnWorker)(nil),          // 19: troupe.v1.SpawnWorker
-	(*DeleteWorker)(nil),         // 20: troupe.v1.DeleteWorker
-	(*DescribeSession)(nil),      // 21: troupe.v1.DescribeSession
-	(*CountJobs)(nil),            // 22: troupe.v1.CountJobs
-	(*JobCount)(nil),             // 23: troupe.v1.JobCount
-	(*ResolveCall)(nil),          // 24: troupe.v1.ResolveCall
-	(*ResolveApproval)(nil),      // 25: troupe.v1.ResolveApproval
-	(*ReleaseWorker)(nil),        // 26: troupe.v1.ReleaseWorker
-	(*CompactHistory)(nil),       // 27: troupe.v1.CompactHistory
-	(*Compacted)(nil),            // 28: troupe.v1.Compacted
-	(*SetTimer)(nil),             // 29: troupe.v1.SetTimer
-	(*CancelTimer)(nil),          // 30: troupe.v1.CancelTimer
-	(*ListTimers)(nil),           // 31: troupe.v1.ListTimers
-	(*TimerView)(nil),            // 32: troupe.v1.TimerView
-	(*Timers)(nil),               // 33: troupe.v1.Timers
-	(*FireTimer)(nil),            // 34: troupe.v1.FireTimer
-	(*TimerChanged)(nil),         // 35: troupe.v1.TimerChanged
-	(*SaveHistory)(nil),          // 36: troupe.v1.SaveHistory
-	(*WaitIdle)(nil),             // 37: troupe.v1.WaitIdle
-	(*CloseSession)(nil),         // 38: troupe.v1.CloseSession
-	(*Subscribe)(nil),            // 39: troupe.v1.Subscribe
-	(*Subscribed)(nil),           // 40: troupe.v1.Subscribed
-	(*Unsubscribe)(nil),          // 41: troupe.v1.Unsubscribe
-	(*Published)(nil),            // 42: troupe.v1.Published
-	(*ReadHistory)(nil),          // 43: troupe.v1.ReadHistory
-	(*History)(nil),              // 44: troupe.v1.History
-	(*ConfigureWorker)(nil),      // 45: troupe.v1.ConfigureWorker
-	(*SessionView)(nil),          // 46: troupe.v1.SessionView
-	(*WorkerView)(nil),           // 47: troupe.v1.WorkerView
-	(*CallView)(nil),             // 48: troupe.v1.CallView
-	(*ApprovalView)(nil),         // 49: troupe.v1.ApprovalView
-	(*ListApprovals)(nil),        // 50: troupe.v1.ListApprovals
-	(*Approvals)(nil),            // 51: troupe.v1.Approvals
-	(*OpenSession)(nil),          // 52: troupe.v1.OpenSession
-	(*SessionIdle)(nil),          // 53: troupe.v1.SessionIdle
-	(*Passivate)(nil),            // 54: troupe.v1.Passivate
-	(*Staying)(nil),              // 55: troupe.v1.Staying
-	(*ReportIdle)(nil),           // 56: troupe.v1.ReportIdle
-	(*Idleness)(nil),             // 57: troupe.v1.Idleness
-	(*Configure)(nil),            // 58: troupe.v1.Configure
-	(*WorkerFailed)(nil),         // 59: troupe.v1.WorkerFailed
-	(*SessionEnded)(nil),         // 60: troupe.v1.SessionEnded
-	(*DescribeWorker)(nil),       // 61: troupe.v1.DescribeWorker
-	(*Watched)(nil),              // 62: troupe.v1.Watched
-	(*AcquireLease)(nil),         // 63: troupe.v1.AcquireLease
-	(*LeaseGranted)(nil),         // 64: troupe.v1.LeaseGranted
-	(*LeaseQueued)(nil),          // 65: troupe.v1.LeaseQueued
-	(*ReleaseLease)(nil),         // 66: troupe.v1.ReleaseLease
-	(*EffectBegun)(nil),          // 67: troupe.v1.EffectBegun
-	(*EffectAllowed)(nil),        // 68: troupe.v1.EffectAllowed
-	(*EffectEnded)(nil),          // 69: troupe.v1.EffectEnded
-	(*OpenWorkspace)(nil),        // 70: troupe.v1.OpenWorkspace
-	(*RetireWorkspace)(nil),      // 71: troupe.v1.RetireWorkspace
-	(*WorkspaceUnused)(nil),      // 72: troupe.v1.WorkspaceUnused
-	(*DescribeWorkspace)(nil),    // 73: troupe.v1.DescribeWorkspace
-	(*WorkspaceView)(nil),        // 74: troupe.v1.WorkspaceView
-	(*FindActor)(nil),            // 75: troupe.v1.FindActor
-	(*Replaced)(nil),             // 76: troupe.v1.Replaced
-	(*AcquirePermit)(nil),        // 77: troupe.v1.AcquirePermit
-	(*PermitGranted)(nil),        // 78: troupe.v1.PermitGranted
-	(*ReleasePermit)(nil),        // 79: troupe.v1.ReleasePermit
-	(*Execute)(nil),              // 80: troupe.v1.Execute
-	(*ToolReply)(nil),            // 81: troupe.v1.ToolReply
-	(*LedgerEntry)(nil),          // 82: troupe.v1.LedgerEntry
-	(*CancelCalls)(nil),          // 83: troupe.v1.CancelCalls
-	(*Progress)(nil),             // 84: troupe.v1.Progress
-	(*ListSessions)(nil),         // 85: troupe.v1.ListSessions
-	(*Sessions)(nil),             // 86: troupe.v1.Sessions
-	(*ListWorkers)(nil),          // 87: troupe.v1.ListWorkers
-	(*Workers)(nil),              // 88: troupe.v1.Workers
-	(*ListCalls)(nil),            // 89: troupe.v1.ListCalls
-	(*Calls)(nil),                // 90: troupe.v1.Calls
-	(*Show)(nil),                 // 91: troupe.v1.Show
-	(*Shown)(nil),                // 92: troupe.v1.Shown
-	(*TurnView)(nil),             // 93: troupe.v1.TurnView
-	(*GenerationView)(nil),       // 94: troupe.v1.GenerationView
-	(*Verify)(nil),               // 95: troupe.v1.Verify
-	(*Verified)(nil),             // 96: troupe.v1.Verified
-	(*Finding)(nil),              // 97: troupe.v1.Finding
-	(*ForkSession)(nil),          // 98: troupe.v1.ForkSession
-	(*Forked)(nil),               // 99: troupe.v1.Forked
-	(*ImportSession)(nil),        // 100: troupe.v1.ImportSession
-	(*Imported)(nil),             // 101: troupe.v1.Imported
-	(*Hello)(nil),                // 102: troupe.v1.Hello
-	(*Holder)(nil),               // 103: troupe.v1.Holder
-	(*EnvVar)(nil),               // 104: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 105: troupe.v1.Lineage
-	(*Turn)(nil),                 // 106: troupe.v1.Turn
-	(Persist_Policy)(0),          // 107: troupe.v1.Persist.Policy
-	(Trust_Level)(0),             // 108: troupe.v1.Trust.Level
-	(*Part)(nil),                 // 109: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 110: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 111: troupe.v1.InputAccepted.Origin
-	(TurnCompleted_Outcome)(0),   // 112: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 113: troupe.v1.Usage
-	(CallResolved_Resolution)(0), // 114: troupe.v1.CallResolved.Resolution
-	(Decision_Value)(0),          // 115: troupe.v1.Decision.Value
-	(TimerSet_Misfire)(0),        // 116: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 117: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 118: troupe.v1.WorkspaceGrant
-	(*Grant)(nil),                // 119: troupe.v1.Grant
-	(*LeaseToken)(nil),           // 120: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 121: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 122: troupe.v1.ToolFinished.Status
-	(*Timing)(nil),               // 123: troupe.v1.Timing
+	(*AttachWorkspace)(nil),      // 2: troupe.v1.AttachWorkspace
+	(*DetachWorkspace)(nil),      // 3: troupe.v1.DetachWorkspace
+	(*ToSession)(nil),            // 4: troupe.v1.ToSession
+	(*DescribeTree)(nil),         // 5: troupe.v1.DescribeTree
+	(*ActorView)(nil),            // 6: troupe.v1.ActorView
+	(*Tree)(nil),                 // 7: troupe.v1.Tree
+	(*SubmitInput)(nil),          // 8: troupe.v1.SubmitInput
+	(*InputReply)(nil),           // 9: troupe.v1.InputReply
+	(*RunInput)(nil),             // 10: troupe.v1.RunInput
+	(*AwaitTurn)(nil),            // 11: troupe.v1.AwaitTurn
+	(*TurnResult)(nil),           // 12: troupe.v1.TurnResult
+	(*ToolCallView)(nil),         // 13: troupe.v1.ToolCallView
+	(*CancelSession)(nil),        // 14: troupe.v1.CancelSession
+	(*Cancelled)(nil),            // 15: troupe.v1.Cancelled
+	(*ListInputs)(nil),           // 16: troupe.v1.ListInputs
+	(*InputView)(nil),            // 17: troupe.v1.InputView
+	(*Inputs)(nil),               // 18: troupe.v1.Inputs
+	(*WithdrawInput)(nil),        // 19: troupe.v1.WithdrawInput
+	(*CallTool)(nil),             // 20: troupe.v1.CallTool
+	(*SpawnWorker)(nil),          // 21: troupe.v1.SpawnWorker
+	(*DeleteWorker)(nil),         // 22: troupe.v1.DeleteWorker
+	(*DescribeSession)(nil),      // 23: troupe.v1.DescribeSession
+	(*CountJobs)(nil),            // 24: troupe.v1.CountJobs
+	(*JobCount)(nil),             // 25: troupe.v1.JobCount
+	(*ResolveCall)(nil),          // 26: troupe.v1.ResolveCall
+	(*ResolveApproval)(nil),      // 27: troupe.v1.ResolveApproval
+	(*ReleaseWorker)(nil),        // 28: troupe.v1.ReleaseWorker
+	(*CompactHistory)(nil),       // 29: troupe.v1.CompactHistory
+	(*Compacted)(nil),            // 30: troupe.v1.Compacted
+	(*SetTimer)(nil),             // 31: troupe.v1.SetTimer
+	(*CancelTimer)(nil),          // 32: troupe.v1.CancelTimer
+	(*ListTimers)(nil),           // 33: troupe.v1.ListTimers
+	(*TimerView)(nil),            // 34: troupe.v1.TimerView
+	(*Timers)(nil),               // 35: troupe.v1.Timers
+	(*FireTimer)(nil),            // 36: troupe.v1.FireTimer
+	(*TimerChanged)(nil),         // 37: troupe.v1.TimerChanged
+	(*SaveHistory)(nil),          // 38: troupe.v1.SaveHistory
+	(*WaitIdle)(nil),             // 39: troupe.v1.WaitIdle
+	(*CloseSession)(nil),         // 40: troupe.v1.CloseSession
+	(*Subscribe)(nil),            // 41: troupe.v1.Subscribe
+	(*Subscribed)(nil),           // 42: troupe.v1.Subscribed
+	(*Unsubscribe)(nil),          // 43: troupe.v1.Unsubscribe
+	(*Published)(nil),            // 44: troupe.v1.Published
+	(*ReadHistory)(nil),          // 45: troupe.v1.ReadHistory
+	(*History)(nil),              // 46: troupe.v1.History
+	(*ConfigureWorker)(nil),      // 47: troupe.v1.ConfigureWorker
+	(*SessionView)(nil),          // 48: troupe.v1.SessionView
+	(*WorkerView)(nil),           // 49: troupe.v1.WorkerView
+	(*CallView)(nil),             // 50: troupe.v1.CallView
+	(*ApprovalView)(nil),         // 51: troupe.v1.ApprovalView
+	(*ListApprovals)(nil),        // 52: troupe.v1.ListApprovals
+	(*Approvals)(nil),            // 53: troupe.v1.Approvals
+	(*OpenSession)(nil),          // 54: troupe.v1.OpenSession
+	(*SessionIdle)(nil),          // 55: troupe.v1.SessionIdle
+	(*Passivate)(nil),            // 56: troupe.v1.Passivate
+	(*Staying)(nil),              // 57: troupe.v1.Staying
+	(*ReportIdle)(nil),           // 58: troupe.v1.ReportIdle
+	(*Idleness)(nil),             // 59: troupe.v1.Idleness
+	(*Configure)(nil),            // 60: troupe.v1.Configure
+	(*WorkerFailed)(nil),         // 61: troupe.v1.WorkerFailed
+	(*SessionEnded)(nil),         // 62: troupe.v1.SessionEnded
+	(*DescribeWorker)(nil),       // 63: troupe.v1.DescribeWorker
+	(*Watched)(nil),              // 64: troupe.v1.Watched
+	(*AcquireLease)(nil),         // 65: troupe.v1.AcquireLease
+	(*LeaseGranted)(nil),         // 66: troupe.v1.LeaseGranted
+	(*LeaseQueued)(nil),          // 67: troupe.v1.LeaseQueued
+	(*ReleaseLease)(nil),         // 68: troupe.v1.ReleaseLease
+	(*EffectBegun)(nil),          // 69: troupe.v1.EffectBegun
+	(*EffectAllowed)(nil),        // 70: troupe.v1.EffectAllowed
+	(*EffectEnded)(nil),          // 71: troupe.v1.EffectEnded
+	(*OpenWorkspace)(nil),        // 72: troupe.v1.OpenWorkspace
+	(*WorkspaceReady)(nil),       // 73: troupe.v1.WorkspaceReady
+	(*KeepWorkspaces)(nil),       // 74: troupe.v1.KeepWorkspaces
+	(*RetireWorkspace)(nil),      // 75: troupe.v1.RetireWorkspace
+	(*WorkspaceUnused)(nil),      // 76: troupe.v1.WorkspaceUnused
+	(*DescribeWorkspace)(nil),    // 77: troupe.v1.DescribeWorkspace
+	(*WorkspaceView)(nil),        // 78: troupe.v1.WorkspaceView
+	(*FindActor)(nil),            // 79: troupe.v1.FindActor
+	(*Replaced)(nil),             // 80: troupe.v1.Replaced
+	(*AcquirePermit)(nil),        // 81: troupe.v1.AcquirePermit
+	(*PermitGranted)(nil),        // 82: troupe.v1.PermitGranted
+	(*ReleasePermit)(nil),        // 83: troupe.v1.ReleasePermit
+	(*Execute)(nil),              // 84: troupe.v1.Execute
+	(*ToolReply)(nil),            // 85: troupe.v1.ToolReply
+	(*LedgerEntry)(nil),          // 86: troupe.v1.LedgerEntry
+	(*CancelCalls)(nil),          // 87: troupe.v1.CancelCalls
+	(*Progress)(nil),             // 88: troupe.v1.Progress
+	(*ListSessions)(nil),         // 89: troupe.v1.ListSessions
+	(*Sessions)(nil),             // 90: troupe.v1.Sessions
+	(*ListWorkers)(nil),          // 91: troupe.v1.ListWorkers
+	(*Workers)(nil),              // 92: troupe.v1.Workers
+	(*ListWorkspaces)(nil),       // 93: troupe.v1.ListWorkspaces
+	(*Workspaces)(nil),           // 94: troupe.v1.Workspaces
+	(*SessionWorkspace)(nil),     // 95: troupe.v1.SessionWorkspace
+	(*ListCalls)(nil),            // 96: troupe.v1.ListCalls
+	(*Calls)(nil),                // 97: troupe.v1.Calls
+	(*Show)(nil),                 // 98: troupe.v1.Show
+	(*Shown)(nil),                // 99: troupe.v1.Shown
+	(*TurnView)(nil),             // 100: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 101: troupe.v1.GenerationView
+	(*Verify)(nil),               // 102: troupe.v1.Verify
+	(*Verified)(nil),             // 103: troupe.v1.Verified
+	(*Finding)(nil),              // 104: troupe.v1.Finding
+	(*ForkSession)(nil),          // 105: troupe.v1.ForkSession
+	(*Forked)(nil),               // 106: troupe.v1.Forked
+	(*ImportSession)(nil),        // 107: troupe.v1.ImportSession
+	(*Imported)(nil),             // 108: troupe.v1.Imported
+	(*Hello)(nil),                // 109: troupe.v1.Hello
+	(*Holder)(nil),               // 110: troupe.v1.Holder
+	(*EnvVar)(nil),               // 111: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 112: troupe.v1.Lineage
+	(*Turn)(nil),                 // 113: troupe.v1.Turn
+	(Persist_Policy)(0),          // 114: troupe.v1.Persist.Policy
+	(Trust_Level)(0),             // 115: troupe.v1.Trust.Level
+	(*Part)(nil),                 // 116: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 117: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 118: troupe.v1.InputAccepted.Origin
+	(TurnCompleted_Outcome)(0),   // 119: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 120: troupe.v1.Usage
+	(CallResolved_Resolution)(0), // 121: troupe.v1.CallResolved.Resolution
+	(Decision_Value)(0),          // 122: troupe.v1.Decision.Value
+	(TimerSet_Misfire)(0),        // 123: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 124: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 125: troupe.v1.WorkspaceGrant
+	(*Grant)(nil),                // 126: troupe.v1.Grant
+	(*WorkspaceRef)(nil),         // 127: troupe.v1.WorkspaceRef
+	(*LeaseToken)(nil),           // 128: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 129: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 130: troupe.v1.ToolFinished.Status
+	(*Timing)(nil),               // 131: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	1,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	104, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
-	6,   // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	105, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	106, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	107, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	108, // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
-	6,   // 7: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
-	9,   // 8: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
-	12,  // 9: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
-	14,  // 10: troupe.v1.ToSession.list_inputs:type_name -> troupe.v1.ListInputs
-	17,  // 11: troupe.v1.ToSession.withdraw_input:type_name -> troupe.v1.WithdrawInput
-	18,  // 12: troupe.v1.ToSession.call_tool:type_name -> troupe.v1.CallTool
-	19,  // 13: troupe.v1.ToSession.spawn_worker:type_name -> troupe.v1.SpawnWorker
-	20,  // 14: troupe.v1.ToSession.delete_worker:type_name -> troupe.v1.DeleteWorker
-	21,  // 15: troupe.v1.ToSession.describe:type_name -> troupe.v1.DescribeSession
-	39,  // 16: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
-	43,  // 17: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
-	45,  // 18: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
-	22,  // 19: troupe.v1.ToSession.count_jobs:type_name -> troupe.v1.CountJobs
-	37,  // 20: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
-	38,  // 21: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
-	41,  // 22: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
-	24,  // 23: troupe.v1.ToSession.resolve_call:type_name -> troupe.v1.ResolveCall
-	26,  // 24: troupe.v1.ToSession.release_worker:type_name -> troupe.v1.ReleaseWorker
-	27,  // 25: troupe.v1.ToSession.compact:type_name -> troupe.v1.CompactHistory
-	29,  // 26: troupe.v1.ToSession.set_timer:type_name -> troupe.v1.SetTimer
-	30,  // 27: troupe.v1.ToSession.cancel_timer:type_name -> troupe.v1.CancelTimer
-	31,  // 28: troupe.v1.ToSession.list_timers:type_name -> troupe.v1.ListTimers
-	36,  // 29: troupe.v1.ToSession.save:type_name -> troupe.v1.SaveHistory
-	8,   // 30: troupe.v1.ToSession.run:type_name -> troupe.v1.RunInput
-	34,  // 31: troupe.v1.ToSession.fire_timer:type_name -> troupe.v1.FireTimer
-	25,  // 32: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
-	4,   // 33: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
-	4,   // 34: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	109, // 35: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	110, // 36: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	111, // 37: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	6,   // 38: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	112, // 39: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	113, // 40: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
-	11,  // 41: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
-	15,  // 42: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	105, // 43: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	106, // 44: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	114, // 45: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	115, // 46: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
-	109, // 47: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	116, // 48: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
-	32,  // 49: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	117, // 50: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	106, // 51: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	118, // 52: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
-	47,  // 53: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	113, // 54: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
-	7,   // 55: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	107, // 56: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	113, // 57: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	49,  // 58: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
-	119, // 59: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	107, // 60: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	118, // 61: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	118, // 62: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	120, // 63: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	104, // 64: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	121, // 65: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	121, // 66: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	118, // 67: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	121, // 68: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
-	122, // 69: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	121, // 70: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	81,  // 71: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	46,  // 72: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	47,  // 73: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	48,  // 74: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	46,  // 75: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	93,  // 76: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	113, // 77: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	11,  // 78: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	94,  // 79: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	123, // 80: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	113, // 81: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	97,  // 82: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	46,  // 83: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
-	46,  // 84: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
-	85,  // [85:85] is the sub-list for method output_type
-	85,  // [85:85] is the sub-list for method input_type
-	85,  // [85:85] is the sub-list for extension type_name
-	85,  // [85:85] is the sub-list for extension extendee
-	0,   // [0:85] is the sub-list for field type_name
+	111, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	8,   // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
+	112, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	113, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	114, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	115, // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	1,   // 7: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
+	8,   // 8: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
+	11,  // 9: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
+	14,  // 10: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
+	16,  // 11: troupe.v1.ToSession.list_inputs:type_name -> troupe.v1.ListInputs
+	19,  // 12: troupe.v1.ToSession.withdraw_input:type_name -> troupe.v1.WithdrawInput
+	20,  // 13: troupe.v1.ToSession.call_tool:type_name -> troupe.v1.CallTool
+	21,  // 14: troupe.v1.ToSession.spawn_worker:type_name -> troupe.v1.SpawnWorker
+	22,  // 15: troupe.v1.ToSession.delete_worker:type_name -> troupe.v1.DeleteWorker
+	23,  // 16: troupe.v1.ToSession.describe:type_name -> troupe.v1.DescribeSession
+	41,  // 17: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
+	45,  // 18: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
+	47,  // 19: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
+	24,  // 20: troupe.v1.ToSession.count_jobs:type_name -> troupe.v1.CountJobs
+	39,  // 21: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
+	40,  // 22: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
+	43,  // 23: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
+	26,  // 24: troupe.v1.ToSession.resolve_call:type_name -> troupe.v1.ResolveCall
+	28,  // 25: troupe.v1.ToSession.release_worker:type_name -> troupe.v1.ReleaseWorker
+	29,  // 26: troupe.v1.ToSession.compact:type_name -> troupe.v1.CompactHistory
+	31,  // 27: troupe.v1.ToSession.set_timer:type_name -> troupe.v1.SetTimer
+	32,  // 28: troupe.v1.ToSession.cancel_timer:type_name -> troupe.v1.CancelTimer
+	33,  // 29: troupe.v1.ToSession.list_timers:type_name -> troupe.v1.ListTimers
+	38,  // 30: troupe.v1.ToSession.save:type_name -> troupe.v1.SaveHistory
+	10,  // 31: troupe.v1.ToSession.run:type_name -> troupe.v1.RunInput
+	36,  // 32: troupe.v1.ToSession.fire_timer:type_name -> troupe.v1.FireTimer
+	27,  // 33: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
+	2,   // 34: troupe.v1.ToSession.attach_workspace:type_name -> troupe.v1.AttachWorkspace
+	3,   // 35: troupe.v1.ToSession.detach_workspace:type_name -> troupe.v1.DetachWorkspace
+	6,   // 36: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
+	6,   // 37: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
+	116, // 38: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	117, // 39: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	118, // 40: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	8,   // 41: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
+	119, // 42: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	120, // 43: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	13,  // 44: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
+	17,  // 45: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
+	112, // 46: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	113, // 47: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	121, // 48: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	122, // 49: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	116, // 50: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	123, // 51: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	34,  // 52: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
+	124, // 53: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	113, // 54: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	125, // 55: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	49,  // 56: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
+	120, // 57: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	9,   // 58: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
+	114, // 59: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	120, // 60: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	51,  // 61: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
+	126, // 62: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	114, // 63: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	125, // 64: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	127, // 65: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
+	125, // 66: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	128, // 67: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	111, // 68: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	129, // 69: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	129, // 70: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	125, // 71: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	129, // 72: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	128, // 73: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
+	130, // 74: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	129, // 75: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	85,  // 76: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	48,  // 77: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	49,  // 78: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	95,  // 79: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
+	125, // 80: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	50,  // 81: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	48,  // 82: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	100, // 83: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	120, // 84: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	13,  // 85: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	101, // 86: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	131, // 87: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	120, // 88: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	104, // 89: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	48,  // 90: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
+	48,  // 91: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
+	92,  // [92:92] is the sub-list for method output_type
+	92,  // [92:92] is the sub-list for method input_type
+	92,  // [92:92] is the sub-list for extension type_name
+	92,  // [92:92] is the sub-list for extension extendee
+	0,   // [0:92] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }
@@ -8391,7 +8838,7 @@ func file_command_proto_init() {
 	file_common_proto_init()
 	file_event_proto_init()
 	file_worker_proto_init()
-	file_command_proto_msgTypes[2].OneofWrappers = []any{
+	file_command_proto_msgTypes[4].OneofWrappers = []any{
 		(*ToSession_Submit)(nil),
 		(*ToSession_AwaitTurn)(nil),
 		(*ToSession_Cancel)(nil),
@@ -8418,6 +8865,8 @@ func file_command_proto_init() {
 		(*ToSession_Run)(nil),
 		(*ToSession_FireTimer)(nil),
 		(*ToSession_ResolveApproval)(nil),
+		(*ToSession_AttachWorkspace)(nil),
+		(*ToSession_DetachWorkspace)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -8425,7 +8874,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   104,
+			NumMessages:   111,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -283,7 +283,7 @@ func (x Persist_Policy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Persist_Policy.Descriptor instead.
 func (Persist_Policy) EnumDescriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{14, 0}
+	return file_common_proto_rawDescGZIP(), []int{16, 0}
 }
 
 // Effect says what a second run of a tool call would do to the world.
@@ -956,6 +956,59 @@ func (x *WorkspaceGrant) GetTools() []string {
 	return nil
 }
 
+// WorkspaceRef names a workspace to whoever asks it for a lease.
+type WorkspaceRef struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // hash of the canonical address
+	Uri           string                 `protobuf:"bytes,2,opt,name=uri,proto3" json:"uri,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkspaceRef) Reset() {
+	*x = WorkspaceRef{}
+	mi := &file_common_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkspaceRef) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkspaceRef) ProtoMessage() {}
+
+func (x *WorkspaceRef) ProtoReflect() protoreflect.Message {
+	mi := &file_common_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkspaceRef.ProtoReflect.Descriptor instead.
+func (*WorkspaceRef) Descriptor() ([]byte, []int) {
+	return file_common_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *WorkspaceRef) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *WorkspaceRef) GetUri() string {
+	if x != nil {
+		return x.Uri
+	}
+	return ""
+}
+
 // Grant is the immutable bundle a Session hands to its Workers and they to their ToolExecutors.
 type Grant struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -963,14 +1016,15 @@ type Grant struct {
 	Workspaces    []*WorkspaceGrant      `protobuf:"bytes,2,rep,name=workspaces,proto3" json:"workspaces,omitempty"` // the primary first, then in order of attachment
 	Env           []*EnvVar              `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty"`               // the project's variables, merged over the base (row 8)
 	ProjectId     string                 `protobuf:"bytes,4,opt,name=project_id,json=projectId,proto3" json:"project_id,omitempty"`
-	Rules         []string               `protobuf:"bytes,5,rep,name=rules,proto3" json:"rules,omitempty"` // `--allow` rules of this session
+	Rules         []string               `protobuf:"bytes,5,rep,name=rules,proto3" json:"rules,omitempty"`       // `--allow` rules of this session
+	Overlaps      []*Overlap             `protobuf:"bytes,6,rep,name=overlaps,proto3" json:"overlaps,omitempty"` // of its workspaces with folders of others, as they are in this process
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_common_proto_msgTypes[11]
+	mi := &file_common_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -982,7 +1036,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[11]
+	mi := &file_common_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -995,7 +1049,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{11}
+	return file_common_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Grant) GetRevision() uint64 {
@@ -1033,6 +1087,66 @@ func (x *Grant) GetRules() []string {
 	return nil
 }
 
+func (x *Grant) GetOverlaps() []*Overlap {
+	if x != nil {
+		return x.Overlaps
+	}
+	return nil
+}
+
+// Overlap says that a workspace and a folder that is open hold the same files: who works in the one takes the lease of the other, too.
+type Overlap struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Workspace     string                 `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"` // canonical address
+	With          *WorkspaceRef          `protobuf:"bytes,2,opt,name=with,proto3" json:"with,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Overlap) Reset() {
+	*x = Overlap{}
+	mi := &file_common_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Overlap) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Overlap) ProtoMessage() {}
+
+func (x *Overlap) ProtoReflect() protoreflect.Message {
+	mi := &file_common_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Overlap.ProtoReflect.Descriptor instead.
+func (*Overlap) Descriptor() ([]byte, []int) {
+	return file_common_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Overlap) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *Overlap) GetWith() *WorkspaceRef {
+	if x != nil {
+		return x.With
+	}
+	return nil
+}
+
 type EnvVar struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1043,7 +1157,7 @@ type EnvVar struct {
 
 func (x *EnvVar) Reset() {
 	*x = EnvVar{}
-	mi := &file_common_proto_msgTypes[12]
+	mi := &file_common_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1055,7 +1169,7 @@ func (x *EnvVar) String() string {
 func (*EnvVar) ProtoMessage() {}
 
 func (x *EnvVar) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[12]
+	mi := &file_common_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1068,7 +1182,7 @@ func (x *EnvVar) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnvVar.ProtoReflect.Descriptor instead.
 func (*EnvVar) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{12}
+	return file_common_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *EnvVar) GetName() string {
@@ -1097,7 +1211,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_common_proto_msgTypes[13]
+	mi := &file_common_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1109,7 +1223,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[13]
+	mi := &file_common_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1122,7 +1236,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{13}
+	return file_common_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Failure) GetCode() string {
@@ -1156,7 +1270,7 @@ type Persist struct {
 
 func (x *Persist) Reset() {
 	*x = Persist{}
-	mi := &file_common_proto_msgTypes[14]
+	mi := &file_common_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1168,7 +1282,7 @@ func (x *Persist) String() string {
 func (*Persist) ProtoMessage() {}
 
 func (x *Persist) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[14]
+	mi := &file_common_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1181,7 +1295,7 @@ func (x *Persist) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Persist.ProtoReflect.Descriptor instead.
 func (*Persist) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{14}
+	return file_common_proto_rawDescGZIP(), []int{16}
 }
 
 type Ack struct {
@@ -1192,7 +1306,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_common_proto_msgTypes[15]
+	mi := &file_common_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1204,7 +1318,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[15]
+	mi := &file_common_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1217,7 +1331,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{15}
+	return file_common_proto_rawDescGZIP(), []int{17}
 }
 
 var File_common_proto protoreflect.FileDescriptor
@@ -1294,7 +1408,10 @@ const file_common_proto_rawDesc = "" +
 	"\x05order\x18\b \x01(\x05R\x05order\x12\x18\n" +
 	"\aprimary\x18\t \x01(\bR\aprimary\x12\x14\n" +
 	"\x05tools\x18\n" +
-	" \x03(\tR\x05tools\"\xb8\x01\n" +
+	" \x03(\tR\x05tools\"0\n" +
+	"\fWorkspaceRef\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
+	"\x03uri\x18\x02 \x01(\tR\x03uri\"\xe8\x01\n" +
 	"\x05Grant\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x129\n" +
 	"\n" +
@@ -1303,7 +1420,11 @@ const file_common_proto_rawDesc = "" +
 	"\x03env\x18\x03 \x03(\v2\x11.troupe.v1.EnvVarR\x03env\x12\x1d\n" +
 	"\n" +
 	"project_id\x18\x04 \x01(\tR\tprojectId\x12\x14\n" +
-	"\x05rules\x18\x05 \x03(\tR\x05rules\"2\n" +
+	"\x05rules\x18\x05 \x03(\tR\x05rules\x12.\n" +
+	"\boverlaps\x18\x06 \x03(\v2\x12.troupe.v1.OverlapR\boverlaps\"T\n" +
+	"\aOverlap\x12\x1c\n" +
+	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12+\n" +
+	"\x04with\x18\x02 \x01(\v2\x17.troupe.v1.WorkspaceRefR\x04with\"2\n" +
 	"\x06EnvVar\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"K\n" +
@@ -1332,7 +1453,7 @@ func file_common_proto_rawDescGZIP() []byte {
 }
 
 var file_common_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_common_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_common_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_common_proto_goTypes = []any{
 	(Effect_Class)(0),          // 0: troupe.v1.Effect.Class
 	(UnknownOutcome_Policy)(0), // 1: troupe.v1.UnknownOutcome.Policy
@@ -1350,22 +1471,26 @@ var file_common_proto_goTypes = []any{
 	(*LeaseToken)(nil),         // 13: troupe.v1.LeaseToken
 	(*WorkspaceInfo)(nil),      // 14: troupe.v1.WorkspaceInfo
 	(*WorkspaceGrant)(nil),     // 15: troupe.v1.WorkspaceGrant
-	(*Grant)(nil),              // 16: troupe.v1.Grant
-	(*EnvVar)(nil),             // 17: troupe.v1.EnvVar
-	(*Failure)(nil),            // 18: troupe.v1.Failure
-	(*Persist)(nil),            // 19: troupe.v1.Persist
-	(*Ack)(nil),                // 20: troupe.v1.Ack
+	(*WorkspaceRef)(nil),       // 16: troupe.v1.WorkspaceRef
+	(*Grant)(nil),              // 17: troupe.v1.Grant
+	(*Overlap)(nil),            // 18: troupe.v1.Overlap
+	(*EnvVar)(nil),             // 19: troupe.v1.EnvVar
+	(*Failure)(nil),            // 20: troupe.v1.Failure
+	(*Persist)(nil),            // 21: troupe.v1.Persist
+	(*Ack)(nil),                // 22: troupe.v1.Ack
 }
 var file_common_proto_depIdxs = []int32{
 	12, // 0: troupe.v1.Part.file:type_name -> troupe.v1.FilePart
 	2,  // 1: troupe.v1.WorkspaceGrant.trust:type_name -> troupe.v1.Trust.Level
 	15, // 2: troupe.v1.Grant.workspaces:type_name -> troupe.v1.WorkspaceGrant
-	17, // 3: troupe.v1.Grant.env:type_name -> troupe.v1.EnvVar
-	4,  // [4:4] is the sub-list for method output_type
-	4,  // [4:4] is the sub-list for method input_type
-	4,  // [4:4] is the sub-list for extension type_name
-	4,  // [4:4] is the sub-list for extension extendee
-	0,  // [0:4] is the sub-list for field type_name
+	19, // 3: troupe.v1.Grant.env:type_name -> troupe.v1.EnvVar
+	18, // 4: troupe.v1.Grant.overlaps:type_name -> troupe.v1.Overlap
+	16, // 5: troupe.v1.Overlap.with:type_name -> troupe.v1.WorkspaceRef
+	6,  // [6:6] is the sub-list for method output_type
+	6,  // [6:6] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_common_proto_init() }
@@ -1383,7 +1508,7 @@ func file_common_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_common_proto_rawDesc), len(file_common_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   16,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -23,6 +23,7 @@ const (
 	CodeTooLarge      = "too_large"        // a request over its limit
 	CodeResolved      = "already_resolved" // somebody was first
 	CodeTrimmed       = "trimmed"          // records that are needed for it were removed for good
+	CodeNoWorkspace   = "workspace_not_found"
 )
 
 // Fail makes a Failure. hint says what to do and may be empty.

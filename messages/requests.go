@@ -40,6 +40,22 @@ type AttachJSON struct {
 	Name    string `json:"name,omitempty"`
 	Trust   string `json:"trust,omitempty"` // full | restricted; empty: restricted
 	Primary bool   `json:"primary,omitempty"`
+
+	Tools []string `json:"tools,omitempty"` // what it offers; none: every tool
+}
+
+// Proto is the workspace that is asked for.
+func (j *AttachJSON) Proto() (*WorkspaceSpec, error) {
+	t := trustNamed(j.Trust)
+	if j.Trust != "" && (t == Trust_UNSPECIFIED || j.Trust != TrustName(t)) {
+		return nil, Fail(CodeBadRequest, fmt.Sprintf("trust %q of workspace %s is not known", j.Trust, j.URI), "one of full, restricted")
+	}
+	return &WorkspaceSpec{Uri: j.URI, Name: j.Name, Trust: t, Primary: j.Primary, Tools: j.Tools}, nil
+}
+
+// AttachFrom is the body that asks for a workspace.
+func AttachFrom(w *WorkspaceSpec) AttachJSON {
+	return AttachJSON{URI: w.GetUri(), Name: w.GetName(), Trust: TrustName(w.GetTrust()), Primary: w.GetPrimary(), Tools: w.GetTools()}
 }
 
 // EnvVarJSON is one variable.
@@ -142,11 +158,11 @@ func (j *CreateJSON) Proto() (*CreateSession, error) {
 		Env: convert(j.Env, func(v EnvVarJSON) *EnvVar { return &EnvVar{Name: v.Name, Value: v.Value} }),
 	}
 	for _, w := range j.Workspaces {
-		t := trustNamed(w.Trust)
-		if w.Trust != "" && (t == Trust_UNSPECIFIED || w.Trust != TrustName(t)) {
-			return nil, Fail(CodeBadRequest, fmt.Sprintf("trust %q of workspace %s is not known", w.Trust, w.URI), "one of full, restricted")
+		spec, err := w.Proto()
+		if err != nil {
+			return nil, err
 		}
-		m.Workspaces = append(m.Workspaces, &WorkspaceSpec{Uri: w.URI, Name: w.Name, Trust: t, Primary: w.Primary})
+		m.Workspaces = append(m.Workspaces, spec)
 	}
 	persist, ok := Persist_Policy_value[strings.ToUpper(j.Persist)]
 	if j.Persist != "" && (!ok || j.Persist != strings.ToLower(j.Persist)) {
@@ -175,10 +191,8 @@ func CreateFrom(m *CreateSession) (*CreateJSON, error) {
 	j := &CreateJSON{
 		ID: m.GetSessionId(), Agent: m.GetAgent(), Model: m.GetModel(), System: m.GetSystem(), Project: m.GetProjectId(),
 		Rules: m.GetRules(), NoInput: m.GetNoInput(), Ask: m.GetAsk(),
-		Env: convert(m.GetEnv(), func(v *EnvVar) EnvVarJSON { return EnvVarJSON{v.GetName(), v.GetValue()} }),
-		Workspaces: convert(m.GetWorkspaces(), func(w *WorkspaceSpec) AttachJSON {
-			return AttachJSON{URI: w.GetUri(), Name: w.GetName(), Trust: TrustName(w.GetTrust()), Primary: w.GetPrimary()}
-		}),
+		Env:        convert(m.GetEnv(), func(v *EnvVar) EnvVarJSON { return EnvVarJSON{v.GetName(), v.GetValue()} }),
+		Workspaces: convert(m.GetWorkspaces(), AttachFrom),
 	}
 	if m.GetPersist() != Persist_MESSAGE {
 		j.Persist = strings.ToLower(m.GetPersist().String())

@@ -352,7 +352,8 @@ type WorkspaceAttached struct {
 	Primary       bool                   `protobuf:"varint,6,opt,name=primary,proto3" json:"primary,omitempty"`
 	Name          string                 `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`
 	Mode          string                 `protobuf:"bytes,8,opt,name=mode,proto3" json:"mode,omitempty"`
-	Path          string                 `protobuf:"bytes,9,opt,name=path,proto3" json:"path,omitempty"` // folder on the owner's machine
+	Path          string                 `protobuf:"bytes,9,opt,name=path,proto3" json:"path,omitempty"`    // folder on the owner's machine
+	Tools         []string               `protobuf:"bytes,10,rep,name=tools,proto3" json:"tools,omitempty"` // what it offers; empty: every tool
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -450,9 +451,17 @@ func (x *WorkspaceAttached) GetPath() string {
 	return ""
 }
 
+func (x *WorkspaceAttached) GetTools() []string {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
 type WorkspaceDetached struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uri           string                 `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -490,6 +499,13 @@ func (*WorkspaceDetached) Descriptor() ([]byte, []int) {
 func (x *WorkspaceDetached) GetUri() string {
 	if x != nil {
 		return x.Uri
+	}
+	return ""
+}
+
+func (x *WorkspaceDetached) GetBy() string {
+	if x != nil {
+		return x.By
 	}
 	return ""
 }
@@ -3033,7 +3049,7 @@ const file_session_proto_rawDesc = "" +
 	"\apersist\x18\t \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\x12#\n" +
 	"\x03env\x18\n" +
 	" \x03(\v2\x11.troupe.v1.EnvVarR\x03env\x12\x10\n" +
-	"\x03ask\x18\v \x01(\bR\x03ask\"\xe9\x01\n" +
+	"\x03ask\x18\v \x01(\bR\x03ask\"\xff\x01\n" +
 	"\x11WorkspaceAttached\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -3043,9 +3059,12 @@ const file_session_proto_rawDesc = "" +
 	"\aprimary\x18\x06 \x01(\bR\aprimary\x12\x12\n" +
 	"\x04name\x18\a \x01(\tR\x04name\x12\x12\n" +
 	"\x04mode\x18\b \x01(\tR\x04mode\x12\x12\n" +
-	"\x04path\x18\t \x01(\tR\x04path\"%\n" +
+	"\x04path\x18\t \x01(\tR\x04path\x12\x14\n" +
+	"\x05tools\x18\n" +
+	" \x03(\tR\x05tools\"5\n" +
 	"\x11WorkspaceDetached\x12\x10\n" +
-	"\x03uri\x18\x01 \x01(\tR\x03uri\"^\n" +
+	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\"^\n" +
 	"\fTrustChanged\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12,\n" +
 	"\x05trust\x18\x02 \x01(\x0e2\x16.troupe.v1.Trust.LevelR\x05trust\x12\x0e\n" +

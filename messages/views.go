@@ -23,6 +23,13 @@ type WorkspaceJSON struct {
 	Tools   []string `json:"tools,omitempty"` // none: every registered one
 }
 
+// ListedWorkspaceJSON is one workspace of a listing.
+type ListedWorkspaceJSON struct {
+	WorkspaceJSON
+	State   string `json:"state"` // attached | gone
+	Session string `json:"session"`
+}
+
 // SessionJSON is one session of a listing.
 type SessionJSON struct {
 	ID         string          `json:"id"`
@@ -145,6 +152,21 @@ func (j WorkspaceJSON) Proto() *WorkspaceGrant {
 		Id: j.ID, Name: j.Name, Uri: j.URI, Kind: j.Kind, Mode: j.Mode, Trust: trustNamed(j.Trust),
 		Path: j.Path, Order: j.Order, Primary: j.Primary, Tools: j.Tools,
 	}
+}
+
+// JSON is the workspace in its wire form.
+func (x *SessionWorkspace) JSON() ListedWorkspaceJSON {
+	return ListedWorkspaceJSON{WorkspaceJSON: x.GetWorkspace().JSON(), State: x.GetState(), Session: x.GetSessionId()}
+}
+
+// Proto is the way back.
+func (j ListedWorkspaceJSON) Proto() *SessionWorkspace {
+	return &SessionWorkspace{SessionId: j.Session, Workspace: j.WorkspaceJSON.Proto(), State: j.State}
+}
+
+// JSON is the list in its wire form, never null.
+func (x *Workspaces) JSON() []ListedWorkspaceJSON {
+	return append([]ListedWorkspaceJSON{}, convert(x.GetWorkspaces(), (*SessionWorkspace).JSON)...)
 }
 
 // JSON is the session in its wire form.

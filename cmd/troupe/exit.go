@@ -120,7 +120,7 @@ func classify(err error) *exitError {
 // refusalCode is the exit code of what the runtime refused.
 func refusalCode(f *messages.Failure) int {
 	switch f.GetCode() {
-	case messages.CodeNotFound, messages.CodeNoTurn, messages.CodeTrimmed:
+	case messages.CodeNotFound, messages.CodeNoTurn, messages.CodeTrimmed, messages.CodeNoWorkspace:
 		return exitMissing
 	case messages.CodeBadRequest, messages.CodeInvalidURI, messages.CodeTooLarge, messages.CodeConflict, messages.CodeAlreadyExists:
 		return exitInput

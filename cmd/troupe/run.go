@@ -18,7 +18,7 @@ import (
 type runFlags struct {
 	dir, model, agent, session, trust string
 	resume                            bool // --continue
-	files, allow                      []string
+	files, allow, workspaces          []string
 }
 
 func newRun(a *app) *cobra.Command {
@@ -52,6 +52,7 @@ interrupted, or else print the last turn again.`,
 	flags.StringVar(&f.trust, "trust", "", "`LEVEL` of trust in the folder for this session: full or restricted")
 	flags.StringArrayVarP(&f.files, "file", "f", nil, "`FILE` given along with the prompt; may be repeated")
 	flags.StringArrayVar(&f.allow, "allow", nil, "`RULE` of what needs no question, for example 'exec(go test*)'; may be repeated")
+	flags.StringArrayVar(&f.workspaces, "workspace", nil, "attach `URI[=NAME]`, a folder or an address, besides the folder; may be repeated")
 	for name := range laterFlags() {
 		flags.StringArray(name, nil, "")
 		flags.Lookup(name).Hidden = true
@@ -63,10 +64,9 @@ interrupted, or else print the last turn again.`,
 // laterFlags are flags of run that this version refuses, with what to do instead.
 func laterFlags() map[string]string {
 	return map[string]string{
-		"workspace": "the folder of -C and the session's own workspace are all that a session has",
-		"isolate":   "work on a copy by hand: git worktree add ../copy, then -C ../copy",
-		"schema":    "ask for the form in the prompt, and check the answer",
-		"budget":    "limits.steps and limits.turn in the configuration bound a turn",
+		"isolate": "work on a copy by hand: git worktree add ../copy, then -C ../copy",
+		"schema":  "ask for the form in the prompt, and check the answer",
+		"budget":  "limits.steps and limits.turn in the configuration bound a turn",
 	}
 }
 
@@ -89,6 +89,11 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 	}
 	if f.session == "" && !f.resume {
 		return nil
+	}
+	if cmd.Flags().Changed("workspace") {
+		e := usage("troupe run: --workspace is for new sessions")
+		e.hint = "attach it to the session: troupe workspace attach URI --session ID"
+		return e
 	}
 	kept := []string{"model", "agent", "trust", "allow"}
 	if f.session != "" {

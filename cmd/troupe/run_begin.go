@@ -169,6 +169,9 @@ func (r *runner) prepare(ctx context.Context, loaded *config.Loaded) error {
 		Workspaces: []*messages.WorkspaceSpec{{Uri: addr.Canonical, Trust: trust, Primary: true}},
 		First:      &messages.SubmitInput{InputId: r.input, Parts: r.parts},
 	}
+	if err := r.attachments(); err != nil {
+		return err
+	}
 	r.announce(real, trust, append(rules, r.flags.allow...))
 	r.announceLoss(r.create.GetPersist())
 	if isScripted(name) {

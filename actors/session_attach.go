@@ -1,0 +1,201 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
+)
+
+// A workspace is attached and detached in three steps, one change of a session at a time: it is checked and written down, off the
+// mailbox; every worker takes the new grant; the asker is answered. Whatever is planned from then on is planned under a grant as
+// new as that (acceptance row 71).
+
+// regrant is a change of the session's workspaces, or of what else its grant holds.
+type regrant struct {
+	asker   *actor.PID
+	reply   proto.Message
+	journal *persistence.Journal // nil when the append was not tried
+	facts   []proto.Message
+	records []*messages.Record
+	receipt persistence.Receipt
+	grant   *messages.Grant
+	fail    *messages.Failure
+}
+
+// granting says that the workers have the grant.
+type granting struct {
+	asker *actor.PID
+	reply proto.Message
+}
+
+// toldWait bounds the wait for a worker that does not take its grant. It takes it before anything that it is sent later.
+const toldWait = 10 * time.Second
+
+// attach adds a workspace.
+func (s *Session) attach(c actor.Context, m *messages.AttachWorkspace) {
+	svc, have := s.svc, s.facts.attached
+	s.change(c, func() (proto.Message, string, *messages.Failure) {
+		if m.GetWorkspace().GetPrimary() {
+			return nil, "", messages.Fail(messages.CodeBadRequest, "the primary workspace of a session is settled when it is made", "attach it as another one")
+		}
+		a, fail := svc.place(m.GetWorkspace(), have)
+		return a, a.GetUri(), fail
+	})
+}
+
+// detach takes a workspace away.
+func (s *Session) detach(c actor.Context, m *messages.DetachWorkspace) {
+	all := s.grant.GetWorkspaces()
+	s.change(c, func() (proto.Message, string, *messages.Failure) {
+		g := named(all, m.GetWorkspace())
+		switch {
+		case g == nil:
+			return nil, "", messages.Fail(messages.CodeNoWorkspace, noWorkspaceNamed(all, m.GetWorkspace()).Message, "")
+		case g.GetName() == HomeName && g.GetKind() == "server":
+			return nil, "", messages.Fail(messages.CodeBadRequest, "the session's own workspace goes with the session", "`troupe rm` deletes it")
+		}
+		return &messages.WorkspaceDetached{Uri: g.GetUri(), By: m.GetBy()}, "", nil
+	})
+}
+
+// change writes down one fact about the session's workspaces. The reply is the grant of the workspace that the fact is
+// about, or an Ack when no uri is given.
+func (s *Session) change(c actor.Context, fact func() (f proto.Message, uri string, fail *messages.Failure)) {
+	if s.building {
+		s.builds.Put(c)
+		return
+	}
+	s.building = true
+	svc, sys, journal, asker := s.svc, c.ActorSystem(), s.journal, c.Sender()
+	facts := s.facts
+	svc.spawn(sys, c.Self(), func(p *act.Panic) any {
+		return &regrant{asker: asker, fail: messages.Fail(messages.CodeInternal, p.Error(), "")}
+	}, func() any {
+		r := &regrant{asker: asker, reply: &messages.Ack{}}
+		f, uri, fail := fact()
+		if fail != nil {
+			r.fail = fail
+			return r
+		}
+		r.facts = []proto.Message{f}
+		r.write(svc, sys, journal, facts)
+		if uri != "" && r.fail == nil {
+			r.reply = named(r.grant.GetWorkspaces(), uri)
+		}
+		return r
+	})
+}
+
+// write makes the new grant, opens what is new in it, and makes the facts durable with the session's entry in the listing.
+// facts is the session as it is, by value.
+func (r *regrant) write(svc *Services, sys *actor.ActorSystem, journal *persistence.Journal, facts sessionFacts) {
+	id, before := facts.created.GetSessionId(), facts.seq
+	var err error
+	if r.records, err = records(r.facts); err != nil {
+		r.fail = messages.Fail(messages.CodeInternal, err.Error(), "")
+		return
+	}
+	for i, f := range r.facts {
+		if err := facts.apply(f, &messages.Record{Seq: before + uint64(i) + 1}); err != nil {
+			r.fail = messages.Fail(messages.CodeInternal, err.Error(), "")
+			return
+		}
+	}
+	if r.grant, r.fail = granted(svc, &facts); r.fail != nil {
+		return
+	}
+	if r.fail = openWorkspaces(svc, sys, id, r.grant); r.fail != nil {
+		return
+	}
+	entry, err := relisted(svc, &facts, r.grant)
+	if err == nil {
+		r.journal, err = writable(svc, journal, before)
+	}
+	if err == nil {
+		r.receipt, err = appendAndWait(svc, persistence.Part{Journal: r.journal, Draft: persistence.Draft{Records: r.records, Index: entry}})
+	}
+	if err != nil {
+		r.fail = messages.Fail(messages.CodeUnavailable, "change the session's workspaces: "+err.Error(), "try again")
+	}
+}
+
+// relisted is the session's entry in the listing with other workspaces.
+func relisted(svc *Services, facts *sessionFacts, g *messages.Grant) ([]persistence.IndexOp, error) {
+	key := SessionKey(facts.created.GetSessionId())
+	v := &messages.SessionView{}
+	err := svc.Store.Index(context.Background(), key, func(k string, value []byte) error {
+		if k != key {
+			return nil
+		}
+		return proto.Unmarshal(value, v)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the listing entry: %w", err)
+	}
+	if v.GetId() == "" {
+		return nil, nil // it is not listed
+	}
+	v.Workspaces = facts.view(g).GetWorkspaces()
+	value, err := proto.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("encode the listing entry: %w", err)
+	}
+	return []persistence.IndexOp{{Key: key, Value: value}}, nil
+}
+
+// regranted hands the new grant to the workers, before anything that is sent to them later.
+func (s *Session) regranted(c actor.Context, m *regrant) {
+	if m.journal != nil {
+		s.journal = m.journal
+	}
+	if m.fail != nil {
+		s.granted(c, &granting{m.asker, m.fail})
+		return
+	}
+	s.written(c, m.facts, m.records, m.receipt)
+	s.grant = m.grant
+	var pids []*actor.PID
+	for _, w := range s.workers {
+		if w.pid != nil {
+			pids = append(pids, w.pid)
+		}
+	}
+	waits := make([]func(context.Context) (*messages.Ack, error), 0, len(pids))
+	for _, pid := range pids {
+		waits = append(waits, act.Asked[*messages.Ack](c.ActorSystem(), pid, &messages.Configure{Grant: s.grant, Watched: len(s.watchers) > 0}))
+	}
+	svc, log, done := s.svc, s.log, &granting{m.asker, m.reply}
+	svc.spawn(c.ActorSystem(), c.Self(), func(*act.Panic) any { return done }, func() any {
+		ctx, cancel := context.WithTimeout(context.Background(), toldWait)
+		defer cancel()
+		for _, wait := range waits {
+			if _, err := wait(ctx); err != nil && !errors.Is(err, act.ErrGone) { // one that is gone gets it when it starts anew
+				log.Warn("a worker has not taken its grant yet", "err", err)
+			}
+		}
+		return done
+	})
+}
+
+// granted answers, and lets go of the workspaces that are no longer used: their workers know by now.
+func (s *Session) granted(c actor.Context, m *granting) {
+	keep := &messages.KeepWorkspaces{SessionId: s.id}
+	for _, g := range s.grant.GetWorkspaces() {
+		keep.Ids = append(keep.Ids, g.GetId())
+	}
+	for _, o := range s.grant.GetOverlaps() {
+		keep.Ids = append(keep.Ids, o.GetWith().GetId())
+	}
+	c.Send(c.Parent(), keep)
+	s.building = false
+	s.tell(c, m.asker, m.reply)
+	s.builds.Replay(c, s.ready, func() bool { return !s.building })
+}

@@ -1,0 +1,307 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/tools"
+	"github.com/troupe-dev/troupe/workspace"
+)
+
+// maxName is how long the name of a workspace may be, in characters.
+const maxName = 64
+
+// maxWorkspaces is how many workspaces a session may have: each turn takes the leases of all of them.
+const maxWorkspaces = 32
+
+// grantOf makes what the workers get: the standing rules, and those of the session itself. Its revision is
+// the record that changed it last. The session's own workspace is primary when no other is.
+func (f *sessionFacts) grantOf(standing []string) (*messages.Grant, error) {
+	g := &messages.Grant{
+		Revision: f.changed, ProjectId: f.created.GetProjectId(), Rules: slices.Concat(standing, f.created.GetRules()), Env: f.created.GetEnv(),
+	}
+	first := firstOf(f.attached)
+	for _, a := range homeLast(f.attached) {
+		addr, err := workspace.Parse(a.GetUri(), a.GetOwner())
+		if err != nil {
+			return nil, fmt.Errorf("workspace %s: %w", a.GetUri(), err)
+		}
+		g.Workspaces = append(g.Workspaces, &messages.WorkspaceGrant{
+			Id: addr.ID(), Name: a.GetName(), Uri: addr.Canonical, Kind: a.GetKind(), Mode: a.GetMode(), Trust: a.GetTrust(),
+			Path: a.GetPath(), Order: a.GetOrder(), Primary: a == first, Tools: a.GetTools(),
+		})
+	}
+	return g, nil
+}
+
+// firstOf is the workspace that calls go to unless they say otherwise: the one that was made so, else the session's own.
+func firstOf(all []*messages.WorkspaceAttached) *messages.WorkspaceAttached {
+	for _, first := range []func(*messages.WorkspaceAttached) bool{(*messages.WorkspaceAttached).GetPrimary, IsHome} {
+		if i := slices.IndexFunc(all, first); i >= 0 {
+			return all[i]
+		}
+	}
+	return nil
+}
+
+// homeLast puts the session's own workspace behind those that were attached, also after it was made: no call falls to it that
+// one of them takes.
+func homeLast(all []*messages.WorkspaceAttached) []*messages.WorkspaceAttached {
+	out := slices.DeleteFunc(slices.Clone(all), IsHome)
+	return append(out, slices.DeleteFunc(slices.Clone(all), func(a *messages.WorkspaceAttached) bool { return !IsHome(a) })...)
+}
+
+func without(all []*messages.WorkspaceAttached, uri string) []*messages.WorkspaceAttached {
+	return slices.DeleteFunc(slices.Clone(all), func(a *messages.WorkspaceAttached) bool { return a.GetUri() == uri })
+}
+
+// granted makes the grant of a session that exists already.
+func granted(svc *Services, f *sessionFacts) (*messages.Grant, *messages.Failure) {
+	standing, fail := svc.standing(f.created.GetFolder())
+	if fail != nil {
+		return nil, fail
+	}
+	g, err := f.grantOf(standing)
+	if err != nil {
+		return nil, messages.Fail(messages.CodeCorrupt, err.Error(), "")
+	}
+	return g, nil
+}
+
+// openWorkspaces makes sure that the workspaces of a grant are there, as long as the session is, and notes which leases each
+// needs besides its own. Nobody else has the grant yet.
+func openWorkspaces(svc *Services, sys *actor.ActorSystem, session string, g *messages.Grant) *messages.Failure {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for _, w := range g.GetWorkspaces() {
+		ready, err := act.Ask[*messages.WorkspaceReady](ctx, sys, sys.NewLocalPID(root), &messages.OpenWorkspace{Grant: w, SessionId: session})
+		if err != nil {
+			return messages.Fail(messages.CodeUnavailable, fmt.Sprintf("open workspace %s: %v", w.GetUri(), err), "")
+		}
+		for _, with := range ready.GetOverlaps() {
+			g.Overlaps = append(g.Overlaps, &messages.Overlap{Workspace: w.GetUri(), With: with})
+		}
+	}
+	return nil
+}
+
+// attached lists the workspaces of a new session: those that were asked for, in their order, and its own. The first is primary
+// unless another one is said to be.
+func (b *sessionBuilder) attached() ([]*messages.WorkspaceAttached, *messages.Failure) {
+	home := &messages.WorkspaceAttached{
+		Uri: b.svc.ServerName + ":/sessions/" + b.m.GetSessionId(), Kind: string(workspace.KindServer), Owner: b.svc.ServerName,
+		Trust: messages.Trust_FULL, Name: HomeName, Mode: "local", Path: homePath(b.svc, b.m.GetSessionId()),
+	}
+	specs := b.m.GetWorkspaces()
+	first := max(slices.IndexFunc(specs, (*messages.WorkspaceSpec).GetPrimary), 0)
+	all := []*messages.WorkspaceAttached{home}
+	for i, spec := range specs {
+		if spec.GetPrimary() && i != first {
+			return nil, messages.Fail(messages.CodeBadRequest, "two workspaces are said to be the primary one", "one can be")
+		}
+		a, fail := b.svc.place(spec, all)
+		if fail != nil {
+			return nil, fail
+		}
+		a.Primary = i == first
+		all = append(all, a)
+	}
+	home.Primary = len(specs) == 0
+	return append(all[1:], home), nil
+}
+
+// place checks a wish for a workspace against those that the session has, and makes the fact of it. It looks at the disk: not
+// for a mailbox.
+func (s *Services) place(spec *messages.WorkspaceSpec, have []*messages.WorkspaceAttached) (*messages.WorkspaceAttached, *messages.Failure) {
+	addr, err := workspace.Parse(spec.GetUri(), s.ServerName)
+	if err != nil {
+		return nil, messages.Fail(messages.CodeInvalidURI, err.Error(), "")
+	}
+	a := &messages.WorkspaceAttached{
+		Kind: string(addr.Kind), Owner: s.ServerName, Trust: spec.GetTrust(), Mode: "local", Tools: spec.GetTools(),
+	}
+	if a.GetTrust() == messages.Trust_UNSPECIFIED {
+		a.Trust = messages.Trust_RESTRICTED
+	}
+	var fail *messages.Failure
+	switch {
+	case len(have) >= maxWorkspaces:
+		return nil, messages.Fail(messages.CodeBadRequest, fmt.Sprintf("a session has at most %d workspaces", maxWorkspaces), "detach one")
+	case addr.Kind == workspace.KindServer:
+		fail = s.placeServer(a, addr)
+	case addr.Kind == workspace.KindClient && addr.Host == workspace.LocalHost:
+		fail = s.placeLocal(a, addr)
+	default:
+		fail = messages.Fail(messages.CodeBadRequest, fmt.Sprintf("workspace %s cannot be attached yet: only folders of this machine and of the server can", addr.Canonical),
+			"use local:/absolute/path or "+s.ServerName+":/sessions/ID")
+	}
+	if fail == nil {
+		fail = collides(a, have)
+	}
+	if fail == nil {
+		fail = s.checkTools(a)
+	}
+	if fail == nil {
+		a.Name, fail = nameFor(spec.GetName(), a, have)
+	}
+	for _, other := range have {
+		a.Order = max(a.GetOrder(), other.GetOrder()+1)
+	}
+	return a, fail
+}
+
+// placeLocal finds a folder of this machine. Links are followed once, here: two names of one folder are one workspace.
+func (s *Services) placeLocal(a *messages.WorkspaceAttached, addr *workspace.Address) *messages.Failure {
+	real, path, err := workspace.Local(filepath.FromSlash(addr.Path))
+	var bad *workspace.AddressError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return messages.Fail(messages.CodeNoWorkspace, fmt.Sprintf("folder %s does not exist", addr.Path), "make it, or name another one")
+	case errors.As(err, &bad):
+		return messages.Fail(messages.CodeInvalidURI, err.Error(), "")
+	case err != nil:
+		return messages.Fail(messages.CodeBadRequest, err.Error(), "name a folder")
+	}
+	data, err := filepath.EvalSymlinks(s.DataDir)
+	if err != nil {
+		data = s.DataDir
+	}
+	if within(filepath.ToSlash(path), filepath.ToSlash(data)) {
+		return messages.Fail(messages.CodeBadRequest, fmt.Sprintf("folder %s belongs to the data directory of the runtime", path), "work elsewhere")
+	}
+	a.Uri, a.Path = real.Canonical, path
+	return nil
+}
+
+// placeServer finds another session's own workspace.
+func (s *Services) placeServer(a *messages.WorkspaceAttached, addr *workspace.Address) *messages.Failure {
+	id, ok := strings.CutPrefix(addr.Path, "/sessions/")
+	if !ok || !messages.ValidID(messages.SessionPrefix, id) {
+		return messages.Fail(messages.CodeNoWorkspace, fmt.Sprintf("the server keeps no workspace %s", addr.Canonical), "that of a session is "+s.ServerName+":/sessions/ID")
+	}
+	found, err := Listed(context.Background(), s.Store, id)
+	if err != nil {
+		return messages.Fail(messages.CodeUnavailable, err.Error(), "try again")
+	}
+	if !found {
+		return messages.Fail(messages.CodeNoWorkspace, fmt.Sprintf("there is no session %s whose workspace it could be", id), "`troupe ls sessions` lists them")
+	}
+	a.Uri, a.Path = addr.Canonical, homePath(s, id)
+	return nil
+}
+
+// collides refuses what the session has already, also in part: through two names for one file, one would be trusted as the other
+// is not, read by one and changed by the other.
+func collides(a *messages.WorkspaceAttached, have []*messages.WorkspaceAttached) *messages.Failure {
+	for _, other := range have {
+		switch {
+		case other.GetUri() == a.GetUri():
+			return messages.Fail(messages.CodeAlreadyExists, fmt.Sprintf("%s is attached already, as %s", a.GetUri(), other.GetName()), "")
+		case within(filepath.ToSlash(a.GetPath()), filepath.ToSlash(other.GetPath())):
+			return messages.Fail(messages.CodeConflict, fmt.Sprintf("%s lies in the workspace %s (%s)", a.GetPath(), other.GetName(), other.GetPath()), "it can be worked on from there")
+		case within(filepath.ToSlash(other.GetPath()), filepath.ToSlash(a.GetPath())) && !IsHome(other):
+			return messages.Fail(messages.CodeConflict, fmt.Sprintf("the workspace %s lies in %s", other.GetName(), a.GetPath()), "detach it first")
+		case sameFolder(a.GetPath(), other.GetPath()):
+			return messages.Fail(messages.CodeAlreadyExists, fmt.Sprintf("%s is the same folder as the workspace %s (%s)", a.GetPath(), other.GetName(), other.GetPath()), "")
+		}
+	}
+	return nil
+}
+
+// sameFolder knows one folder under two paths: mounted twice, or spelt in another case.
+func sameFolder(a, b string) bool {
+	one, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(one, other)
+}
+
+func (s *Services) checkTools(a *messages.WorkspaceAttached) *messages.Failure {
+	for _, name := range a.GetTools() {
+		if _, err := s.Tools.Lookup(name); err != nil {
+			return messages.Fail(messages.CodeBadRequest, fmt.Sprintf("workspace %s: %v", a.GetUri(), err), "")
+		}
+	}
+	return nil
+}
+
+// nameFor is what the session calls a workspace: as it was told to, if that can be a name and is free; else like the folder.
+func nameFor(wanted string, a *messages.WorkspaceAttached, have []*messages.WorkspaceAttached) (string, *messages.Failure) {
+	taken := func(name string) bool {
+		return slices.ContainsFunc(have, func(o *messages.WorkspaceAttached) bool { return strings.EqualFold(o.GetName(), name) })
+	}
+	if wanted != "" {
+		switch {
+		case !validName(wanted):
+			return "", messages.Fail(messages.CodeBadRequest, fmt.Sprintf("%q is no name for a workspace", wanted),
+				fmt.Sprintf("up to %d letters, digits, dots, dashes and underscores, a letter or digit first", maxName))
+		case taken(wanted):
+			return "", messages.Fail(messages.CodeAlreadyExists, fmt.Sprintf("the session has a workspace %s already", wanted), "give it another name")
+		}
+		return wanted, nil
+	}
+	base := []rune(strings.Map(func(r rune) rune {
+		if nameRune(r) {
+			return r
+		}
+		return '-'
+	}, filepath.Base(a.GetPath())))
+	name := strings.TrimLeft(string(base[:min(len(base), maxName-4)]), ".-_")
+	if !validName(name) {
+		name = "folder"
+	}
+	for i, stem := 2, name; taken(name); i++ {
+		name = fmt.Sprintf("%s-%d", stem, i)
+	}
+	return name, nil
+}
+
+// validName keeps names apart from ids and addresses, beside which they stand in `workspace_id`, and out of the way of the
+// prompt's own lines.
+func validName(name string) bool {
+	runes := []rune(name)
+	if len(runes) == 0 || len(runes) > maxName || !unicode.IsLetter(runes[0]) && !unicode.IsDigit(runes[0]) {
+		return false
+	}
+	return !slices.ContainsFunc(runes, func(r rune) bool { return !nameRune(r) }) && !isID(name)
+}
+
+func nameRune(r rune) bool {
+	return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("._-", r)
+}
+
+// isID says whether a name looks like the id of a workspace.
+func isID(name string) bool {
+	return len(name) == 64 && strings.Trim(name, "0123456789abcdef") == ""
+}
+
+// named finds a workspace by its id, name or address.
+func named(all []*messages.WorkspaceGrant, word string) *messages.WorkspaceGrant {
+	for _, by := range []func(*messages.WorkspaceGrant) string{(*messages.WorkspaceGrant).GetName, (*messages.WorkspaceGrant).GetId, (*messages.WorkspaceGrant).GetUri} {
+		for _, g := range all {
+			if by(g) == word {
+				return g
+			}
+		}
+	}
+	return nil
+}
+
+// noWorkspaceNamed is the refusal of an unknown workspace.
+func noWorkspaceNamed(all []*messages.WorkspaceGrant, word string) *tools.Error {
+	return tools.Errorf(tools.CodeWorkspaceNotFound, "Workspace '%s' not found; there are: %s", word, names(all))
+}

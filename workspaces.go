@@ -1,0 +1,89 @@
+package troupe
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/workspace"
+)
+
+// Workspace is one workspace of a session.
+type Workspace = messages.WorkspaceGrant
+
+// WorkspaceSpec asks for a workspace.
+type WorkspaceSpec struct {
+	URI   string   // local:/abs/path or an absolute path; or troupe:/sessions/ID, what another session keeps
+	Name  string   // by which agents call it; "" is the folder's own
+	Trust Trust    // unspecified is Restricted
+	Tools []string // what it offers; nil: every tool
+}
+
+func (s WorkspaceSpec) message() (*messages.WorkspaceSpec, error) {
+	m := &messages.WorkspaceSpec{Uri: s.URI, Name: s.Name, Trust: s.Trust, Tools: s.Tools}
+	if !filepath.IsAbs(s.URI) {
+		return m, nil
+	}
+	addr, _, err := workspace.Local(s.URI)
+	if err != nil {
+		return nil, fmt.Errorf("attach folder %s: %w", s.URI, err)
+	}
+	m.Uri = addr.Canonical
+	return m, nil
+}
+
+// Attach adds a workspace to the session. It is durable, and counts from each worker's next turn on, when Attach returns.
+func (s *Session) Attach(ctx context.Context, w WorkspaceSpec) (*Workspace, error) {
+	spec, err := w.message()
+	if err != nil {
+		return nil, err
+	}
+	return ask[*messages.WorkspaceGrant](ctx, s.rt, s.session, &messages.AttachWorkspace{Workspace: spec, By: "program"})
+}
+
+// Detach takes a workspace, named by its id, name or address, from the session. When it returns, that is durable, and nothing starts
+// there any more; what still ran there has been told to end.
+func (s *Session) Detach(ctx context.Context, name string) error {
+	_, err := ask[*messages.Ack](ctx, s.rt, s.session, &messages.DetachWorkspace{Workspace: name, By: "program"})
+	return err
+}
+
+// Workspaces lists the workspaces of the session: in the order of attachment, its own last.
+func (s *Session) Workspaces(ctx context.Context) ([]*Workspace, error) {
+	v, err := ask[*messages.SessionView](ctx, s.rt, s.session, &messages.DescribeSession{})
+	if err != nil {
+		return nil, err
+	}
+	return v.GetWorkspaces(), nil
+}
+
+// listWorkspaces answers from the listing: it wakes no session.
+func (rt *Runtime) listWorkspaces(ctx context.Context, m *messages.ListWorkspaces) (*messages.Workspaces, error) {
+	var all []*messages.SessionView
+	if m.GetSessionId() != "" {
+		v, err := rt.session(ctx, m.GetSessionId())
+		if err != nil {
+			return nil, err
+		}
+		all = []*messages.SessionView{v}
+	} else {
+		l, err := rt.listSessions(ctx, &messages.ListSessions{})
+		if err != nil {
+			return nil, err
+		}
+		all = l.GetSessions()
+	}
+	out := &messages.Workspaces{}
+	for _, v := range all {
+		for _, w := range v.GetWorkspaces() {
+			state := "attached"
+			if info, err := os.Stat(w.GetPath()); w.GetKind() == string(workspace.KindClient) && (err != nil || !info.IsDir()) {
+				state = "gone"
+			}
+			out.Workspaces = append(out.Workspaces, &messages.SessionWorkspace{SessionId: v.GetId(), Workspace: w, State: state})
+		}
+	}
+	return out, nil
+}
