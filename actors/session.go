@@ -56,6 +56,7 @@ type member struct {
 	openings    int32  // tries to open it in a row that ended in a panic
 	tried       bool   // it was released, and has not worked since
 	release     string // who lets it go on, when it is started: it was quarantined
+	told        string // release, as the running one was told
 	since       time.Time
 	queue       act.Stash
 	timer       act.Timer
@@ -302,7 +303,7 @@ func (s *Session) start(c actor.Context, w *member) {
 		Grant: s.grant, NoInput: s.facts.created.GetNoInput(), WorkerId: w.id, SessionId: s.id, Watched: len(s.watchers) > 0, Restarts: w.restarts,
 		Release: w.release, Openings: w.openings, Persist: s.facts.created.GetPersist(), Ask: s.canAsk(),
 	})
-	w.release = ""
+	w.release, w.told = "", w.release
 	w.queue.Forward(c, pid)
 }
 
@@ -323,6 +324,8 @@ func (s *Session) workerFailed(c actor.Context, m *messages.WorkerFailed) {
 	}
 	if w.openings++; !m.GetOpening() {
 		w.openings = 0
+	} else if !m.GetQuarantine() {
+		w.release = w.told // it has not come to write that down
 	}
 	s.lost(w, m.GetReason())
 	c.Poison(w.pid)
