@@ -194,6 +194,24 @@ func TestThreeCallsAreAnsweredInAnyOrderAcrossARestart(t *testing.T) {
 	}
 }
 
+// TestAnswersToASessionThatSleepsAreNoDeaths gives more answers than a prompt may kill processes: each is an activation of its own.
+func TestAnswersToASessionThatSleepsAreNoDeaths(t *testing.T) {
+	const calls = 12
+	var names []string
+	for i := range calls {
+		names = append(names, fmt.Sprint("f", i))
+	}
+	a := asks(t, calls, actortest.Options{}, writes(names...)...)
+	a.next()
+	for _, v := range a.pending() {
+		a.must(a.say(v.GetApprovalId(), approved, ""))
+	}
+	a.asleep()
+	if r := a.end(); r.GetOutcome() != messages.TurnCompleted_DONE || a.file("f11") != "by the agent" {
+		t.Errorf("%v, the last file is %q", r, a.file("f11"))
+	}
+}
+
 func TestWhatReadsAndWhatIsAllowedGoesOnWhileACallWaits(t *testing.T) {
 	calls := append(writes("a"), actortest.Call("2", "read_file", `{"path":"there"}`), actortest.Call("3", "todo", `{"items":[]}`))
 	dir := t.TempDir()

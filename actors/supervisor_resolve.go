@@ -107,14 +107,15 @@ func recordWord(svc *Services, session string, m word) any {
 
 func wordDraft(svc *Services, session string, o *opened, facts []proto.Message) (persistence.Draft, error) {
 	var d persistence.Draft
-	facts = append([]proto.Message{&messages.Activated{
+	all := append([]proto.Message{&messages.Activated{
 		Epoch: o.journal.Lease().Epoch, Node: svc.Node, Boot: svc.Store.Boot(), RecoveredSeq: o.state.Seq(),
 	}}, facts...) // whoever writes under an epoch says first who it is
-	for _, f := range facts {
+	for _, f := range append(all, &messages.Suspended{}) { // and last that this was no death in the middle of the turn
 		r, err := messages.NewRecord(f, o.state.Turn().ID)
 		if err != nil {
 			return d, err
 		}
+		_, r.Ignorable = f.(*messages.Suspended) // for releases that do not know it
 		d.Records = append(d.Records, r)
 	}
 	ops, doubts, questions := personIndex(o.state, session, o.state.ID(), facts)
