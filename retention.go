@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/troupe-dev/troupe/actors"
 	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/persistence"
@@ -122,7 +123,7 @@ func (rt *Runtime) timerIDs(ctx context.Context) (map[string][]string, error) {
 }
 
 // closeAndForget closes a session, and deletes everything of it once it has left memory. What is closed already, or cannot be
-// opened for damage, is deleted as it is. A crash between the two leaves a closed session; asked again, it goes.
+// opened for damage, is deleted as it is. What a crash leaves of one that was open goes at the next start.
 func (rt *Runtime) closeAndForget(ctx context.Context, m *messages.ToSession) (proto.Message, error) {
 	_, err := send[proto.Message](ctx, rt, m)
 	var f *Failure
@@ -145,10 +146,31 @@ func (rt *Runtime) closeAndForget(ctx context.Context, m *messages.ToSession) (p
 			return nil, context.Cause(ctx)
 		}
 	}
-	if err := rt.deleteSessions(ctx, []string{m.GetSessionId()}); err != nil {
+	ids := []string{m.GetSessionId()}
+	err = rt.removeHomes(ids) // first: afterwards nobody would know of one that a crash leaves
+	if err == nil {
+		err = rt.deleteSessions(ctx, ids)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("delete session %s: %w", m.GetSessionId(), err)
 	}
 	return &messages.Ack{}, nil
+}
+
+// sweep removes what a crash has left of copies that were not finished and of sessions that were being deleted. It is for the
+// start, before there are actors.
+func (rt *Runtime) sweep(ctx context.Context) error {
+	if err := actors.Sweep(ctx, rt.svc); err != nil {
+		return err
+	}
+	ids, err := actors.Doomed(ctx, rt.svc)
+	if err == nil {
+		err = rt.removeHomes(ids)
+	}
+	if err == nil {
+		err = rt.deleteSessions(ctx, ids)
+	}
+	return err
 }
 
 // inMemory says whether there are actors of a session, also ones that are ending.
@@ -196,13 +218,17 @@ func (rt *Runtime) deleteSessions(ctx context.Context, ids []string) error {
 	if err := rt.svc.Store.Delete(ctx, all...); err != nil {
 		return err
 	}
+	return errors.Join(rt.removeHomes(ids), rt.sweepHomes(ctx))
+}
+
+func (rt *Runtime) removeHomes(ids []string) error {
 	var errs []error
 	for _, id := range ids {
 		if filepath.IsLocal(id) && !strings.ContainsAny(id, `/\`) {
 			errs = append(errs, os.RemoveAll(filepath.Join(rt.svc.DataDir, "homes", id)))
 		}
 	}
-	return errors.Join(append(errs, rt.sweepHomes(ctx))...)
+	return errors.Join(errs...)
 }
 
 // sweepHomes removes the homes of sessions of which there is nothing else: a crash came before their deletion was through. One that

@@ -218,7 +218,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		rt.asking, rt.stopAsking = context.WithCancel(context.WithoutCancel(ctx)) // Close ends it
 		rt.svc.Asks, rt.svc.Asked = true, func(v *messages.ApprovalView) { rt.approve(o.Approve, v) }
 	}
-	if err := actors.Sweep(ctx, rt.svc); err != nil {
+	if err := rt.sweep(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("clear what was left half-written: %w", err), rt.closeStore())
 	}
 	rt.sys = act.NewSystem(o.Logger)

@@ -173,6 +173,7 @@ func factIn(stream string, r *messages.Record) (proto.Message, error) {
 // a file and is not trusted as it was where it comes from.
 const (
 	markUnfinished = "unfinished"
+	markDoomed     = "doomed" // it is being deleted
 	markRestricted = "restricted"
 )
 

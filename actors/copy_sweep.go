@@ -13,13 +13,7 @@ import (
 
 // Sweep removes copies that a crash left unfinished. It is for the start, when nobody is writing one.
 func Sweep(ctx context.Context, svc *Services) error {
-	var left []string
-	err := svc.Store.Index(ctx, markKey(""), func(key string, value []byte) error {
-		if string(value) == markUnfinished {
-			left = append(left, strings.TrimPrefix(key, markKey("")))
-		}
-		return nil
-	})
+	left, err := with(ctx, svc, markUnfinished)
 	if err != nil {
 		return fmt.Errorf("look for unfinished copies: %w", err)
 	}
@@ -28,6 +22,26 @@ func Sweep(ctx context.Context, svc *Services) error {
 		errs = append(errs, remove(ctx, svc, id))
 	}
 	return errors.Join(errs...)
+}
+
+// Doomed are the sessions whose deletion was begun.
+func Doomed(ctx context.Context, svc *Services) ([]string, error) {
+	ids, err := with(ctx, svc, markDoomed)
+	if err != nil {
+		return nil, fmt.Errorf("look for unfinished deletions: %w", err)
+	}
+	return ids, nil
+}
+
+// with are the sessions that have a mark.
+func with(ctx context.Context, svc *Services, mark string) (ids []string, err error) {
+	err = svc.Store.Index(ctx, markKey(""), func(key string, value []byte) error {
+		if string(value) == mark {
+			ids = append(ids, strings.TrimPrefix(key, markKey("")))
+		}
+		return nil
+	})
+	return ids, err
 }
 
 // remove takes back what was written of a copy, and its mark with it. What a crash cuts is finished when the store is opened, or

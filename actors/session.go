@@ -41,6 +41,7 @@ type Session struct {
 	builds   act.Stash
 	rest     rest
 	ending   bool // stopping: nobody is started any more, though messages still come
+	doomed   bool // it is being deleted for good, and that is written down: nothing else is taken any more
 }
 
 // member is a worker as its Session sees it.
@@ -180,6 +181,10 @@ func (s *Session) ready(c actor.Context) {
 func (s *Session) command(c actor.Context, m *messages.ToSession) {
 	if _, look := m.GetCommand().(*messages.ToSession_Describe); !look {
 		s.use()
+	}
+	if _, again := m.GetCommand().(*messages.ToSession_Close); s.doomed && !again {
+		s.answer(c, sessionClosed(s.id))
+		return
 	}
 	switch cmd := m.GetCommand().(type) {
 	case *messages.ToSession_Submit:

@@ -71,7 +71,7 @@ func (s *Session) askAll(c actor.Context, wait time.Duration, ask func(id string
 			ctx, cancel = context.WithTimeout(ctx, wait)
 		}
 		defer cancel()
-		replies, err := each(ctx, sys, self, ids, ask)
+		replies, _, err := each(ctx, sys, self, ids, ask)
 		if err != nil {
 			return err
 		}
@@ -80,38 +80,41 @@ func (s *Session) askAll(c actor.Context, wait time.Duration, ask func(id string
 }
 
 // each asks for all ids at the same time and waits for every reply. The first refusal is the answer for all, except that
-// of a worker that is quarantined or gone.
-func each(ctx context.Context, sys *actor.ActorSystem, session *actor.PID, ids []string, ask func(id string) proto.Message) ([]proto.Message, *messages.Failure) {
+// of a worker that is quarantined or gone. barred are those that are quarantined.
+func each(
+	ctx context.Context, sys *actor.ActorSystem, session *actor.PID, ids []string, ask func(id string) proto.Message,
+) (replies []proto.Message, barred []string, fail *messages.Failure) {
 	type answer struct {
+		id    string
 		reply proto.Message
 		err   error
 	}
 	answers := make(chan answer, len(ids))
 	for _, id := range ids {
 		go func() {
-			var a answer
+			a := answer{id: id}
 			if p := act.Guard(func() { a.reply, a.err = act.Ask[proto.Message](ctx, sys, session, ask(id)) }); p != nil {
 				a.err = p
 			}
 			answers <- a
 		}()
 	}
-	var replies []proto.Message
-	var fail *messages.Failure
 	for range ids {
 		a := <-answers
 		var f *messages.Failure
 		switch {
 		case a.err == nil:
 			replies = append(replies, a.reply)
-		case errors.As(a.err, &f) && (f.GetCode() == messages.CodeQuarantined || f.GetCode() == messages.CodeClosed):
+		case errors.As(a.err, &f) && f.GetCode() == messages.CodeQuarantined:
+			barred = append(barred, a.id)
+		case errors.As(a.err, &f) && f.GetCode() == messages.CodeClosed:
 		case errors.As(a.err, &f):
 			fail = f
 		default:
 			fail = messages.Fail(messages.CodeUnavailable, "not all workers answered: "+a.err.Error(), "try again")
 		}
 	}
-	return replies, fail
+	return replies, barred, fail
 }
 
 // countJobs counts the open turns of the session, and the inputs that wait for theirs.

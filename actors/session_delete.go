@@ -3,6 +3,8 @@ package actors
 import (
 	"context"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"google.golang.org/protobuf/proto"
@@ -15,6 +17,9 @@ import (
 
 // A worker is deleted in two steps: it writes down its end (Closed), after that of its turn, and then the session
 // writes down that it has ended (WorkerEnded). Between the two it takes nothing, and is deleted again by who asks again.
+//
+// A session that is to go for good is marked as such before the first step: from then on it takes nothing, nobody opens it, and what a crash
+// leaves of it goes at the next start.
 
 // ending is a deletion under way: of one worker, or of the session with all of its workers.
 type ending struct {
@@ -22,6 +27,7 @@ type ending struct {
 	workers []string
 	reason  string
 	session bool
+	doom    bool // only the mark is written
 }
 
 // Results of the goroutines of a deletion.
@@ -49,20 +55,35 @@ func (s *Session) deleteWorker(c actor.Context, m *messages.DeleteWorker) {
 }
 
 func (s *Session) closeSession(c actor.Context, m *messages.CloseSession) {
-	s.end(c, ending{asker: c.Sender(), workers: append([]string(nil), s.order...), reason: m.GetReason(), session: true}, "user")
+	e := ending{asker: c.Sender(), workers: append([]string(nil), s.order...), reason: m.GetReason(), session: true}
+	switch {
+	case !m.GetForget() || s.doomed:
+		s.end(c, e, byUser)
+	case s.building: // the session's journal has one append at a time
+		s.builds.Put(c)
+	default:
+		e.doom, s.building = true, true
+		svc, journal, seq, index := s.svc, s.journal, s.facts.seq, []persistence.IndexOp{{Key: markKey(s.id), Value: []byte(markDoomed)}}
+		svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
+			return &endWritten{ending: e, fail: messages.Fail(messages.CodeInternal, p.Error(), "")}
+		}, func() any { return writeEnd(svc, journal, seq, &endWritten{ending: e}, index) })
+	}
+}
+
+// byUser is who ends the workers of a session that is closed.
+const byUser = "user"
+
+// doom goes on with a session whose mark is written.
+func (s *Session) doom(c actor.Context, e ending) {
+	s.doomed, e.doom = true, false
+	e.workers = append([]string(nil), s.order...)
+	s.end(c, e, byUser)
+	s.builds.Replay(c, s.ready, func() bool { return !s.building })
 }
 
 // end takes the first step.
 func (s *Session) end(c actor.Context, e ending, by string) {
 	svc, sys, self, session, away := s.svc, c.ActorSystem(), c.Self(), s.id, &s.rest.away
-	var live, barred []string
-	for _, id := range e.workers {
-		if w := s.workers[id]; w.quarantined != "" && !w.ending {
-			barred = append(barred, id)
-		} else {
-			live = append(live, id)
-		}
-	}
 	away.Add(1)
 	svc.spawn(sys, self, func(p *act.Panic) any {
 		return &workersClosed{e, messages.Fail(messages.CodeInternal, p.Error(), "")}
@@ -70,10 +91,10 @@ func (s *Session) end(c actor.Context, e ending, by string) {
 		defer away.Add(-1)
 		ctx, cancel := context.WithTimeout(context.Background(), svc.Limits.Grace+cancelWait)
 		defer cancel()
-		_, fail := each(ctx, sys, self, live, func(id string) proto.Message {
+		_, barred, fail := each(ctx, sys, self, e.workers, func(id string) proto.Message {
 			return &messages.DeleteWorker{WorkerId: id, By: by, Reason: e.reason}
 		})
-		for _, id := range barred {
+		for _, id := range barred { // it writes nothing more, whether its end has come or not: the claim takes its journal from it
 			if err := closeJournal(ctx, svc, session, id, e.reason); err != nil && fail == nil {
 				fail = messages.Fail(messages.CodeUnavailable, "delete worker "+id+": "+err.Error(), "try again")
 			}
@@ -94,8 +115,45 @@ func closeJournal(ctx context.Context, svc *Services, session, id, reason string
 	if err != nil {
 		return err
 	}
-	_, err = appendAndWait(svc, persistence.Part{Journal: j, Draft: persistence.Draft{Records: recs}})
+	d := persistence.Draft{Records: recs}
+	if d.Index, d.Timers, err = owed(ctx, svc.Store, session, id); err != nil {
+		return err
+	}
+	_, err = appendAndWait(svc, persistence.Part{Journal: j, Draft: d})
 	return err
+}
+
+// owed takes back what is listed of a worker whose journal perhaps does not fold: approvals, calls in doubt, timers.
+func owed(ctx context.Context, store persistence.Store, session, worker string) (ops []persistence.IndexOp, timers []persistence.TimerOp, err error) {
+	questions, err := Approvals(ctx, store, session)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, v := range questions {
+		if v.GetWorkerId() == worker {
+			word := []byte(conversation.DecisionName(messages.Decision_CANCELLED))
+			ops = append(ops, persistence.IndexOp{Key: ApprovalKey(session, v.GetApprovalId()), Delete: true}, persistence.IndexOp{Key: AnsweredKey(v.GetApprovalId(), session), Value: word})
+		}
+	}
+	doubts, err := CallsInDoubt(ctx, store, session)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, v := range doubts {
+		if v.GetWorkerId() == worker {
+			ops = append(ops, persistence.IndexOp{Key: DoubtKey(session, v.GetExecId()), Delete: true})
+		}
+	}
+	err = store.Due(ctx, time.Unix(1<<40, 0), func(t persistence.Timer) error {
+		if strings.HasPrefix(t.ID, timerKey(session, worker, "")) {
+			timers = append(timers, persistence.TimerOp{ID: t.ID, Delete: true})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("list timers: %w", err)
+	}
+	return ops, timers, nil
 }
 
 // workersClosed takes the second step, in its turn: the session's journal has one append at a time.
@@ -174,6 +232,10 @@ func (s *Session) endWritten(c actor.Context, m *endWritten) {
 	if m.fail != nil {
 		s.tell(c, m.asker, m.fail)
 		s.builds.Replay(c, s.ready, func() bool { return !s.building })
+		return
+	}
+	if m.doom {
+		s.doom(c, m.ending)
 		return
 	}
 	s.written(c, m.facts, m.records, m.receipt)

@@ -156,8 +156,11 @@ func (s *Session) add(c actor.Context, worker string) {
 func readSession(svc *Services, id string) *sessionOpened {
 	ctx := context.Background()
 	mark, err := marked(ctx, svc.Store, id)
-	if err == nil && mark == markUnfinished {
+	switch {
+	case err == nil && mark == markUnfinished:
 		return &sessionOpened{fail: NoSession(id)}
+	case err == nil && mark == markDoomed: // its deletion was begun, and has not come to its end
+		return &sessionOpened{fail: sessionClosed(id)}
 	}
 	o := &sessionOpened{}
 	var j *persistence.Journal

@@ -136,6 +136,16 @@ func to[C any](cmd C) *messages.ToSession {
 		m.Command = c
 	case *messages.ToSession_AwaitTurn:
 		m.Command = c
+	case *messages.ToSession_SpawnWorker:
+		m.Command = c
+	case *messages.ToSession_SetTimer:
+		m.Command = c
+	case *messages.ToSession_ListTimers:
+		m.Command = c
+	case *messages.ToSession_Describe:
+		m.Command = c
+	case *messages.ToSession_Close:
+		m.Command = c
 	}
 	return m
 }
