@@ -54,6 +54,13 @@ chaos: ## kill what works, over 2,000 turns and 200 kills of a command, and look
 unprivileged: ## the tests that root skips, as a user who may not do everything
 	@GO="$(GO)" ./.ci/unprivileged
 
+.PHONY: mcp
+mcp: ## MCP servers of npm, for real; without npm it says so (installs them below .cache)
+	@if ! command -v npm >/dev/null; then echo "skipped: there is no npm here, with which the servers are installed"; exit 0; fi; \
+	mkdir -p .cache/mcp && npm install --prefix .cache/mcp --no-audit --no-fund --no-save --silent \
+		@modelcontextprotocol/server-everything@2026.8.31 @modelcontextprotocol/server-filesystem@2026.8.31 && \
+	TROUPE_MCP_SERVERS="$(CURDIR)/.cache/mcp" $(GO) test ./tools/mcp -v -count=1 -run 'TheServer'
+
 .PHONY: chaos-ci
 chaos-ci: ## the part of chaos that every commit passes: 200 turns killed after every append, and 20 seeds
 	@TROUPE_CHAOS_EVERY=$${TROUPE_CHAOS_EVERY:-200} $(GO) test ./test/chaos -v -count=1 -timeout 30m -run 'WhateverIsKilled'

@@ -265,6 +265,13 @@ func (w *Worker) SetModel(ctx context.Context, name string) error {
 	return err
 }
 
+// SetMCP offers the tools of the agent's MCP servers to the worker from the next turn on, or no longer does.
+func (w *Worker) SetMCP(ctx context.Context, on bool) error {
+	word := map[bool]string{true: "on", false: "off"}[on]
+	_, err := ask[*messages.WorkerView](ctx, w.rt, w.session, &messages.ConfigureWorker{WorkerId: w.id, Mcp: word})
+	return err
+}
+
 // ask sends a command to a session, through the Supervisor, which finds or starts it.
 func ask[T any](ctx context.Context, rt *Runtime, session string, cmd any) (T, error) {
 	m, err := toSession(session, cmd)

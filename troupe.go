@@ -122,8 +122,11 @@ type Options struct {
 	Limits  Limits
 
 	ProviderLimits map[string]ProviderLimits // by the names that Models gives
-	WithoutTools   []string                  // names of built-in tools that nobody has
-	ToolTimes      map[string]time.Duration  // how long a call may take, instead of what the tool says
+	// MCP are servers whose tools agents may use, by name. Those that an agent names are connected once for all, by New, which waits
+	// for them; one that fails leaves its tools out, and MCPServers says why.
+	MCP          map[string]MCPServer
+	WithoutTools []string                 // names of built-in tools that nobody has
+	ToolTimes    map[string]time.Duration // how long a call may take, instead of what the tool says
 	// IdleAfter is how long a session rests before it leaves memory: no turn, no waiting input, nobody who watches.
 	// The next message brings it back, and nothing is lost by it. 0: sessions stay in memory.
 	IdleAfter time.Duration
@@ -176,6 +179,8 @@ type Runtime struct {
 	retention     sync.WaitGroup
 	stopRetention context.CancelFunc // nil: nothing is deleted for its age
 
+	mcp []*connected // in the order of their names
+
 	mu     sync.Mutex
 	closed bool
 	failed chan error
@@ -192,10 +197,8 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	if o.ServerName == "" {
 		o.ServerName = workspace.DefaultServerName
 	}
-	builtin := slices.DeleteFunc(tools.Builtin(), func(t Tool) bool { return slices.Contains(o.WithoutTools, t.Spec().Name) })
-	registry, err := tools.NewRegistry(append(builtin, o.Tools...)...)
-	if err != nil {
-		return nil, fmt.Errorf("register tools: %w", err)
+	if _, err := registryOf(&o, nil); err != nil {
+		return nil, err
 	}
 	if err := checkUnknown(&o); err != nil {
 		return nil, err
@@ -212,6 +215,15 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
+	rt.connectMCP(ctx, &o)
+	registry, err := registryOf(&o, rt.mcp)
+	if err != nil {
+		if rt.ownStore {
+			err = errors.Join(err, store.Close())
+		}
+		rt.closeMCP()
+		return nil, err
+	}
 	rt.svc = services(&o, store, registry)
 	rt.svc.Fatal = rt.fatal
 	if o.Approve != nil {
@@ -219,11 +231,13 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		rt.svc.Asks, rt.svc.Asked = true, func(v *messages.ApprovalView) { rt.approve(o.Approve, v) }
 	}
 	if err := rt.sweep(ctx); err != nil {
+		rt.closeMCP()
 		return nil, errors.Join(fmt.Errorf("clear what was left half-written: %w", err), rt.closeStore())
 	}
 	rt.sys = act.NewSystem(o.Logger)
 	rt.root, err = actors.Start(rt.sys, rt.svc)
 	if err != nil {
+		rt.closeMCP()
 		return nil, errors.Join(fmt.Errorf("start the actors: %w", err), rt.closeStore())
 	}
 	if o.Retention > 0 && !o.Still {
@@ -232,6 +246,22 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		rt.retention.Go(func() { rt.retain(keeping, o.Retention) })
 	}
 	return rt, nil
+}
+
+// registryOf are all tools of a runtime.
+func registryOf(o *Options, servers []*connected) (*tools.Registry, error) {
+	all := tools.Builtin()
+	for _, s := range servers {
+		if s.server != nil {
+			all = append(all, s.server.Tools()...)
+		}
+	}
+	all = slices.DeleteFunc(all, func(t Tool) bool { return slices.Contains(o.WithoutTools, t.Spec().Name) })
+	registry, err := tools.NewRegistry(append(all, o.Tools...)...)
+	if err != nil {
+		return nil, fmt.Errorf("register tools: %w", err)
+	}
+	return registry, nil
 }
 
 // checkUnknown refuses words that mean nothing: what is misspelt here would be found out after a crash.
@@ -360,6 +390,7 @@ func (rt *Runtime) Close(ctx context.Context) error {
 		drained := make(chan struct{})
 		rt.svc.Drain(func() { close(drained) })
 		<-drained
+		rt.closeMCP()
 		done <- errors.Join(err, rt.closeStore())
 	}()
 	select {

@@ -54,6 +54,7 @@ type Agent struct {
 	// nil: AGENTS.md. One that does not exist is left out, one over 32 KiB is named and not read.
 	Context []string
 	Rules   []string // policy rules for this agent alone
+	MCP     []string // names of the MCP servers whose tools it has, besides its own
 	XML     bool     // tools are offered and called in text, whatever the model
 	Limits  AgentLimits
 }

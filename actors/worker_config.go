@@ -22,9 +22,13 @@ func (w *Worker) reconfigure(c actor.Context, m *messages.ConfigureWorker) {
 			return
 		}
 	}
+	if mcp := m.GetMcp(); mcp != "" && mcp != "on" && mcp != "off" {
+		c.Respond(messages.Fail(messages.CodeBadRequest, fmt.Sprintf("mcp: %q is neither on nor off", mcp), ""))
+		return
+	}
 	asker := c.Sender()
 	w.append(c, asker, func(c actor.Context) {
 		w.system, w.tools = "", nil
 		c.Send(asker, w.view())
-	}, &messages.ConfigChanged{Agent: m.GetAgent(), Model: m.GetModel(), Tools: m.GetTools(), System: w.svc.Redact.String(m.GetSystem())})
+	}, &messages.ConfigChanged{Agent: m.GetAgent(), Model: m.GetModel(), Tools: m.GetTools(), Mcp: m.GetMcp(), System: w.svc.Redact.String(m.GetSystem())})
 }

@@ -264,10 +264,12 @@ func (w *Worker) primary() *messages.WorkspaceGrant {
 // inToolset says whether an agent has a tool in a workspace of that trust.
 func (w *Worker) inToolset(name string, trust messages.Trust_Level) bool {
 	own := w.state.Tools()
+	agent, _ := w.svc.agent(w.state.Agent())
+	if t, err := w.svc.Tools.Lookup(name); err == nil && t.Spec().Server != "" {
+		return !w.state.NoMCP() && slices.Contains(agent.MCP, t.Spec().Server) && (own == nil || slices.Contains(own, name))
+	}
 	if own == nil {
-		if a, ok := w.svc.agent(w.state.Agent()); ok {
-			own = a.Tools
-		}
+		own = agent.Tools
 	}
 	if own != nil {
 		return slices.Contains(own, name)

@@ -19,7 +19,7 @@ type Config struct {
 	Models     map[string]Alias        `yaml:"models" doc:"Short names for models, with price and context size."`
 	Agents     map[string]Agent        `yaml:"agents" project:"new" doc:"Agent profiles, by name."`
 	Tools      map[string]ToolSettings `yaml:"tools" doc:"Settings of single tools, by tool name."`
-	MCP        map[string]MCPServer    `yaml:"mcp" later:"*" doc:"MCP servers whose tools agents may use, by name."`
+	MCP        map[string]MCPServer    `yaml:"mcp" doc:"MCP servers whose tools agents may use, by name."`
 	Workspaces map[string]Workspace    `yaml:"workspaces" later:"*" doc:"Workspaces attached to every new session, by name."`
 	Sandbox    Sandbox                 `yaml:"sandbox" doc:"Confinement of commands."`
 	Approvals  Approvals               `yaml:"approvals" doc:"Who is asked what, and for how long."`
@@ -132,7 +132,7 @@ type Agent struct {
 	Model       string      `yaml:"model" project:"model" doc:"Model; empty: the session's."`
 	Context     []string    `yaml:"context" project:"free" doc:"Files of the folder that stand in the system prompt; empty: AGENTS.md."`
 	Tools       []string    `yaml:"tools" doc:"Tools it has; empty: those of the workspace's trust."`
-	MCP         []string    `yaml:"mcp" later:"*" doc:"MCP servers it may use."`
+	MCP         []string    `yaml:"mcp" doc:"MCP servers whose tools it has, besides its own."`
 	Limits      Limits      `yaml:"limits" doc:"Tighter bounds for this agent; 0: the common ones."`
 	Policy      AgentPolicy `yaml:"policy" doc:"Approvals and unknown outcomes of this agent."`
 	Protocol    string      `yaml:"protocol" default:"native" enum:"native,xml" project:"free" doc:"How tools are offered to the model; xml: in the text, for models without function calling."`

@@ -204,6 +204,9 @@ func (s *State) applyConfig(f *messages.ConfigChanged) {
 	if len(f.GetTools()) > 0 {
 		s.tools = f.GetTools()
 	}
+	if f.GetMcp() != "" {
+		s.noMCP = f.GetMcp() == "off"
+	}
 }
 
 func (s *State) applyTurnStarted(f *messages.TurnStarted, r *messages.Record) error {

@@ -65,7 +65,7 @@ func again[T proto.Message](r *restorer, seq uint64) T {
 
 func (r *restorer) state(m *messages.ConversationSnapshot) *State {
 	s := &State{
-		head: m.GetRecordId(), created: m.GetCreated(), agent: m.GetAgent(), model: m.GetModel(), system: m.GetSystem(), tools: m.GetTools(),
+		head: m.GetRecordId(), created: m.GetCreated(), agent: m.GetAgent(), model: m.GetModel(), system: m.GetSystem(), tools: m.GetTools(), noMCP: m.GetNoMcp(),
 		epoch: m.GetEpoch(), closed: m.GetClosed(), atMs: m.GetAtUnixMs(), inputs: r.inputs(m.GetInputs()),
 		turn: r.turn(m.GetTurn()), last: r.turn(m.GetLast()), turns: int(m.GetTurns()), usage: m.GetUsage(),
 		forgets: true, lead: int(m.GetLead()), estimated: m.GetEstimated(), reported: m.GetReported(),

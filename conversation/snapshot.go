@@ -81,7 +81,7 @@ func (f *Frozen) Encode() ([]byte, error) {
 		return nil, fmt.Errorf("encode snapshot: %w", ErrIllegal)
 	}
 	m := &messages.ConversationSnapshot{
-		RecordId: s.head, Created: s.created, Agent: s.agent, Model: s.model, System: s.system, Tools: s.tools, Epoch: s.epoch,
+		RecordId: s.head, Created: s.created, Agent: s.agent, Model: s.model, System: s.system, Tools: s.tools, NoMcp: s.noMCP, Epoch: s.epoch,
 		Closed: s.closed, AtUnixMs: s.atMs, Chain: s.chain[:], Turn: keptTurn(s.turn), Last: keptTurn(s.last), Turns: int32(s.turns),
 		Usage: s.usage, Panics: int32(s.panics), Deaths: int32(s.deaths), Fell: s.fell, Quarantined: s.barred,
 		Resumed: int32(s.resumed), Inputs: keptInputs(s.inputs), Known: keptAnswers(s.known),

@@ -26,6 +26,7 @@ type State struct {
 	system  string
 	agent   string
 	tools   []string // nil: the agent's own
+	noMCP   bool     // the tools of its MCP servers are not offered
 	seq     uint64
 	epoch   uint64
 	closed  bool
@@ -197,6 +198,9 @@ func (s *State) System() string { return s.system }
 
 // Tools lists the toolset set by ConfigChanged, nil for the agent's own.
 func (s *State) Tools() []string { return s.tools }
+
+// NoMCP says that ConfigChanged has switched the tools of the agent's MCP servers off.
+func (s *State) NoMCP() bool { return s.noMCP }
 
 // Seq is the newest record applied.
 func (s *State) Seq() uint64 { return s.seq }

@@ -3494,6 +3494,7 @@ type ConfigureWorker struct {
 	Agent         string                 `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
 	System        string                 `protobuf:"bytes,4,opt,name=system,proto3" json:"system,omitempty"`
 	Tools         []string               `protobuf:"bytes,5,rep,name=tools,proto3" json:"tools,omitempty"`
+	Mcp           string                 `protobuf:"bytes,6,opt,name=mcp,proto3" json:"mcp,omitempty"` // "on" or "off": the tools of the agent's MCP servers
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3561,6 +3562,13 @@ func (x *ConfigureWorker) GetTools() []string {
 		return x.Tools
 	}
 	return nil
+}
+
+func (x *ConfigureWorker) GetMcp() string {
+	if x != nil {
+		return x.Mcp
+	}
+	return ""
 }
 
 type SessionView struct {
@@ -8200,13 +8208,14 @@ const file_command_proto_rawDesc = "" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12%\n" +
 	"\x05turns\x18\x03 \x03(\v2\x0f.troupe.v1.TurnR\x05turns\x12\x18\n" +
 	"\asummary\x18\x04 \x01(\tR\asummary\x12\x18\n" +
-	"\atrimmed\x18\x05 \x01(\bR\atrimmed\"\x88\x01\n" +
+	"\atrimmed\x18\x05 \x01(\bR\atrimmed\"\x9a\x01\n" +
 	"\x0fConfigureWorker\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x14\n" +
 	"\x05agent\x18\x03 \x01(\tR\x05agent\x12\x16\n" +
 	"\x06system\x18\x04 \x01(\tR\x06system\x12\x14\n" +
-	"\x05tools\x18\x05 \x03(\tR\x05tools\"\x92\x04\n" +
+	"\x05tools\x18\x05 \x03(\tR\x05tools\x12\x10\n" +
+	"\x03mcp\x18\x06 \x01(\tR\x03mcp\"\x92\x04\n" +
 	"\vSessionView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12+\n" +

@@ -55,6 +55,7 @@ type ConversationSnapshot struct {
 	Lead          uint32                 `protobuf:"varint,30,opt,name=lead,proto3" json:"lead,omitempty"`           // how many messages at the beginning of the history stand for what was compacted
 	Estimated     int64                  `protobuf:"varint,31,opt,name=estimated,proto3" json:"estimated,omitempty"` // tokens of a request, and what its provider counted
 	Reported      int64                  `protobuf:"varint,32,opt,name=reported,proto3" json:"reported,omitempty"`
+	NoMcp         bool                   `protobuf:"varint,33,opt,name=no_mcp,json=noMcp,proto3" json:"no_mcp,omitempty"` // its agent's MCP servers are not used
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -283,6 +284,13 @@ func (x *ConversationSnapshot) GetReported() int64 {
 		return x.Reported
 	}
 	return 0
+}
+
+func (x *ConversationSnapshot) GetNoMcp() bool {
+	if x != nil {
+		return x.NoMcp
+	}
+	return false
 }
 
 // KeptMessage is one message of the history. A large one is not copied: it is read back from the
@@ -1095,7 +1103,7 @@ var File_snapshot_proto protoreflect.FileDescriptor
 
 const file_snapshot_proto_rawDesc = "" +
 	"\n" +
-	"\x0esnapshot.proto\x12\ttroupe.v1\x1a\fcommon.proto\x1a\fworker.proto\"\x99\a\n" +
+	"\x0esnapshot.proto\x12\ttroupe.v1\x1a\fcommon.proto\x1a\fworker.proto\"\xb0\a\n" +
 	"\x14ConversationSnapshot\x12\x1b\n" +
 	"\trecord_id\x18\x01 \x01(\fR\brecordId\x122\n" +
 	"\acreated\x18\x02 \x01(\v2\x18.troupe.v1.WorkerCreatedR\acreated\x12\x14\n" +
@@ -1126,7 +1134,8 @@ const file_snapshot_proto_rawDesc = "" +
 	"\vquarantined\x18\x19 \x01(\tR\vquarantined\x12\x12\n" +
 	"\x04lead\x18\x1e \x01(\rR\x04lead\x12\x1c\n" +
 	"\testimated\x18\x1f \x01(\x03R\testimated\x12\x1a\n" +
-	"\breported\x18  \x01(\x03R\breported\"\x8f\x01\n" +
+	"\breported\x18  \x01(\x03R\breported\x12\x15\n" +
+	"\x06no_mcp\x18! \x01(\bR\x05noMcp\"\x8f\x01\n" +
 	"\vKeptMessage\x120\n" +
 	"\amessage\x18\x01 \x01(\v2\x16.troupe.v1.ChatMessageR\amessage\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x0e\n" +

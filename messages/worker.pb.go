@@ -3173,6 +3173,7 @@ type ConfigChanged struct {
 	Model         string                 `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
 	Tools         []string               `protobuf:"bytes,3,rep,name=tools,proto3" json:"tools,omitempty"`
 	System        string                 `protobuf:"bytes,4,opt,name=system,proto3" json:"system,omitempty"`
+	Mcp           string                 `protobuf:"bytes,5,opt,name=mcp,proto3" json:"mcp,omitempty"` // "on" or "off"; "": as it was
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3231,6 +3232,13 @@ func (x *ConfigChanged) GetTools() []string {
 func (x *ConfigChanged) GetSystem() string {
 	if x != nil {
 		return x.System
+	}
+	return ""
+}
+
+func (x *ConfigChanged) GetMcp() string {
+	if x != nil {
+		return x.Mcp
 	}
 	return ""
 }
@@ -4243,12 +4251,13 @@ const file_worker_proto_rawDesc = "" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12&\n" +
 	"\x05usage\x18\a \x01(\v2\x10.troupe.v1.UsageR\x05usage\x12\x0e\n" +
 	"\x02by\x18\b \x01(\tR\x02by\x12\x14\n" +
-	"\x05turns\x18\t \x01(\rR\x05turns\"i\n" +
+	"\x05turns\x18\t \x01(\rR\x05turns\"{\n" +
 	"\rConfigChanged\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x14\n" +
 	"\x05tools\x18\x03 \x03(\tR\x05tools\x12\x16\n" +
-	"\x06system\x18\x04 \x01(\tR\x06system\"d\n" +
+	"\x06system\x18\x04 \x01(\tR\x06system\x12\x10\n" +
+	"\x03mcp\x18\x05 \x01(\tR\x03mcp\"d\n" +
 	"\fChildSpawned\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x17\n" +
 	"\aexec_id\x18\x02 \x01(\tR\x06execId\x12\x1e\n" +

@@ -57,6 +57,12 @@ func printable(data []byte) string {
 	}, text)
 }
 
+// Printable is printable for tools that live elsewhere.
+func Printable(text string) string { return printable([]byte(text)) }
+
+// Shorten keeps the head and the tail of a text of more than 30,000 characters.
+func Shorten(text string) (short string, cut bool) { return shorten(text) }
+
 func hidden(r rune) bool {
 	return r < ' ' && r != '\t' && r != '\n' || r >= 0x7f && r <= 0x9f
 }

@@ -63,6 +63,7 @@ type Spec struct {
 	Timeout     time.Duration // 0: DefaultTimeout
 	NoWorkspace bool          // runs without any workspace (plain tool)
 	Commands    bool          // runs commands, in the call's sandbox
+	Server      string        // the MCP server that it is of: offered to those agents that name it; "": one of ours
 	NoTemp      bool          // needs no folder for temporary files: none is made for its calls
 
 	compiled *schema // of Schema; set by who makes the spec, before it is shared

@@ -86,11 +86,24 @@ func (a *app) openHouse(ctx context.Context, o opening) (*house, error) {
 	}
 	if h != nil {
 		h.note = a.note
+		h.missing()
 	}
 	if errors.Is(err, persistence.ErrLocked) {
 		return nil, heldError(loaded, err)
 	}
 	return h, storeError(err)
+}
+
+// missing says which MCP servers are not there: their agents go on without them.
+func (h *house) missing() {
+	if h.rt == nil {
+		return
+	}
+	for _, s := range h.rt.MCPServers() {
+		if s.Err != nil {
+			h.note("troupe: its tools are missing: %s", visible(s.Err.Error()))
+		}
+	}
 }
 
 // noServer refuses a server: commands work with the data directory of this machine, and with who holds it.

@@ -19,6 +19,7 @@ import (
 	"github.com/troupe-dev/troupe/persistence/memory"
 	"github.com/troupe-dev/troupe/policy"
 	"github.com/troupe-dev/troupe/tools"
+	"github.com/troupe-dev/troupe/tools/mcp"
 	"github.com/troupe-dev/troupe/tools/sandbox"
 )
 
@@ -64,6 +65,7 @@ func (a *app) runtimeOptions(ctx context.Context, in opening, log *slog.Logger) 
 	if err := addAgents(&o, loaded); err != nil {
 		return o, err
 	}
+	addServers(&o, c)
 	if !in.work {
 		return o, nil
 	}
@@ -91,7 +93,7 @@ func unknownTools(loaded *config.Loaded) config.Problems {
 	}
 	var out config.Problems
 	check := func(path, name string) {
-		if slices.Contains(known, name) {
+		if slices.Contains(known, name) || ofServer(loaded.Config, name) {
 			return
 		}
 		p := &config.Problem{What: fmt.Sprintf("%s: there is no tool %q", path, name), Path: path, Origin: loaded.Origin(path), Fix: "troupe tool ls lists them"}
@@ -109,6 +111,16 @@ func unknownTools(loaded *config.Loaded) config.Problems {
 		}
 	}
 	return out
+}
+
+// ofServer says whether a name may be that of an MCP server's tool: which there are is known once the server is connected.
+func ofServer(c *config.Config, name string) bool {
+	for server := range c.MCP {
+		if strings.HasPrefix(name, mcp.Prefix(server)) {
+			return true
+		}
+	}
+	return false
 }
 
 // commonLimits are those of every turn. 0 stands for no limit in the configuration, and for the default
@@ -147,7 +159,7 @@ func unbounded(n int64) int {
 // addAgents adds the profiles.
 func addAgents(o *troupe.Options, loaded *config.Loaded) error {
 	for name, agent := range loaded.Config.Agents {
-		own := troupe.Agent{Name: name, System: agent.System, Model: agent.Model, Unknown: troupe.Unknown(agent.Policy.Unknown), XML: agent.Protocol == "xml", Limits: troupe.AgentLimits{
+		own := troupe.Agent{Name: name, System: agent.System, Model: agent.Model, Unknown: troupe.Unknown(agent.Policy.Unknown), XML: agent.Protocol == "xml", MCP: enabled(loaded.Config, agent.MCP), Limits: troupe.AgentLimits{
 			Steps: int(agent.Limits.Steps), Wall: agent.Limits.Turn, Repeats: int(agent.Limits.Repeats),
 		}}
 		if len(agent.Context) > 0 {
@@ -163,6 +175,26 @@ func addAgents(o *troupe.Options, loaded *config.Loaded) error {
 		o.Agents = append(o.Agents, own)
 	}
 	return nil
+}
+
+// addServers adds the MCP servers.
+func addServers(o *troupe.Options, c *config.Config) {
+	o.MCP = make(map[string]troupe.MCPServer)
+	for name, s := range c.MCP {
+		own := troupe.MCPServer{Command: s.Command, URL: s.URL, Timeout: s.Timeout, Headers: make(map[string]string)}
+		for _, key := range slices.Sorted(maps.Keys(s.Env)) {
+			own.Env = append(own.Env, key+"="+s.Env[key].Reveal())
+		}
+		for key, value := range s.Headers {
+			own.Headers[key] = value.Reveal()
+		}
+		o.MCP[name] = own
+	}
+}
+
+// enabled leaves out the servers that are disabled.
+func enabled(c *config.Config, names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return c.MCP[name].Disabled })
 }
 
 func notYet(loaded *config.Loaded, path, value string) error {

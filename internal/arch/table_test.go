@@ -101,6 +101,10 @@ func boundaries() []boundary {
 			what: "github.com/sashabaranov/go-openai", only: []string{"model/openai", "test/*", "test/bench/*"},
 			because: "only model/openai knows go-openai",
 		},
+		{
+			what: "github.com/modelcontextprotocol/go-sdk", only: []string{"tools/mcp", "gateway/mcp"},
+			because: "only the adapters of MCP know its SDK",
+		},
 		{what: "github.com/spf13/viper", only: []string{"config"}, tests: true, because: "only config knows viper"},
 		{
 			what: "github.com/spf13/cobra", only: []string{"cmd/troupe"}, tests: true,
