@@ -21,6 +21,7 @@ type Folders struct {
 	mu      sync.Mutex
 	open    map[string]*folder
 	effects map[string]map[uint64][]string // address -> lease token -> exec ids of what runs under it
+	ends    map[string]func(string)        // job -> how to ask for its end
 	swept   map[string]bool                // addresses that were cleared of what a crash left
 }
 
@@ -74,7 +75,7 @@ func (e *folder) close() {
 }
 
 func newFolders() *Folders {
-	return &Folders{open: make(map[string]*folder), effects: make(map[string]map[uint64][]string), swept: make(map[string]bool)}
+	return &Folders{open: make(map[string]*folder), effects: make(map[string]map[uint64][]string), swept: make(map[string]bool), ends: make(map[string]func(string))}
 }
 
 // admit makes an address known; nothing is opened yet.
@@ -161,6 +162,25 @@ func (f *Folders) ended(l *messages.LeaseToken, exec string) {
 	}
 	if len(by) == 0 {
 		delete(f.effects, l.GetWorkspace())
+	}
+}
+
+// keep notes how a job is asked to end; nil: it has ended.
+func (f *Folders) keep(job string, end func(why string)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ends[job] = end; end == nil {
+		delete(f.ends, job)
+	}
+}
+
+// end asks for the end of a job.
+func (f *Folders) end(job, why string) {
+	f.mu.Lock()
+	end := f.ends[job]
+	f.mu.Unlock()
+	if end != nil {
+		end(why)
 	}
 }
 

@@ -16,6 +16,7 @@ type Limits struct {
 	Repeats        int           // identical calls in a row, with identical results, before a turn is stuck; default none
 	Workers        int           // of one session; default none
 	Queue          int           // inputs that wait for one worker; default none
+	Jobs           int           // that one worker may have running; default 16; may be none
 	Grace          time.Duration // that a call which was cancelled, or is out of time, has to end; default 5 s
 	Hold           time.Duration // that a turn which waits for an approval keeps its workspaces; default 1 min; a negative one gives them back at once
 	Approval       time.Duration // that an approval waits for its answer; default: for ever
@@ -34,6 +35,7 @@ func (l Limits) withDefaults() Limits {
 	}
 	set(&l.Steps, 100)
 	set(&l.ModelCalls, 64)
+	set(&l.Jobs, 16)
 	set(&l.ModelAttempts, 3)
 	set(&l.SubscriberWait, 4096)
 	set(&l.CompactAt, 80)

@@ -141,6 +141,15 @@ func (s *Services) aside(fn func()) {
 	})
 }
 
+// job runs what a call left running. Close waits for it; that it ends, who made it sees to.
+func (s *Services) job(fn func()) {
+	s.aside(func() {
+		if p := act.Guard(fn); p != nil {
+			s.Log.Error("a job panicked", "err", p.Error(), "stack", p.Stack)
+		}
+	})
+}
+
 // Call names one tool call to the host program.
 type Call struct{ Session, Worker, Agent, Tool, ExecID string }
 

@@ -20,13 +20,14 @@ import (
 // ToolExecutor runs the tool calls of one Worker, each in a goroutine off its mailbox, with a
 // context value built for that call: it asks nobody back.
 //
-// Owns: the calls that run, and their contexts. Accepts: Execute (answered by one ToolReply,
+// Owns: the calls that run, and their contexts; the jobs that calls left running, which end with it. Accepts: Execute (answered by one ToolReply,
 // also when the call was cancelled or panicked), CancelCalls. Parent: Worker. It is
 // stopped and never restarted: its calls end with it, and the Worker decides about them as after a crash.
 type ToolExecutor struct {
 	svc     *Services
 	log     *slog.Logger
 	running map[string]*execution
+	jobs    *tools.Jobs
 }
 
 type execution struct {
@@ -64,7 +65,7 @@ const haltReason = "halt"
 const haltedText = "Stopped before it finished: it was ended together with the process that ran it, and may have had effects until then."
 
 func newToolExecutor(svc *Services) *ToolExecutor {
-	return &ToolExecutor{svc: svc, log: svc.Log, running: make(map[string]*execution)}
+	return &ToolExecutor{svc: svc, log: svc.Log, running: make(map[string]*execution), jobs: tools.NewJobs(svc.Limits.Jobs, svc.job)}
 }
 
 // Receive is the dispatch table.
@@ -113,7 +114,7 @@ func (x *ToolExecutor) execute(c actor.Context, m *messages.Execute) {
 	x.running[m.GetExecId()] = e
 	x.giveUp(c, e, time.Duration(m.GetTimeoutMs())*time.Millisecond+x.svc.Limits.Grace)
 	sys, self, worker := c.ActorSystem(), c.Self(), c.Parent()
-	r := &run{svc: x.svc, sys: sys, worker: worker, m: m, start: time.Now()}
+	r := &run{svc: x.svc, sys: sys, worker: worker, m: m, start: time.Now(), jobs: x.jobs}
 	x.svc.spawn(sys, self, func(p *act.Panic) any { return &callDone{r.crashed(p)} }, func() any {
 		defer cancel(nil)
 		return &callDone{r.fit(r.do(ctx))}
@@ -179,13 +180,14 @@ func (x *ToolExecutor) overdue(c actor.Context, m *overdue) {
 	c.Send(e.asker, failedReply(e.cmd, messages.ToolFinished_INTERRUPTED_UNKNOWN, tools.CodeInterrupted, conversation.InterruptedText))
 }
 
-// stop ends every call. What became of them the ledger is told: the Worker hears of the end, and decides.
+// stop ends every call and every job. What became of them the ledger is told: the Worker hears of the end, and decides.
 func (x *ToolExecutor) stop() {
 	for _, e := range x.running {
 		e.given.Stop()
 		e.cancel(errHalted)
 	}
 	x.running = nil
+	x.jobs.Close()
 }
 
 func failedReply(m *messages.Execute, status messages.ToolFinished_Status, code, text string) *messages.ToolReply {

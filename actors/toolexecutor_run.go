@@ -26,6 +26,7 @@ type run struct {
 	worker *actor.PID
 	m      *messages.Execute
 	start  time.Time
+	jobs   *tools.Jobs // of the worker
 }
 
 // fit gives a result as it may be told and written down: without secrets and bounded. From then on nobody writes to it.
@@ -147,6 +148,28 @@ func (r *run) eachLease(yield func(*messages.LeaseToken, *actor.PID)) {
 	}
 }
 
+// hold counts what the call leaves running as an effect of its own under the call's lease, so that the workspace is not passed
+// on while it runs (I6). The Workspace has it ended when somebody else waits.
+func (r *run) hold(ctx context.Context, id string, end func(why string)) (func(), error) {
+	if r.m.GetLease() == nil {
+		return nil, tools.Errorf(tools.CodeInterrupted, "Not started: the workspace is not held")
+	}
+	r.svc.folders.began(r.m.GetLease(), id)
+	r.svc.folders.keep(id, end)
+	release := func() {
+		r.svc.folders.keep(id, nil)
+		r.svc.folders.ended(r.m.GetLease(), id)
+		r.sys.Root.Send(workspacePID(r.sys, r.m.GetWorkspace().GetId()),
+			&messages.EffectEnded{Workspace: r.m.GetLease().GetWorkspace(), Token: r.m.GetLease().GetToken(), ExecId: id})
+	}
+	msg := &messages.EffectBegun{Workspace: r.m.GetLease().GetWorkspace(), Token: r.m.GetLease().GetToken(), ExecId: id}
+	if _, err := act.AskSoon[*messages.EffectAllowed](ctx, r.sys, workspacePID(r.sys, r.m.GetWorkspace().GetId()), msg); err != nil {
+		release()
+		return nil, tools.Errorf(tools.CodeInterrupted, "Not started: %v", err)
+	}
+	return release, nil
+}
+
 // context builds the value that the tool sees (acceptance rows 2 to 9).
 func (r *run) context(ctx context.Context, spec *tools.Spec) (*tools.Context, func(), error) {
 	m := r.m
@@ -181,7 +204,7 @@ func (r *run) context(ctx context.Context, spec *tools.Spec) (*tools.Context, fu
 		return nil, nil, tools.Errorf(tools.CodeInvalidArguments, "environment: %v", err)
 	}
 	tc.ProcessEnv = env
-	tc.Progress = r.progress
+	tc.Progress, tc.Jobs, tc.Hold = r.progress, r.jobs, func(id string, end func(string)) (func(), error) { return r.hold(ctx, id, end) }
 	if spec.NoTemp {
 		return tc, func() {}, nil
 	}

@@ -188,7 +188,7 @@ func Question(spec *tools.Spec, args map[string]any) policy.Question {
 		if u, err := url.Parse(text(args, "url")); err == nil {
 			q.Host = u.Hostname()
 		}
-	case "todo", "update_workspace":
+	case "todo", "update_workspace", "job_output", "job_list", "job_kill": // the last three are about what was decided on before
 		q.NeverAsks = true
 	case "git_commit":
 		q.Kind, q.Deep, q.Paths = policy.Edit, true, []string{"."}

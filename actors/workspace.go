@@ -2,6 +2,7 @@ package actors
 
 import (
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 
@@ -18,7 +19,8 @@ import (
 // Owns: the lease queue, the newest fencing token (epoch << 32 + n: it only grows, since n counts the leases
 // of all workspaces since the start, and the epoch the starts), the count of effects per token. Accepts: AcquireLease (LeaseGranted or LeaseQueued at once, LeaseGranted when
 // the turn comes), ReleaseLease, EffectBegun, EffectEnded, DescribeWorkspace, Terminated of a holder.
-// A lease passes on only when its effects have ended: a dead worker's command may still run.
+// A lease passes on only when its effects have ended: a dead worker's command may still run. Jobs, which calls left running,
+// move on to their worker's next lease while nobody else waits; when somebody does, they are ended.
 // Parent: Supervisor, which replaces it; the epoch of the new one is higher.
 type Workspace struct {
 	log    *slog.Logger
@@ -152,7 +154,9 @@ func (w *Workspace) knows(who *actor.PID, request uint64) bool {
 func (w *Workspace) grant(c actor.Context) {
 	for len(w.queue) > 0 {
 		l := w.queue[0]
+		w.carry(l)
 		if !w.compatible(l) {
+			w.endJobs()
 			return
 		}
 		w.queue = w.queue[1:]
@@ -167,6 +171,47 @@ func (w *Workspace) grant(c actor.Context) {
 		w.unused = 0
 	}
 }
+
+// carry gives the head of the queue the jobs of its worker, when nothing but those is in its way. Its token is a new one, and the
+// old lease is no more: no effect runs under two tokens.
+func (w *Workspace) carry(l *lease) {
+	if l.shared || slices.ContainsFunc(w.held, func(h *lease) bool { return h.worker != l.worker || !h.resting() }) {
+		return
+	}
+	for _, h := range w.held {
+		if l.effects == nil {
+			l.effects = make(map[string]bool, len(h.effects))
+		}
+		maps.Copy(l.effects, h.effects)
+	}
+	w.held = nil
+}
+
+// endJobs asks for the end of jobs that keep others out after their worker's turn.
+func (w *Workspace) endJobs() {
+	for _, h := range w.held {
+		if h.resting() {
+			for id := range h.effects {
+				w.svc.folders.end(id, "another agent waited for the workspace")
+			}
+		}
+	}
+}
+
+// resting says that a lease was given back, and is kept by jobs alone.
+func (l *lease) resting() bool {
+	if !l.released || len(l.effects) == 0 {
+		return false
+	}
+	for id := range l.effects {
+		if !isJob(id) {
+			return false
+		}
+	}
+	return true
+}
+
+func isJob(id string) bool { return strings.HasPrefix(id, messages.JobPrefix) }
 
 func (w *Workspace) compatible(l *lease) bool {
 	for _, h := range w.held {
@@ -198,6 +243,9 @@ func (w *Workspace) release(c actor.Context, m *messages.ReleaseLease) {
 // pass drops a lease that was released and whose effects have ended, and serves the next.
 func (w *Workspace) pass(c actor.Context, l *lease) {
 	if !l.released || len(l.effects) > 0 {
+		if l.resting() {
+			w.grant(c)
+		}
 		return
 	}
 	for i, h := range w.held {
@@ -227,7 +275,7 @@ func (w *Workspace) begun(c actor.Context, m *messages.EffectBegun) {
 
 func (w *Workspace) ended(c actor.Context, m *messages.EffectEnded) {
 	for _, l := range w.held {
-		if l.token == m.GetToken() {
+		if l.token == m.GetToken() || isJob(m.GetExecId()) && l.effects[m.GetExecId()] { // a job may have moved on
 			delete(l.effects, m.GetExecId())
 			w.pass(c, l)
 			return

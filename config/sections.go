@@ -51,7 +51,7 @@ type Limits struct {
 	Repeats int64         `yaml:"repeats" default:"0" project:"narrow" doc:"Identical tool calls in a row, with identical results, before a turn counts as stuck."`
 	Workers int64         `yaml:"workers" default:"0" project:"narrow" doc:"Agents of one session at the same time."`
 	Depth   int64         `yaml:"depth" later:"*" default:"0" project:"narrow" doc:"How deep agents may delegate."`
-	Jobs    int64         `yaml:"jobs" later:"*" default:"0" project:"narrow" doc:"Background jobs of one agent."`
+	Jobs    int64         `yaml:"jobs" default:"0" project:"narrow" doc:"Background jobs of one agent."`
 	Queue   int64         `yaml:"queue" default:"0" project:"narrow" doc:"Inputs that may wait in one session."`
 
 	CompactAt   int64 `yaml:"compact_at" default:"0" min:"0" max:"95" project:"narrow" doc:"Percent of a model's context at which the older turns are compacted before the next one; 0: 80."`

@@ -14,6 +14,7 @@ const (
 	RunPrefix      = "run_"
 	ApprovalPrefix = "apr_"
 	ExecPrefix     = "exe_"
+	JobPrefix      = "job_"
 	TurnPrefix     = "trn_"
 	InputPrefix    = "inp_"
 	TimerPrefix    = "tmr_"

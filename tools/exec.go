@@ -37,6 +37,7 @@ func Exec() Tool {
 "command":{"type":"string","minLength":1,"maxLength":100000,"description":"Shell command (bash where there is one)."},
 "cwd":{"type":"string","minLength":1,"description":"Folder to start in, relative to the working directory (default: the working directory)."},
 "timeout_ms":{"type":"integer","minimum":1,"maximum":600000,"description":"Milliseconds after which it is killed (default 120000, at most 600000)."},
+"background":{"type":"boolean","description":"Leave it running and return at once (default false); timeout_ms then counts only if it is given."},
 "network":{"type":"boolean","description":"Whether it needs the network (default false)."},
 ` + workspaceArg + `}}`),
 		},
@@ -45,11 +46,12 @@ func Exec() Tool {
 }
 
 type execArgs struct {
-	Command   string `json:"command"`
-	Cwd       string `json:"cwd"`
-	TimeoutMS int64  `json:"timeout_ms"`
-	Network   bool   `json:"network"`
-	Workspace string `json:"workspace_id"`
+	Command    string `json:"command"`
+	Cwd        string `json:"cwd"`
+	TimeoutMS  int64  `json:"timeout_ms"`
+	Network    bool   `json:"network"`
+	Background bool   `json:"background"`
+	Workspace  string `json:"workspace_id"`
 }
 
 // previewExec shows a command as it will run: where, and whether it reaches the network.
@@ -61,6 +63,9 @@ func previewExec(spec *Spec, args json.RawMessage) (*Preview, error) {
 	text := a.Command
 	if a.Cwd != "" {
 		text += "\n# in " + a.Cwd
+	}
+	if a.Background {
+		text += "\n# in the background"
 	}
 	if a.Network {
 		text += "\n# with network access"
@@ -85,6 +90,13 @@ func runExec(c *fileCall, a execArgs) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	cmd := Command{
+		Argv: shellArgv(a.Command), Workspace: c.ws.HostDir(), Dir: dir, Env: commandEnv(c.Context),
+		Temp: c.ToolTempDir, Network: a.Network, MaxOutput: maxCommandOutput,
+	}
+	if a.Background {
+		return startJob(c, a.Command, time.Duration(a.TimeoutMS)*time.Millisecond, cmd)
+	}
 	timeout := execTimeout
 	if a.TimeoutMS > 0 {
 		timeout = time.Duration(a.TimeoutMS) * time.Millisecond
@@ -92,10 +104,8 @@ func runExec(c *fileCall, a execArgs) (*Result, error) {
 	ctx, cancel := context.WithTimeoutCause(c.ctx, timeout, errExecTimeout)
 	defer cancel()
 	out := &collector{exec: c.ExecID, tell: c.Progress, since: time.Now()}
-	exit, err := c.Sandbox.Run(ctx, Command{
-		Argv: shellArgv(a.Command), Workspace: c.ws.HostDir(), Dir: dir, Env: commandEnv(c.Context),
-		Temp: c.ToolTempDir, Network: a.Network, MaxOutput: maxCommandOutput, Output: out,
-	})
+	cmd.Output = out
+	exit, err := c.Sandbox.Run(ctx, cmd)
 	res := execResult(c, out.data, exit)
 	switch {
 	case err == nil:

@@ -80,6 +80,7 @@ func (r *Registry) Defs(allowed []string) []*Spec {
 func Builtin() []Tool {
 	all := []Tool{
 		CreateDirectory(), DeleteFile(), EditFile(), Exec(), Fetch(), GitCommit(), GitDiff(), GitLog(), GitStatus(), Glob(), Grep(),
+		JobKill(), JobList(), JobOutput(),
 		ListFiles(), MoveFile(), ReadFile(), Todo(), WriteFile(),
 	}
 	for _, t := range all {

@@ -99,10 +99,14 @@ type Context struct {
 	Fresh    bool              // a lone caller: the rule "must have been read" is off
 	Known    map[string]string // path -> sha256 of files that this conversation has read
 	Sandbox  Sandbox           // nil: commands are refused
+	Jobs     *Jobs             // the agent's; nil: none may be left running
 	Reach    []netip.Prefix    // addresses that fetch may reach though they are not public (`sandbox.fetch`)
 	Values   map[any]any       // of the host program, typed by their keys
 	Progress func(*messages.Progress)
-	Redact   func(string) string // takes secrets out of a text; nil: none are known. Results are redacted anyway: tools call it where they cut or keep text
+	// Hold keeps the workspace for what a call leaves running under an id, until release is called. end may be called to ask
+	// for its end, with the reason. nil: nothing may be left running.
+	Hold   func(id string, end func(why string)) (release func(), err error)
+	Redact func(string) string // takes secrets out of a text; nil: none are known. Results are redacted anyway: tools call it where they cut or keep text
 }
 
 // clean gives text that may be cut or kept: half a secret is not recognised any more.

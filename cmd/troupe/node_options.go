@@ -127,8 +127,11 @@ func ofServer(c *config.Config, name string) bool {
 // in the runtime.
 func commonLimits(l config.Limits) troupe.Limits {
 	out := troupe.Limits{
-		Steps: int(l.Steps), Wall: l.Turn, Repeats: int(l.Repeats), Workers: int(l.Workers), Queue: int(l.Queue),
+		Steps: int(l.Steps), Wall: l.Turn, Repeats: int(l.Repeats), Workers: int(l.Workers), Queue: int(l.Queue), Jobs: int(l.Jobs),
 		CompactAt: int(l.CompactAt), CompactKeep: int(l.CompactKeep),
+	}
+	if l.Jobs == 0 {
+		out.Jobs = -1
 	}
 	if l.Steps == 0 {
 		out.Steps = -1

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -141,4 +142,56 @@ func TestACommandThatAnInterruptEndedIsRecordedAsStopped(t *testing.T) {
 		t.Errorf("the command ran %d times", got)
 	}
 	m.sound(m.session())
+}
+
+// A job that a command was left as dies with its process, however that ends, and the next process knows nothing of it.
+func TestAKillLeavesNoJobBehind(t *testing.T) {
+	n := "4" + strconv.Itoa(100000+os.Getpid())
+	m := newMachine(t)
+	m.serve(strings.ReplaceAll(`
+name: leaving
+rules:
+  - match: '^leave$'
+    steps:
+      - text: I begin.
+        tool_calls: [{name: exec, arguments: {background: true, command: 'setsid sleep N & touch up; sleep N'}}]
+      - text: And I wait.
+        tool_calls: [{name: exec, arguments: {command: 'while test ! -e up; do sleep 0.02; done; touch begun; while test ! -e go; do sleep 0.02; done'}}]
+      - text: It has ended.
+  - match: '^list$'
+    steps:
+      - text: I look.
+        tool_calls: [{name: job_list, arguments: {}}]
+      - text: 'There are ${tool.content}'
+  - reply: {text: 'You said ${user}'}
+`, "N", n), script.ServeOptions{})
+	r := m.blocked("begun", prompt("leave")...)
+	if len(sleepers(t, n)) == 0 {
+		t.Error("no job runs: nothing is shown by this test")
+	}
+	r.kill()
+	m.eventually("a job is left behind", func() bool { return len(sleepers(t, n)) == 0 })
+	m.write("go", "")
+	m.want(0, "run", "-s", m.session())
+	e := m.want(0, "run", "-s", m.session(), "list", "-o", "json")
+	if !strings.Contains(e.out, "(no jobs)") {
+		t.Errorf("afterwards: %s", e)
+	}
+	m.sound(m.session())
+}
+
+// sleepers lists the processes of this machine that sleep so long.
+func sleepers(t *testing.T, n string) (found []string) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Skipf("no list of processes on this system: %v", err)
+	}
+	for _, p := range entries {
+		line, err := os.ReadFile("/proc/" + p.Name() + "/cmdline")
+		if err == nil && strings.Contains(string(line), "sleep\x00"+n) {
+			found = append(found, string(line))
+		}
+	}
+	return found
 }
