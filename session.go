@@ -324,6 +324,8 @@ func toSession(session string, cmd any) (*messages.ToSession, error) {
 		m.Command = &messages.ToSession_Describe{Describe: x}
 	case *messages.Subscribe:
 		m.Command = &messages.ToSession_Subscribe{Subscribe: x}
+	case *messages.UseFile:
+		m.Command = &messages.ToSession_UseFile{UseFile: x}
 	case *messages.AttachWorkspace:
 		m.Command = &messages.ToSession_AttachWorkspace{AttachWorkspace: x}
 	case *messages.DetachWorkspace:

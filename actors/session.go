@@ -239,6 +239,8 @@ func (s *Session) own(c actor.Context, m *messages.ToSession) {
 		s.attach(c, cmd.AttachWorkspace)
 	case *messages.ToSession_DetachWorkspace:
 		s.detach(c, cmd.DetachWorkspace)
+	case *messages.ToSession_UseFile:
+		s.useFile(c, cmd.UseFile)
 	case *messages.ToSession_DeleteWorker:
 		s.deleteWorker(c, cmd.DeleteWorker)
 	case *messages.ToSession_CountJobs:

@@ -28,6 +28,7 @@ type call struct {
 	path   string // escaped
 	query  url.Values
 	body   any    // nil: none
+	raw    bool   // body is bytes, which go as they are
 	key    string // set: sending it twice is like sending it once
 	read   reader
 }
@@ -79,7 +80,11 @@ func (c *Client) do(ctx context.Context, q *call) (proto.Message, error) {
 
 func (c *Client) send(ctx context.Context, q *call) (*http.Response, error) {
 	var body io.Reader
-	if q.body != nil {
+	kind := "application/json"
+	switch b, ok := q.body.([]byte); {
+	case q.raw && ok:
+		body, kind = bytes.NewReader(b), "application/octet-stream"
+	case q.body != nil:
 		b, err := json.Marshal(q.body)
 		if err != nil {
 			return nil, fmt.Errorf("encode the request: %w", err)
@@ -95,7 +100,7 @@ func (c *Client) send(ctx context.Context, q *call) (*http.Response, error) {
 		return nil, fmt.Errorf("make the request: %w", err)
 	}
 	if q.body != nil {
-		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Content-Type", kind)
 	}
 	if q.key != "" {
 		// net/http then sends it again when a kept connection turns out to be closed.

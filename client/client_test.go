@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -169,6 +170,46 @@ func TestInputsAndCallsWithoutAnIDGetOne(t *testing.T) {
 	}
 	if submit.GetInputId() != "" || call.GetCallId() != "" {
 		t.Error("the caller's message was changed")
+	}
+}
+
+func TestAFileGoesByItsNameAndToTheByte(t *testing.T) {
+	dir := t.TempDir()
+	kept := map[string][]byte{}
+	hold(t, dir, func(w http.ResponseWriter, r *http.Request) {
+		switch r.Method {
+		case http.MethodPut:
+			b, err := io.ReadAll(r.Body)
+			if err != nil || r.Header.Get("Content-Type") != "application/octet-stream" {
+				t.Errorf("%v %v", r.Header, err)
+			}
+			kept[r.URL.EscapedPath()] = b
+			fmt.Fprintf(w, `{"id":"x","state":"file","size":%d}`, len(b))
+		case http.MethodGet:
+			_, _ = w.Write(kept[r.URL.EscapedPath()])
+		}
+	})
+	c := dial(t, dir)
+	use := func(m *messages.UseFile) *messages.Files {
+		t.Helper()
+		r, err := c.Ask(t.Context(), &messages.ToSession{SessionId: "ses_1", Command: &messages.ToSession_UseFile{UseFile: m}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.(*messages.Files)
+	}
+	for name, at := range map[string]string{"a b/c?d": "a%20b/c%3Fd", "x": "x", "%2e": "%252e"} {
+		for _, data := range []string{"", "\x00\xff{}", "text"} {
+			if e := use(&messages.UseFile{Action: messages.UseFile_PUT, Path: name, Data: []byte(data)}).GetEntries(); len(e) != 1 || e[0].GetSize() != int64(len(data)) {
+				t.Errorf("put %s: %v", name, e)
+			}
+			if got, ok := kept["/api/sessions/ses_1/files/"+at]; !ok || string(got) != data {
+				t.Errorf("%s: kept %q", name, kept)
+			}
+			if got := use(&messages.UseFile{Action: messages.UseFile_READ, Path: name}).GetData(); string(got) != data {
+				t.Errorf("%s came back as %q", name, got)
+			}
+		}
 	}
 }
 

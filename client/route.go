@@ -133,6 +133,8 @@ func toSession(base string, m *messages.ToSession) (*call, error) {
 		return post(base+"/workspaces", messages.AttachFrom(x.AttachWorkspace.GetWorkspace()), as[messages.WorkspaceJSON]), nil
 	case *messages.ToSession_DetachWorkspace:
 		return remove(base+"/workspaces/"+segment(x.DetachWorkspace.GetWorkspace()), "by", x.DetachWorkspace.GetBy()), nil
+	case *messages.ToSession_UseFile:
+		return useFile(base+"/files", x.UseFile), nil
 	case *messages.ToSession_Close:
 		forget := ""
 		if x.Close.GetForget() {

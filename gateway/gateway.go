@@ -141,6 +141,9 @@ func (a *api) routes() {
 		"POST /api/sessions/{id}/workspaces":               a.attach,
 		"DELETE /api/sessions/{id}/workspaces/{workspace}": a.detach,
 		"GET /api/workspaces":                              a.workspaces,
+		"GET /api/sessions/{id}/files":                     a.files,
+		"PUT /api/sessions/{id}/files/{path...}":           a.putFile,
+		"DELETE /api/sessions/{id}/files/{path...}":        a.deleteFile,
 
 		"GET /api/sessions/{id}/history":                   a.history,
 		"GET /api/sessions/{id}/workers":                   a.workers,
@@ -160,6 +163,7 @@ func (a *api) routes() {
 		a.mux.HandleFunc(pattern, a.handler(e))
 	}
 	a.mux.HandleFunc("GET /api/sessions/{id}/events", a.events)
+	a.mux.HandleFunc("GET /api/sessions/{id}/files/{path...}", a.file)
 	a.mux.HandleFunc("GET /api/sessions/{id}/export", a.export)
 	a.mux.HandleFunc("GET /api/backup", a.backup)
 }
@@ -216,7 +220,7 @@ func (a *api) dispatch(w http.ResponseWriter, r *http.Request) {
 // allowed lists the methods that an address has, when there are any.
 func (a *api) allowed(r *http.Request) string {
 	var methods []string
-	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete} {
+	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		probe := r.Clone(r.Context())
 		probe.Method = m
 		if _, pattern := a.mux.Handler(probe); pattern != "" && strings.HasPrefix(pattern, m+" ") {

@@ -121,6 +121,21 @@ func routeCases() []routeCase {
 			}}}},
 			200, `[{"id":"w","name":"lib","uri":"local:/lib","kind":"client","mode":"local","trust":"full","path":"/lib","order":2,"primary":false,"tools":["grep"],"state":"gone","session":"ses_1"}]`,
 		},
+		{
+			"GET /api/sessions/ses_1/files?path=notes", "", to("ses_1", &messages.ToSession{Command: &messages.ToSession_UseFile{UseFile: &messages.UseFile{Path: "notes"}}}),
+			&messages.Files{Entries: []*messages.FileEntry{{Path: "notes/a", Size: 3, ModifiedUnixMs: 1}, {Path: "notes/b", Folder: true}}},
+			200, `[{"id":"notes/a","state":"file","size":3,"modified_at":"1970-01-01T00:00:00.001Z"},{"id":"notes/b","state":"folder","size":0}]`,
+		},
+		{
+			"DELETE /api/sessions/ses_1/files/notes/a%20b", "",
+			to("ses_1", &messages.ToSession{Command: &messages.ToSession_UseFile{UseFile: &messages.UseFile{Action: messages.UseFile_DELETE, Path: "notes/a b"}}}),
+			&messages.Files{}, 204, "",
+		},
+		{
+			"GET /api/sessions/ses_1/files/%2e%2e%2fx", "",
+			to("ses_1", &messages.ToSession{Command: &messages.ToSession_UseFile{UseFile: &messages.UseFile{Action: messages.UseFile_READ, Path: "../x"}}}),
+			messages.Fail(messages.CodeBadRequest, "no", ""), 400, `{"type":"about:blank","title":"Bad Request","status":400,"code":"bad_request","detail":"no"}`,
+		},
 		{"GET /api/workspaces", "", &messages.ListWorkspaces{}, &messages.Workspaces{}, 200, `[]`},
 		{
 			"POST /api/sessions/ses_1/workspaces", `{"uri":"local:/lib","name":"lib","trust":"full","tools":["grep"]}`,

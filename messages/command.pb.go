@@ -24,6 +24,58 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type UseFile_Action int32
+
+const (
+	UseFile_LIST   UseFile_Action = 0 // path and everything below it
+	UseFile_READ   UseFile_Action = 1
+	UseFile_PUT    UseFile_Action = 2
+	UseFile_DELETE UseFile_Action = 3 // a file, or an empty folder
+)
+
+// Enum value maps for UseFile_Action.
+var (
+	UseFile_Action_name = map[int32]string{
+		0: "LIST",
+		1: "READ",
+		2: "PUT",
+		3: "DELETE",
+	}
+	UseFile_Action_value = map[string]int32{
+		"LIST":   0,
+		"READ":   1,
+		"PUT":    2,
+		"DELETE": 3,
+	}
+)
+
+func (x UseFile_Action) Enum() *UseFile_Action {
+	p := new(UseFile_Action)
+	*p = x
+	return p
+}
+
+func (x UseFile_Action) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (UseFile_Action) Descriptor() protoreflect.EnumDescriptor {
+	return file_command_proto_enumTypes[0].Descriptor()
+}
+
+func (UseFile_Action) Type() protoreflect.EnumType {
+	return &file_command_proto_enumTypes[0]
+}
+
+func (x UseFile_Action) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use UseFile_Action.Descriptor instead.
+func (UseFile_Action) EnumDescriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{89, 0}
+}
+
 // CreateSession makes a session, its first worker and, when given, the first input, in one append.
 // Reply: SessionView.
 type CreateSession struct {
@@ -401,6 +453,7 @@ type ToSession struct {
 	//	*ToSession_ResolveApproval
 	//	*ToSession_AttachWorkspace
 	//	*ToSession_DetachWorkspace
+	//	*ToSession_UseFile
 	Command       isToSession_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -702,6 +755,15 @@ func (x *ToSession) GetDetachWorkspace() *DetachWorkspace {
 	return nil
 }
 
+func (x *ToSession) GetUseFile() *UseFile {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_UseFile); ok {
+			return x.UseFile
+		}
+	}
+	return nil
+}
+
 type isToSession_Command interface {
 	isToSession_Command()
 }
@@ -818,6 +880,10 @@ type ToSession_DetachWorkspace struct {
 	DetachWorkspace *DetachWorkspace `protobuf:"bytes,29,opt,name=detach_workspace,json=detachWorkspace,proto3,oneof"`
 }
 
+type ToSession_UseFile struct {
+	UseFile *UseFile `protobuf:"bytes,30,opt,name=use_file,json=useFile,proto3,oneof"`
+}
+
 func (*ToSession_Submit) isToSession_Command() {}
 
 func (*ToSession_AwaitTurn) isToSession_Command() {}
@@ -873,6 +939,8 @@ func (*ToSession_ResolveApproval) isToSession_Command() {}
 func (*ToSession_AttachWorkspace) isToSession_Command() {}
 
 func (*ToSession_DetachWorkspace) isToSession_Command() {}
+
+func (*ToSession_UseFile) isToSession_Command() {}
 
 // Describe of the live tree. Reply: Tree.
 type DescribeTree struct {
@@ -6606,6 +6674,188 @@ func (x *Progress) GetText() string {
 	return ""
 }
 
+// UseFile lists, reads, puts or deletes files of the session's own workspace. What changes something waits, as a turn does, until
+// nobody works there. Reply: Files.
+type UseFile struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Action        UseFile_Action         `protobuf:"varint,1,opt,name=action,proto3,enum=troupe.v1.UseFile_Action" json:"action,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"` // empty: the root
+	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UseFile) Reset() {
+	*x = UseFile{}
+	mi := &file_command_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UseFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UseFile) ProtoMessage() {}
+
+func (x *UseFile) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UseFile.ProtoReflect.Descriptor instead.
+func (*UseFile) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *UseFile) GetAction() UseFile_Action {
+	if x != nil {
+		return x.Action
+	}
+	return UseFile_LIST
+}
+
+func (x *UseFile) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *UseFile) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+type Files struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entries       []*FileEntry           `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Files) Reset() {
+	*x = Files{}
+	mi := &file_command_proto_msgTypes[90]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Files) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Files) ProtoMessage() {}
+
+func (x *Files) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[90]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Files.ProtoReflect.Descriptor instead.
+func (*Files) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{90}
+}
+
+func (x *Files) GetEntries() []*FileEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *Files) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+type FileEntry struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Path           string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Size           int64                  `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	Folder         bool                   `protobuf:"varint,3,opt,name=folder,proto3" json:"folder,omitempty"`
+	ModifiedUnixMs int64                  `protobuf:"varint,4,opt,name=modified_unix_ms,json=modifiedUnixMs,proto3" json:"modified_unix_ms,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *FileEntry) Reset() {
+	*x = FileEntry{}
+	mi := &file_command_proto_msgTypes[91]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FileEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FileEntry) ProtoMessage() {}
+
+func (x *FileEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[91]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FileEntry.ProtoReflect.Descriptor instead.
+func (*FileEntry) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{91}
+}
+
+func (x *FileEntry) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *FileEntry) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *FileEntry) GetFolder() bool {
+	if x != nil {
+		return x.Folder
+	}
+	return false
+}
+
+func (x *FileEntry) GetModifiedUnixMs() int64 {
+	if x != nil {
+		return x.ModifiedUnixMs
+	}
+	return 0
+}
+
 type ListSessions struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Folder        string                 `protobuf:"bytes,1,opt,name=folder,proto3" json:"folder,omitempty"` // canonical address; empty: all
@@ -6616,7 +6866,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6628,7 +6878,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6641,7 +6891,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{89}
+	return file_command_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -6667,7 +6917,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6679,7 +6929,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6692,7 +6942,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{90}
+	return file_command_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -6711,7 +6961,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6723,7 +6973,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6736,7 +6986,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{91}
+	return file_command_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -6755,7 +7005,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6767,7 +7017,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6780,7 +7030,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{92}
+	return file_command_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -6800,7 +7050,7 @@ type ListWorkspaces struct {
 
 func (x *ListWorkspaces) Reset() {
 	*x = ListWorkspaces{}
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6812,7 +7062,7 @@ func (x *ListWorkspaces) String() string {
 func (*ListWorkspaces) ProtoMessage() {}
 
 func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6825,7 +7075,7 @@ func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspaces.ProtoReflect.Descriptor instead.
 func (*ListWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{93}
+	return file_command_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ListWorkspaces) GetSessionId() string {
@@ -6844,7 +7094,7 @@ type Workspaces struct {
 
 func (x *Workspaces) Reset() {
 	*x = Workspaces{}
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6856,7 +7106,7 @@ func (x *Workspaces) String() string {
 func (*Workspaces) ProtoMessage() {}
 
 func (x *Workspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6869,7 +7119,7 @@ func (x *Workspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workspaces.ProtoReflect.Descriptor instead.
 func (*Workspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{94}
+	return file_command_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *Workspaces) GetWorkspaces() []*SessionWorkspace {
@@ -6890,7 +7140,7 @@ type SessionWorkspace struct {
 
 func (x *SessionWorkspace) Reset() {
 	*x = SessionWorkspace{}
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6902,7 +7152,7 @@ func (x *SessionWorkspace) String() string {
 func (*SessionWorkspace) ProtoMessage() {}
 
 func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6915,7 +7165,7 @@ func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionWorkspace.ProtoReflect.Descriptor instead.
 func (*SessionWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{95}
+	return file_command_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *SessionWorkspace) GetSessionId() string {
@@ -6949,7 +7199,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6961,7 +7211,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6974,7 +7224,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{96}
+	return file_command_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -7000,7 +7250,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7012,7 +7262,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7025,7 +7275,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{97}
+	return file_command_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -7045,7 +7295,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7057,7 +7307,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7070,7 +7320,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{98}
+	return file_command_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *Show) GetId() string {
@@ -7091,7 +7341,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7103,7 +7353,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7116,7 +7366,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{99}
+	return file_command_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -7160,7 +7410,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7172,7 +7422,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7185,7 +7435,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{100}
+	return file_command_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -7287,7 +7537,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7299,7 +7549,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7312,7 +7562,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{101}
+	return file_command_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -7374,7 +7624,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7386,7 +7636,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7399,7 +7649,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{102}
+	return file_command_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -7420,7 +7670,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7432,7 +7682,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7445,7 +7695,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{103}
+	return file_command_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -7480,7 +7730,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7492,7 +7742,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7505,7 +7755,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{104}
+	return file_command_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *Finding) GetStream() string {
@@ -7542,7 +7792,7 @@ type ForkSession struct {
 
 func (x *ForkSession) Reset() {
 	*x = ForkSession{}
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7554,7 +7804,7 @@ func (x *ForkSession) String() string {
 func (*ForkSession) ProtoMessage() {}
 
 func (x *ForkSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7567,7 +7817,7 @@ func (x *ForkSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSession.ProtoReflect.Descriptor instead.
 func (*ForkSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{105}
+	return file_command_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ForkSession) GetSessionId() string {
@@ -7606,7 +7856,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7618,7 +7868,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7631,7 +7881,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{106}
+	return file_command_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *Forked) GetSession() *SessionView {
@@ -7694,7 +7944,7 @@ type ImportSession struct {
 
 func (x *ImportSession) Reset() {
 	*x = ImportSession{}
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7706,7 +7956,7 @@ func (x *ImportSession) String() string {
 func (*ImportSession) ProtoMessage() {}
 
 func (x *ImportSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7719,7 +7969,7 @@ func (x *ImportSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSession.ProtoReflect.Descriptor instead.
 func (*ImportSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{107}
+	return file_command_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ImportSession) GetNewId() bool {
@@ -7752,7 +8002,7 @@ type Imported struct {
 
 func (x *Imported) Reset() {
 	*x = Imported{}
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7764,7 +8014,7 @@ func (x *Imported) String() string {
 func (*Imported) ProtoMessage() {}
 
 func (x *Imported) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7777,7 +8027,7 @@ func (x *Imported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Imported.ProtoReflect.Descriptor instead.
 func (*Imported) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{108}
+	return file_command_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *Imported) GetSession() *SessionView {
@@ -7845,7 +8095,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7857,7 +8107,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7870,7 +8120,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{109}
+	return file_command_proto_rawDescGZIP(), []int{112}
 }
 
 type Holder struct {
@@ -7885,7 +8135,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7897,7 +8147,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7910,7 +8160,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{110}
+	return file_command_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -7978,7 +8228,7 @@ const file_command_proto_rawDesc = "" +
 	"\x02by\x18\x02 \x01(\tR\x02by\"?\n" +
 	"\x0fDetachWorkspace\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\tR\x02by\"\x83\r\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\"\xb4\r\n" +
 	"\tToSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x120\n" +
@@ -8015,7 +8265,8 @@ const file_command_proto_rawDesc = "" +
 	"fire_timer\x18\x1a \x01(\v2\x14.troupe.v1.FireTimerH\x00R\tfireTimer\x12G\n" +
 	"\x10resolve_approval\x18\x1b \x01(\v2\x1a.troupe.v1.ResolveApprovalH\x00R\x0fresolveApproval\x12G\n" +
 	"\x10attach_workspace\x18\x1c \x01(\v2\x1a.troupe.v1.AttachWorkspaceH\x00R\x0fattachWorkspace\x12G\n" +
-	"\x10detach_workspace\x18\x1d \x01(\v2\x1a.troupe.v1.DetachWorkspaceH\x00R\x0fdetachWorkspaceB\t\n" +
+	"\x10detach_workspace\x18\x1d \x01(\v2\x1a.troupe.v1.DetachWorkspaceH\x00R\x0fdetachWorkspace\x12/\n" +
+	"\buse_file\x18\x1e \x01(\v2\x12.troupe.v1.UseFileH\x00R\auseFileB\t\n" +
 	"\acommand\"\"\n" +
 	"\fDescribeTree\x12\x12\n" +
 	"\x04deep\x18\x01 \x01(\bR\x04deep\"\xcc\x01\n" +
@@ -8487,7 +8738,25 @@ const file_command_proto_rawDesc = "" +
 	"\x04done\x18\x03 \x01(\x03R\x04done\x12\x14\n" +
 	"\x05total\x18\x04 \x01(\x03R\x05total\x12\x12\n" +
 	"\x04unit\x18\x05 \x01(\tR\x04unit\x12\x12\n" +
-	"\x04text\x18\x06 \x01(\tR\x04text\"<\n" +
+	"\x04text\x18\x06 \x01(\tR\x04text\"\x97\x01\n" +
+	"\aUseFile\x121\n" +
+	"\x06action\x18\x01 \x01(\x0e2\x19.troupe.v1.UseFile.ActionR\x06action\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\"1\n" +
+	"\x06Action\x12\b\n" +
+	"\x04LIST\x10\x00\x12\b\n" +
+	"\x04READ\x10\x01\x12\a\n" +
+	"\x03PUT\x10\x02\x12\n" +
+	"\n" +
+	"\x06DELETE\x10\x03\"K\n" +
+	"\x05Files\x12.\n" +
+	"\aentries\x18\x01 \x03(\v2\x14.troupe.v1.FileEntryR\aentries\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"u\n" +
+	"\tFileEntry\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x16\n" +
+	"\x06folder\x18\x03 \x01(\bR\x06folder\x12(\n" +
+	"\x10modified_unix_ms\x18\x04 \x01(\x03R\x0emodifiedUnixMs\"<\n" +
 	"\fListSessions\x12\x16\n" +
 	"\x06folder\x18\x01 \x01(\tR\x06folder\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\">\n" +
@@ -8604,239 +8873,247 @@ func file_command_proto_rawDescGZIP() []byte {
 	return file_command_proto_rawDescData
 }
 
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 111)
+var file_command_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 114)
 var file_command_proto_goTypes = []any{
-	(*CreateSession)(nil),        // 0: troupe.v1.CreateSession
-	(*WorkspaceSpec)(nil),        // 1: troupe.v1.WorkspaceSpec
-	(*AttachWorkspace)(nil),      // 2: troupe.v1.AttachWorkspace
-	(*DetachWorkspace)(nil),      // 3: troupe.v1.DetachWorkspace
-	(*ToSession)(nil),            // 4: troupe.v1.ToSession
-	(*DescribeTree)(nil),         // 5: troupe.v1.DescribeTree
-	(*ActorView)(nil),            // 6: troupe.v1.ActorView
-	(*Tree)(nil),                 // 7: troupe.v1.Tree
-	(*SubmitInput)(nil),          // 8: troupe.v1.SubmitInput
-	(*InputReply)(nil),           // 9: troupe.v1.InputReply
-	(*RunInput)(nil),             // 10: troupe.v1.RunInput
-	(*AwaitTurn)(nil),            // 11: troupe.v1.AwaitTurn
-	(*TurnResult)(nil),           // 12: troupe.v1.TurnResult
-	(*ToolCallView)(nil),         // 13: troupe.v1.ToolCallView
-	(*CancelSession)(nil),        // 14: troupe.v1.CancelSession
-	(*Cancelled)(nil),            // 15: troupe.v1.Cancelled
-	(*ListInputs)(nil),           // 16: troupe.v1.ListInputs
-	(*InputView)(nil),            // 17: troupe.v1.InputView
-	(*Inputs)(nil),               // 18: troupe.v1.Inputs
-	(*WithdrawInput)(nil),        // 19: troupe.v1.WithdrawInput
-	(*CallTool)(nil),             // 20: troupe.v1.CallTool
-	(*SpawnWorker)(nil),          // 21: troupe.v1.SpawnWorker
-	(*DeleteWorker)(nil),         // 22: troupe.v1.DeleteWorker
-	(*DescribeSession)(nil),      // 23: troupe.v1.DescribeSession
-	(*CountJobs)(nil),            // 24: troupe.v1.CountJobs
-	(*JobCount)(nil),             // 25: troupe.v1.JobCount
-	(*ResolveCall)(nil),          // 26: troupe.v1.ResolveCall
-	(*ResolveApproval)(nil),      // 27: troupe.v1.ResolveApproval
-	(*ReleaseWorker)(nil),        // 28: troupe.v1.ReleaseWorker
-	(*CompactHistory)(nil),       // 29: troupe.v1.CompactHistory
-	(*Compacted)(nil),            // 30: troupe.v1.Compacted
-	(*SetTimer)(nil),             // 31: troupe.v1.SetTimer
-	(*CancelTimer)(nil),          // 32: troupe.v1.CancelTimer
-	(*ListTimers)(nil),           // 33: troupe.v1.ListTimers
-	(*TimerView)(nil),            // 34: troupe.v1.TimerView
-	(*Timers)(nil),               // 35: troupe.v1.Timers
-	(*FireTimer)(nil),            // 36: troupe.v1.FireTimer
-	(*TimerChanged)(nil),         // 37: troupe.v1.TimerChanged
-	(*SaveHistory)(nil),          // 38: troupe.v1.SaveHistory
-	(*WaitIdle)(nil),             // 39: troupe.v1.WaitIdle
-	(*CloseSession)(nil),         // 40: troupe.v1.CloseSession
-	(*Subscribe)(nil),            // 41: troupe.v1.Subscribe
-	(*Subscribed)(nil),           // 42: troupe.v1.Subscribed
-	(*Unsubscribe)(nil),          // 43: troupe.v1.Unsubscribe
-	(*Published)(nil),            // 44: troupe.v1.Published
-	(*ReadHistory)(nil),          // 45: troupe.v1.ReadHistory
-	(*History)(nil),              // 46: troupe.v1.History
-	(*ConfigureWorker)(nil),      // 47: troupe.v1.ConfigureWorker
-	(*SessionView)(nil),          // 48: troupe.v1.SessionView
-	(*WorkerView)(nil),           // 49: troupe.v1.WorkerView
-	(*CallView)(nil),             // 50: troupe.v1.CallView
-	(*ApprovalView)(nil),         // 51: troupe.v1.ApprovalView
-	(*ListApprovals)(nil),        // 52: troupe.v1.ListApprovals
-	(*Approvals)(nil),            // 53: troupe.v1.Approvals
-	(*OpenSession)(nil),          // 54: troupe.v1.OpenSession
-	(*SessionIdle)(nil),          // 55: troupe.v1.SessionIdle
-	(*Passivate)(nil),            // 56: troupe.v1.Passivate
-	(*Staying)(nil),              // 57: troupe.v1.Staying
-	(*ReportIdle)(nil),           // 58: troupe.v1.ReportIdle
-	(*Idleness)(nil),             // 59: troupe.v1.Idleness
-	(*Configure)(nil),            // 60: troupe.v1.Configure
-	(*WorkerFailed)(nil),         // 61: troupe.v1.WorkerFailed
-	(*SessionEnded)(nil),         // 62: troupe.v1.SessionEnded
-	(*DescribeWorker)(nil),       // 63: troupe.v1.DescribeWorker
-	(*Watched)(nil),              // 64: troupe.v1.Watched
-	(*AcquireLease)(nil),         // 65: troupe.v1.AcquireLease
-	(*LeaseGranted)(nil),         // 66: troupe.v1.LeaseGranted
-	(*LeaseQueued)(nil),          // 67: troupe.v1.LeaseQueued
-	(*ReleaseLease)(nil),         // 68: troupe.v1.ReleaseLease
-	(*EffectBegun)(nil),          // 69: troupe.v1.EffectBegun
-	(*EffectAllowed)(nil),        // 70: troupe.v1.EffectAllowed
-	(*EffectEnded)(nil),          // 71: troupe.v1.EffectEnded
-	(*OpenWorkspace)(nil),        // 72: troupe.v1.OpenWorkspace
-	(*WorkspaceReady)(nil),       // 73: troupe.v1.WorkspaceReady
-	(*KeepWorkspaces)(nil),       // 74: troupe.v1.KeepWorkspaces
-	(*RetireWorkspace)(nil),      // 75: troupe.v1.RetireWorkspace
-	(*WorkspaceUnused)(nil),      // 76: troupe.v1.WorkspaceUnused
-	(*DescribeWorkspace)(nil),    // 77: troupe.v1.DescribeWorkspace
-	(*WorkspaceView)(nil),        // 78: troupe.v1.WorkspaceView
-	(*FindActor)(nil),            // 79: troupe.v1.FindActor
-	(*Replaced)(nil),             // 80: troupe.v1.Replaced
-	(*AcquirePermit)(nil),        // 81: troupe.v1.AcquirePermit
-	(*PermitGranted)(nil),        // 82: troupe.v1.PermitGranted
-	(*ReleasePermit)(nil),        // 83: troupe.v1.ReleasePermit
-	(*Execute)(nil),              // 84: troupe.v1.Execute
-	(*ToolReply)(nil),            // 85: troupe.v1.ToolReply
-	(*LedgerEntry)(nil),          // 86: troupe.v1.LedgerEntry
-	(*CancelCalls)(nil),          // 87: troupe.v1.CancelCalls
-	(*Progress)(nil),             // 88: troupe.v1.Progress
-	(*ListSessions)(nil),         // 89: troupe.v1.ListSessions
-	(*Sessions)(nil),             // 90: troupe.v1.Sessions
-	(*ListWorkers)(nil),          // 91: troupe.v1.ListWorkers
-	(*Workers)(nil),              // 92: troupe.v1.Workers
-	(*ListWorkspaces)(nil),       // 93: troupe.v1.ListWorkspaces
-	(*Workspaces)(nil),           // 94: troupe.v1.Workspaces
-	(*SessionWorkspace)(nil),     // 95: troupe.v1.SessionWorkspace
-	(*ListCalls)(nil),            // 96: troupe.v1.ListCalls
-	(*Calls)(nil),                // 97: troupe.v1.Calls
-	(*Show)(nil),                 // 98: troupe.v1.Show
-	(*Shown)(nil),                // 99: troupe.v1.Shown
-	(*TurnView)(nil),             // 100: troupe.v1.TurnView
-	(*GenerationView)(nil),       // 101: troupe.v1.GenerationView
-	(*Verify)(nil),               // 102: troupe.v1.Verify
-	(*Verified)(nil),             // 103: troupe.v1.Verified
-	(*Finding)(nil),              // 104: troupe.v1.Finding
-	(*ForkSession)(nil),          // 105: troupe.v1.ForkSession
-	(*Forked)(nil),               // 106: troupe.v1.Forked
-	(*ImportSession)(nil),        // 107: troupe.v1.ImportSession
-	(*Imported)(nil),             // 108: troupe.v1.Imported
-	(*Hello)(nil),                // 109: troupe.v1.Hello
-	(*Holder)(nil),               // 110: troupe.v1.Holder
-	(*EnvVar)(nil),               // 111: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 112: troupe.v1.Lineage
-	(*Turn)(nil),                 // 113: troupe.v1.Turn
-	(Persist_Policy)(0),          // 114: troupe.v1.Persist.Policy
-	(Trust_Level)(0),             // 115: troupe.v1.Trust.Level
-	(*Part)(nil),                 // 116: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 117: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 118: troupe.v1.InputAccepted.Origin
-	(TurnCompleted_Outcome)(0),   // 119: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 120: troupe.v1.Usage
-	(CallResolved_Resolution)(0), // 121: troupe.v1.CallResolved.Resolution
-	(Decision_Value)(0),          // 122: troupe.v1.Decision.Value
-	(TimerSet_Misfire)(0),        // 123: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 124: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 125: troupe.v1.WorkspaceGrant
-	(*Grant)(nil),                // 126: troupe.v1.Grant
-	(*WorkspaceRef)(nil),         // 127: troupe.v1.WorkspaceRef
-	(*LeaseToken)(nil),           // 128: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 129: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 130: troupe.v1.ToolFinished.Status
-	(*Timing)(nil),               // 131: troupe.v1.Timing
+	(UseFile_Action)(0),          // 0: troupe.v1.UseFile.Action
+	(*CreateSession)(nil),        // 1: troupe.v1.CreateSession
+	(*WorkspaceSpec)(nil),        // 2: troupe.v1.WorkspaceSpec
+	(*AttachWorkspace)(nil),      // 3: troupe.v1.AttachWorkspace
+	(*DetachWorkspace)(nil),      // 4: troupe.v1.DetachWorkspace
+	(*ToSession)(nil),            // 5: troupe.v1.ToSession
+	(*DescribeTree)(nil),         // 6: troupe.v1.DescribeTree
+	(*ActorView)(nil),            // 7: troupe.v1.ActorView
+	(*Tree)(nil),                 // 8: troupe.v1.Tree
+	(*SubmitInput)(nil),          // 9: troupe.v1.SubmitInput
+	(*InputReply)(nil),           // 10: troupe.v1.InputReply
+	(*RunInput)(nil),             // 11: troupe.v1.RunInput
+	(*AwaitTurn)(nil),            // 12: troupe.v1.AwaitTurn
+	(*TurnResult)(nil),           // 13: troupe.v1.TurnResult
+	(*ToolCallView)(nil),         // 14: troupe.v1.ToolCallView
+	(*CancelSession)(nil),        // 15: troupe.v1.CancelSession
+	(*Cancelled)(nil),            // 16: troupe.v1.Cancelled
+	(*ListInputs)(nil),           // 17: troupe.v1.ListInputs
+	(*InputView)(nil),            // 18: troupe.v1.InputView
+	(*Inputs)(nil),               // 19: troupe.v1.Inputs
+	(*WithdrawInput)(nil),        // 20: troupe.v1.WithdrawInput
+	(*CallTool)(nil),             // 21: troupe.v1.CallTool
+	(*SpawnWorker)(nil),          // 22: troupe.v1.SpawnWorker
+	(*DeleteWorker)(nil),         // 23: troupe.v1.DeleteWorker
+	(*DescribeSession)(nil),      // 24: troupe.v1.DescribeSession
+	(*CountJobs)(nil),            // 25: troupe.v1.CountJobs
+	(*JobCount)(nil),             // 26: troupe.v1.JobCount
+	(*ResolveCall)(nil),          // 27: troupe.v1.ResolveCall
+	(*ResolveApproval)(nil),      // 28: troupe.v1.ResolveApproval
+	(*ReleaseWorker)(nil),        // 29: troupe.v1.ReleaseWorker
+	(*CompactHistory)(nil),       // 30: troupe.v1.CompactHistory
+	(*Compacted)(nil),            // 31: troupe.v1.Compacted
+	(*SetTimer)(nil),             // 32: troupe.v1.SetTimer
+	(*CancelTimer)(nil),          // 33: troupe.v1.CancelTimer
+	(*ListTimers)(nil),           // 34: troupe.v1.ListTimers
+	(*TimerView)(nil),            // 35: troupe.v1.TimerView
+	(*Timers)(nil),               // 36: troupe.v1.Timers
+	(*FireTimer)(nil),            // 37: troupe.v1.FireTimer
+	(*TimerChanged)(nil),         // 38: troupe.v1.TimerChanged
+	(*SaveHistory)(nil),          // 39: troupe.v1.SaveHistory
+	(*WaitIdle)(nil),             // 40: troupe.v1.WaitIdle
+	(*CloseSession)(nil),         // 41: troupe.v1.CloseSession
+	(*Subscribe)(nil),            // 42: troupe.v1.Subscribe
+	(*Subscribed)(nil),           // 43: troupe.v1.Subscribed
+	(*Unsubscribe)(nil),          // 44: troupe.v1.Unsubscribe
+	(*Published)(nil),            // 45: troupe.v1.Published
+	(*ReadHistory)(nil),          // 46: troupe.v1.ReadHistory
+	(*History)(nil),              // 47: troupe.v1.History
+	(*ConfigureWorker)(nil),      // 48: troupe.v1.ConfigureWorker
+	(*SessionView)(nil),          // 49: troupe.v1.SessionView
+	(*WorkerView)(nil),           // 50: troupe.v1.WorkerView
+	(*CallView)(nil),             // 51: troupe.v1.CallView
+	(*ApprovalView)(nil),         // 52: troupe.v1.ApprovalView
+	(*ListApprovals)(nil),        // 53: troupe.v1.ListApprovals
+	(*Approvals)(nil),            // 54: troupe.v1.Approvals
+	(*OpenSession)(nil),          // 55: troupe.v1.OpenSession
+	(*SessionIdle)(nil),          // 56: troupe.v1.SessionIdle
+	(*Passivate)(nil),            // 57: troupe.v1.Passivate
+	(*Staying)(nil),              // 58: troupe.v1.Staying
+	(*ReportIdle)(nil),           // 59: troupe.v1.ReportIdle
+	(*Idleness)(nil),             // 60: troupe.v1.Idleness
+	(*Configure)(nil),            // 61: troupe.v1.Configure
+	(*WorkerFailed)(nil),         // 62: troupe.v1.WorkerFailed
+	(*SessionEnded)(nil),         // 63: troupe.v1.SessionEnded
+	(*DescribeWorker)(nil),       // 64: troupe.v1.DescribeWorker
+	(*Watched)(nil),              // 65: troupe.v1.Watched
+	(*AcquireLease)(nil),         // 66: troupe.v1.AcquireLease
+	(*LeaseGranted)(nil),         // 67: troupe.v1.LeaseGranted
+	(*LeaseQueued)(nil),          // 68: troupe.v1.LeaseQueued
+	(*ReleaseLease)(nil),         // 69: troupe.v1.ReleaseLease
+	(*EffectBegun)(nil),          // 70: troupe.v1.EffectBegun
+	(*EffectAllowed)(nil),        // 71: troupe.v1.EffectAllowed
+	(*EffectEnded)(nil),          // 72: troupe.v1.EffectEnded
+	(*OpenWorkspace)(nil),        // 73: troupe.v1.OpenWorkspace
+	(*WorkspaceReady)(nil),       // 74: troupe.v1.WorkspaceReady
+	(*KeepWorkspaces)(nil),       // 75: troupe.v1.KeepWorkspaces
+	(*RetireWorkspace)(nil),      // 76: troupe.v1.RetireWorkspace
+	(*WorkspaceUnused)(nil),      // 77: troupe.v1.WorkspaceUnused
+	(*DescribeWorkspace)(nil),    // 78: troupe.v1.DescribeWorkspace
+	(*WorkspaceView)(nil),        // 79: troupe.v1.WorkspaceView
+	(*FindActor)(nil),            // 80: troupe.v1.FindActor
+	(*Replaced)(nil),             // 81: troupe.v1.Replaced
+	(*AcquirePermit)(nil),        // 82: troupe.v1.AcquirePermit
+	(*PermitGranted)(nil),        // 83: troupe.v1.PermitGranted
+	(*ReleasePermit)(nil),        // 84: troupe.v1.ReleasePermit
+	(*Execute)(nil),              // 85: troupe.v1.Execute
+	(*ToolReply)(nil),            // 86: troupe.v1.ToolReply
+	(*LedgerEntry)(nil),          // 87: troupe.v1.LedgerEntry
+	(*CancelCalls)(nil),          // 88: troupe.v1.CancelCalls
+	(*Progress)(nil),             // 89: troupe.v1.Progress
+	(*UseFile)(nil),              // 90: troupe.v1.UseFile
+	(*Files)(nil),                // 91: troupe.v1.Files
+	(*FileEntry)(nil),            // 92: troupe.v1.FileEntry
+	(*ListSessions)(nil),         // 93: troupe.v1.ListSessions
+	(*Sessions)(nil),             // 94: troupe.v1.Sessions
+	(*ListWorkers)(nil),          // 95: troupe.v1.ListWorkers
+	(*Workers)(nil),              // 96: troupe.v1.Workers
+	(*ListWorkspaces)(nil),       // 97: troupe.v1.ListWorkspaces
+	(*Workspaces)(nil),           // 98: troupe.v1.Workspaces
+	(*SessionWorkspace)(nil),     // 99: troupe.v1.SessionWorkspace
+	(*ListCalls)(nil),            // 100: troupe.v1.ListCalls
+	(*Calls)(nil),                // 101: troupe.v1.Calls
+	(*Show)(nil),                 // 102: troupe.v1.Show
+	(*Shown)(nil),                // 103: troupe.v1.Shown
+	(*TurnView)(nil),             // 104: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 105: troupe.v1.GenerationView
+	(*Verify)(nil),               // 106: troupe.v1.Verify
+	(*Verified)(nil),             // 107: troupe.v1.Verified
+	(*Finding)(nil),              // 108: troupe.v1.Finding
+	(*ForkSession)(nil),          // 109: troupe.v1.ForkSession
+	(*Forked)(nil),               // 110: troupe.v1.Forked
+	(*ImportSession)(nil),        // 111: troupe.v1.ImportSession
+	(*Imported)(nil),             // 112: troupe.v1.Imported
+	(*Hello)(nil),                // 113: troupe.v1.Hello
+	(*Holder)(nil),               // 114: troupe.v1.Holder
+	(*EnvVar)(nil),               // 115: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 116: troupe.v1.Lineage
+	(*Turn)(nil),                 // 117: troupe.v1.Turn
+	(Persist_Policy)(0),          // 118: troupe.v1.Persist.Policy
+	(Trust_Level)(0),             // 119: troupe.v1.Trust.Level
+	(*Part)(nil),                 // 120: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 121: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 122: troupe.v1.InputAccepted.Origin
+	(TurnCompleted_Outcome)(0),   // 123: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 124: troupe.v1.Usage
+	(CallResolved_Resolution)(0), // 125: troupe.v1.CallResolved.Resolution
+	(Decision_Value)(0),          // 126: troupe.v1.Decision.Value
+	(TimerSet_Misfire)(0),        // 127: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 128: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 129: troupe.v1.WorkspaceGrant
+	(*Grant)(nil),                // 130: troupe.v1.Grant
+	(*WorkspaceRef)(nil),         // 131: troupe.v1.WorkspaceRef
+	(*LeaseToken)(nil),           // 132: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 133: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 134: troupe.v1.ToolFinished.Status
+	(*Timing)(nil),               // 135: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
-	1,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	111, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
-	8,   // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	112, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	113, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	114, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	115, // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
-	1,   // 7: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
-	8,   // 8: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
-	11,  // 9: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
-	14,  // 10: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
-	16,  // 11: troupe.v1.ToSession.list_inputs:type_name -> troupe.v1.ListInputs
-	19,  // 12: troupe.v1.ToSession.withdraw_input:type_name -> troupe.v1.WithdrawInput
-	20,  // 13: troupe.v1.ToSession.call_tool:type_name -> troupe.v1.CallTool
-	21,  // 14: troupe.v1.ToSession.spawn_worker:type_name -> troupe.v1.SpawnWorker
-	22,  // 15: troupe.v1.ToSession.delete_worker:type_name -> troupe.v1.DeleteWorker
-	23,  // 16: troupe.v1.ToSession.describe:type_name -> troupe.v1.DescribeSession
-	41,  // 17: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
-	45,  // 18: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
-	47,  // 19: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
-	24,  // 20: troupe.v1.ToSession.count_jobs:type_name -> troupe.v1.CountJobs
-	39,  // 21: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
-	40,  // 22: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
-	43,  // 23: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
-	26,  // 24: troupe.v1.ToSession.resolve_call:type_name -> troupe.v1.ResolveCall
-	28,  // 25: troupe.v1.ToSession.release_worker:type_name -> troupe.v1.ReleaseWorker
-	29,  // 26: troupe.v1.ToSession.compact:type_name -> troupe.v1.CompactHistory
-	31,  // 27: troupe.v1.ToSession.set_timer:type_name -> troupe.v1.SetTimer
-	32,  // 28: troupe.v1.ToSession.cancel_timer:type_name -> troupe.v1.CancelTimer
-	33,  // 29: troupe.v1.ToSession.list_timers:type_name -> troupe.v1.ListTimers
-	38,  // 30: troupe.v1.ToSession.save:type_name -> troupe.v1.SaveHistory
-	10,  // 31: troupe.v1.ToSession.run:type_name -> troupe.v1.RunInput
-	36,  // 32: troupe.v1.ToSession.fire_timer:type_name -> troupe.v1.FireTimer
-	27,  // 33: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
-	2,   // 34: troupe.v1.ToSession.attach_workspace:type_name -> troupe.v1.AttachWorkspace
-	3,   // 35: troupe.v1.ToSession.detach_workspace:type_name -> troupe.v1.DetachWorkspace
-	6,   // 36: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
-	6,   // 37: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	116, // 38: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	117, // 39: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	118, // 40: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	8,   // 41: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	119, // 42: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	120, // 43: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
-	13,  // 44: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
-	17,  // 45: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	112, // 46: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	113, // 47: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	121, // 48: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	122, // 49: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
-	116, // 50: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	123, // 51: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
-	34,  // 52: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	124, // 53: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	113, // 54: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	125, // 55: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
-	49,  // 56: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	120, // 57: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
-	9,   // 58: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	114, // 59: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	120, // 60: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	51,  // 61: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
-	126, // 62: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	114, // 63: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	125, // 64: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	127, // 65: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
-	125, // 66: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	128, // 67: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	111, // 68: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	129, // 69: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	129, // 70: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	125, // 71: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	129, // 72: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
-	128, // 73: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
-	130, // 74: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	129, // 75: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	85,  // 76: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	48,  // 77: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	49,  // 78: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	95,  // 79: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
-	125, // 80: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
-	50,  // 81: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	48,  // 82: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	100, // 83: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	120, // 84: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	13,  // 85: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	101, // 86: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	131, // 87: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	120, // 88: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	104, // 89: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	48,  // 90: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
-	48,  // 91: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
-	92,  // [92:92] is the sub-list for method output_type
-	92,  // [92:92] is the sub-list for method input_type
-	92,  // [92:92] is the sub-list for extension type_name
-	92,  // [92:92] is the sub-list for extension extendee
-	0,   // [0:92] is the sub-list for field type_name
+	2,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
+	115, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	9,   // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
+	116, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	117, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	118, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	119, // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	2,   // 7: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
+	9,   // 8: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
+	12,  // 9: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
+	15,  // 10: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
+	17,  // 11: troupe.v1.ToSession.list_inputs:type_name -> troupe.v1.ListInputs
+	20,  // 12: troupe.v1.ToSession.withdraw_input:type_name -> troupe.v1.WithdrawInput
+	21,  // 13: troupe.v1.ToSession.call_tool:type_name -> troupe.v1.CallTool
+	22,  // 14: troupe.v1.ToSession.spawn_worker:type_name -> troupe.v1.SpawnWorker
+	23,  // 15: troupe.v1.ToSession.delete_worker:type_name -> troupe.v1.DeleteWorker
+	24,  // 16: troupe.v1.ToSession.describe:type_name -> troupe.v1.DescribeSession
+	42,  // 17: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
+	46,  // 18: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
+	48,  // 19: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
+	25,  // 20: troupe.v1.ToSession.count_jobs:type_name -> troupe.v1.CountJobs
+	40,  // 21: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
+	41,  // 22: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
+	44,  // 23: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
+	27,  // 24: troupe.v1.ToSession.resolve_call:type_name -> troupe.v1.ResolveCall
+	29,  // 25: troupe.v1.ToSession.release_worker:type_name -> troupe.v1.ReleaseWorker
+	30,  // 26: troupe.v1.ToSession.compact:type_name -> troupe.v1.CompactHistory
+	32,  // 27: troupe.v1.ToSession.set_timer:type_name -> troupe.v1.SetTimer
+	33,  // 28: troupe.v1.ToSession.cancel_timer:type_name -> troupe.v1.CancelTimer
+	34,  // 29: troupe.v1.ToSession.list_timers:type_name -> troupe.v1.ListTimers
+	39,  // 30: troupe.v1.ToSession.save:type_name -> troupe.v1.SaveHistory
+	11,  // 31: troupe.v1.ToSession.run:type_name -> troupe.v1.RunInput
+	37,  // 32: troupe.v1.ToSession.fire_timer:type_name -> troupe.v1.FireTimer
+	28,  // 33: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
+	3,   // 34: troupe.v1.ToSession.attach_workspace:type_name -> troupe.v1.AttachWorkspace
+	4,   // 35: troupe.v1.ToSession.detach_workspace:type_name -> troupe.v1.DetachWorkspace
+	90,  // 36: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
+	7,   // 37: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
+	7,   // 38: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
+	120, // 39: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	121, // 40: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	122, // 41: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	9,   // 42: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
+	123, // 43: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	124, // 44: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	14,  // 45: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
+	18,  // 46: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
+	116, // 47: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	117, // 48: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	125, // 49: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	126, // 50: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	120, // 51: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	127, // 52: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	35,  // 53: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
+	128, // 54: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	117, // 55: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	129, // 56: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	50,  // 57: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
+	124, // 58: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	10,  // 59: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
+	118, // 60: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	124, // 61: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	52,  // 62: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
+	130, // 63: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	118, // 64: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	129, // 65: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	131, // 66: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
+	129, // 67: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	132, // 68: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	115, // 69: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	133, // 70: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	133, // 71: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	129, // 72: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	133, // 73: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	132, // 74: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
+	134, // 75: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	133, // 76: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	86,  // 77: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	0,   // 78: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
+	92,  // 79: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
+	49,  // 80: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	50,  // 81: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	99,  // 82: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
+	129, // 83: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	51,  // 84: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	49,  // 85: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	104, // 86: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	124, // 87: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	14,  // 88: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	105, // 89: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	135, // 90: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	124, // 91: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	108, // 92: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	49,  // 93: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
+	49,  // 94: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
+	95,  // [95:95] is the sub-list for method output_type
+	95,  // [95:95] is the sub-list for method input_type
+	95,  // [95:95] is the sub-list for extension type_name
+	95,  // [95:95] is the sub-list for extension extendee
+	0,   // [0:95] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }
@@ -8876,19 +9153,21 @@ func file_command_proto_init() {
 		(*ToSession_ResolveApproval)(nil),
 		(*ToSession_AttachWorkspace)(nil),
 		(*ToSession_DetachWorkspace)(nil),
+		(*ToSession_UseFile)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   111,
+			NumEnums:      1,
+			NumMessages:   114,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_command_proto_goTypes,
 		DependencyIndexes: file_command_proto_depIdxs,
+		EnumInfos:         file_command_proto_enumTypes,
 		MessageInfos:      file_command_proto_msgTypes,
 	}.Build()
 	File_command_proto = out.File

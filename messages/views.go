@@ -30,6 +30,14 @@ type ListedWorkspaceJSON struct {
 	Session string `json:"session"`
 }
 
+// FileEntryJSON is one file that a session keeps.
+type FileEntryJSON struct {
+	ID         string `json:"id"`    // its path
+	State      string `json:"state"` // file | folder
+	Size       int64  `json:"size"`
+	ModifiedAt string `json:"modified_at,omitempty"`
+}
+
 // SessionJSON is one session of a listing.
 type SessionJSON struct {
 	ID         string          `json:"id"`
@@ -167,6 +175,25 @@ func (j ListedWorkspaceJSON) Proto() *SessionWorkspace {
 // JSON is the list in its wire form, never null.
 func (x *Workspaces) JSON() []ListedWorkspaceJSON {
 	return append([]ListedWorkspaceJSON{}, convert(x.GetWorkspaces(), (*SessionWorkspace).JSON)...)
+}
+
+// JSON is the file in its wire form.
+func (x *FileEntry) JSON() FileEntryJSON {
+	j := FileEntryJSON{ID: x.GetPath(), State: "file", Size: x.GetSize(), ModifiedAt: timeText(x.GetModifiedUnixMs())}
+	if x.GetFolder() {
+		j.State = "folder"
+	}
+	return j
+}
+
+// Proto is the way back.
+func (j FileEntryJSON) Proto() *FileEntry {
+	return &FileEntry{Path: j.ID, Size: j.Size, Folder: j.State == "folder", ModifiedUnixMs: timeRead(j.ModifiedAt)}
+}
+
+// JSON is the list in its wire form, never null.
+func (x *Files) JSON() []FileEntryJSON {
+	return append([]FileEntryJSON{}, convert(x.GetEntries(), (*FileEntry).JSON)...)
 }
 
 // JSON is the session in its wire form.

@@ -61,16 +61,21 @@ func (a *app) cancel(ctx context.Context, n node, session, worker string, f *can
 func newRemove(a *app) *cobra.Command {
 	reason, keep := "", false
 	cmd := &cobra.Command{
-		Use:   "rm SESSION",
+		Use:   "rm SESSION[:PATH]",
 		Short: "Delete a session for good: its turns are cancelled, and everything that was kept of it goes",
 		Long: `Delete a session for good.
 
 Its turns are cancelled, and its conversations, listings, timers and its home folder are deleted. Files in the folders that it
 worked in stay. Nothing brings it back but a backup. With --keep it is closed only: it takes nothing any more and is
 listed no longer, and its conversations stay in the data directory until they are deleted for their age
-(data.retention) or by troupe rm.`,
+(data.retention) or by troupe rm.
+
+With a path it deletes that file of the session's home folder, and nothing else.`,
 		Args: exactly("SESSION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if session, name, ok := keptFile(args[0]); ok {
+				return a.removeFile(cmd.Context(), session, name)
+			}
 			return a.onSession(cmd.Context(), args[0], func(ctx context.Context, n node) error {
 				_, err := ask[*messages.Ack](ctx, n, inSession(args[0], &messages.ToSession{Command: &messages.ToSession_Close{Close: &messages.CloseSession{Reason: reason, Forget: !keep}}}))
 				return err

@@ -49,6 +49,7 @@ func newRoot(a *app) *cobra.Command {
 		newImport(a),
 		newCancel(a),
 		newRemove(a),
+		newCopy(a),
 		newTree(a),
 		newWorkers(a),
 		newVerify(a),
