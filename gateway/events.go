@@ -46,6 +46,11 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 		for range items { // until the pump has ended
 		}
 	}()
+	first, waiting := opening(ctx, items)
+	if first != nil && first.err != nil { // nothing was sent yet: it can still be said properly
+		a.fail(w, r, first.err)
+		return
+	}
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
@@ -54,7 +59,31 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 	if s.flush() != nil {
 		return
 	}
+	if first != nil && s.event(first.event) != nil || !waiting {
+		return
+	}
 	a.forward(ctx, s, items)
+}
+
+// openingWait is how long the answer to a client that asks for events waits for the first of them, or for the reason why there are none:
+// one that is known by then is a status of its own, and no event in a stream of status 200.
+const openingWait = 200 * time.Millisecond
+
+// opening waits for the first item; waiting says that there may be more.
+func opening(ctx context.Context, items <-chan item) (first *item, waiting bool) {
+	wait := time.NewTimer(openingWait)
+	defer wait.Stop()
+	select {
+	case it, more := <-items:
+		if !more {
+			return nil, false
+		}
+		return &it, true
+	case <-wait.C:
+		return nil, true
+	case <-ctx.Done():
+		return nil, false
+	}
 }
 
 // cursor is the event after which a stream begins. What the client got last counts more than what

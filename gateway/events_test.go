@@ -154,6 +154,17 @@ func TestAFailureInTheMiddleIsTheLastEvent(t *testing.T) {
 	}
 }
 
+// TestEventsThatAreGoneAreRefusedByStatus: a client that would otherwise take the end of its stream for a lost connection.
+func TestEventsThatAreGoneAreRefusedByStatus(t *testing.T) {
+	b := &backend{events: func(context.Context, string, uint64) iter.Seq2[*messages.Event, error] {
+		return func(yield func(*messages.Event, error) bool) {
+			yield(nil, messages.Fail(messages.CodeTrimmed, "they were trimmed away", "ask for those after 7"))
+		}
+	}}
+	res, body := serve(t, b, gateway.Options{}).do(t, "GET", "/api/sessions/ses_1/events?after=2", "")
+	refused(t, res, body, http.StatusGone, messages.CodeTrimmed)
+}
+
 func TestAPanicInAStreamEndsOnlyThatStream(t *testing.T) {
 	b := &backend{events: func(context.Context, string, uint64) iter.Seq2[*messages.Event, error] {
 		return func(func(*messages.Event, error) bool) { panic("no") }
