@@ -82,11 +82,22 @@ func TestATrimmedJournalIsOpenedFromEitherSnapshotAndQuarantinedWithoutOne(t *te
 			t.Errorf("message %d is another from the older snapshot", i)
 		}
 	}
-	store.count = 2
+	cut := store.spoil
+	store.count, store.spoil = 2, func(s *messages.Snapshot) { s.Schema = 2 } // of the release before, which had the same fields
 	h := actortest.New(t, o)
-	_, err := actortest.Try[*messages.InputReply](h, session, &messages.SubmitInput{Parts: actortest.Text("no")})
-	if actortest.Code(err) != messages.CodeQuarantined || !strings.Contains(err.Error(), "no snapshot is of use") {
-		t.Errorf("without a snapshot: %v", err)
+	h.Run(session, "once more")
+	h.Stop()
+	for why, spoil := range map[string]func(*messages.Snapshot){
+		"is damaged":                     cut,
+		"was written by a later release": func(s *messages.Snapshot) { s.Schema += 1000 },
+	} {
+		store.count, store.spoil = 2, spoil
+		h := actortest.New(t, o)
+		_, err := actortest.Try[*messages.InputReply](h, session, &messages.SubmitInput{Parts: actortest.Text("no")})
+		if actortest.Code(err) != messages.CodeQuarantined || !strings.Contains(err.Error(), "no snapshot is of use") || !strings.Contains(err.Error(), why) {
+			t.Errorf("without a snapshot: %v", err)
+		}
+		h.Stop()
 	}
 }
 

@@ -113,6 +113,7 @@ func putSnapshot(j *persistence.Journal, f *conversation.Frozen, n *snapshots) e
 // recoverState folds a worker's journal: from its newest snapshot that is of use, else the one
 // before, else from the beginning.
 func recoverState(ctx context.Context, svc *Services, j *persistence.Journal) (*conversation.State, *snapshots, error) {
+	var why error
 	for below := j.Next(); below > snapshotNone; { // one that is ahead of the journal is of another
 		snap, err := j.Snapshot(ctx, below)
 		if errors.Is(err, persistence.ErrNotFound) {
@@ -133,6 +134,7 @@ func recoverState(ctx context.Context, svc *Services, j *persistence.Journal) (*
 		if err == nil {
 			return s, n, nil
 		}
+		why = errors.Join(why, err)
 		svc.Log.Warn("snapshot is not used", "stream", j.Stream(), "seq", snap.GetSeq(), "err", err)
 		if snap.GetSeq() <= 1 {
 			break
@@ -142,15 +144,15 @@ func recoverState(ctx context.Context, svc *Services, j *persistence.Journal) (*
 	s, n := conversation.Live(), &snapshots{}
 	err := replay(ctx, j, s, n)
 	if errors.Is(err, persistence.ErrTrimmed) { // only a snapshot could have stood for what is gone
-		err = fmt.Errorf("no snapshot is of use: %w: %w", persistence.ErrCorrupt, err)
+		err = fmt.Errorf("no snapshot is of use: %w", errors.Join(persistence.ErrCorrupt, err, why))
 	}
 	return s, n, err
 }
 
 // restore decodes a snapshot, and makes sure that it is one of this journal.
 func restore(ctx context.Context, store persistence.Store, stream string, snap *messages.Snapshot) (*conversation.State, error) {
-	if snap.GetSchema() != conversation.SnapshotSchema {
-		return nil, fmt.Errorf("schema %d, not %d", snap.GetSchema(), conversation.SnapshotSchema)
+	if err := conversation.Readable(snap.GetSchema()); err != nil {
+		return nil, err
 	}
 	record := func(seq uint64) (*messages.Record, error) {
 		var found *messages.Record

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"reflect"
+	"strings"
 	"unsafe"
 
 	"google.golang.org/protobuf/proto"
@@ -117,4 +118,19 @@ func Sealed(b []byte) []byte {
 	}
 	b = b[:len(b)-4]
 	return binary.BigEndian.AppendUint32(b, sum(b))
+}
+
+// Fields are those of everything that State is made of, as text.
+func Fields() string {
+	var b strings.Builder
+	for _, t := range []reflect.Type{
+		reflect.TypeFor[State](), reflect.TypeFor[Turn](), reflect.TypeFor[Call](), reflect.TypeFor[Input](), reflect.TypeFor[Timer](),
+		reflect.TypeFor[accepted](), reflect.TypeFor[source](), reflect.TypeFor[border](),
+	} {
+		fmt.Fprintln(&b, t.Name())
+		for i := range t.NumField() {
+			fmt.Fprintf(&b, "\t%s %s\n", t.Field(i).Name, t.Field(i).Type)
+		}
+	}
+	return b.String()
 }

@@ -14,8 +14,23 @@ import (
 )
 
 // SnapshotSchema is the version of the fold that snapshots keep. It grows with every change of
-// what State holds or of what a fact does to it: a snapshot of another version is not read.
+// what State holds or of what a fact does to it. Snapshots of the versions before stand for what was
+// trimmed: the change comes with a reader for them (Readable, Restore).
 const SnapshotSchema = 3
+
+// Readable says why Restore takes no snapshot of a schema; nil when it does.
+//
+// 2 has the fields of 3. What 3 folds in another way, the time that a turn waits for approvals, is in no journal of its
+// time: nobody was asked then. 1 is of the time before compactions, so that no record that it stands for can be missing.
+func Readable(schema uint32) error {
+	switch {
+	case schema > SnapshotSchema:
+		return fmt.Errorf("a snapshot of schema %d was written by a later release, this one reads up to %d", schema, SnapshotSchema)
+	case schema < 2:
+		return fmt.Errorf("a snapshot of schema %d has no sum to check it by: its journal is whole, and is read instead", schema)
+	}
+	return nil
+}
 
 // large is the size in bytes from which a text is not copied into a snapshot: its record is read
 // again when the snapshot is.

@@ -5,8 +5,8 @@
 // source: snapshot.proto
 
 // The fold of a worker's journal up to a record, as a snapshot keeps it. A change of what a field
-// means, or of what the fold does, gets a new schema number (conversation.SnapshotSchema): snapshots
-// of another schema are not read, since the journal has everything.
+// means, or of what the fold does, gets a new schema number (conversation.SnapshotSchema), and a reader
+// for those that stand for what a trimmed journal has no more (conversation.Readable).
 
 package messages
 
