@@ -156,3 +156,40 @@ func TestJobsAreCountedByAgent(t *testing.T) {
 		t.Errorf("%q", said)
 	}
 }
+
+// A job in an attached folder ends when that is taken away, and one in a folder that others see as a part of theirs makes way for them.
+func TestJobsLeaveDetachedAndOverlappingFolders(t *testing.T) {
+	rt, ctx := runtimeOf(t, troupe.Options{Model: asks(), Sandbox: unconfined(t)})
+	outer := folder(t, nil)
+	inner := filepath.Join(outer, "inner")
+	if err := os.Mkdir(inner, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	open := func(dir string) *troupe.Session {
+		s, err := rt.Session(ctx, troupe.SessionOptions{Dir: dir, Trust: troupe.Full})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	around, within := open(outer), open(inner)
+	id := background(ctx, t, within)
+	prompted(ctx, t, around, `exec {"command":"true"}`)
+	if said := prompted(ctx, t, within, fmt.Sprintf(`job_output {"job_id":%q}`, id)); !strings.Contains(said, "[killed: another agent waited for the workspace;") {
+		t.Errorf("%q", said)
+	}
+	beside := folder(t, nil)
+	if _, err := rt.Ask(ctx, &messages.ToSession{SessionId: within.ID(), Command: &messages.ToSession_AttachWorkspace{AttachWorkspace: &messages.AttachWorkspace{
+		Workspace: &messages.WorkspaceSpec{Uri: "local:" + beside, Name: "beside", Trust: troupe.Full},
+	}}}); err != nil {
+		t.Fatal(err)
+	}
+	said := prompted(ctx, t, within, `exec {"command":"sleep 1000","background":true,"workspace_id":"beside"}`)
+	id = regexp.MustCompile(`job_[0-9a-f]+`).FindString(said)
+	if _, err := rt.Ask(ctx, &messages.ToSession{SessionId: within.ID(), Command: &messages.ToSession_DetachWorkspace{DetachWorkspace: &messages.DetachWorkspace{Workspace: "beside"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if said := prompted(ctx, t, within, fmt.Sprintf(`job_output {"job_id":%q,"wait_ms":20000}`, id)); !strings.Contains(said, "[killed: its workspace was detached;") {
+		t.Errorf("%q", said)
+	}
+}

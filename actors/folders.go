@@ -21,7 +21,7 @@ type Folders struct {
 	mu      sync.Mutex
 	open    map[string]*folder
 	effects map[string]map[uint64][]string // address -> lease token -> exec ids of what runs under it
-	ends    map[string]func(string)        // job -> how to ask for its end
+	jobs    map[string]*leftRunning        // what calls left running
 	swept   map[string]bool                // addresses that were cleared of what a crash left
 }
 
@@ -75,7 +75,7 @@ func (e *folder) close() {
 }
 
 func newFolders() *Folders {
-	return &Folders{open: make(map[string]*folder), effects: make(map[string]map[uint64][]string), swept: make(map[string]bool), ends: make(map[string]func(string))}
+	return &Folders{open: make(map[string]*folder), effects: make(map[string]map[uint64][]string), swept: make(map[string]bool), jobs: make(map[string]*leftRunning)}
 }
 
 // admit makes an address known; nothing is opened yet.
@@ -165,22 +165,43 @@ func (f *Folders) ended(l *messages.LeaseToken, exec string) {
 	}
 }
 
-// keep notes how a job is asked to end; nil: it has ended.
-func (f *Folders) keep(job string, end func(why string)) {
+// leftRunning is a job, and how it is asked to end.
+type leftRunning struct {
+	worker, workspace string
+	end               func(why string)
+}
+
+// keep notes a job; nil: it has ended.
+func (f *Folders) keep(job string, left *leftRunning) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.ends[job] = end; end == nil {
-		delete(f.ends, job)
+	if f.jobs[job] = left; left == nil {
+		delete(f.jobs, job)
+	}
+}
+
+// endIn asks for the end of the jobs that a worker has in a workspace.
+func (f *Folders) endIn(worker, uri, why string) {
+	f.mu.Lock()
+	var ends []func(string)
+	for _, left := range f.jobs {
+		if left.worker == worker && left.workspace == uri {
+			ends = append(ends, left.end)
+		}
+	}
+	f.mu.Unlock()
+	for _, end := range ends {
+		end(why)
 	}
 }
 
 // end asks for the end of a job.
 func (f *Folders) end(job, why string) {
 	f.mu.Lock()
-	end := f.ends[job]
+	left := f.jobs[job]
 	f.mu.Unlock()
-	if end != nil {
-		end(why)
+	if left != nil {
+		left.end(why)
 	}
 }
 

@@ -148,22 +148,28 @@ func (r *run) eachLease(yield func(*messages.LeaseToken, *actor.PID)) {
 	}
 }
 
-// hold counts what the call leaves running as an effect of its own under the call's lease, so that the workspace is not passed
+// hold counts what the call leaves running as an effect of its own under the call's leases, so that the workspace is not passed
 // on while it runs (I6). The Workspace has it ended when somebody else waits.
 func (r *run) hold(ctx context.Context, id string, end func(why string)) (func(), error) {
 	if r.m.GetLease() == nil {
 		return nil, tools.Errorf(tools.CodeInterrupted, "Not started: the workspace is not held")
 	}
-	r.svc.folders.began(r.m.GetLease(), id)
-	r.svc.folders.keep(id, end)
+	r.svc.folders.keep(id, &leftRunning{worker: r.m.GetWorkerId(), workspace: r.m.GetLease().GetWorkspace(), end: end})
 	release := func() {
 		r.svc.folders.keep(id, nil)
-		r.svc.folders.ended(r.m.GetLease(), id)
-		r.sys.Root.Send(workspacePID(r.sys, r.m.GetWorkspace().GetId()),
-			&messages.EffectEnded{Workspace: r.m.GetLease().GetWorkspace(), Token: r.m.GetLease().GetToken(), ExecId: id})
+		r.eachLease(func(l *messages.LeaseToken, pid *actor.PID) {
+			r.svc.folders.ended(l, id)
+			r.sys.Root.Send(pid, &messages.EffectEnded{Workspace: l.GetWorkspace(), Token: l.GetToken(), ExecId: id})
+		})
 	}
-	msg := &messages.EffectBegun{Workspace: r.m.GetLease().GetWorkspace(), Token: r.m.GetLease().GetToken(), ExecId: id}
-	if _, err := act.AskSoon[*messages.EffectAllowed](ctx, r.sys, workspacePID(r.sys, r.m.GetWorkspace().GetId()), msg); err != nil {
+	var err error
+	r.eachLease(func(l *messages.LeaseToken, pid *actor.PID) {
+		r.svc.folders.began(l, id)
+		if err == nil {
+			_, err = act.AskSoon[*messages.EffectAllowed](ctx, r.sys, pid, &messages.EffectBegun{Workspace: l.GetWorkspace(), Token: l.GetToken(), ExecId: id})
+		}
+	})
+	if err != nil {
 		release()
 		return nil, tools.Errorf(tools.CodeInterrupted, "Not started: %v", err)
 	}

@@ -18,6 +18,11 @@ import (
 
 // configure takes a new grant, and answers when it is planned with.
 func (w *Worker) configure(c actor.Context, m *messages.Configure) {
+	for _, g := range w.newest.GetWorkspaces() {
+		if !has(m.GetGrant().GetWorkspaces(), g.GetUri()) {
+			w.svc.folders.endIn(w.id, g.GetUri(), "its workspace was detached")
+		}
+	}
 	w.newest = m.GetGrant()
 	w.watched.Store(m.GetWatched())
 	w.renew()
