@@ -87,8 +87,8 @@ func TestWhatStateIsMadeOfIsThatOfItsSchema(t *testing.T) {
 	}
 	if got := conversation.Fields(); got != string(want) {
 		t.Errorf("State is made of\n%s\nand was made of\n%s\n"+
-			"If a snapshot keeps the difference: raise SnapshotSchema, let Readable and Restore take the schema before, and go test ./conversation -run 'Snapshots|State' -update. "+
-			"If none does: remove %s, and do the same", got, want, file)
+			"Is a snapshot that was kept before wrong without the difference, or folded in another way: raise SnapshotSchema, let Readable and Restore take the schema before, "+
+			"and go test ./conversation -run 'Snapshots|State' -update. Is it right, because no fact that it folds could have set what is new: remove %s, and do the same", got, want, file)
 	}
 }
 
