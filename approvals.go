@@ -32,6 +32,8 @@ type Answer struct {
 	Message   string // for the model, with Rejected
 	Arguments string // to run instead of those that were asked with; "" for those
 	By        string // who says it, for the audit; "" for "program"
+	Scope     Scope  // how long it holds; "" for Once
+	Rule      string // with a Scope beyond Once: what is remembered, of the approval's Rules; "" for the exact one, the last of them
 }
 
 // approve puts an approval to the program. Its zero answer leaves it to others; so do its panics.
@@ -60,7 +62,10 @@ func (rt *Runtime) Approvals(ctx context.Context) ([]*Approval, error) {
 // ResolveApproval answers an approval. It returns once the answer is durable; the first one counts, a second is refused
 // with the code `already_resolved`. The turn goes on at once when its session is in memory, else when it is opened.
 func (rt *Runtime) ResolveApproval(ctx context.Context, approvalID string, a Answer) error {
-	m := &messages.ResolveApproval{ApprovalId: approvalID, Decision: a.Decision, Message: a.Message, Arguments: a.Arguments, By: a.By}
+	m := &messages.ResolveApproval{
+		ApprovalId: approvalID, Decision: a.Decision, Message: a.Message, Arguments: a.Arguments, By: a.By,
+		Scope: string(a.Scope), Rule: a.Rule,
+	}
 	if m.GetBy() == "" {
 		m.By = "program"
 	}

@@ -235,7 +235,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		return nil, errors.Join(fmt.Errorf("clear what was left half-written: %w", err), rt.closeStore())
 	}
 	rt.sys = act.NewSystem(o.Logger)
-	rt.root, err = actors.Start(rt.sys, rt.svc)
+	rt.root, err = actors.Start(rt.sys, rt.svc) //nolint:contextcheck // what is read there is read whole
 	if err != nil {
 		rt.closeMCP()
 		return nil, errors.Join(fmt.Errorf("start the actors: %w", err), rt.closeStore())

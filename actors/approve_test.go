@@ -34,6 +34,7 @@ type asker struct {
 	in    string
 	dir   string
 	space []*messages.WorkspaceSpec
+	calls int // of programs
 }
 
 func writes(names ...string) []*messages.ToolCall {

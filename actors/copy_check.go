@@ -33,7 +33,7 @@ func Listed(ctx context.Context, store persistence.Store, session string) (found
 
 // Claims says whether the session trusts folders, or brings rules along.
 func (v *Survey) Claims() bool {
-	if len(v.facts.created.GetRules()) > 0 {
+	if len(v.facts.created.GetRules()) > 0 || len(v.facts.rules) > 0 {
 		return true
 	}
 	for _, a := range v.facts.attached {
@@ -68,13 +68,17 @@ func (v *Survey) Misplaced() (at uint64, why string) {
 	return 0, ""
 }
 
-// Closes says whether a record behind the last one is of those by which an import closes what was open.
+// Closes says whether a record behind the last one is of those by which an import closes what was open, and takes back what is not
+// believed.
 func (v *Survey) Closes(e persistence.Entry) bool {
 	open := false
 	for _, s := range v.workers {
 		open = open || s.Turn() != nil || s.Closed() || s.Panics() > 0 || s.Deaths() > 0 || s.Quarantined() != ""
 	}
 	f, err := factIn(e.Stream, e.Record)
+	if r, ok := f.(*messages.RuleRevoked); ok {
+		return r.GetBy() == byImport
+	}
 	if err != nil || !open {
 		return false
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/troupe-dev/troupe/messages"
 )
 
-// naming gives a copy ids of its own: of the session, its workers, turns, generations, calls and approvals. What clients
+// naming gives a copy ids of its own: of the session, its workers, turns, generations, calls, approvals and rules. What clients
 // and providers have named keeps its name, and so does what others own. A nil *naming changes nothing.
 type naming struct {
 	known map[string]string
@@ -59,7 +59,7 @@ func (n *naming) address(old string) string {
 // renamed says which string fields of facts hold an id of ours, and which an address; all others stay.
 func renamed(field protoreflect.Name) (id, address bool) {
 	switch field {
-	case "session_id", "worker_id", "turn_id", "gen_id", "exec_id", "approval_id", "parent", "conversation":
+	case "session_id", "worker_id", "turn_id", "gen_id", "exec_id", "approval_id", "rule_id", "parent", "conversation":
 		return true, false
 	case "uri", "workspace", "folder":
 		return false, true
@@ -69,9 +69,13 @@ func renamed(field protoreflect.Name) (id, address bool) {
 
 // fact renames what a fact refers to, in place.
 func (n *naming) fact(f proto.Message) {
-	if n != nil {
-		n.message(f.ProtoReflect())
+	if n == nil {
+		return
 	}
+	if r, ok := f.(*messages.RuleAdded); ok { // those of the whole store keep theirs
+		n.known[r.GetRuleId()] = messages.NewID(messages.RulePrefix)
+	}
+	n.message(f.ProtoReflect())
 }
 
 func (n *naming) message(m protoreflect.Message) {

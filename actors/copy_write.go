@@ -276,6 +276,9 @@ func (p *Copying) finish(ctx context.Context) error {
 	if err := p.ended(ctx); err != nil {
 		return err
 	}
+	if err := p.revoked(ctx); err != nil {
+		return err
+	}
 	if err := p.flush(ctx); err != nil {
 		return err
 	}
@@ -302,20 +305,37 @@ func (p *Copying) ended(ctx context.Context) error {
 		if !p.Survey.workers[old].Closed() || !p.has(id) {
 			continue
 		}
-		f := &messages.WorkerEnded{WorkerId: id, Reason: p.Reason}
-		r, err := messages.NewRecord(f, "")
-		if err != nil {
-			return err
-		}
-		r.RecordId, r.AtUnixMs = newRecordID(), p.svc.Now().UnixMilli()
-		if err := p.facts.apply(f, &messages.Record{Seq: p.facts.seq + 1, AtUnixMs: r.GetAtUnixMs()}); err != nil {
-			return err
-		}
-		if err := p.add(ctx, messages.SessionStream(p.ID), r); err != nil {
+		if err := p.sessionFact(ctx, &messages.WorkerEnded{WorkerId: id, Reason: p.Reason}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// revoked takes the rules back that a file claims people have answered with.
+func (p *Copying) revoked(ctx context.Context) error {
+	if !p.Restrict || p.Fork { // what a fork has, people here have answered
+		return nil
+	}
+	for _, v := range slices.Clone(p.facts.rules) {
+		if err := p.sessionFact(ctx, &messages.RuleRevoked{Rule: v.GetRule(), RuleId: v.GetRuleId(), By: byImport}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sessionFact adds a fact of the copy's own to the journal of its session.
+func (p *Copying) sessionFact(ctx context.Context, f proto.Message) error {
+	r, err := messages.NewRecord(f, "")
+	if err != nil {
+		return err
+	}
+	r.RecordId, r.AtUnixMs = newRecordID(), p.svc.Now().UnixMilli()
+	if err := p.facts.apply(f, &messages.Record{Seq: p.facts.seq + 1, AtUnixMs: r.GetAtUnixMs()}); err != nil {
+		return err
+	}
+	return p.add(ctx, messages.SessionStream(p.ID), r)
 }
 
 // has says whether a worker of the copy has not ended.
@@ -402,6 +422,12 @@ func (p *Copying) index() ([]persistence.IndexOp, error) {
 		mark = persistence.IndexOp{Key: markKey(p.ID), Value: []byte(p.mark)}
 	}
 	ops := []persistence.IndexOp{mark, {Key: SessionKey(p.ID), Value: b}}
+	for _, v := range p.facts.rules {
+		if b, err = proto.Marshal(v); err != nil {
+			return nil, fmt.Errorf("encode listing entry: %w", err)
+		}
+		ops = append(ops, persistence.IndexOp{Key: RuleKey(p.ID, v.GetRuleId()), Value: b})
+	}
 	for _, old := range p.Survey.order {
 		id := p.names.id(old)
 		if !p.has(id) {

@@ -54,7 +54,7 @@ func TestAnIdleSessionLeavesMemoryAndTheNextMessageBringsItBack(t *testing.T) {
 		asleep(t, h)
 		for _, bucket := range h.Sys.ProcessRegistry.LocalPIDs.LocalPIDs {
 			for _, id := range bucket.Keys() {
-				if id != "troupe" && id != "troupe/limiter-default" && id != "troupe/timers" && len(id) > 6 && id[:6] == "troupe" {
+				if id != "troupe" && id != "troupe/limiter-default" && id != "troupe/timers" && id != "troupe/rules" && len(id) > 6 && id[:6] == "troupe" {
 					t.Errorf("%s is still there", id)
 				}
 			}

@@ -107,6 +107,7 @@ type Services struct {
 	props   struct{ worker, executor *actor.Props }
 	offers  sync.Map // joined tool names -> []model.ToolDef: one slice for all workers with that toolset
 	folders *Folders
+	rules   ruleBook // that outlast a session
 	ledger  *tools.FileLedger
 	crashed bool // the last process on the data directory did not end in order
 	pool    *act.Pool

@@ -21,7 +21,7 @@ import (
 // an immutable grant of them; it routes, and keeps nothing of a conversation.
 //
 // Accepts: CreateSession or OpenSession (first), and ToSession with a command for itself or one of
-// its workers; from its workers WorkerFailed, Published and the commands that a failed one
+// its workers; from its workers WorkerFailed, Published, RememberRule and the commands that a failed one
 // hands back. A worker that fails is poisoned and replaced after a pause; what arrives meanwhile waits
 // here, in order. Parent: Supervisor. Children: Workers.
 type Session struct {
@@ -165,6 +165,10 @@ func (s *Session) ready(c actor.Context) {
 		s.subtree(c)
 	case *messages.Replaced:
 		s.tellAll(c, m)
+	case *messages.RememberRule:
+		s.rememberRule(c, m)
+	case *ruleWritten:
+		s.ruleWritten(c, m)
 	case *messages.Passivate:
 		s.passivate(c)
 	case *messages.SubmitInput, *messages.RunInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
@@ -243,6 +247,8 @@ func (s *Session) own(c actor.Context, m *messages.ToSession) {
 		s.useFile(c, cmd.UseFile)
 	case *messages.ToSession_DeleteWorker:
 		s.deleteWorker(c, cmd.DeleteWorker)
+	case *messages.ToSession_RevokeRule:
+		s.revokeRule(c, cmd.RevokeRule)
 	case *messages.ToSession_CountJobs:
 		s.countJobs(c)
 	case *messages.ToSession_Close:

@@ -178,6 +178,9 @@ func (s *Session) workersClosed(c actor.Context, m *workersClosed) {
 	if m.session {
 		facts = append(facts, &messages.SessionClosed{Reason: m.reason})
 		index = append(index, persistence.IndexOp{Key: SessionKey(s.id), Delete: true})
+		for _, v := range s.facts.rules {
+			index = append(index, persistence.IndexOp{Key: RuleKey(s.id, v.GetRuleId()), Delete: true})
+		}
 	}
 	if len(facts) == 0 {
 		s.tell(c, m.asker, &messages.Ack{})

@@ -26,6 +26,7 @@ type sessionFacts struct {
 	attached []*messages.WorkspaceAttached
 	changed  uint64 // the record that changed the grant last
 	workers  []*messages.WorkerSpawned
+	rules    []*messages.RuleView // that answers left behind
 	closed   bool
 }
 
@@ -52,6 +53,8 @@ func (f *sessionFacts) apply(fact proto.Message, r *messages.Record) error {
 		}
 	case *messages.SessionClosed:
 		f.closed = true
+	case *messages.RuleAdded, *messages.RuleRevoked:
+		f.applyRule(x, r)
 	}
 	return nil
 }

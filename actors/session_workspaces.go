@@ -31,6 +31,7 @@ const maxWorkspaces = 32
 func (f *sessionFacts) grantOf(standing []string) (*messages.Grant, error) {
 	g := &messages.Grant{
 		Revision: f.changed, ProjectId: f.created.GetProjectId(), Rules: slices.Concat(standing, f.created.GetRules()), Env: f.created.GetEnv(),
+		Remembered: f.remembered(),
 	}
 	first := firstOf(f.attached)
 	for _, a := range homeLast(f.attached) {

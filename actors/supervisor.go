@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -20,12 +21,12 @@ import (
 // Supervisor is the root of the tree. It finds or starts the Session that a command is for, and
 // replaces what fails below it after a growing pause; a child that keeps failing is given up.
 //
-// Accepts: CreateSession, ToSession, OpenWorkspace, DescribeTree; of Sessions KeepWorkspaces, SessionEnded, SessionIdle and
-// Staying, of Workspaces WorkspaceUnused. Children: Limiters, Workspaces, Sessions. Parent: none; it is stopped last.
+// Accepts: CreateSession, ToSession, OpenWorkspace, DescribeTree, RevokeRule; of Sessions KeepWorkspaces, RememberRule, SessionEnded, SessionIdle and
+// Staying, of Workspaces WorkspaceUnused. Children: Timers, Rules, Limiters, Workspaces, Sessions. Parent: none; it is stopped last.
 type Supervisor struct {
 	svc   *Services
 	log   *slog.Logger
-	props struct{ session, workspace, timers *actor.Props }
+	props struct{ session, workspace, timers, rules *actor.Props }
 	// limiter makes the props of a provider's Limiter: each has limits of its own.
 	limiter func(provider string) *actor.Props
 	kids    map[string]*kid // by name
@@ -95,6 +96,7 @@ func NewSupervisor(svc *Services) *actor.Props {
 		s.props.session = props(func() actor.Actor { return newSession(svc) })
 		s.props.workspace = props(func() actor.Actor { return newWorkspace(svc) })
 		s.props.timers = props(func() actor.Actor { return newTimers(svc) })
+		s.props.rules = props(func() actor.Actor { return newRules(svc) })
 		s.limiter = func(provider string) *actor.Props {
 			return props(func() actor.Actor { return newLimiter(svc, provider) })
 		}
@@ -118,6 +120,7 @@ func Start(sys *actor.ActorSystem, svc *Services) (*actor.PID, error) {
 		return nil, err
 	}
 	svc.sys = sys
+	svc.loadRules(context.Background())
 	return sys.Root.SpawnNamed(NewSupervisor(svc), root)
 }
 
@@ -177,6 +180,8 @@ func (s *Supervisor) Receive(c actor.Context) {
 		s.workspaceUnused(c, m)
 	case *messages.FindActor:
 		s.find(c, m)
+	case *messages.RememberRule, *messages.RevokeRule:
+		s.toRules(c)
 	case *actor.Terminated:
 		s.terminated(c, m.GetWho())
 	case *kidDue:
@@ -190,9 +195,10 @@ func (s *Supervisor) Receive(c actor.Context) {
 	}
 }
 
-// started spawns the Timers, and a Limiter for every provider.
+// started spawns the Timers and the Rules, and a Limiter for every provider.
 func (s *Supervisor) started(c actor.Context) {
 	s.keep(c, timersName, func(c actor.Context) *actor.PID { return s.spawn(c, s.props.timers, timersName) })
+	s.keep(c, rulesName, func(c actor.Context) *actor.PID { return s.spawn(c, s.props.rules, rulesName) })
 	for _, p := range s.svc.Models.Providers() {
 		limiter := s.limiter(p)
 		s.keep(c, limiterName(p), func(c actor.Context) *actor.PID { return s.spawn(c, limiter, limiterName(p)) })
@@ -265,6 +271,18 @@ func (s *Supervisor) toSession(c actor.Context, m *messages.ToSession) {
 		return
 	}
 	c.Forward(k.pid)
+}
+
+// toRules forwards a change to the rules that outlast a session.
+func (s *Supervisor) toRules(c actor.Context) {
+	switch k := s.kids[rulesName]; {
+	case k == nil || k.gaveUp != "":
+		c.Respond(messages.Fail(messages.CodeUnavailable, "the rules keep failing", "see the log"))
+	case k.pid == nil:
+		k.queue.Put(c)
+	default:
+		c.Forward(k.pid)
+	}
 }
 
 func (s *Supervisor) reopen(c actor.Context, k *kid) {

@@ -311,7 +311,7 @@ func TestEveryQuestionToASessionThatDoesNotExistIsAnswered(t *testing.T) {
 	tree := actortest.Ask[*messages.Tree](h, "", &messages.DescribeTree{})
 	actortest.Until(t, "no session that does not exist is kept", func() bool {
 		tree = actortest.Ask[*messages.Tree](h, "", &messages.DescribeTree{})
-		return len(tree.GetRoot().GetChildren()) == 2 // the limiter and the timers
+		return len(tree.GetRoot().GetChildren()) == 3 // the limiter, the rules and the timers
 	})
 }
 
@@ -327,7 +327,7 @@ func TestASessionThatCannotBeMadeIsRefusedAndItsIdIsFree(t *testing.T) {
 			t.Errorf("want %s: %v", name, err)
 		}
 		actortest.Until(t, "its name is free", func() bool {
-			return len(actortest.Ask[*messages.Tree](h, "", &messages.DescribeTree{}).GetRoot().GetChildren()) == 2
+			return len(actortest.Ask[*messages.Tree](h, "", &messages.DescribeTree{}).GetRoot().GetChildren()) == 3
 		})
 	}
 	s, _ := h.Create(&messages.CreateSession{SessionId: "ses_x"})

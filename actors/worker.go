@@ -69,6 +69,7 @@ type Worker struct {
 	previews    map[string]*messages.ToolReply              // made, and not asked with yet
 	told        map[string]bool                             // approvals that the program was told of
 	canAsk      bool                                        // somebody may answer what asks
+	remembering *remembering                                // an answer whose rule is being written down
 	executor    *actor.PID                                  // nil until the first call
 	running     map[string]bool                             // exec ids with the executor
 	decided     map[string]messages.RecoveryDecision_Action // for calls that were open at recovery
@@ -123,8 +124,13 @@ func (w *Worker) Receive(c actor.Context) {
 }
 
 // admit holds messages back while an append is under way (I1: nothing is decided on facts that
-// are not durable yet), and while it is being found out whether an input can start at once.
+// are not durable yet), while it is being found out whether an input can start at once, and while a
+// rule is written down that an answer leaves behind.
 func (w *Worker) admit(c actor.Context) {
+	if m, ok := c.Message().(*messages.Remembered); ok {
+		w.noteRemembered(c, m)
+		return
+	}
 	if !w.held() || w.urgent(c.Message()) {
 		w.receive(c)
 		return
@@ -135,7 +141,9 @@ func (w *Worker) admit(c actor.Context) {
 	w.stash.Put(c)
 }
 
-func (w *Worker) held() bool { return w.inflight != nil || w.leases.staging != nil }
+func (w *Worker) held() bool {
+	return w.inflight != nil || w.leases.staging != nil || w.remembering != nil
+}
 
 // urgent names what is handled also while others wait.
 func (w *Worker) urgent(msg any) bool {
@@ -150,6 +158,7 @@ func (w *Worker) urgent(msg any) bool {
 
 // replay handles what was held back, as far as it can be.
 func (w *Worker) replay(c actor.Context) {
+	w.ruleRemembered(c)
 	w.stash.Replay(c, w.admit, func() bool { return !w.held() })
 }
 
@@ -380,12 +389,12 @@ func (w *Worker) end(c actor.Context, m *messages.WorkerFailed) {
 	w.lastError, w.quarantined = reason, m.GetQuarantine()
 	w.halt(c)
 	w.become(w.failed, stateFailed)
-	for _, asker := range []*actor.PID{w.inflight.askerOrNil(), w.leases.staging.askerOrNil()} {
+	for _, asker := range []*actor.PID{w.inflight.askerOrNil(), w.leases.staging.askerOrNil(), w.remembering.askerOrNil()} {
 		if asker != nil {
 			c.Send(asker, messages.Fail(messages.CodeUnavailable, "the worker failed: "+reason, "send the same input id again"))
 		}
 	}
-	w.inflight, w.leases.staging = nil, nil
+	w.inflight, w.leases.staging, w.remembering = nil, nil, nil
 	c.Send(c.Parent(), m)
 	w.stash.Forward(c, c.Parent())
 	w.handBack(c)
@@ -436,7 +445,7 @@ func (w *Worker) stopping(c actor.Context) {
 			c.Send(x.pid, gone)
 		}
 	}
-	for _, asker := range []*actor.PID{w.inflight.askerOrNil(), w.leases.staging.askerOrNil()} {
+	for _, asker := range []*actor.PID{w.inflight.askerOrNil(), w.leases.staging.askerOrNil(), w.remembering.askerOrNil()} {
 		if asker != nil {
 			c.Send(asker, gone)
 		}
@@ -445,7 +454,7 @@ func (w *Worker) stopping(c actor.Context) {
 	w.saveAtEnd()
 	w.suspend()
 	w.lastSnapshot(c)
-	w.inflight, w.leases.staging = nil, nil
+	w.inflight, w.leases.staging, w.remembering = nil, nil, nil
 	w.receive = func(c actor.Context) { // messages still come until Stopped (house rule 4)
 		if c.Sender() != nil && asks(c.Message()) {
 			c.Respond(gone)
@@ -483,12 +492,4 @@ func (w *Worker) inputs() *messages.Inputs {
 		out.Inputs = append(out.Inputs, &messages.InputView{InputId: in.GetInputId(), Text: conversation.InputText(in.GetParts()), State: "staged", AtUnixMs: in.AtMs})
 	}
 	return out
-}
-
-func (w *Worker) waitIdle(c actor.Context) {
-	if w.state.Turn() == nil && len(w.state.Staged()) == 0 && !w.leases.busy() && w.compacting == nil {
-		c.Respond(&messages.Ack{})
-		return
-	}
-	w.idlers = append(w.idlers, c.Sender())
 }

@@ -102,6 +102,7 @@ func (w *Worker) requested(call *conversation.Call, m *messages.ToolReply) *mess
 	}
 	if j, err := w.judge(call.Name, call.Arguments); err == nil {
 		f.Reason = policy.Decide(j.question).Reason
+		f.Rules, f.Unremembered = rememberable(j.question, policy.Allow)
 	}
 	return f
 }
@@ -172,65 +173,78 @@ func (w *Worker) canGoOn() bool {
 	return len(open) == 0 || slices.ContainsFunc(open, func(call *conversation.Call) bool { return !call.Pending() && !call.InDoubt() })
 }
 
-// answer writes down what a person says of a call that asks, and goes on by it. The first answer counts.
+// answer writes down what a person says of a call that asks, and goes on by it. The first answer counts. A rule that
+// it leaves behind is written first: with the answer in the journal, it is remembered.
 func (w *Worker) answer(c actor.Context, m *messages.ResolveApproval) {
 	m = w.svc.cleanApproval(m)
-	asker := c.Sender()
-	tell := func(c actor.Context, msg any) {
-		if asker != nil {
-			c.Send(asker, msg)
+	hash, rules, fail := w.edited(m)
+	facts, refused := approval(w.state, m, hash, w.svc.Now().UnixMilli())
+	if fail == nil && len(facts) > 0 && refused == nil && remembers(m) {
+		if fail = w.remember(c, m, rules); fail == nil {
+			return
 		}
 	}
-	hash, fail := w.edited(m)
 	if fail != nil {
-		tell(c, fail)
+		w.tell(c, c.Sender(), fail)
 		return
 	}
-	facts, fail := approval(w.state, m, hash, w.svc.Now().UnixMilli())
+	w.writeAnswer(c, c.Sender(), m, facts, refused)
+}
+
+func (w *Worker) tell(c actor.Context, who *actor.PID, msg any) {
+	if who != nil {
+		c.Send(who, msg)
+	}
+}
+
+// writeAnswer writes the facts of an answer down.
+func (w *Worker) writeAnswer(c actor.Context, asker *actor.PID, m *messages.ResolveApproval, facts []proto.Message, fail *messages.Failure) {
 	switch {
 	case len(facts) == 0:
-		tell(c, fail)
+		w.tell(c, asker, fail)
 		return
 	case fail != nil: // it has expired meanwhile
 		w.append(c, asker, func(c actor.Context) {
-			tell(c, fail)
+			w.tell(c, asker, fail)
 			w.resolved(c)
 		}, facts...)
 		return
 	case m.GetDecision() == messages.Decision_CANCELLED:
 		w.interrupt(c)
 		w.append(c, asker, func(c actor.Context) {
-			tell(c, &messages.Ack{})
+			w.tell(c, asker, &messages.Ack{})
 			w.settled(c)
 		}, w.cancelFacts(author(m.GetBy()), cmp.Or(m.GetMessage(), "cancelled instead of approved"))...)
 		return
 	}
 	w.append(c, asker, func(c actor.Context) {
-		tell(c, &messages.Ack{})
+		w.tell(c, asker, &messages.Ack{})
 		w.resolved(c)
 	}, facts...)
 }
 
-// edited checks arguments that the approver has made, from scratch, and gives the hash that the approval is bound to.
-func (w *Worker) edited(m *messages.ResolveApproval) ([]byte, *messages.Failure) {
-	if m.GetArguments() == "" || m.GetDecision() != messages.Decision_APPROVED {
-		return nil, nil
-	}
+// edited checks arguments that the approver has made, from scratch, and gives the hash that the approval is bound to, and
+// what of such a call can be remembered.
+func (w *Worker) edited(m *messages.ResolveApproval) ([]byte, []string, *messages.Failure) {
 	call := asked(w.state, m.GetApprovalId())
 	if call == nil || !call.Pending() {
-		return nil, nil // it is refused in any case
+		return nil, nil, nil // it is refused in any case
+	}
+	if m.GetArguments() == "" || m.GetDecision() != messages.Decision_APPROVED {
+		return nil, call.Requested.GetRules(), nil
 	}
 	j, err := w.judge(call.Name, m.GetArguments())
 	if err != nil {
-		return nil, messages.Fail(messages.CodeBadRequest, "the arguments cannot be taken: "+err.Error(), "")
+		return nil, nil, messages.Fail(messages.CodeBadRequest, "the arguments cannot be taken: "+err.Error(), "")
 	}
 	if j.grant.GetUri() != call.Plan.GetWorkspace() {
-		return nil, messages.Fail(messages.CodeBadRequest, "the arguments lead into another workspace than the one that was asked for", "reject the call and say what to do instead")
+		return nil, nil, messages.Fail(messages.CodeBadRequest, "the arguments lead into another workspace than the one that was asked for", "reject the call and say what to do instead")
 	}
 	if v := policy.Decide(j.question); v.Action == policy.Deny {
-		return nil, messages.Fail(messages.CodeBadRequest, "the policy denies the call with these arguments: "+v.Reason, "")
+		return nil, nil, messages.Fail(messages.CodeBadRequest, "the policy denies the call with these arguments: "+v.Reason, "")
 	}
-	return tools.ApprovalHash(call.Name, j.hash, call.Plan.GetWorkspace()), nil
+	rules, _ := rememberable(j.question, policy.Allow)
+	return tools.ApprovalHash(call.Name, j.hash, call.Plan.GetWorkspace()), rules, nil
 }
 
 // judged is a call as the policy sees it.
@@ -271,12 +285,12 @@ func approval(s *conversation.State, m *messages.ResolveApproval, edited []byte,
 	case len(m.GetArgsHash()) > 0 && !bytes.Equal(m.GetArgsHash(), call.Requested.GetArgsHash()):
 		return nil, messages.Fail(messages.CodeConflict, fmt.Sprintf("approval %s is about another call than the one that was shown", m.GetApprovalId()), "look at it again")
 	}
-	if s := m.GetScope(); s != "" && s != string(policy.Once) {
-		return nil, messages.Fail(messages.CodeBadRequest, fmt.Sprintf("scope %q is not supported yet", s), "answer once; a rule of the configuration or --allow holds for longer")
+	if fail := badScope(m); fail != nil {
+		return nil, fail
 	}
 	f := &messages.ApprovalResolved{
 		ApprovalId: m.GetApprovalId(), ExecId: call.Plan.GetExecId(), Decision: m.GetDecision(), By: cmp.Or(m.GetBy(), "user"),
-		Message: m.GetMessage(), Scope: cmp.Or(m.GetScope(), string(policy.Once)),
+		Message: m.GetMessage(), Scope: cmp.Or(m.GetScope(), scopeOnce), Rule: m.GetRule(), RuleId: m.GetRuleId(),
 	}
 	switch f.GetDecision() {
 	case messages.Decision_APPROVED:
@@ -286,7 +300,7 @@ func approval(s *conversation.State, m *messages.ResolveApproval, edited []byte,
 		}
 		return []proto.Message{f}, nil
 	case messages.Decision_REJECTED:
-		f.ArgsHash, f.Scope = call.Requested.GetArgsHash(), ""
+		f.ArgsHash = call.Requested.GetArgsHash()
 		return []proto.Message{f, conversation.RefusalOf(call, f)}, nil
 	case messages.Decision_CANCELLED:
 		facts := []proto.Message{&messages.CancelRequested{By: author(m.GetBy()), Reason: cmp.Or(m.GetMessage(), "cancelled instead of approved")}}

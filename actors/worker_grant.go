@@ -60,7 +60,7 @@ func (w *Worker) renew() {
 		w.grant, w.lost = w.newest, nil
 		return
 	}
-	g := &messages.Grant{Revision: w.newest.GetRevision(), Env: w.newest.GetEnv(), ProjectId: w.newest.GetProjectId(), Rules: w.newest.GetRules(), Overlaps: w.newest.GetOverlaps()}
+	g := &messages.Grant{Revision: w.newest.GetRevision(), Env: w.newest.GetEnv(), ProjectId: w.newest.GetProjectId(), Rules: w.newest.GetRules(), Overlaps: w.newest.GetOverlaps(), Remembered: w.newest.GetRemembered()}
 	for _, ws := range w.newest.GetWorkspaces() {
 		if began[ws.GetUri()] {
 			g.Workspaces = append(g.Workspaces, ws)

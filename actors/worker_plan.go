@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/url"
 	"path"
@@ -96,6 +97,7 @@ func (w *Worker) planCall(call *messages.ToolCall) (*messages.ToolPlanned, *mess
 	q := w.question(spec, g, args)
 	p.Unknown = w.unknownOutcome(spec, q)
 	v := policy.Decide(q)
+	p.DecidedBy = v.Reason
 	if v.Action == policy.Deny {
 		return p, refusal(p, messages.ToolFinished_DENIED, denied(v))
 	}
@@ -146,7 +148,7 @@ func (w *Worker) question(spec *tools.Spec, g *messages.WorkspaceGrant, args map
 		q.Trust = w.primary().GetTrust()
 		q.InToolset = w.inToolset(spec.Name, q.Trust)
 	}
-	q.Rules, q.CanAsk = w.rules(), w.canAsk
+	q.Rules, q.CanAsk = append(w.rules(), w.remembered(w.countsIn(g))...), w.canAsk
 	if g != nil && (q.Trust != messages.Trust_FULL || len(q.Rules) > 0) {
 		if ws, err := w.svc.folders.handle(g); err == nil {
 			ResolvePaths(ws, q.Paths)
@@ -208,6 +210,9 @@ func Question(spec *tools.Spec, args map[string]any) policy.Question {
 			q.Kind = policy.Edit
 		}
 	}
+	for name := range args {
+		q.Unseen = q.Unseen || q.Kind == policy.Plain && name != "workspace_id"
+	}
 	return q
 }
 
@@ -248,6 +253,39 @@ func (w *Worker) rules() []policy.Rule {
 	}
 	return out
 }
+
+// countsIn is the workspace whose remembered rules count for a call: the one that it goes to, or for a plain tool, which
+// goes to none, the primary.
+func (w *Worker) countsIn(g *messages.WorkspaceGrant) string {
+	if g == nil {
+		g = w.primary()
+	}
+	return g.GetUri()
+}
+
+// remembered are the rules that answers left behind and that count for this worker in a workspace.
+func (w *Worker) remembered(workspace string) []policy.Rule {
+	var out []policy.Rule
+	take := func(m *messages.RememberedRule) {
+		if m.GetWorkspace() != workspace || m.GetAgent() != "" && m.GetAgent() != w.agent() {
+			return
+		}
+		if r, err := policy.ParseRule(m.GetRule()); err == nil { // checked before it was written
+			r.Remembered = true
+			out = append(out, r)
+		}
+	}
+	for _, m := range w.grant.GetRemembered() {
+		take(m)
+	}
+	for _, m := range w.svc.rules.now() {
+		take(m.rule)
+	}
+	return out
+}
+
+// agent is the name of the worker's profile.
+func (w *Worker) agent() string { return cmp.Or(w.state.Agent(), DefaultAgent) }
 
 func (w *Worker) primary() *messages.WorkspaceGrant {
 	for _, g := range w.grant.GetWorkspaces() {

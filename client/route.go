@@ -65,6 +65,11 @@ func route(m proto.Message) (*call, error) {
 			"session", x.GetSessionId()), nil
 	case *messages.ResolveApproval:
 		return post("/api/approvals/"+segment(x.GetApprovalId()), messages.AnswerFrom(x), acked), nil
+	case *messages.ListRules:
+		return get("/api/rules", listed[messages.RuleJSON](func(v []*messages.RuleView) proto.Message { return &messages.Rules{Rules: v} }),
+			"session", x.GetSessionId()), nil
+	case *messages.RevokeRule:
+		return remove("/api/rules/"+segment(x.GetRuleId()), "by", x.GetBy()), nil
 	case *messages.Show:
 		return get("/api/sessions/"+segment(x.GetId()), as[messages.ShownJSON]), nil
 	case *messages.Verify:

@@ -80,6 +80,7 @@ func (c *Call) ApprovalView(session, worker, turn, agent string, q *messages.App
 		ApprovalId: q.GetApprovalId(), SessionId: session, WorkerId: worker, TurnId: turn, ExecId: q.GetExecId(), CallId: q.GetCallId(),
 		Tool: c.Name, State: StatePending, Workspace: c.Plan.GetWorkspace(), Arguments: c.Arguments, Preview: q.GetPreview(),
 		Kind: q.GetKind(), ArgsHash: q.GetArgsHash(), Reason: q.GetReason(), AtUnixMs: q.GetAskedAtUnixMs(), ExpiresAtUnixMs: q.GetExpiresAtUnixMs(), Agent: agent,
+		Rules: q.GetRules(), Unremembered: q.GetUnremembered(),
 	}
 }
 

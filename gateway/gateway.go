@@ -157,6 +157,8 @@ func (a *api) routes() {
 		"POST /api/calls/{exec}":         a.resolve,
 		"GET /api/approvals":             a.approvals,
 		"POST /api/approvals/{approval}": a.approve,
+		"GET /api/rules":                 a.rules,
+		"DELETE /api/rules/{rule}":       a.revoke,
 		"GET /api/tree":                  a.tree,
 		"POST /api/verify":               a.verify,
 	} {

@@ -150,6 +150,16 @@ func routeCases() []routeCase {
 			to("ses_1", &messages.ToSession{Command: &messages.ToSession_DetachWorkspace{DetachWorkspace: &messages.DetachWorkspace{Workspace: "local:/lib", By: "me"}}}),
 			messages.Fail(messages.CodeNoWorkspace, "no", ""), 404, `{"type":"about:blank","title":"Not Found","status":404,"code":"workspace_not_found","detail":"no"}`,
 		},
+		{
+			"POST /api/approvals/apr_1", `{"decision":"approved","scope":"session","rule":"@read"}`,
+			&messages.ResolveApproval{ApprovalId: "apr_1", Decision: messages.Decision_APPROVED, Scope: "session", Rule: "@read", ArgsHash: []byte{}}, &messages.Ack{}, 204, "",
+		},
+		{
+			"GET /api/rules?session=ses_1", "", &messages.ListRules{SessionId: "ses_1"},
+			&messages.Rules{Rules: []*messages.RuleView{{RuleId: "rul_1", Rule: "exec(go test ./...)", Scope: "always", Workspace: "local:/a", SessionId: "ses_1", By: "me", AtUnixMs: 1772355600123}}},
+			200, `[{"id":"rul_1","state":"in_force","rule":"exec(go test ./...)","scope":"always","workspace":"local:/a","session":"ses_1","by":"me","at":"2026-03-01T09:00:00.123Z"}]`,
+		},
+		{"DELETE /api/rules/rul_1?by=me", "", &messages.RevokeRule{RuleId: "rul_1", By: "me"}, &messages.Ack{}, 204, ""},
 		{"GET /api/tree", "", &messages.DescribeTree{Deep: true}, &messages.Tree{Root: &messages.ActorView{Kind: "supervisor", Id: "troupe", State: "running"}}, 200, `{"id":"troupe","kind":"supervisor","state":"running","restarts":0}`},
 		{"GET /api/tree?depth=1", "", &messages.DescribeTree{}, &messages.Tree{Root: &messages.ActorView{Id: "troupe"}}, 200, `{"id":"troupe","kind":"","state":"","restarts":0}`},
 		{

@@ -25,6 +25,9 @@ type ApprovalJSON struct {
 	ArgsHash  string `json:"args_hash"` // hex
 	At        string `json:"at"`
 	ExpiresAt string `json:"expires_at,omitempty"`
+
+	Rules        []string `json:"rules,omitempty"`        // that an answer may leave behind, the exact one last
+	Unremembered string   `json:"unremembered,omitempty"` // why there are none
 }
 
 // JSON is the form that every surface shows.
@@ -33,7 +36,7 @@ func (x *ApprovalView) JSON() ApprovalJSON {
 		ID: x.GetApprovalId(), State: x.GetState(), Session: x.GetSessionId(), Worker: x.GetWorkerId(), Turn: x.GetTurnId(), Agent: x.GetAgent(),
 		ExecID: x.GetExecId(), CallID: x.GetCallId(), Tool: x.GetTool(), Workspace: x.GetWorkspace(), Arguments: x.GetArguments(),
 		Kind: x.GetKind(), Preview: x.GetPreview(), Reason: x.GetReason(), ArgsHash: hex.EncodeToString(x.GetArgsHash()),
-		At: FormatTime(x.GetAtUnixMs()),
+		At: FormatTime(x.GetAtUnixMs()), Rules: x.GetRules(), Unremembered: x.GetUnremembered(),
 	}
 	if at := x.GetExpiresAtUnixMs(); at != 0 {
 		j.ExpiresAt = FormatTime(at)
@@ -47,7 +50,7 @@ func (j ApprovalJSON) Proto() *ApprovalView {
 	return &ApprovalView{
 		ApprovalId: j.ID, State: j.State, SessionId: j.Session, WorkerId: j.Worker, TurnId: j.Turn, Agent: j.Agent, ExecId: j.ExecID, CallId: j.CallID,
 		Tool: j.Tool, Workspace: j.Workspace, Arguments: j.Arguments, Kind: j.Kind, Preview: j.Preview, Reason: j.Reason, ArgsHash: hash,
-		AtUnixMs: timeRead(j.At), ExpiresAtUnixMs: timeRead(j.ExpiresAt),
+		AtUnixMs: timeRead(j.At), ExpiresAtUnixMs: timeRead(j.ExpiresAt), Rules: j.Rules, Unremembered: j.Unremembered,
 	}
 }
 
@@ -57,7 +60,8 @@ func (x *Approvals) JSON() []ApprovalJSON { return list(x.GetApprovals(), (*Appr
 // AnswerJSON is an answer to an approval.
 type AnswerJSON struct {
 	Decision  string `json:"decision"`            // approved | rejected | cancelled
-	Scope     string `json:"scope,omitempty"`     // once
+	Scope     string `json:"scope,omitempty"`     // once | session | agent | always
+	Rule      string `json:"rule,omitempty"`      // to be remembered, of those that the approval offers; absent: the exact one
 	Message   string `json:"message,omitempty"`   // for the model
 	Arguments string `json:"arguments,omitempty"` // a JSON object, as text, to run instead of the one that was asked with
 	ArgsHash  string `json:"args_hash,omitempty"` // hex, of what was shown: an answer to anything else is refused
@@ -74,14 +78,14 @@ func (j *AnswerJSON) Proto(approvalID string) (*ResolveApproval, error) {
 	if err != nil {
 		return nil, Fail(CodeBadRequest, "args_hash is no hex text", "send what GET /api/approvals gave")
 	}
-	return &ResolveApproval{ApprovalId: approvalID, Decision: d, Scope: j.Scope, Message: j.Message, Arguments: j.Arguments, ArgsHash: hash, By: j.By}, nil
+	return &ResolveApproval{ApprovalId: approvalID, Decision: d, Scope: j.Scope, Message: j.Message, Arguments: j.Arguments, ArgsHash: hash, By: j.By, Rule: j.Rule}, nil
 }
 
 // AnswerFrom is the way back, for clients. The server finds the worker.
 func AnswerFrom(m *ResolveApproval) *AnswerJSON {
 	return &AnswerJSON{
 		Decision: strings.ToLower(m.GetDecision().String()), Scope: m.GetScope(), Message: m.GetMessage(), Arguments: m.GetArguments(),
-		ArgsHash: hex.EncodeToString(m.GetArgsHash()), By: m.GetBy(),
+		ArgsHash: hex.EncodeToString(m.GetArgsHash()), By: m.GetBy(), Rule: m.GetRule(),
 	}
 }
 

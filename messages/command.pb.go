@@ -73,7 +73,7 @@ func (x UseFile_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UseFile_Action.Descriptor instead.
 func (UseFile_Action) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{89, 0}
+	return file_command_proto_rawDescGZIP(), []int{95, 0}
 }
 
 // CreateSession makes a session, its first worker and, when given, the first input, in one append.
@@ -454,6 +454,7 @@ type ToSession struct {
 	//	*ToSession_AttachWorkspace
 	//	*ToSession_DetachWorkspace
 	//	*ToSession_UseFile
+	//	*ToSession_RevokeRule
 	Command       isToSession_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -764,6 +765,15 @@ func (x *ToSession) GetUseFile() *UseFile {
 	return nil
 }
 
+func (x *ToSession) GetRevokeRule() *RevokeRule {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_RevokeRule); ok {
+			return x.RevokeRule
+		}
+	}
+	return nil
+}
+
 type isToSession_Command interface {
 	isToSession_Command()
 }
@@ -884,6 +894,10 @@ type ToSession_UseFile struct {
 	UseFile *UseFile `protobuf:"bytes,30,opt,name=use_file,json=useFile,proto3,oneof"`
 }
 
+type ToSession_RevokeRule struct {
+	RevokeRule *RevokeRule `protobuf:"bytes,40,opt,name=revoke_rule,json=revokeRule,proto3,oneof"`
+}
+
 func (*ToSession_Submit) isToSession_Command() {}
 
 func (*ToSession_AwaitTurn) isToSession_Command() {}
@@ -942,6 +956,8 @@ func (*ToSession_DetachWorkspace) isToSession_Command() {}
 
 func (*ToSession_UseFile) isToSession_Command() {}
 
+func (*ToSession_RevokeRule) isToSession_Command() {}
+
 // Describe of the live tree. Reply: Tree.
 type DescribeTree struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -989,7 +1005,7 @@ func (x *DescribeTree) GetDeep() bool {
 
 type ActorView struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // supervisor | session | worker | toolexecutor | workspace | limiter | approvals
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // supervisor | session | worker | toolexecutor | workspace | limiter | rules
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	State         string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
 	Restarts      int32                  `protobuf:"varint,4,opt,name=restarts,proto3" json:"restarts,omitempty"`
@@ -2394,6 +2410,8 @@ type ResolveApproval struct {
 	Arguments     string                 `protobuf:"bytes,6,opt,name=arguments,proto3" json:"arguments,omitempty"`                              // to run instead of those that were asked with; empty: those
 	ArgsHash      []byte                 `protobuf:"bytes,7,opt,name=args_hash,json=argsHash,proto3" json:"args_hash,omitempty"`                // of what was shown; empty: it is not checked
 	By            string                 `protobuf:"bytes,8,opt,name=by,proto3" json:"by,omitempty"`
+	Rule          string                 `protobuf:"bytes,9,opt,name=rule,proto3" json:"rule,omitempty"`                    // to be remembered, of those that the approval offers; empty: the exact one
+	RuleId        string                 `protobuf:"bytes,10,opt,name=rule_id,json=ruleId,proto3" json:"rule_id,omitempty"` // of the rule, once it is written down: set by the worker
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2484,6 +2502,417 @@ func (x *ResolveApproval) GetBy() string {
 	return ""
 }
 
+func (x *ResolveApproval) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *ResolveApproval) GetRuleId() string {
+	if x != nil {
+		return x.RuleId
+	}
+	return ""
+}
+
+// RememberRule asks a worker's Session for a rule that an answer leaves behind, and the Session its journal or, beyond the
+// session, the Rules. Reply: Remembered, once the rule is durable and counts. The same rule again is the one that is there.
+type RememberRule struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rule          string                 `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	Scope         string                 `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"` // session | agent | always
+	Agent         string                 `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"` // of the worker
+	Workspace     string                 `protobuf:"bytes,4,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	ApprovalId    string                 `protobuf:"bytes,6,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
+	SessionId     string                 `protobuf:"bytes,7,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RememberRule) Reset() {
+	*x = RememberRule{}
+	mi := &file_command_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RememberRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RememberRule) ProtoMessage() {}
+
+func (x *RememberRule) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RememberRule.ProtoReflect.Descriptor instead.
+func (*RememberRule) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *RememberRule) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *RememberRule) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *RememberRule) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *RememberRule) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *RememberRule) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *RememberRule) GetApprovalId() string {
+	if x != nil {
+		return x.ApprovalId
+	}
+	return ""
+}
+
+func (x *RememberRule) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+type Remembered struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rule          *RuleView              `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	Failure       *Failure               `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"` // instead of the rule
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Remembered) Reset() {
+	*x = Remembered{}
+	mi := &file_command_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Remembered) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Remembered) ProtoMessage() {}
+
+func (x *Remembered) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Remembered.ProtoReflect.Descriptor instead.
+func (*Remembered) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Remembered) GetRule() *RuleView {
+	if x != nil {
+		return x.Rule
+	}
+	return nil
+}
+
+func (x *Remembered) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+// RuleView is a rule that an answer left behind.
+type RuleView struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	RuleId        string                 `protobuf:"bytes,1,opt,name=rule_id,json=ruleId,proto3" json:"rule_id,omitempty"`
+	Rule          string                 `protobuf:"bytes,2,opt,name=rule,proto3" json:"rule,omitempty"`                            // in the syntax of package policy
+	Scope         string                 `protobuf:"bytes,3,opt,name=scope,proto3" json:"scope,omitempty"`                          // session | agent | always
+	Agent         string                 `protobuf:"bytes,4,opt,name=agent,proto3" json:"agent,omitempty"`                          // with scope agent: whose calls it is about
+	Workspace     string                 `protobuf:"bytes,5,opt,name=workspace,proto3" json:"workspace,omitempty"`                  // in which it counts
+	SessionId     string                 `protobuf:"bytes,6,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"` // with scope session: where it counts; else whose call it was
+	By            string                 `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"`
+	ApprovalId    string                 `protobuf:"bytes,8,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
+	AtUnixMs      int64                  `protobuf:"varint,9,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RuleView) Reset() {
+	*x = RuleView{}
+	mi := &file_command_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RuleView) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RuleView) ProtoMessage() {}
+
+func (x *RuleView) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RuleView.ProtoReflect.Descriptor instead.
+func (*RuleView) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *RuleView) GetRuleId() string {
+	if x != nil {
+		return x.RuleId
+	}
+	return ""
+}
+
+func (x *RuleView) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *RuleView) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *RuleView) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *RuleView) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *RuleView) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *RuleView) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *RuleView) GetApprovalId() string {
+	if x != nil {
+		return x.ApprovalId
+	}
+	return ""
+}
+
+func (x *RuleView) GetAtUnixMs() int64 {
+	if x != nil {
+		return x.AtUnixMs
+	}
+	return 0
+}
+
+// ListRules lists the rules that answers left behind, of one session or of all. Reply: Rules.
+type ListRules struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"` // those of other sessions are left out
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRules) Reset() {
+	*x = ListRules{}
+	mi := &file_command_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRules) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRules) ProtoMessage() {}
+
+func (x *ListRules) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRules.ProtoReflect.Descriptor instead.
+func (*ListRules) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *ListRules) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+type Rules struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rules         []*RuleView            `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rules) Reset() {
+	*x = Rules{}
+	mi := &file_command_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rules) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rules) ProtoMessage() {}
+
+func (x *Rules) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rules.ProtoReflect.Descriptor instead.
+func (*Rules) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *Rules) GetRules() []*RuleView {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+// RevokeRule takes a rule back: the next decision is made without it. Reply: Ack, or a Failure `not_found`.
+type RevokeRule struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	RuleId        string                 `protobuf:"bytes,1,opt,name=rule_id,json=ruleId,proto3" json:"rule_id,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeRule) Reset() {
+	*x = RevokeRule{}
+	mi := &file_command_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeRule) ProtoMessage() {}
+
+func (x *RevokeRule) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeRule.ProtoReflect.Descriptor instead.
+func (*RevokeRule) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *RevokeRule) GetRuleId() string {
+	if x != nil {
+		return x.RuleId
+	}
+	return ""
+}
+
+func (x *RevokeRule) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
 // ReleaseWorker lets a quarantined worker try again. Reply: WorkerView.
 type ReleaseWorker struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2495,7 +2924,7 @@ type ReleaseWorker struct {
 
 func (x *ReleaseWorker) Reset() {
 	*x = ReleaseWorker{}
-	mi := &file_command_proto_msgTypes[28]
+	mi := &file_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2507,7 +2936,7 @@ func (x *ReleaseWorker) String() string {
 func (*ReleaseWorker) ProtoMessage() {}
 
 func (x *ReleaseWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[28]
+	mi := &file_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2520,7 +2949,7 @@ func (x *ReleaseWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseWorker.ProtoReflect.Descriptor instead.
 func (*ReleaseWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{28}
+	return file_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ReleaseWorker) GetWorkerId() string {
@@ -2549,7 +2978,7 @@ type CompactHistory struct {
 
 func (x *CompactHistory) Reset() {
 	*x = CompactHistory{}
-	mi := &file_command_proto_msgTypes[29]
+	mi := &file_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2561,7 +2990,7 @@ func (x *CompactHistory) String() string {
 func (*CompactHistory) ProtoMessage() {}
 
 func (x *CompactHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[29]
+	mi := &file_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2574,7 +3003,7 @@ func (x *CompactHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactHistory.ProtoReflect.Descriptor instead.
 func (*CompactHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{29}
+	return file_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CompactHistory) GetWorkerId() string {
@@ -2605,7 +3034,7 @@ type Compacted struct {
 
 func (x *Compacted) Reset() {
 	*x = Compacted{}
-	mi := &file_command_proto_msgTypes[30]
+	mi := &file_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2617,7 +3046,7 @@ func (x *Compacted) String() string {
 func (*Compacted) ProtoMessage() {}
 
 func (x *Compacted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[30]
+	mi := &file_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2630,7 +3059,7 @@ func (x *Compacted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compacted.ProtoReflect.Descriptor instead.
 func (*Compacted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{30}
+	return file_command_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Compacted) GetWorkerId() string {
@@ -2690,7 +3119,7 @@ type SetTimer struct {
 
 func (x *SetTimer) Reset() {
 	*x = SetTimer{}
-	mi := &file_command_proto_msgTypes[31]
+	mi := &file_command_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2702,7 +3131,7 @@ func (x *SetTimer) String() string {
 func (*SetTimer) ProtoMessage() {}
 
 func (x *SetTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[31]
+	mi := &file_command_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2715,7 +3144,7 @@ func (x *SetTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTimer.ProtoReflect.Descriptor instead.
 func (*SetTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{31}
+	return file_command_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SetTimer) GetWorkerId() string {
@@ -2772,7 +3201,7 @@ type CancelTimer struct {
 
 func (x *CancelTimer) Reset() {
 	*x = CancelTimer{}
-	mi := &file_command_proto_msgTypes[32]
+	mi := &file_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2784,7 +3213,7 @@ func (x *CancelTimer) String() string {
 func (*CancelTimer) ProtoMessage() {}
 
 func (x *CancelTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[32]
+	mi := &file_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2797,7 +3226,7 @@ func (x *CancelTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTimer.ProtoReflect.Descriptor instead.
 func (*CancelTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{32}
+	return file_command_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CancelTimer) GetWorkerId() string {
@@ -2831,7 +3260,7 @@ type ListTimers struct {
 
 func (x *ListTimers) Reset() {
 	*x = ListTimers{}
-	mi := &file_command_proto_msgTypes[33]
+	mi := &file_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2843,7 +3272,7 @@ func (x *ListTimers) String() string {
 func (*ListTimers) ProtoMessage() {}
 
 func (x *ListTimers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[33]
+	mi := &file_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2856,7 +3285,7 @@ func (x *ListTimers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTimers.ProtoReflect.Descriptor instead.
 func (*ListTimers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{33}
+	return file_command_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListTimers) GetWorkerId() string {
@@ -2880,7 +3309,7 @@ type TimerView struct {
 
 func (x *TimerView) Reset() {
 	*x = TimerView{}
-	mi := &file_command_proto_msgTypes[34]
+	mi := &file_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2892,7 +3321,7 @@ func (x *TimerView) String() string {
 func (*TimerView) ProtoMessage() {}
 
 func (x *TimerView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[34]
+	mi := &file_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2905,7 +3334,7 @@ func (x *TimerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerView.ProtoReflect.Descriptor instead.
 func (*TimerView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{34}
+	return file_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TimerView) GetTimerId() string {
@@ -2959,7 +3388,7 @@ type Timers struct {
 
 func (x *Timers) Reset() {
 	*x = Timers{}
-	mi := &file_command_proto_msgTypes[35]
+	mi := &file_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2971,7 +3400,7 @@ func (x *Timers) String() string {
 func (*Timers) ProtoMessage() {}
 
 func (x *Timers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[35]
+	mi := &file_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2984,7 +3413,7 @@ func (x *Timers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timers.ProtoReflect.Descriptor instead.
 func (*Timers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{35}
+	return file_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Timers) GetTimers() []*TimerView {
@@ -3006,7 +3435,7 @@ type FireTimer struct {
 
 func (x *FireTimer) Reset() {
 	*x = FireTimer{}
-	mi := &file_command_proto_msgTypes[36]
+	mi := &file_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3018,7 +3447,7 @@ func (x *FireTimer) String() string {
 func (*FireTimer) ProtoMessage() {}
 
 func (x *FireTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[36]
+	mi := &file_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3031,7 +3460,7 @@ func (x *FireTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FireTimer.ProtoReflect.Descriptor instead.
 func (*FireTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{36}
+	return file_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *FireTimer) GetWorkerId() string {
@@ -3058,7 +3487,7 @@ type TimerChanged struct {
 
 func (x *TimerChanged) Reset() {
 	*x = TimerChanged{}
-	mi := &file_command_proto_msgTypes[37]
+	mi := &file_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3070,7 +3499,7 @@ func (x *TimerChanged) String() string {
 func (*TimerChanged) ProtoMessage() {}
 
 func (x *TimerChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[37]
+	mi := &file_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3083,7 +3512,7 @@ func (x *TimerChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerChanged.ProtoReflect.Descriptor instead.
 func (*TimerChanged) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{37}
+	return file_command_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *TimerChanged) GetDueUnixMs() int64 {
@@ -3103,7 +3532,7 @@ type SaveHistory struct {
 
 func (x *SaveHistory) Reset() {
 	*x = SaveHistory{}
-	mi := &file_command_proto_msgTypes[38]
+	mi := &file_command_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3115,7 +3544,7 @@ func (x *SaveHistory) String() string {
 func (*SaveHistory) ProtoMessage() {}
 
 func (x *SaveHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[38]
+	mi := &file_command_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3128,7 +3557,7 @@ func (x *SaveHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveHistory.ProtoReflect.Descriptor instead.
 func (*SaveHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{38}
+	return file_command_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SaveHistory) GetWorkerId() string {
@@ -3148,7 +3577,7 @@ type WaitIdle struct {
 
 func (x *WaitIdle) Reset() {
 	*x = WaitIdle{}
-	mi := &file_command_proto_msgTypes[39]
+	mi := &file_command_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3160,7 +3589,7 @@ func (x *WaitIdle) String() string {
 func (*WaitIdle) ProtoMessage() {}
 
 func (x *WaitIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[39]
+	mi := &file_command_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3173,7 +3602,7 @@ func (x *WaitIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitIdle.ProtoReflect.Descriptor instead.
 func (*WaitIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{39}
+	return file_command_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *WaitIdle) GetWorkerId() string {
@@ -3195,7 +3624,7 @@ type CloseSession struct {
 
 func (x *CloseSession) Reset() {
 	*x = CloseSession{}
-	mi := &file_command_proto_msgTypes[40]
+	mi := &file_command_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3207,7 +3636,7 @@ func (x *CloseSession) String() string {
 func (*CloseSession) ProtoMessage() {}
 
 func (x *CloseSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[40]
+	mi := &file_command_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3220,7 +3649,7 @@ func (x *CloseSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSession.ProtoReflect.Descriptor instead.
 func (*CloseSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{40}
+	return file_command_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CloseSession) GetReason() string {
@@ -3248,7 +3677,7 @@ type Subscribe struct {
 
 func (x *Subscribe) Reset() {
 	*x = Subscribe{}
-	mi := &file_command_proto_msgTypes[41]
+	mi := &file_command_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3260,7 +3689,7 @@ func (x *Subscribe) String() string {
 func (*Subscribe) ProtoMessage() {}
 
 func (x *Subscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[41]
+	mi := &file_command_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3273,7 +3702,7 @@ func (x *Subscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribe.ProtoReflect.Descriptor instead.
 func (*Subscribe) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{41}
+	return file_command_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Subscribe) GetRequest() uint64 {
@@ -3293,7 +3722,7 @@ type Subscribed struct {
 
 func (x *Subscribed) Reset() {
 	*x = Subscribed{}
-	mi := &file_command_proto_msgTypes[42]
+	mi := &file_command_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3305,7 +3734,7 @@ func (x *Subscribed) String() string {
 func (*Subscribed) ProtoMessage() {}
 
 func (x *Subscribed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[42]
+	mi := &file_command_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3318,7 +3747,7 @@ func (x *Subscribed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribed.ProtoReflect.Descriptor instead.
 func (*Subscribed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{42}
+	return file_command_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Subscribed) GetCursor() uint64 {
@@ -3343,7 +3772,7 @@ type Unsubscribe struct {
 
 func (x *Unsubscribe) Reset() {
 	*x = Unsubscribe{}
-	mi := &file_command_proto_msgTypes[43]
+	mi := &file_command_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3355,7 +3784,7 @@ func (x *Unsubscribe) String() string {
 func (*Unsubscribe) ProtoMessage() {}
 
 func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[43]
+	mi := &file_command_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3368,7 +3797,7 @@ func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unsubscribe.ProtoReflect.Descriptor instead.
 func (*Unsubscribe) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{43}
+	return file_command_proto_rawDescGZIP(), []int{49}
 }
 
 // Published carries events to a watcher. Cursors of one session are dense, so a watcher puts
@@ -3384,7 +3813,7 @@ type Published struct {
 
 func (x *Published) Reset() {
 	*x = Published{}
-	mi := &file_command_proto_msgTypes[44]
+	mi := &file_command_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3396,7 +3825,7 @@ func (x *Published) String() string {
 func (*Published) ProtoMessage() {}
 
 func (x *Published) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[44]
+	mi := &file_command_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3409,7 +3838,7 @@ func (x *Published) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Published.ProtoReflect.Descriptor instead.
 func (*Published) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{44}
+	return file_command_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Published) GetFirstCursor() uint64 {
@@ -3443,7 +3872,7 @@ type ReadHistory struct {
 
 func (x *ReadHistory) Reset() {
 	*x = ReadHistory{}
-	mi := &file_command_proto_msgTypes[45]
+	mi := &file_command_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3455,7 +3884,7 @@ func (x *ReadHistory) String() string {
 func (*ReadHistory) ProtoMessage() {}
 
 func (x *ReadHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[45]
+	mi := &file_command_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3468,7 +3897,7 @@ func (x *ReadHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadHistory.ProtoReflect.Descriptor instead.
 func (*ReadHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{45}
+	return file_command_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ReadHistory) GetWorkerId() string {
@@ -3491,7 +3920,7 @@ type History struct {
 
 func (x *History) Reset() {
 	*x = History{}
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_command_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3503,7 +3932,7 @@ func (x *History) String() string {
 func (*History) ProtoMessage() {}
 
 func (x *History) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_command_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3516,7 +3945,7 @@ func (x *History) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use History.ProtoReflect.Descriptor instead.
 func (*History) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{46}
+	return file_command_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *History) GetWorkerId() string {
@@ -3569,7 +3998,7 @@ type ConfigureWorker struct {
 
 func (x *ConfigureWorker) Reset() {
 	*x = ConfigureWorker{}
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_command_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3581,7 +4010,7 @@ func (x *ConfigureWorker) String() string {
 func (*ConfigureWorker) ProtoMessage() {}
 
 func (x *ConfigureWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_command_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3594,7 +4023,7 @@ func (x *ConfigureWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureWorker.ProtoReflect.Descriptor instead.
 func (*ConfigureWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{47}
+	return file_command_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ConfigureWorker) GetWorkerId() string {
@@ -3662,7 +4091,7 @@ type SessionView struct {
 
 func (x *SessionView) Reset() {
 	*x = SessionView{}
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_command_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3674,7 +4103,7 @@ func (x *SessionView) String() string {
 func (*SessionView) ProtoMessage() {}
 
 func (x *SessionView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_command_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3687,7 +4116,7 @@ func (x *SessionView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionView.ProtoReflect.Descriptor instead.
 func (*SessionView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{48}
+	return file_command_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SessionView) GetId() string {
@@ -3823,7 +4252,7 @@ type WorkerView struct {
 
 func (x *WorkerView) Reset() {
 	*x = WorkerView{}
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_command_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3835,7 +4264,7 @@ func (x *WorkerView) String() string {
 func (*WorkerView) ProtoMessage() {}
 
 func (x *WorkerView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_command_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3848,7 +4277,7 @@ func (x *WorkerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerView.ProtoReflect.Descriptor instead.
 func (*WorkerView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{49}
+	return file_command_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *WorkerView) GetId() string {
@@ -4012,7 +4441,7 @@ type CallView struct {
 
 func (x *CallView) Reset() {
 	*x = CallView{}
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_command_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4024,7 +4453,7 @@ func (x *CallView) String() string {
 func (*CallView) ProtoMessage() {}
 
 func (x *CallView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_command_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4037,7 +4466,7 @@ func (x *CallView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallView.ProtoReflect.Descriptor instead.
 func (*CallView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{50}
+	return file_command_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CallView) GetExecId() string {
@@ -4144,13 +4573,15 @@ type ApprovalView struct {
 	AtUnixMs        int64                  `protobuf:"varint,15,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"`
 	ExpiresAtUnixMs int64                  `protobuf:"varint,16,opt,name=expires_at_unix_ms,json=expiresAtUnixMs,proto3" json:"expires_at_unix_ms,omitempty"` // 0: never
 	Agent           string                 `protobuf:"bytes,17,opt,name=agent,proto3" json:"agent,omitempty"`
+	Rules           []string               `protobuf:"bytes,18,rep,name=rules,proto3" json:"rules,omitempty"`               // that an answer may leave behind, the exact one last
+	Unremembered    string                 `protobuf:"bytes,19,opt,name=unremembered,proto3" json:"unremembered,omitempty"` // why there are none
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ApprovalView) Reset() {
 	*x = ApprovalView{}
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_command_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4162,7 +4593,7 @@ func (x *ApprovalView) String() string {
 func (*ApprovalView) ProtoMessage() {}
 
 func (x *ApprovalView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_command_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4175,7 +4606,7 @@ func (x *ApprovalView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalView.ProtoReflect.Descriptor instead.
 func (*ApprovalView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{51}
+	return file_command_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ApprovalView) GetApprovalId() string {
@@ -4297,6 +4728,20 @@ func (x *ApprovalView) GetAgent() string {
 	return ""
 }
 
+func (x *ApprovalView) GetRules() []string {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+func (x *ApprovalView) GetUnremembered() string {
+	if x != nil {
+		return x.Unremembered
+	}
+	return ""
+}
+
 // ListApprovals lists the approvals that wait for an answer, of one session or of all. Reply: Approvals.
 type ListApprovals struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4307,7 +4752,7 @@ type ListApprovals struct {
 
 func (x *ListApprovals) Reset() {
 	*x = ListApprovals{}
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4319,7 +4764,7 @@ func (x *ListApprovals) String() string {
 func (*ListApprovals) ProtoMessage() {}
 
 func (x *ListApprovals) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4332,7 +4777,7 @@ func (x *ListApprovals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListApprovals.ProtoReflect.Descriptor instead.
 func (*ListApprovals) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{52}
+	return file_command_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListApprovals) GetSessionId() string {
@@ -4351,7 +4796,7 @@ type Approvals struct {
 
 func (x *Approvals) Reset() {
 	*x = Approvals{}
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4363,7 +4808,7 @@ func (x *Approvals) String() string {
 func (*Approvals) ProtoMessage() {}
 
 func (x *Approvals) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4376,7 +4821,7 @@ func (x *Approvals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approvals.ProtoReflect.Descriptor instead.
 func (*Approvals) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{53}
+	return file_command_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Approvals) GetApprovals() []*ApprovalView {
@@ -4396,7 +4841,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4408,7 +4853,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4421,7 +4866,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{54}
+	return file_command_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *OpenSession) GetSessionId() string {
@@ -4442,7 +4887,7 @@ type SessionIdle struct {
 
 func (x *SessionIdle) Reset() {
 	*x = SessionIdle{}
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4454,7 +4899,7 @@ func (x *SessionIdle) String() string {
 func (*SessionIdle) ProtoMessage() {}
 
 func (x *SessionIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4467,7 +4912,7 @@ func (x *SessionIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionIdle.ProtoReflect.Descriptor instead.
 func (*SessionIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{55}
+	return file_command_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SessionIdle) GetSessionId() string {
@@ -4486,7 +4931,7 @@ type Passivate struct {
 
 func (x *Passivate) Reset() {
 	*x = Passivate{}
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4498,7 +4943,7 @@ func (x *Passivate) String() string {
 func (*Passivate) ProtoMessage() {}
 
 func (x *Passivate) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4511,7 +4956,7 @@ func (x *Passivate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Passivate.ProtoReflect.Descriptor instead.
 func (*Passivate) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{56}
+	return file_command_proto_rawDescGZIP(), []int{62}
 }
 
 type Staying struct {
@@ -4523,7 +4968,7 @@ type Staying struct {
 
 func (x *Staying) Reset() {
 	*x = Staying{}
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4535,7 +4980,7 @@ func (x *Staying) String() string {
 func (*Staying) ProtoMessage() {}
 
 func (x *Staying) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4548,7 +4993,7 @@ func (x *Staying) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Staying.ProtoReflect.Descriptor instead.
 func (*Staying) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{57}
+	return file_command_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Staying) GetSessionId() string {
@@ -4567,7 +5012,7 @@ type ReportIdle struct {
 
 func (x *ReportIdle) Reset() {
 	*x = ReportIdle{}
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4579,7 +5024,7 @@ func (x *ReportIdle) String() string {
 func (*ReportIdle) ProtoMessage() {}
 
 func (x *ReportIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4592,7 +5037,7 @@ func (x *ReportIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportIdle.ProtoReflect.Descriptor instead.
 func (*ReportIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{58}
+	return file_command_proto_rawDescGZIP(), []int{64}
 }
 
 type Idleness struct {
@@ -4606,7 +5051,7 @@ type Idleness struct {
 
 func (x *Idleness) Reset() {
 	*x = Idleness{}
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4618,7 +5063,7 @@ func (x *Idleness) String() string {
 func (*Idleness) ProtoMessage() {}
 
 func (x *Idleness) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4631,7 +5076,7 @@ func (x *Idleness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Idleness.ProtoReflect.Descriptor instead.
 func (*Idleness) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{59}
+	return file_command_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Idleness) GetIdle() bool {
@@ -4674,7 +5119,7 @@ type Configure struct {
 
 func (x *Configure) Reset() {
 	*x = Configure{}
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4686,7 +5131,7 @@ func (x *Configure) String() string {
 func (*Configure) ProtoMessage() {}
 
 func (x *Configure) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4699,7 +5144,7 @@ func (x *Configure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Configure.ProtoReflect.Descriptor instead.
 func (*Configure) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{60}
+	return file_command_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Configure) GetGrant() *Grant {
@@ -4787,7 +5232,7 @@ type WorkerFailed struct {
 
 func (x *WorkerFailed) Reset() {
 	*x = WorkerFailed{}
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4799,7 +5244,7 @@ func (x *WorkerFailed) String() string {
 func (*WorkerFailed) ProtoMessage() {}
 
 func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4812,7 +5257,7 @@ func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerFailed.ProtoReflect.Descriptor instead.
 func (*WorkerFailed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{61}
+	return file_command_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *WorkerFailed) GetWorkerId() string {
@@ -4863,7 +5308,7 @@ type SessionEnded struct {
 
 func (x *SessionEnded) Reset() {
 	*x = SessionEnded{}
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4875,7 +5320,7 @@ func (x *SessionEnded) String() string {
 func (*SessionEnded) ProtoMessage() {}
 
 func (x *SessionEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4888,7 +5333,7 @@ func (x *SessionEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionEnded.ProtoReflect.Descriptor instead.
 func (*SessionEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{62}
+	return file_command_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SessionEnded) GetSessionId() string {
@@ -4921,7 +5366,7 @@ type DescribeWorker struct {
 
 func (x *DescribeWorker) Reset() {
 	*x = DescribeWorker{}
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4933,7 +5378,7 @@ func (x *DescribeWorker) String() string {
 func (*DescribeWorker) ProtoMessage() {}
 
 func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4946,7 +5391,7 @@ func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorker.ProtoReflect.Descriptor instead.
 func (*DescribeWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{63}
+	return file_command_proto_rawDescGZIP(), []int{69}
 }
 
 // Watched tells a worker whether anybody looks at its live events.
@@ -4959,7 +5404,7 @@ type Watched struct {
 
 func (x *Watched) Reset() {
 	*x = Watched{}
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4971,7 +5416,7 @@ func (x *Watched) String() string {
 func (*Watched) ProtoMessage() {}
 
 func (x *Watched) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4984,7 +5429,7 @@ func (x *Watched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watched.ProtoReflect.Descriptor instead.
 func (*Watched) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{64}
+	return file_command_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Watched) GetOn() bool {
@@ -5010,7 +5455,7 @@ type AcquireLease struct {
 
 func (x *AcquireLease) Reset() {
 	*x = AcquireLease{}
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5022,7 +5467,7 @@ func (x *AcquireLease) String() string {
 func (*AcquireLease) ProtoMessage() {}
 
 func (x *AcquireLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5035,7 +5480,7 @@ func (x *AcquireLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireLease.ProtoReflect.Descriptor instead.
 func (*AcquireLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{65}
+	return file_command_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *AcquireLease) GetWorkspace() string {
@@ -5091,7 +5536,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5103,7 +5548,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5116,7 +5561,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{66}
+	return file_command_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *LeaseGranted) GetWorkspace() string {
@@ -5152,7 +5597,7 @@ type LeaseQueued struct {
 
 func (x *LeaseQueued) Reset() {
 	*x = LeaseQueued{}
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5164,7 +5609,7 @@ func (x *LeaseQueued) String() string {
 func (*LeaseQueued) ProtoMessage() {}
 
 func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5177,7 +5622,7 @@ func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseQueued.ProtoReflect.Descriptor instead.
 func (*LeaseQueued) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{67}
+	return file_command_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *LeaseQueued) GetWorkspace() string {
@@ -5221,7 +5666,7 @@ type ReleaseLease struct {
 
 func (x *ReleaseLease) Reset() {
 	*x = ReleaseLease{}
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5233,7 +5678,7 @@ func (x *ReleaseLease) String() string {
 func (*ReleaseLease) ProtoMessage() {}
 
 func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5246,7 +5691,7 @@ func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseLease.ProtoReflect.Descriptor instead.
 func (*ReleaseLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{68}
+	return file_command_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ReleaseLease) GetWorkspace() string {
@@ -5290,7 +5735,7 @@ type EffectBegun struct {
 
 func (x *EffectBegun) Reset() {
 	*x = EffectBegun{}
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5302,7 +5747,7 @@ func (x *EffectBegun) String() string {
 func (*EffectBegun) ProtoMessage() {}
 
 func (x *EffectBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5315,7 +5760,7 @@ func (x *EffectBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectBegun.ProtoReflect.Descriptor instead.
 func (*EffectBegun) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{69}
+	return file_command_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *EffectBegun) GetWorkspace() string {
@@ -5348,7 +5793,7 @@ type EffectAllowed struct {
 
 func (x *EffectAllowed) Reset() {
 	*x = EffectAllowed{}
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5360,7 +5805,7 @@ func (x *EffectAllowed) String() string {
 func (*EffectAllowed) ProtoMessage() {}
 
 func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5373,7 +5818,7 @@ func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectAllowed.ProtoReflect.Descriptor instead.
 func (*EffectAllowed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{70}
+	return file_command_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *EffectAllowed) GetExecId() string {
@@ -5394,7 +5839,7 @@ type EffectEnded struct {
 
 func (x *EffectEnded) Reset() {
 	*x = EffectEnded{}
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5406,7 +5851,7 @@ func (x *EffectEnded) String() string {
 func (*EffectEnded) ProtoMessage() {}
 
 func (x *EffectEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5419,7 +5864,7 @@ func (x *EffectEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectEnded.ProtoReflect.Descriptor instead.
 func (*EffectEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{71}
+	return file_command_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *EffectEnded) GetWorkspace() string {
@@ -5456,7 +5901,7 @@ type OpenWorkspace struct {
 
 func (x *OpenWorkspace) Reset() {
 	*x = OpenWorkspace{}
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5468,7 +5913,7 @@ func (x *OpenWorkspace) String() string {
 func (*OpenWorkspace) ProtoMessage() {}
 
 func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5481,7 +5926,7 @@ func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkspace.ProtoReflect.Descriptor instead.
 func (*OpenWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{72}
+	return file_command_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *OpenWorkspace) GetGrant() *WorkspaceGrant {
@@ -5514,7 +5959,7 @@ type WorkspaceReady struct {
 
 func (x *WorkspaceReady) Reset() {
 	*x = WorkspaceReady{}
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5526,7 +5971,7 @@ func (x *WorkspaceReady) String() string {
 func (*WorkspaceReady) ProtoMessage() {}
 
 func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5539,7 +5984,7 @@ func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceReady.ProtoReflect.Descriptor instead.
 func (*WorkspaceReady) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{73}
+	return file_command_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *WorkspaceReady) GetOverlaps() []*WorkspaceRef {
@@ -5560,7 +6005,7 @@ type KeepWorkspaces struct {
 
 func (x *KeepWorkspaces) Reset() {
 	*x = KeepWorkspaces{}
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5572,7 +6017,7 @@ func (x *KeepWorkspaces) String() string {
 func (*KeepWorkspaces) ProtoMessage() {}
 
 func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5585,7 +6030,7 @@ func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepWorkspaces.ProtoReflect.Descriptor instead.
 func (*KeepWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{74}
+	return file_command_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *KeepWorkspaces) GetSessionId() string {
@@ -5613,7 +6058,7 @@ type RetireWorkspace struct {
 
 func (x *RetireWorkspace) Reset() {
 	*x = RetireWorkspace{}
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5625,7 +6070,7 @@ func (x *RetireWorkspace) String() string {
 func (*RetireWorkspace) ProtoMessage() {}
 
 func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5638,7 +6083,7 @@ func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireWorkspace.ProtoReflect.Descriptor instead.
 func (*RetireWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{75}
+	return file_command_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *RetireWorkspace) GetGeneration() uint64 {
@@ -5658,7 +6103,7 @@ type WorkspaceUnused struct {
 
 func (x *WorkspaceUnused) Reset() {
 	*x = WorkspaceUnused{}
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5670,7 +6115,7 @@ func (x *WorkspaceUnused) String() string {
 func (*WorkspaceUnused) ProtoMessage() {}
 
 func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5683,7 +6128,7 @@ func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceUnused.ProtoReflect.Descriptor instead.
 func (*WorkspaceUnused) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{76}
+	return file_command_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *WorkspaceUnused) GetId() string {
@@ -5708,7 +6153,7 @@ type DescribeWorkspace struct {
 
 func (x *DescribeWorkspace) Reset() {
 	*x = DescribeWorkspace{}
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5720,7 +6165,7 @@ func (x *DescribeWorkspace) String() string {
 func (*DescribeWorkspace) ProtoMessage() {}
 
 func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5733,7 +6178,7 @@ func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorkspace.ProtoReflect.Descriptor instead.
 func (*DescribeWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{77}
+	return file_command_proto_rawDescGZIP(), []int{83}
 }
 
 type WorkspaceView struct {
@@ -5749,7 +6194,7 @@ type WorkspaceView struct {
 
 func (x *WorkspaceView) Reset() {
 	*x = WorkspaceView{}
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5761,7 +6206,7 @@ func (x *WorkspaceView) String() string {
 func (*WorkspaceView) ProtoMessage() {}
 
 func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5774,7 +6219,7 @@ func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceView.ProtoReflect.Descriptor instead.
 func (*WorkspaceView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{78}
+	return file_command_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *WorkspaceView) GetUri() string {
@@ -5822,7 +6267,7 @@ type FindActor struct {
 
 func (x *FindActor) Reset() {
 	*x = FindActor{}
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5834,7 +6279,7 @@ func (x *FindActor) String() string {
 func (*FindActor) ProtoMessage() {}
 
 func (x *FindActor) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5847,7 +6292,7 @@ func (x *FindActor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindActor.ProtoReflect.Descriptor instead.
 func (*FindActor) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{79}
+	return file_command_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *FindActor) GetName() string {
@@ -5867,7 +6312,7 @@ type Replaced struct {
 
 func (x *Replaced) Reset() {
 	*x = Replaced{}
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5879,7 +6324,7 @@ func (x *Replaced) String() string {
 func (*Replaced) ProtoMessage() {}
 
 func (x *Replaced) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5892,7 +6337,7 @@ func (x *Replaced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replaced.ProtoReflect.Descriptor instead.
 func (*Replaced) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{80}
+	return file_command_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Replaced) GetName() string {
@@ -5919,7 +6364,7 @@ type AcquirePermit struct {
 
 func (x *AcquirePermit) Reset() {
 	*x = AcquirePermit{}
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5931,7 +6376,7 @@ func (x *AcquirePermit) String() string {
 func (*AcquirePermit) ProtoMessage() {}
 
 func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5944,7 +6389,7 @@ func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquirePermit.ProtoReflect.Descriptor instead.
 func (*AcquirePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{81}
+	return file_command_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *AcquirePermit) GetRequest() uint64 {
@@ -5970,7 +6415,7 @@ type PermitGranted struct {
 
 func (x *PermitGranted) Reset() {
 	*x = PermitGranted{}
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5982,7 +6427,7 @@ func (x *PermitGranted) String() string {
 func (*PermitGranted) ProtoMessage() {}
 
 func (x *PermitGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5995,7 +6440,7 @@ func (x *PermitGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitGranted.ProtoReflect.Descriptor instead.
 func (*PermitGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{82}
+	return file_command_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *PermitGranted) GetRequest() uint64 {
@@ -6016,7 +6461,7 @@ type ReleasePermit struct {
 
 func (x *ReleasePermit) Reset() {
 	*x = ReleasePermit{}
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6028,7 +6473,7 @@ func (x *ReleasePermit) String() string {
 func (*ReleasePermit) ProtoMessage() {}
 
 func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6041,7 +6486,7 @@ func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasePermit.ProtoReflect.Descriptor instead.
 func (*ReleasePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{83}
+	return file_command_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ReleasePermit) GetRequest() uint64 {
@@ -6098,7 +6543,7 @@ type Execute struct {
 
 func (x *Execute) Reset() {
 	*x = Execute{}
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6110,7 +6555,7 @@ func (x *Execute) String() string {
 func (*Execute) ProtoMessage() {}
 
 func (x *Execute) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6123,7 +6568,7 @@ func (x *Execute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Execute.ProtoReflect.Descriptor instead.
 func (*Execute) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{84}
+	return file_command_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Execute) GetExecId() string {
@@ -6320,7 +6765,7 @@ type ToolReply struct {
 
 func (x *ToolReply) Reset() {
 	*x = ToolReply{}
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6332,7 +6777,7 @@ func (x *ToolReply) String() string {
 func (*ToolReply) ProtoMessage() {}
 
 func (x *ToolReply) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6345,7 +6790,7 @@ func (x *ToolReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolReply.ProtoReflect.Descriptor instead.
 func (*ToolReply) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{85}
+	return file_command_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ToolReply) GetExecId() string {
@@ -6480,7 +6925,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6492,7 +6937,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6505,7 +6950,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{86}
+	return file_command_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *LedgerEntry) GetExecId() string {
@@ -6547,7 +6992,7 @@ type CancelCalls struct {
 
 func (x *CancelCalls) Reset() {
 	*x = CancelCalls{}
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6559,7 +7004,7 @@ func (x *CancelCalls) String() string {
 func (*CancelCalls) ProtoMessage() {}
 
 func (x *CancelCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6572,7 +7017,7 @@ func (x *CancelCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCalls.ProtoReflect.Descriptor instead.
 func (*CancelCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{87}
+	return file_command_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *CancelCalls) GetExecIds() []string {
@@ -6604,7 +7049,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6616,7 +7061,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6629,7 +7074,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{88}
+	return file_command_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Progress) GetExecId() string {
@@ -6687,7 +7132,7 @@ type UseFile struct {
 
 func (x *UseFile) Reset() {
 	*x = UseFile{}
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6699,7 +7144,7 @@ func (x *UseFile) String() string {
 func (*UseFile) ProtoMessage() {}
 
 func (x *UseFile) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6712,7 +7157,7 @@ func (x *UseFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseFile.ProtoReflect.Descriptor instead.
 func (*UseFile) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{89}
+	return file_command_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *UseFile) GetAction() UseFile_Action {
@@ -6746,7 +7191,7 @@ type Files struct {
 
 func (x *Files) Reset() {
 	*x = Files{}
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6758,7 +7203,7 @@ func (x *Files) String() string {
 func (*Files) ProtoMessage() {}
 
 func (x *Files) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6771,7 +7216,7 @@ func (x *Files) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Files.ProtoReflect.Descriptor instead.
 func (*Files) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{90}
+	return file_command_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Files) GetEntries() []*FileEntry {
@@ -6800,7 +7245,7 @@ type FileEntry struct {
 
 func (x *FileEntry) Reset() {
 	*x = FileEntry{}
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6812,7 +7257,7 @@ func (x *FileEntry) String() string {
 func (*FileEntry) ProtoMessage() {}
 
 func (x *FileEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6825,7 +7270,7 @@ func (x *FileEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEntry.ProtoReflect.Descriptor instead.
 func (*FileEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{91}
+	return file_command_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *FileEntry) GetPath() string {
@@ -6866,7 +7311,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6878,7 +7323,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6891,7 +7336,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{92}
+	return file_command_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -6917,7 +7362,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6929,7 +7374,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6942,7 +7387,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{93}
+	return file_command_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -6961,7 +7406,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6973,7 +7418,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6986,7 +7431,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{94}
+	return file_command_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -7005,7 +7450,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7017,7 +7462,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7030,7 +7475,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{95}
+	return file_command_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -7050,7 +7495,7 @@ type ListWorkspaces struct {
 
 func (x *ListWorkspaces) Reset() {
 	*x = ListWorkspaces{}
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7062,7 +7507,7 @@ func (x *ListWorkspaces) String() string {
 func (*ListWorkspaces) ProtoMessage() {}
 
 func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7075,7 +7520,7 @@ func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspaces.ProtoReflect.Descriptor instead.
 func (*ListWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{96}
+	return file_command_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ListWorkspaces) GetSessionId() string {
@@ -7094,7 +7539,7 @@ type Workspaces struct {
 
 func (x *Workspaces) Reset() {
 	*x = Workspaces{}
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7106,7 +7551,7 @@ func (x *Workspaces) String() string {
 func (*Workspaces) ProtoMessage() {}
 
 func (x *Workspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7119,7 +7564,7 @@ func (x *Workspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workspaces.ProtoReflect.Descriptor instead.
 func (*Workspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{97}
+	return file_command_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Workspaces) GetWorkspaces() []*SessionWorkspace {
@@ -7140,7 +7585,7 @@ type SessionWorkspace struct {
 
 func (x *SessionWorkspace) Reset() {
 	*x = SessionWorkspace{}
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7152,7 +7597,7 @@ func (x *SessionWorkspace) String() string {
 func (*SessionWorkspace) ProtoMessage() {}
 
 func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7165,7 +7610,7 @@ func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionWorkspace.ProtoReflect.Descriptor instead.
 func (*SessionWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{98}
+	return file_command_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *SessionWorkspace) GetSessionId() string {
@@ -7199,7 +7644,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7211,7 +7656,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7224,7 +7669,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{99}
+	return file_command_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -7250,7 +7695,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7262,7 +7707,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7275,7 +7720,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{100}
+	return file_command_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -7295,7 +7740,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7307,7 +7752,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7320,7 +7765,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{101}
+	return file_command_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *Show) GetId() string {
@@ -7341,7 +7786,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7353,7 +7798,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7366,7 +7811,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{102}
+	return file_command_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -7410,7 +7855,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7422,7 +7867,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7435,7 +7880,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{103}
+	return file_command_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -7537,7 +7982,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7549,7 +7994,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7562,7 +8007,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{104}
+	return file_command_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -7624,7 +8069,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7636,7 +8081,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7649,7 +8094,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{105}
+	return file_command_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -7670,7 +8115,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7682,7 +8127,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7695,7 +8140,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{106}
+	return file_command_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -7730,7 +8175,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7742,7 +8187,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7755,7 +8200,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{107}
+	return file_command_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *Finding) GetStream() string {
@@ -7792,7 +8237,7 @@ type ForkSession struct {
 
 func (x *ForkSession) Reset() {
 	*x = ForkSession{}
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7804,7 +8249,7 @@ func (x *ForkSession) String() string {
 func (*ForkSession) ProtoMessage() {}
 
 func (x *ForkSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7817,7 +8262,7 @@ func (x *ForkSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSession.ProtoReflect.Descriptor instead.
 func (*ForkSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{108}
+	return file_command_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ForkSession) GetSessionId() string {
@@ -7856,7 +8301,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7868,7 +8313,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7881,7 +8326,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{109}
+	return file_command_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *Forked) GetSession() *SessionView {
@@ -7944,7 +8389,7 @@ type ImportSession struct {
 
 func (x *ImportSession) Reset() {
 	*x = ImportSession{}
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7956,7 +8401,7 @@ func (x *ImportSession) String() string {
 func (*ImportSession) ProtoMessage() {}
 
 func (x *ImportSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7969,7 +8414,7 @@ func (x *ImportSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSession.ProtoReflect.Descriptor instead.
 func (*ImportSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{110}
+	return file_command_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ImportSession) GetNewId() bool {
@@ -8002,7 +8447,7 @@ type Imported struct {
 
 func (x *Imported) Reset() {
 	*x = Imported{}
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8014,7 +8459,7 @@ func (x *Imported) String() string {
 func (*Imported) ProtoMessage() {}
 
 func (x *Imported) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8027,7 +8472,7 @@ func (x *Imported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Imported.ProtoReflect.Descriptor instead.
 func (*Imported) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{111}
+	return file_command_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *Imported) GetSession() *SessionView {
@@ -8095,7 +8540,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8107,7 +8552,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8120,7 +8565,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{112}
+	return file_command_proto_rawDescGZIP(), []int{118}
 }
 
 type Holder struct {
@@ -8135,7 +8580,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8147,7 +8592,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8160,7 +8605,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{113}
+	return file_command_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -8228,7 +8673,7 @@ const file_command_proto_rawDesc = "" +
 	"\x02by\x18\x02 \x01(\tR\x02by\"?\n" +
 	"\x0fDetachWorkspace\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\tR\x02by\"\xb4\r\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\"\xee\r\n" +
 	"\tToSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x120\n" +
@@ -8266,7 +8711,9 @@ const file_command_proto_rawDesc = "" +
 	"\x10resolve_approval\x18\x1b \x01(\v2\x1a.troupe.v1.ResolveApprovalH\x00R\x0fresolveApproval\x12G\n" +
 	"\x10attach_workspace\x18\x1c \x01(\v2\x1a.troupe.v1.AttachWorkspaceH\x00R\x0fattachWorkspace\x12G\n" +
 	"\x10detach_workspace\x18\x1d \x01(\v2\x1a.troupe.v1.DetachWorkspaceH\x00R\x0fdetachWorkspace\x12/\n" +
-	"\buse_file\x18\x1e \x01(\v2\x12.troupe.v1.UseFileH\x00R\auseFileB\t\n" +
+	"\buse_file\x18\x1e \x01(\v2\x12.troupe.v1.UseFileH\x00R\auseFile\x128\n" +
+	"\vrevoke_rule\x18( \x01(\v2\x15.troupe.v1.RevokeRuleH\x00R\n" +
+	"revokeRuleB\t\n" +
 	"\acommand\"\"\n" +
 	"\fDescribeTree\x12\x12\n" +
 	"\x04deep\x18\x01 \x01(\bR\x04deep\"\xcc\x01\n" +
@@ -8381,7 +8828,7 @@ const file_command_proto_rawDesc = "" +
 	"resolution\x18\x03 \x01(\x0e2\".troupe.v1.CallResolved.ResolutionR\n" +
 	"resolution\x12\x0e\n" +
 	"\x02by\x18\x04 \x01(\tR\x02by\x12\x12\n" +
-	"\x04note\x18\x05 \x01(\tR\x04note\"\x81\x02\n" +
+	"\x04note\x18\x05 \x01(\tR\x04note\"\xae\x02\n" +
 	"\x0fResolveApproval\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x1f\n" +
 	"\vapproval_id\x18\x02 \x01(\tR\n" +
@@ -8391,7 +8838,46 @@ const file_command_proto_rawDesc = "" +
 	"\amessage\x18\x05 \x01(\tR\amessage\x12\x1c\n" +
 	"\targuments\x18\x06 \x01(\tR\targuments\x12\x1b\n" +
 	"\targs_hash\x18\a \x01(\fR\bargsHash\x12\x0e\n" +
-	"\x02by\x18\b \x01(\tR\x02by\"<\n" +
+	"\x02by\x18\b \x01(\tR\x02by\x12\x12\n" +
+	"\x04rule\x18\t \x01(\tR\x04rule\x12\x17\n" +
+	"\arule_id\x18\n" +
+	" \x01(\tR\x06ruleId\"\xbc\x01\n" +
+	"\fRememberRule\x12\x12\n" +
+	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x14\n" +
+	"\x05scope\x18\x02 \x01(\tR\x05scope\x12\x14\n" +
+	"\x05agent\x18\x03 \x01(\tR\x05agent\x12\x1c\n" +
+	"\tworkspace\x18\x04 \x01(\tR\tworkspace\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\x12\x1f\n" +
+	"\vapproval_id\x18\x06 \x01(\tR\n" +
+	"approvalId\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\a \x01(\tR\tsessionId\"c\n" +
+	"\n" +
+	"Remembered\x12'\n" +
+	"\x04rule\x18\x01 \x01(\v2\x13.troupe.v1.RuleViewR\x04rule\x12,\n" +
+	"\afailure\x18\x02 \x01(\v2\x12.troupe.v1.FailureR\afailure\"\xef\x01\n" +
+	"\bRuleView\x12\x17\n" +
+	"\arule_id\x18\x01 \x01(\tR\x06ruleId\x12\x12\n" +
+	"\x04rule\x18\x02 \x01(\tR\x04rule\x12\x14\n" +
+	"\x05scope\x18\x03 \x01(\tR\x05scope\x12\x14\n" +
+	"\x05agent\x18\x04 \x01(\tR\x05agent\x12\x1c\n" +
+	"\tworkspace\x18\x05 \x01(\tR\tworkspace\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x06 \x01(\tR\tsessionId\x12\x0e\n" +
+	"\x02by\x18\a \x01(\tR\x02by\x12\x1f\n" +
+	"\vapproval_id\x18\b \x01(\tR\n" +
+	"approvalId\x12\x1c\n" +
+	"\n" +
+	"at_unix_ms\x18\t \x01(\x03R\batUnixMs\"*\n" +
+	"\tListRules\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\"2\n" +
+	"\x05Rules\x12)\n" +
+	"\x05rules\x18\x01 \x03(\v2\x13.troupe.v1.RuleViewR\x05rules\"5\n" +
+	"\n" +
+	"RevokeRule\x12\x17\n" +
+	"\arule_id\x18\x01 \x01(\tR\x06ruleId\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\"<\n" +
 	"\rReleaseWorker\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\"=\n" +
@@ -8528,7 +9014,7 @@ const file_command_proto_rawDesc = "" +
 	" \x01(\tR\terrorCode\x12\x1c\n" +
 	"\n" +
 	"at_unix_ms\x18\v \x01(\x03R\batUnixMs\x12\x16\n" +
-	"\x06effect\x18\f \x01(\tR\x06effect\"\xe0\x03\n" +
+	"\x06effect\x18\f \x01(\tR\x06effect\"\x9a\x04\n" +
 	"\fApprovalView\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12\x1d\n" +
@@ -8550,7 +9036,9 @@ const file_command_proto_rawDesc = "" +
 	"\n" +
 	"at_unix_ms\x18\x0f \x01(\x03R\batUnixMs\x12+\n" +
 	"\x12expires_at_unix_ms\x18\x10 \x01(\x03R\x0fexpiresAtUnixMs\x12\x14\n" +
-	"\x05agent\x18\x11 \x01(\tR\x05agent\".\n" +
+	"\x05agent\x18\x11 \x01(\tR\x05agent\x12\x14\n" +
+	"\x05rules\x18\x12 \x03(\tR\x05rules\x12\"\n" +
+	"\funremembered\x18\x13 \x01(\tR\funremembered\".\n" +
 	"\rListApprovals\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"B\n" +
@@ -8874,7 +9362,7 @@ func file_command_proto_rawDescGZIP() []byte {
 }
 
 var file_command_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 114)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 120)
 var file_command_proto_goTypes = []any{
 	(UseFile_Action)(0),          // 0: troupe.v1.UseFile.Action
 	(*CreateSession)(nil),        // 1: troupe.v1.CreateSession
@@ -8905,122 +9393,129 @@ var file_command_proto_goTypes = []any{
 	(*JobCount)(nil),             // 26: troupe.v1.JobCount
 	(*ResolveCall)(nil),          // 27: troupe.v1.ResolveCall
 	(*ResolveApproval)(nil),      // 28: troupe.v1.ResolveApproval
-	(*ReleaseWorker)(nil),        // 29: troupe.v1.ReleaseWorker
-	(*CompactHistory)(nil),       // 30: troupe.v1.CompactHistory
-	(*Compacted)(nil),            // 31: troupe.v1.Compacted
-	(*SetTimer)(nil),             // 32: troupe.v1.SetTimer
-	(*CancelTimer)(nil),          // 33: troupe.v1.CancelTimer
-	(*ListTimers)(nil),           // 34: troupe.v1.ListTimers
-	(*TimerView)(nil),            // 35: troupe.v1.TimerView
-	(*Timers)(nil),               // 36: troupe.v1.Timers
-	(*FireTimer)(nil),            // 37: troupe.v1.FireTimer
-	(*TimerChanged)(nil),         // 38: troupe.v1.TimerChanged
-	(*SaveHistory)(nil),          // 39: troupe.v1.SaveHistory
-	(*WaitIdle)(nil),             // 40: troupe.v1.WaitIdle
-	(*CloseSession)(nil),         // 41: troupe.v1.CloseSession
-	(*Subscribe)(nil),            // 42: troupe.v1.Subscribe
-	(*Subscribed)(nil),           // 43: troupe.v1.Subscribed
-	(*Unsubscribe)(nil),          // 44: troupe.v1.Unsubscribe
-	(*Published)(nil),            // 45: troupe.v1.Published
-	(*ReadHistory)(nil),          // 46: troupe.v1.ReadHistory
-	(*History)(nil),              // 47: troupe.v1.History
-	(*ConfigureWorker)(nil),      // 48: troupe.v1.ConfigureWorker
-	(*SessionView)(nil),          // 49: troupe.v1.SessionView
-	(*WorkerView)(nil),           // 50: troupe.v1.WorkerView
-	(*CallView)(nil),             // 51: troupe.v1.CallView
-	(*ApprovalView)(nil),         // 52: troupe.v1.ApprovalView
-	(*ListApprovals)(nil),        // 53: troupe.v1.ListApprovals
-	(*Approvals)(nil),            // 54: troupe.v1.Approvals
-	(*OpenSession)(nil),          // 55: troupe.v1.OpenSession
-	(*SessionIdle)(nil),          // 56: troupe.v1.SessionIdle
-	(*Passivate)(nil),            // 57: troupe.v1.Passivate
-	(*Staying)(nil),              // 58: troupe.v1.Staying
-	(*ReportIdle)(nil),           // 59: troupe.v1.ReportIdle
-	(*Idleness)(nil),             // 60: troupe.v1.Idleness
-	(*Configure)(nil),            // 61: troupe.v1.Configure
-	(*WorkerFailed)(nil),         // 62: troupe.v1.WorkerFailed
-	(*SessionEnded)(nil),         // 63: troupe.v1.SessionEnded
-	(*DescribeWorker)(nil),       // 64: troupe.v1.DescribeWorker
-	(*Watched)(nil),              // 65: troupe.v1.Watched
-	(*AcquireLease)(nil),         // 66: troupe.v1.AcquireLease
-	(*LeaseGranted)(nil),         // 67: troupe.v1.LeaseGranted
-	(*LeaseQueued)(nil),          // 68: troupe.v1.LeaseQueued
-	(*ReleaseLease)(nil),         // 69: troupe.v1.ReleaseLease
-	(*EffectBegun)(nil),          // 70: troupe.v1.EffectBegun
-	(*EffectAllowed)(nil),        // 71: troupe.v1.EffectAllowed
-	(*EffectEnded)(nil),          // 72: troupe.v1.EffectEnded
-	(*OpenWorkspace)(nil),        // 73: troupe.v1.OpenWorkspace
-	(*WorkspaceReady)(nil),       // 74: troupe.v1.WorkspaceReady
-	(*KeepWorkspaces)(nil),       // 75: troupe.v1.KeepWorkspaces
-	(*RetireWorkspace)(nil),      // 76: troupe.v1.RetireWorkspace
-	(*WorkspaceUnused)(nil),      // 77: troupe.v1.WorkspaceUnused
-	(*DescribeWorkspace)(nil),    // 78: troupe.v1.DescribeWorkspace
-	(*WorkspaceView)(nil),        // 79: troupe.v1.WorkspaceView
-	(*FindActor)(nil),            // 80: troupe.v1.FindActor
-	(*Replaced)(nil),             // 81: troupe.v1.Replaced
-	(*AcquirePermit)(nil),        // 82: troupe.v1.AcquirePermit
-	(*PermitGranted)(nil),        // 83: troupe.v1.PermitGranted
-	(*ReleasePermit)(nil),        // 84: troupe.v1.ReleasePermit
-	(*Execute)(nil),              // 85: troupe.v1.Execute
-	(*ToolReply)(nil),            // 86: troupe.v1.ToolReply
-	(*LedgerEntry)(nil),          // 87: troupe.v1.LedgerEntry
-	(*CancelCalls)(nil),          // 88: troupe.v1.CancelCalls
-	(*Progress)(nil),             // 89: troupe.v1.Progress
-	(*UseFile)(nil),              // 90: troupe.v1.UseFile
-	(*Files)(nil),                // 91: troupe.v1.Files
-	(*FileEntry)(nil),            // 92: troupe.v1.FileEntry
-	(*ListSessions)(nil),         // 93: troupe.v1.ListSessions
-	(*Sessions)(nil),             // 94: troupe.v1.Sessions
-	(*ListWorkers)(nil),          // 95: troupe.v1.ListWorkers
-	(*Workers)(nil),              // 96: troupe.v1.Workers
-	(*ListWorkspaces)(nil),       // 97: troupe.v1.ListWorkspaces
-	(*Workspaces)(nil),           // 98: troupe.v1.Workspaces
-	(*SessionWorkspace)(nil),     // 99: troupe.v1.SessionWorkspace
-	(*ListCalls)(nil),            // 100: troupe.v1.ListCalls
-	(*Calls)(nil),                // 101: troupe.v1.Calls
-	(*Show)(nil),                 // 102: troupe.v1.Show
-	(*Shown)(nil),                // 103: troupe.v1.Shown
-	(*TurnView)(nil),             // 104: troupe.v1.TurnView
-	(*GenerationView)(nil),       // 105: troupe.v1.GenerationView
-	(*Verify)(nil),               // 106: troupe.v1.Verify
-	(*Verified)(nil),             // 107: troupe.v1.Verified
-	(*Finding)(nil),              // 108: troupe.v1.Finding
-	(*ForkSession)(nil),          // 109: troupe.v1.ForkSession
-	(*Forked)(nil),               // 110: troupe.v1.Forked
-	(*ImportSession)(nil),        // 111: troupe.v1.ImportSession
-	(*Imported)(nil),             // 112: troupe.v1.Imported
-	(*Hello)(nil),                // 113: troupe.v1.Hello
-	(*Holder)(nil),               // 114: troupe.v1.Holder
-	(*EnvVar)(nil),               // 115: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 116: troupe.v1.Lineage
-	(*Turn)(nil),                 // 117: troupe.v1.Turn
-	(Persist_Policy)(0),          // 118: troupe.v1.Persist.Policy
-	(Trust_Level)(0),             // 119: troupe.v1.Trust.Level
-	(*Part)(nil),                 // 120: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 121: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 122: troupe.v1.InputAccepted.Origin
-	(TurnCompleted_Outcome)(0),   // 123: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 124: troupe.v1.Usage
-	(CallResolved_Resolution)(0), // 125: troupe.v1.CallResolved.Resolution
-	(Decision_Value)(0),          // 126: troupe.v1.Decision.Value
-	(TimerSet_Misfire)(0),        // 127: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 128: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 129: troupe.v1.WorkspaceGrant
-	(*Grant)(nil),                // 130: troupe.v1.Grant
-	(*WorkspaceRef)(nil),         // 131: troupe.v1.WorkspaceRef
-	(*LeaseToken)(nil),           // 132: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 133: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 134: troupe.v1.ToolFinished.Status
-	(*Timing)(nil),               // 135: troupe.v1.Timing
+	(*RememberRule)(nil),         // 29: troupe.v1.RememberRule
+	(*Remembered)(nil),           // 30: troupe.v1.Remembered
+	(*RuleView)(nil),             // 31: troupe.v1.RuleView
+	(*ListRules)(nil),            // 32: troupe.v1.ListRules
+	(*Rules)(nil),                // 33: troupe.v1.Rules
+	(*RevokeRule)(nil),           // 34: troupe.v1.RevokeRule
+	(*ReleaseWorker)(nil),        // 35: troupe.v1.ReleaseWorker
+	(*CompactHistory)(nil),       // 36: troupe.v1.CompactHistory
+	(*Compacted)(nil),            // 37: troupe.v1.Compacted
+	(*SetTimer)(nil),             // 38: troupe.v1.SetTimer
+	(*CancelTimer)(nil),          // 39: troupe.v1.CancelTimer
+	(*ListTimers)(nil),           // 40: troupe.v1.ListTimers
+	(*TimerView)(nil),            // 41: troupe.v1.TimerView
+	(*Timers)(nil),               // 42: troupe.v1.Timers
+	(*FireTimer)(nil),            // 43: troupe.v1.FireTimer
+	(*TimerChanged)(nil),         // 44: troupe.v1.TimerChanged
+	(*SaveHistory)(nil),          // 45: troupe.v1.SaveHistory
+	(*WaitIdle)(nil),             // 46: troupe.v1.WaitIdle
+	(*CloseSession)(nil),         // 47: troupe.v1.CloseSession
+	(*Subscribe)(nil),            // 48: troupe.v1.Subscribe
+	(*Subscribed)(nil),           // 49: troupe.v1.Subscribed
+	(*Unsubscribe)(nil),          // 50: troupe.v1.Unsubscribe
+	(*Published)(nil),            // 51: troupe.v1.Published
+	(*ReadHistory)(nil),          // 52: troupe.v1.ReadHistory
+	(*History)(nil),              // 53: troupe.v1.History
+	(*ConfigureWorker)(nil),      // 54: troupe.v1.ConfigureWorker
+	(*SessionView)(nil),          // 55: troupe.v1.SessionView
+	(*WorkerView)(nil),           // 56: troupe.v1.WorkerView
+	(*CallView)(nil),             // 57: troupe.v1.CallView
+	(*ApprovalView)(nil),         // 58: troupe.v1.ApprovalView
+	(*ListApprovals)(nil),        // 59: troupe.v1.ListApprovals
+	(*Approvals)(nil),            // 60: troupe.v1.Approvals
+	(*OpenSession)(nil),          // 61: troupe.v1.OpenSession
+	(*SessionIdle)(nil),          // 62: troupe.v1.SessionIdle
+	(*Passivate)(nil),            // 63: troupe.v1.Passivate
+	(*Staying)(nil),              // 64: troupe.v1.Staying
+	(*ReportIdle)(nil),           // 65: troupe.v1.ReportIdle
+	(*Idleness)(nil),             // 66: troupe.v1.Idleness
+	(*Configure)(nil),            // 67: troupe.v1.Configure
+	(*WorkerFailed)(nil),         // 68: troupe.v1.WorkerFailed
+	(*SessionEnded)(nil),         // 69: troupe.v1.SessionEnded
+	(*DescribeWorker)(nil),       // 70: troupe.v1.DescribeWorker
+	(*Watched)(nil),              // 71: troupe.v1.Watched
+	(*AcquireLease)(nil),         // 72: troupe.v1.AcquireLease
+	(*LeaseGranted)(nil),         // 73: troupe.v1.LeaseGranted
+	(*LeaseQueued)(nil),          // 74: troupe.v1.LeaseQueued
+	(*ReleaseLease)(nil),         // 75: troupe.v1.ReleaseLease
+	(*EffectBegun)(nil),          // 76: troupe.v1.EffectBegun
+	(*EffectAllowed)(nil),        // 77: troupe.v1.EffectAllowed
+	(*EffectEnded)(nil),          // 78: troupe.v1.EffectEnded
+	(*OpenWorkspace)(nil),        // 79: troupe.v1.OpenWorkspace
+	(*WorkspaceReady)(nil),       // 80: troupe.v1.WorkspaceReady
+	(*KeepWorkspaces)(nil),       // 81: troupe.v1.KeepWorkspaces
+	(*RetireWorkspace)(nil),      // 82: troupe.v1.RetireWorkspace
+	(*WorkspaceUnused)(nil),      // 83: troupe.v1.WorkspaceUnused
+	(*DescribeWorkspace)(nil),    // 84: troupe.v1.DescribeWorkspace
+	(*WorkspaceView)(nil),        // 85: troupe.v1.WorkspaceView
+	(*FindActor)(nil),            // 86: troupe.v1.FindActor
+	(*Replaced)(nil),             // 87: troupe.v1.Replaced
+	(*AcquirePermit)(nil),        // 88: troupe.v1.AcquirePermit
+	(*PermitGranted)(nil),        // 89: troupe.v1.PermitGranted
+	(*ReleasePermit)(nil),        // 90: troupe.v1.ReleasePermit
+	(*Execute)(nil),              // 91: troupe.v1.Execute
+	(*ToolReply)(nil),            // 92: troupe.v1.ToolReply
+	(*LedgerEntry)(nil),          // 93: troupe.v1.LedgerEntry
+	(*CancelCalls)(nil),          // 94: troupe.v1.CancelCalls
+	(*Progress)(nil),             // 95: troupe.v1.Progress
+	(*UseFile)(nil),              // 96: troupe.v1.UseFile
+	(*Files)(nil),                // 97: troupe.v1.Files
+	(*FileEntry)(nil),            // 98: troupe.v1.FileEntry
+	(*ListSessions)(nil),         // 99: troupe.v1.ListSessions
+	(*Sessions)(nil),             // 100: troupe.v1.Sessions
+	(*ListWorkers)(nil),          // 101: troupe.v1.ListWorkers
+	(*Workers)(nil),              // 102: troupe.v1.Workers
+	(*ListWorkspaces)(nil),       // 103: troupe.v1.ListWorkspaces
+	(*Workspaces)(nil),           // 104: troupe.v1.Workspaces
+	(*SessionWorkspace)(nil),     // 105: troupe.v1.SessionWorkspace
+	(*ListCalls)(nil),            // 106: troupe.v1.ListCalls
+	(*Calls)(nil),                // 107: troupe.v1.Calls
+	(*Show)(nil),                 // 108: troupe.v1.Show
+	(*Shown)(nil),                // 109: troupe.v1.Shown
+	(*TurnView)(nil),             // 110: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 111: troupe.v1.GenerationView
+	(*Verify)(nil),               // 112: troupe.v1.Verify
+	(*Verified)(nil),             // 113: troupe.v1.Verified
+	(*Finding)(nil),              // 114: troupe.v1.Finding
+	(*ForkSession)(nil),          // 115: troupe.v1.ForkSession
+	(*Forked)(nil),               // 116: troupe.v1.Forked
+	(*ImportSession)(nil),        // 117: troupe.v1.ImportSession
+	(*Imported)(nil),             // 118: troupe.v1.Imported
+	(*Hello)(nil),                // 119: troupe.v1.Hello
+	(*Holder)(nil),               // 120: troupe.v1.Holder
+	(*EnvVar)(nil),               // 121: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 122: troupe.v1.Lineage
+	(*Turn)(nil),                 // 123: troupe.v1.Turn
+	(Persist_Policy)(0),          // 124: troupe.v1.Persist.Policy
+	(Trust_Level)(0),             // 125: troupe.v1.Trust.Level
+	(*Part)(nil),                 // 126: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 127: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 128: troupe.v1.InputAccepted.Origin
+	(TurnCompleted_Outcome)(0),   // 129: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 130: troupe.v1.Usage
+	(CallResolved_Resolution)(0), // 131: troupe.v1.CallResolved.Resolution
+	(Decision_Value)(0),          // 132: troupe.v1.Decision.Value
+	(*Failure)(nil),              // 133: troupe.v1.Failure
+	(TimerSet_Misfire)(0),        // 134: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 135: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 136: troupe.v1.WorkspaceGrant
+	(*Grant)(nil),                // 137: troupe.v1.Grant
+	(*WorkspaceRef)(nil),         // 138: troupe.v1.WorkspaceRef
+	(*LeaseToken)(nil),           // 139: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 140: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 141: troupe.v1.ToolFinished.Status
+	(*Timing)(nil),               // 142: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	2,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	115, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	121, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	9,   // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	116, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	117, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	118, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	119, // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	122, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	123, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	124, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	125, // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	2,   // 7: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
 	9,   // 8: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
 	12,  // 9: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
@@ -9031,89 +9526,93 @@ var file_command_proto_depIdxs = []int32{
 	22,  // 14: troupe.v1.ToSession.spawn_worker:type_name -> troupe.v1.SpawnWorker
 	23,  // 15: troupe.v1.ToSession.delete_worker:type_name -> troupe.v1.DeleteWorker
 	24,  // 16: troupe.v1.ToSession.describe:type_name -> troupe.v1.DescribeSession
-	42,  // 17: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
-	46,  // 18: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
-	48,  // 19: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
+	48,  // 17: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
+	52,  // 18: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
+	54,  // 19: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
 	25,  // 20: troupe.v1.ToSession.count_jobs:type_name -> troupe.v1.CountJobs
-	40,  // 21: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
-	41,  // 22: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
-	44,  // 23: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
+	46,  // 21: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
+	47,  // 22: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
+	50,  // 23: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
 	27,  // 24: troupe.v1.ToSession.resolve_call:type_name -> troupe.v1.ResolveCall
-	29,  // 25: troupe.v1.ToSession.release_worker:type_name -> troupe.v1.ReleaseWorker
-	30,  // 26: troupe.v1.ToSession.compact:type_name -> troupe.v1.CompactHistory
-	32,  // 27: troupe.v1.ToSession.set_timer:type_name -> troupe.v1.SetTimer
-	33,  // 28: troupe.v1.ToSession.cancel_timer:type_name -> troupe.v1.CancelTimer
-	34,  // 29: troupe.v1.ToSession.list_timers:type_name -> troupe.v1.ListTimers
-	39,  // 30: troupe.v1.ToSession.save:type_name -> troupe.v1.SaveHistory
+	35,  // 25: troupe.v1.ToSession.release_worker:type_name -> troupe.v1.ReleaseWorker
+	36,  // 26: troupe.v1.ToSession.compact:type_name -> troupe.v1.CompactHistory
+	38,  // 27: troupe.v1.ToSession.set_timer:type_name -> troupe.v1.SetTimer
+	39,  // 28: troupe.v1.ToSession.cancel_timer:type_name -> troupe.v1.CancelTimer
+	40,  // 29: troupe.v1.ToSession.list_timers:type_name -> troupe.v1.ListTimers
+	45,  // 30: troupe.v1.ToSession.save:type_name -> troupe.v1.SaveHistory
 	11,  // 31: troupe.v1.ToSession.run:type_name -> troupe.v1.RunInput
-	37,  // 32: troupe.v1.ToSession.fire_timer:type_name -> troupe.v1.FireTimer
+	43,  // 32: troupe.v1.ToSession.fire_timer:type_name -> troupe.v1.FireTimer
 	28,  // 33: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
 	3,   // 34: troupe.v1.ToSession.attach_workspace:type_name -> troupe.v1.AttachWorkspace
 	4,   // 35: troupe.v1.ToSession.detach_workspace:type_name -> troupe.v1.DetachWorkspace
-	90,  // 36: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
-	7,   // 37: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
-	7,   // 38: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	120, // 39: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	121, // 40: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	122, // 41: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	9,   // 42: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	123, // 43: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	124, // 44: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
-	14,  // 45: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
-	18,  // 46: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	116, // 47: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	117, // 48: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	125, // 49: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	126, // 50: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
-	120, // 51: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	127, // 52: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
-	35,  // 53: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	128, // 54: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	117, // 55: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	129, // 56: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
-	50,  // 57: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	124, // 58: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
-	10,  // 59: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	118, // 60: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	124, // 61: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	52,  // 62: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
-	130, // 63: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	118, // 64: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	129, // 65: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	131, // 66: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
-	129, // 67: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	132, // 68: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	115, // 69: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	133, // 70: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	133, // 71: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	129, // 72: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	133, // 73: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
-	132, // 74: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
-	134, // 75: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	133, // 76: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	86,  // 77: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	0,   // 78: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
-	92,  // 79: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
-	49,  // 80: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	50,  // 81: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	99,  // 82: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
-	129, // 83: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
-	51,  // 84: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	49,  // 85: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	104, // 86: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	124, // 87: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	14,  // 88: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	105, // 89: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	135, // 90: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	124, // 91: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	108, // 92: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	49,  // 93: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
-	49,  // 94: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
-	95,  // [95:95] is the sub-list for method output_type
-	95,  // [95:95] is the sub-list for method input_type
-	95,  // [95:95] is the sub-list for extension type_name
-	95,  // [95:95] is the sub-list for extension extendee
-	0,   // [0:95] is the sub-list for field type_name
+	96,  // 36: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
+	34,  // 37: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
+	7,   // 38: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
+	7,   // 39: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
+	126, // 40: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	127, // 41: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	128, // 42: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	9,   // 43: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
+	129, // 44: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	130, // 45: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	14,  // 46: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
+	18,  // 47: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
+	122, // 48: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	123, // 49: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	131, // 50: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	132, // 51: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	31,  // 52: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
+	133, // 53: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
+	31,  // 54: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
+	126, // 55: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	134, // 56: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	41,  // 57: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
+	135, // 58: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	123, // 59: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	136, // 60: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	56,  // 61: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
+	130, // 62: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	10,  // 63: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
+	124, // 64: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	130, // 65: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	58,  // 66: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
+	137, // 67: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	124, // 68: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	136, // 69: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	138, // 70: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
+	136, // 71: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	139, // 72: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	121, // 73: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	140, // 74: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	140, // 75: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	136, // 76: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	140, // 77: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	139, // 78: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
+	141, // 79: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	140, // 80: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	92,  // 81: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	0,   // 82: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
+	98,  // 83: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
+	55,  // 84: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	56,  // 85: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	105, // 86: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
+	136, // 87: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	57,  // 88: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	55,  // 89: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	110, // 90: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	130, // 91: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	14,  // 92: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	111, // 93: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	142, // 94: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	130, // 95: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	114, // 96: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	55,  // 97: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
+	55,  // 98: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
+	99,  // [99:99] is the sub-list for method output_type
+	99,  // [99:99] is the sub-list for method input_type
+	99,  // [99:99] is the sub-list for extension type_name
+	99,  // [99:99] is the sub-list for extension extendee
+	0,   // [0:99] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }
@@ -9154,6 +9653,7 @@ func file_command_proto_init() {
 		(*ToSession_AttachWorkspace)(nil),
 		(*ToSession_DetachWorkspace)(nil),
 		(*ToSession_UseFile)(nil),
+		(*ToSession_RevokeRule)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -9161,7 +9661,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   114,
+			NumMessages:   120,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -283,7 +283,7 @@ func (x Persist_Policy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Persist_Policy.Descriptor instead.
 func (Persist_Policy) EnumDescriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{16, 0}
+	return file_common_proto_rawDescGZIP(), []int{17, 0}
 }
 
 // Effect says what a second run of a tool call would do to the world.
@@ -1016,8 +1016,9 @@ type Grant struct {
 	Workspaces    []*WorkspaceGrant      `protobuf:"bytes,2,rep,name=workspaces,proto3" json:"workspaces,omitempty"` // the primary first, then in order of attachment
 	Env           []*EnvVar              `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty"`               // the project's variables, merged over the base (row 8)
 	ProjectId     string                 `protobuf:"bytes,4,opt,name=project_id,json=projectId,proto3" json:"project_id,omitempty"`
-	Rules         []string               `protobuf:"bytes,5,rep,name=rules,proto3" json:"rules,omitempty"`       // `--allow` rules of this session
-	Overlaps      []*Overlap             `protobuf:"bytes,6,rep,name=overlaps,proto3" json:"overlaps,omitempty"` // of its workspaces with folders of others, as they are in this process
+	Rules         []string               `protobuf:"bytes,5,rep,name=rules,proto3" json:"rules,omitempty"`           // `--allow` rules of this session
+	Overlaps      []*Overlap             `protobuf:"bytes,6,rep,name=overlaps,proto3" json:"overlaps,omitempty"`     // of its workspaces with folders of others, as they are in this process
+	Remembered    []*RememberedRule      `protobuf:"bytes,7,rep,name=remembered,proto3" json:"remembered,omitempty"` // that answers left behind in this session
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1094,6 +1095,13 @@ func (x *Grant) GetOverlaps() []*Overlap {
 	return nil
 }
 
+func (x *Grant) GetRemembered() []*RememberedRule {
+	if x != nil {
+		return x.Remembered
+	}
+	return nil
+}
+
 // Overlap says that a workspace and a folder that is open hold the same files: who works in the one takes the lease of the other, too.
 type Overlap struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1147,6 +1155,67 @@ func (x *Overlap) GetWith() *WorkspaceRef {
 	return nil
 }
 
+// RememberedRule is a rule that an answer to an approval left behind.
+type RememberedRule struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rule          string                 `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	Workspace     string                 `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"` // in which it counts
+	Agent         string                 `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`         // for whose calls; empty: everybody's
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RememberedRule) Reset() {
+	*x = RememberedRule{}
+	mi := &file_common_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RememberedRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RememberedRule) ProtoMessage() {}
+
+func (x *RememberedRule) ProtoReflect() protoreflect.Message {
+	mi := &file_common_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RememberedRule.ProtoReflect.Descriptor instead.
+func (*RememberedRule) Descriptor() ([]byte, []int) {
+	return file_common_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *RememberedRule) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *RememberedRule) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *RememberedRule) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
 type EnvVar struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1157,7 +1226,7 @@ type EnvVar struct {
 
 func (x *EnvVar) Reset() {
 	*x = EnvVar{}
-	mi := &file_common_proto_msgTypes[14]
+	mi := &file_common_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1169,7 +1238,7 @@ func (x *EnvVar) String() string {
 func (*EnvVar) ProtoMessage() {}
 
 func (x *EnvVar) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[14]
+	mi := &file_common_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1182,7 +1251,7 @@ func (x *EnvVar) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnvVar.ProtoReflect.Descriptor instead.
 func (*EnvVar) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{14}
+	return file_common_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *EnvVar) GetName() string {
@@ -1211,7 +1280,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_common_proto_msgTypes[15]
+	mi := &file_common_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1223,7 +1292,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[15]
+	mi := &file_common_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1236,7 +1305,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{15}
+	return file_common_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Failure) GetCode() string {
@@ -1270,7 +1339,7 @@ type Persist struct {
 
 func (x *Persist) Reset() {
 	*x = Persist{}
-	mi := &file_common_proto_msgTypes[16]
+	mi := &file_common_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1282,7 +1351,7 @@ func (x *Persist) String() string {
 func (*Persist) ProtoMessage() {}
 
 func (x *Persist) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[16]
+	mi := &file_common_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1295,7 +1364,7 @@ func (x *Persist) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Persist.ProtoReflect.Descriptor instead.
 func (*Persist) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{16}
+	return file_common_proto_rawDescGZIP(), []int{17}
 }
 
 type Ack struct {
@@ -1306,7 +1375,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_common_proto_msgTypes[17]
+	mi := &file_common_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1318,7 +1387,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[17]
+	mi := &file_common_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1331,7 +1400,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{17}
+	return file_common_proto_rawDescGZIP(), []int{18}
 }
 
 var File_common_proto protoreflect.FileDescriptor
@@ -1411,7 +1480,7 @@ const file_common_proto_rawDesc = "" +
 	" \x03(\tR\x05tools\"0\n" +
 	"\fWorkspaceRef\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
-	"\x03uri\x18\x02 \x01(\tR\x03uri\"\xe8\x01\n" +
+	"\x03uri\x18\x02 \x01(\tR\x03uri\"\xa3\x02\n" +
 	"\x05Grant\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x129\n" +
 	"\n" +
@@ -1421,10 +1490,17 @@ const file_common_proto_rawDesc = "" +
 	"\n" +
 	"project_id\x18\x04 \x01(\tR\tprojectId\x12\x14\n" +
 	"\x05rules\x18\x05 \x03(\tR\x05rules\x12.\n" +
-	"\boverlaps\x18\x06 \x03(\v2\x12.troupe.v1.OverlapR\boverlaps\"T\n" +
+	"\boverlaps\x18\x06 \x03(\v2\x12.troupe.v1.OverlapR\boverlaps\x129\n" +
+	"\n" +
+	"remembered\x18\a \x03(\v2\x19.troupe.v1.RememberedRuleR\n" +
+	"remembered\"T\n" +
 	"\aOverlap\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12+\n" +
-	"\x04with\x18\x02 \x01(\v2\x17.troupe.v1.WorkspaceRefR\x04with\"2\n" +
+	"\x04with\x18\x02 \x01(\v2\x17.troupe.v1.WorkspaceRefR\x04with\"X\n" +
+	"\x0eRememberedRule\x12\x12\n" +
+	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x1c\n" +
+	"\tworkspace\x18\x02 \x01(\tR\tworkspace\x12\x14\n" +
+	"\x05agent\x18\x03 \x01(\tR\x05agent\"2\n" +
 	"\x06EnvVar\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"K\n" +
@@ -1453,7 +1529,7 @@ func file_common_proto_rawDescGZIP() []byte {
 }
 
 var file_common_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_common_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_common_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_common_proto_goTypes = []any{
 	(Effect_Class)(0),          // 0: troupe.v1.Effect.Class
 	(UnknownOutcome_Policy)(0), // 1: troupe.v1.UnknownOutcome.Policy
@@ -1474,23 +1550,25 @@ var file_common_proto_goTypes = []any{
 	(*WorkspaceRef)(nil),       // 16: troupe.v1.WorkspaceRef
 	(*Grant)(nil),              // 17: troupe.v1.Grant
 	(*Overlap)(nil),            // 18: troupe.v1.Overlap
-	(*EnvVar)(nil),             // 19: troupe.v1.EnvVar
-	(*Failure)(nil),            // 20: troupe.v1.Failure
-	(*Persist)(nil),            // 21: troupe.v1.Persist
-	(*Ack)(nil),                // 22: troupe.v1.Ack
+	(*RememberedRule)(nil),     // 19: troupe.v1.RememberedRule
+	(*EnvVar)(nil),             // 20: troupe.v1.EnvVar
+	(*Failure)(nil),            // 21: troupe.v1.Failure
+	(*Persist)(nil),            // 22: troupe.v1.Persist
+	(*Ack)(nil),                // 23: troupe.v1.Ack
 }
 var file_common_proto_depIdxs = []int32{
 	12, // 0: troupe.v1.Part.file:type_name -> troupe.v1.FilePart
 	2,  // 1: troupe.v1.WorkspaceGrant.trust:type_name -> troupe.v1.Trust.Level
 	15, // 2: troupe.v1.Grant.workspaces:type_name -> troupe.v1.WorkspaceGrant
-	19, // 3: troupe.v1.Grant.env:type_name -> troupe.v1.EnvVar
+	20, // 3: troupe.v1.Grant.env:type_name -> troupe.v1.EnvVar
 	18, // 4: troupe.v1.Grant.overlaps:type_name -> troupe.v1.Overlap
-	16, // 5: troupe.v1.Overlap.with:type_name -> troupe.v1.WorkspaceRef
-	6,  // [6:6] is the sub-list for method output_type
-	6,  // [6:6] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	19, // 5: troupe.v1.Grant.remembered:type_name -> troupe.v1.RememberedRule
+	16, // 6: troupe.v1.Overlap.with:type_name -> troupe.v1.WorkspaceRef
+	7,  // [7:7] is the sub-list for method output_type
+	7,  // [7:7] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_common_proto_init() }
@@ -1508,7 +1586,7 @@ func file_common_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_common_proto_rawDesc), len(file_common_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

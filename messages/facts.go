@@ -27,6 +27,19 @@ func NewRecord(fact proto.Message, turnID string) (*Record, error) {
 	if !ok {
 		return nil, fmt.Errorf("make record of %T: no fact of a journal", fact)
 	}
+	return newRecord(fact, num, turnID)
+}
+
+// NewSystemRecord is NewRecord for the stream of the whole store.
+func NewSystemRecord(fact proto.Message) (*Record, error) {
+	num, ok := systemFacts()[fact.ProtoReflect().Descriptor()]
+	if !ok {
+		return nil, fmt.Errorf("make record of %T: no fact of the system", fact)
+	}
+	return newRecord(fact, num, "")
+}
+
+func newRecord(fact proto.Message, num protowire.Number, turnID string) (*Record, error) {
 	// What is written is a WorkerFact or a SessionFact with this one field: without the detour over
 	// the message of the oneof, which costs more than the fact.
 	size := proto.Size(fact)
@@ -61,6 +74,22 @@ func SessionFactIn(r *Record) (proto.Message, error) {
 	return f, known("session", r, &f)
 }
 
+// SystemFactIn is WorkerFactIn for the stream of the whole store. A fact that this version has no use for is nil.
+func SystemFactIn(r *Record) (proto.Message, error) {
+	var w SystemFact
+	if err := proto.Unmarshal(r.GetBody(), &w); err != nil {
+		return nil, fmt.Errorf("decode system record %d: %w", r.GetSeq(), err)
+	}
+	var f proto.Message
+	switch x := w.GetFact().(type) {
+	case *SystemFact_RuleRemembered:
+		f = x.RuleRemembered
+	case *SystemFact_RuleRevoked:
+		f = x.RuleRevoked
+	}
+	return f, known("system", r, &f)
+}
+
 // known refuses a fact whose type or whose meaning is of a newer release. One that may be skipped becomes nil.
 func known(journal string, r *Record, fact *proto.Message) error {
 	if *fact != nil && r.GetSchema() <= schema {
@@ -79,6 +108,7 @@ func known(journal string, r *Record, fact *proto.Message) error {
 var (
 	workerFacts  = sync.OnceValue(func() factNumbers { return numbers(&WorkerFact{}) })
 	sessionFacts = sync.OnceValue(func() factNumbers { return numbers(&SessionFact{}) })
+	systemFacts  = sync.OnceValue(func() factNumbers { return numbers(&SystemFact{}) })
 )
 
 type factNumbers map[protoreflect.MessageDescriptor]protowire.Number
@@ -188,6 +218,8 @@ func UnwrapSession(w *SessionFact) proto.Message {
 		return f.RuleAdded
 	case *SessionFact_SessionClosed:
 		return f.SessionClosed
+	case *SessionFact_RuleRevoked:
+		return f.RuleRevoked
 	}
 	return nil
 }

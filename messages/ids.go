@@ -18,6 +18,7 @@ const (
 	TurnPrefix     = "trn_"
 	InputPrefix    = "inp_"
 	TimerPrefix    = "tmr_"
+	RulePrefix     = "rul_"
 	// GenerationPrefix is followed by the place of the generation's first record: see GenerationID.
 	GenerationPrefix = "gen_"
 )
@@ -66,6 +67,9 @@ func ValidID(prefix, s string) bool {
 
 // WorkerStream is the stream of a worker's conversation.
 func WorkerStream(id string) string { return "wrk/" + id }
+
+// SystemStream is the stream of the whole store.
+const SystemStream = "sys"
 
 // SessionStream is the stream of a session.
 func SessionStream(id string) string { return "ses/" + id }

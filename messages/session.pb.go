@@ -37,6 +37,7 @@ type SessionFact struct {
 	//	*SessionFact_PolicyChanged
 	//	*SessionFact_RuleAdded
 	//	*SessionFact_SessionClosed
+	//	*SessionFact_RuleRevoked
 	Fact          isSessionFact_Fact `protobuf_oneof:"fact"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -160,6 +161,15 @@ func (x *SessionFact) GetSessionClosed() *SessionClosed {
 	return nil
 }
 
+func (x *SessionFact) GetRuleRevoked() *RuleRevoked {
+	if x != nil {
+		if x, ok := x.Fact.(*SessionFact_RuleRevoked); ok {
+			return x.RuleRevoked
+		}
+	}
+	return nil
+}
+
 type isSessionFact_Fact interface {
 	isSessionFact_Fact()
 }
@@ -200,6 +210,10 @@ type SessionFact_SessionClosed struct {
 	SessionClosed *SessionClosed `protobuf:"bytes,9,opt,name=session_closed,json=sessionClosed,proto3,oneof"`
 }
 
+type SessionFact_RuleRevoked struct {
+	RuleRevoked *RuleRevoked `protobuf:"bytes,12,opt,name=rule_revoked,json=ruleRevoked,proto3,oneof"`
+}
+
 func (*SessionFact_SessionCreated) isSessionFact_Fact() {}
 
 func (*SessionFact_WorkspaceAttached) isSessionFact_Fact() {}
@@ -217,6 +231,8 @@ func (*SessionFact_PolicyChanged) isSessionFact_Fact() {}
 func (*SessionFact_RuleAdded) isSessionFact_Fact() {}
 
 func (*SessionFact_SessionClosed) isSessionFact_Fact() {}
+
+func (*SessionFact_RuleRevoked) isSessionFact_Fact() {}
 
 type SessionCreated struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -734,11 +750,15 @@ func (x *PolicyChanged) GetRules() []string {
 	return nil
 }
 
+// RuleAdded is a rule that an answer to an approval left behind, for the rest of the session.
 type RuleAdded struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rule          string                 `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
 	Scope         string                 `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"`
 	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	RuleId        string                 `protobuf:"bytes,4,opt,name=rule_id,json=ruleId,proto3" json:"rule_id,omitempty"`
+	Workspace     string                 `protobuf:"bytes,5,opt,name=workspace,proto3" json:"workspace,omitempty"` // canonical address; it says nothing about calls in others
+	ApprovalId    string                 `protobuf:"bytes,6,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -790,6 +810,27 @@ func (x *RuleAdded) GetScope() string {
 func (x *RuleAdded) GetBy() string {
 	if x != nil {
 		return x.By
+	}
+	return ""
+}
+
+func (x *RuleAdded) GetRuleId() string {
+	if x != nil {
+		return x.RuleId
+	}
+	return ""
+}
+
+func (x *RuleAdded) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *RuleAdded) GetApprovalId() string {
+	if x != nil {
+		return x.ApprovalId
 	}
 	return ""
 }
@@ -2442,12 +2483,17 @@ func (x *NodeBooted) GetVersion() string {
 	return ""
 }
 
+// RuleRemembered is RuleAdded for every session in a workspace.
 type RuleRemembered struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rule          string                 `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
-	Scope         string                 `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"`
-	Agent         string                 `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
+	Scope         string                 `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"` // agent | always
+	Agent         string                 `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"` // whose calls it is about; empty: everybody's
 	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	RuleId        string                 `protobuf:"bytes,5,opt,name=rule_id,json=ruleId,proto3" json:"rule_id,omitempty"`
+	Workspace     string                 `protobuf:"bytes,6,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	ApprovalId    string                 `protobuf:"bytes,7,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
+	SessionId     string                 `protobuf:"bytes,8,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"` // whose call it was
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2510,9 +2556,40 @@ func (x *RuleRemembered) GetBy() string {
 	return ""
 }
 
+func (x *RuleRemembered) GetRuleId() string {
+	if x != nil {
+		return x.RuleId
+	}
+	return ""
+}
+
+func (x *RuleRemembered) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *RuleRemembered) GetApprovalId() string {
+	if x != nil {
+		return x.ApprovalId
+	}
+	return ""
+}
+
+func (x *RuleRemembered) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+// RuleRevoked takes a rule back, of the journal that it stands in.
 type RuleRevoked struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rule          string                 `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	RuleId        string                 `protobuf:"bytes,2,opt,name=rule_id,json=ruleId,proto3" json:"rule_id,omitempty"`
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2550,6 +2627,20 @@ func (*RuleRevoked) Descriptor() ([]byte, []int) {
 func (x *RuleRevoked) GetRule() string {
 	if x != nil {
 		return x.Rule
+	}
+	return ""
+}
+
+func (x *RuleRevoked) GetRuleId() string {
+	if x != nil {
+		return x.RuleId
+	}
+	return ""
+}
+
+func (x *RuleRevoked) GetBy() string {
+	if x != nil {
+		return x.By
 	}
 	return ""
 }
@@ -3022,7 +3113,7 @@ var File_session_proto protoreflect.FileDescriptor
 
 const file_session_proto_rawDesc = "" +
 	"\n" +
-	"\rsession.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\xf6\x04\n" +
+	"\rsession.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\xb3\x05\n" +
 	"\vSessionFact\x12D\n" +
 	"\x0fsession_created\x18\x01 \x01(\v2\x19.troupe.v1.SessionCreatedH\x00R\x0esessionCreated\x12M\n" +
 	"\x12workspace_attached\x18\x02 \x01(\v2\x1c.troupe.v1.WorkspaceAttachedH\x00R\x11workspaceAttached\x12M\n" +
@@ -3033,7 +3124,8 @@ const file_session_proto_rawDesc = "" +
 	"\x0epolicy_changed\x18\a \x01(\v2\x18.troupe.v1.PolicyChangedH\x00R\rpolicyChanged\x125\n" +
 	"\n" +
 	"rule_added\x18\b \x01(\v2\x14.troupe.v1.RuleAddedH\x00R\truleAdded\x12A\n" +
-	"\x0esession_closed\x18\t \x01(\v2\x18.troupe.v1.SessionClosedH\x00R\rsessionClosedB\x06\n" +
+	"\x0esession_closed\x18\t \x01(\v2\x18.troupe.v1.SessionClosedH\x00R\rsessionClosed\x12;\n" +
+	"\frule_revoked\x18\f \x01(\v2\x16.troupe.v1.RuleRevokedH\x00R\vruleRevokedB\x06\n" +
 	"\x04fact\"\xc7\x02\n" +
 	"\x0eSessionCreated\x12\x1d\n" +
 	"\n" +
@@ -3078,11 +3170,15 @@ const file_session_proto_rawDesc = "" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"%\n" +
 	"\rPolicyChanged\x12\x14\n" +
-	"\x05rules\x18\x01 \x03(\tR\x05rules\"E\n" +
+	"\x05rules\x18\x01 \x03(\tR\x05rules\"\x9d\x01\n" +
 	"\tRuleAdded\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x14\n" +
 	"\x05scope\x18\x02 \x01(\tR\x05scope\x12\x0e\n" +
-	"\x02by\x18\x03 \x01(\tR\x02by\"'\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x17\n" +
+	"\arule_id\x18\x04 \x01(\tR\x06ruleId\x12\x1c\n" +
+	"\tworkspace\x18\x05 \x01(\tR\tworkspace\x12\x1f\n" +
+	"\vapproval_id\x18\x06 \x01(\tR\n" +
+	"approvalId\"'\n" +
 	"\rSessionClosed\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xd4\x01\n" +
 	"\rWorkspaceFact\x12G\n" +
@@ -3198,14 +3294,22 @@ const file_session_proto_rawDesc = "" +
 	"NodeBooted\x12\x12\n" +
 	"\x04boot\x18\x01 \x01(\x04R\x04boot\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\tR\aversion\"`\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\"\xd7\x01\n" +
 	"\x0eRuleRemembered\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x14\n" +
 	"\x05scope\x18\x02 \x01(\tR\x05scope\x12\x14\n" +
 	"\x05agent\x18\x03 \x01(\tR\x05agent\x12\x0e\n" +
-	"\x02by\x18\x04 \x01(\tR\x02by\"!\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\x12\x17\n" +
+	"\arule_id\x18\x05 \x01(\tR\x06ruleId\x12\x1c\n" +
+	"\tworkspace\x18\x06 \x01(\tR\tworkspace\x12\x1f\n" +
+	"\vapproval_id\x18\a \x01(\tR\n" +
+	"approvalId\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\b \x01(\tR\tsessionId\"J\n" +
 	"\vRuleRevoked\x12\x12\n" +
-	"\x04rule\x18\x01 \x01(\tR\x04rule\"m\n" +
+	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x17\n" +
+	"\arule_id\x18\x02 \x01(\tR\x06ruleId\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\"m\n" +
 	"\fTokenCreated\x12\x19\n" +
 	"\btoken_id\x18\x01 \x01(\tR\atokenId\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x16\n" +
@@ -3310,44 +3414,45 @@ var file_session_proto_depIdxs = []int32{
 	7,  // 6: troupe.v1.SessionFact.policy_changed:type_name -> troupe.v1.PolicyChanged
 	8,  // 7: troupe.v1.SessionFact.rule_added:type_name -> troupe.v1.RuleAdded
 	9,  // 8: troupe.v1.SessionFact.session_closed:type_name -> troupe.v1.SessionClosed
-	41, // 9: troupe.v1.SessionCreated.persist:type_name -> troupe.v1.Persist.Policy
-	42, // 10: troupe.v1.SessionCreated.env:type_name -> troupe.v1.EnvVar
-	43, // 11: troupe.v1.WorkspaceAttached.trust:type_name -> troupe.v1.Trust.Level
-	43, // 12: troupe.v1.TrustChanged.trust:type_name -> troupe.v1.Trust.Level
-	11, // 13: troupe.v1.WorkspaceFact.workspace_opened:type_name -> troupe.v1.WorkspaceOpened
-	12, // 14: troupe.v1.WorkspaceFact.field_set:type_name -> troupe.v1.FieldSet
-	13, // 15: troupe.v1.WorkspaceFact.lease_revoked:type_name -> troupe.v1.LeaseRevoked
-	15, // 16: troupe.v1.RunFact.run_started:type_name -> troupe.v1.RunStarted
-	16, // 17: troupe.v1.RunFact.step_started:type_name -> troupe.v1.StepStarted
-	17, // 18: troupe.v1.RunFact.step_item_started:type_name -> troupe.v1.StepItemStarted
-	18, // 19: troupe.v1.RunFact.step_finished:type_name -> troupe.v1.StepFinished
-	19, // 20: troupe.v1.RunFact.human_asked:type_name -> troupe.v1.HumanAsked
-	20, // 21: troupe.v1.RunFact.human_answered:type_name -> troupe.v1.HumanAnswered
-	21, // 22: troupe.v1.RunFact.run_paused:type_name -> troupe.v1.RunPaused
-	22, // 23: troupe.v1.RunFact.run_resumed:type_name -> troupe.v1.RunResumed
-	23, // 24: troupe.v1.RunFact.run_finished:type_name -> troupe.v1.RunFinished
-	44, // 25: troupe.v1.StepFinished.usage:type_name -> troupe.v1.Usage
-	25, // 26: troupe.v1.ConversationFact.conversation_opened:type_name -> troupe.v1.ConversationOpened
-	26, // 27: troupe.v1.ConversationFact.member_joined:type_name -> troupe.v1.MemberJoined
-	27, // 28: troupe.v1.ConversationFact.turn_submitted:type_name -> troupe.v1.TurnSubmitted
-	28, // 29: troupe.v1.ConversationFact.member_left:type_name -> troupe.v1.MemberLeft
-	30, // 30: troupe.v1.SystemFact.node_booted:type_name -> troupe.v1.NodeBooted
-	31, // 31: troupe.v1.SystemFact.rule_remembered:type_name -> troupe.v1.RuleRemembered
-	32, // 32: troupe.v1.SystemFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
-	33, // 33: troupe.v1.SystemFact.token_created:type_name -> troupe.v1.TokenCreated
-	34, // 34: troupe.v1.SystemFact.token_revoked:type_name -> troupe.v1.TokenRevoked
-	35, // 35: troupe.v1.SystemFact.host_registered:type_name -> troupe.v1.HostRegistered
-	36, // 36: troupe.v1.SystemFact.project_saved:type_name -> troupe.v1.ProjectSaved
-	37, // 37: troupe.v1.SystemFact.project_removed:type_name -> troupe.v1.ProjectRemoved
-	38, // 38: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
-	39, // 39: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
-	40, // 40: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
-	42, // 41: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
-	42, // [42:42] is the sub-list for method output_type
-	42, // [42:42] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	32, // 9: troupe.v1.SessionFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
+	41, // 10: troupe.v1.SessionCreated.persist:type_name -> troupe.v1.Persist.Policy
+	42, // 11: troupe.v1.SessionCreated.env:type_name -> troupe.v1.EnvVar
+	43, // 12: troupe.v1.WorkspaceAttached.trust:type_name -> troupe.v1.Trust.Level
+	43, // 13: troupe.v1.TrustChanged.trust:type_name -> troupe.v1.Trust.Level
+	11, // 14: troupe.v1.WorkspaceFact.workspace_opened:type_name -> troupe.v1.WorkspaceOpened
+	12, // 15: troupe.v1.WorkspaceFact.field_set:type_name -> troupe.v1.FieldSet
+	13, // 16: troupe.v1.WorkspaceFact.lease_revoked:type_name -> troupe.v1.LeaseRevoked
+	15, // 17: troupe.v1.RunFact.run_started:type_name -> troupe.v1.RunStarted
+	16, // 18: troupe.v1.RunFact.step_started:type_name -> troupe.v1.StepStarted
+	17, // 19: troupe.v1.RunFact.step_item_started:type_name -> troupe.v1.StepItemStarted
+	18, // 20: troupe.v1.RunFact.step_finished:type_name -> troupe.v1.StepFinished
+	19, // 21: troupe.v1.RunFact.human_asked:type_name -> troupe.v1.HumanAsked
+	20, // 22: troupe.v1.RunFact.human_answered:type_name -> troupe.v1.HumanAnswered
+	21, // 23: troupe.v1.RunFact.run_paused:type_name -> troupe.v1.RunPaused
+	22, // 24: troupe.v1.RunFact.run_resumed:type_name -> troupe.v1.RunResumed
+	23, // 25: troupe.v1.RunFact.run_finished:type_name -> troupe.v1.RunFinished
+	44, // 26: troupe.v1.StepFinished.usage:type_name -> troupe.v1.Usage
+	25, // 27: troupe.v1.ConversationFact.conversation_opened:type_name -> troupe.v1.ConversationOpened
+	26, // 28: troupe.v1.ConversationFact.member_joined:type_name -> troupe.v1.MemberJoined
+	27, // 29: troupe.v1.ConversationFact.turn_submitted:type_name -> troupe.v1.TurnSubmitted
+	28, // 30: troupe.v1.ConversationFact.member_left:type_name -> troupe.v1.MemberLeft
+	30, // 31: troupe.v1.SystemFact.node_booted:type_name -> troupe.v1.NodeBooted
+	31, // 32: troupe.v1.SystemFact.rule_remembered:type_name -> troupe.v1.RuleRemembered
+	32, // 33: troupe.v1.SystemFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
+	33, // 34: troupe.v1.SystemFact.token_created:type_name -> troupe.v1.TokenCreated
+	34, // 35: troupe.v1.SystemFact.token_revoked:type_name -> troupe.v1.TokenRevoked
+	35, // 36: troupe.v1.SystemFact.host_registered:type_name -> troupe.v1.HostRegistered
+	36, // 37: troupe.v1.SystemFact.project_saved:type_name -> troupe.v1.ProjectSaved
+	37, // 38: troupe.v1.SystemFact.project_removed:type_name -> troupe.v1.ProjectRemoved
+	38, // 39: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
+	39, // 40: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
+	40, // 41: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
+	42, // 42: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
+	43, // [43:43] is the sub-list for method output_type
+	43, // [43:43] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_session_proto_init() }
@@ -3366,6 +3471,7 @@ func file_session_proto_init() {
 		(*SessionFact_PolicyChanged)(nil),
 		(*SessionFact_RuleAdded)(nil),
 		(*SessionFact_SessionClosed)(nil),
+		(*SessionFact_RuleRevoked)(nil),
 	}
 	file_session_proto_msgTypes[10].OneofWrappers = []any{
 		(*WorkspaceFact_WorkspaceOpened)(nil),

@@ -110,6 +110,9 @@ func TestEveryFieldOfAViewSurvivesItsJSON(t *testing.T) {
 		{&messages.WorkerView{}, func(t *testing.T, m proto.Message) proto.Message {
 			return way(t, m.(*messages.WorkerView).JSON()).Proto()
 		}},
+		{&messages.RuleView{}, func(t *testing.T, m proto.Message) proto.Message {
+			return way(t, m.(*messages.RuleView).JSON()).Proto()
+		}},
 		{&messages.ApprovalView{}, func(t *testing.T, m proto.Message) proto.Message {
 			return way(t, m.(*messages.ApprovalView).JSON()).Proto()
 		}},

@@ -2040,6 +2040,7 @@ type ToolPlanned struct {
 	TimeoutMs     int64                  `protobuf:"varint,9,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
 	Unknown       UnknownOutcome_Policy  `protobuf:"varint,10,opt,name=unknown,proto3,enum=troupe.v1.UnknownOutcome_Policy" json:"unknown,omitempty"`
 	GrantRevision uint64                 `protobuf:"varint,11,opt,name=grant_revision,json=grantRevision,proto3" json:"grant_revision,omitempty"`
+	DecidedBy     string                 `protobuf:"bytes,12,opt,name=decided_by,json=decidedBy,proto3" json:"decided_by,omitempty"` // why it may run, is asked about or is denied, for people: a rule, or the trust in the workspace
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2151,6 +2152,13 @@ func (x *ToolPlanned) GetGrantRevision() uint64 {
 	return 0
 }
 
+func (x *ToolPlanned) GetDecidedBy() string {
+	if x != nil {
+		return x.DecidedBy
+	}
+	return ""
+}
+
 type ApprovalRequested struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	ApprovalId      string                 `protobuf:"bytes,1,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
@@ -2164,6 +2172,8 @@ type ApprovalRequested struct {
 	Kind            string                 `protobuf:"bytes,9,opt,name=kind,proto3" json:"kind,omitempty"`      // of the preview: diff | command | arguments
 	Reason          string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"` // why it is asked, for people
 	AskedAtUnixMs   int64                  `protobuf:"varint,11,opt,name=asked_at_unix_ms,json=askedAtUnixMs,proto3" json:"asked_at_unix_ms,omitempty"`
+	Rules           []string               `protobuf:"bytes,12,rep,name=rules,proto3" json:"rules,omitempty"`               // that an answer may leave behind, the exact one last; what was shown is what is remembered
+	Unremembered    string                 `protobuf:"bytes,13,opt,name=unremembered,proto3" json:"unremembered,omitempty"` // why there are none, for people
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2275,6 +2285,20 @@ func (x *ApprovalRequested) GetAskedAtUnixMs() int64 {
 	return 0
 }
 
+func (x *ApprovalRequested) GetRules() []string {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+func (x *ApprovalRequested) GetUnremembered() string {
+	if x != nil {
+		return x.Unremembered
+	}
+	return ""
+}
+
 type ApprovalResolved struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ApprovalId    string                 `protobuf:"bytes,1,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
@@ -2285,6 +2309,8 @@ type ApprovalResolved struct {
 	Message       string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
 	Scope         string                 `protobuf:"bytes,7,opt,name=scope,proto3" json:"scope,omitempty"` // once | session | agent | always
 	ExecId        string                 `protobuf:"bytes,8,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	Rule          string                 `protobuf:"bytes,9,opt,name=rule,proto3" json:"rule,omitempty"` // that the answer left behind, with a scope beyond once
+	RuleId        string                 `protobuf:"bytes,10,opt,name=rule_id,json=ruleId,proto3" json:"rule_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2371,6 +2397,20 @@ func (x *ApprovalResolved) GetScope() string {
 func (x *ApprovalResolved) GetExecId() string {
 	if x != nil {
 		return x.ExecId
+	}
+	return ""
+}
+
+func (x *ApprovalResolved) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *ApprovalResolved) GetRuleId() string {
+	if x != nil {
+		return x.RuleId
 	}
 	return ""
 }
@@ -4119,7 +4159,7 @@ const file_worker_proto_rawDesc = "" +
 	"\x05class\x18\x02 \x01(\tR\x05class\x12'\n" +
 	"\x10retry_at_unix_ms\x18\x03 \x01(\x03R\rretryAtUnixMs\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x18\n" +
-	"\apartial\x18\x05 \x01(\tR\apartial\"\x82\x03\n" +
+	"\apartial\x18\x05 \x01(\tR\apartial\"\xa1\x03\n" +
 	"\vToolPlanned\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x17\n" +
 	"\aexec_id\x18\x02 \x01(\tR\x06execId\x12\x18\n" +
@@ -4133,7 +4173,9 @@ const file_worker_proto_rawDesc = "" +
 	"timeout_ms\x18\t \x01(\x03R\ttimeoutMs\x12:\n" +
 	"\aunknown\x18\n" +
 	" \x01(\x0e2 .troupe.v1.UnknownOutcome.PolicyR\aunknown\x12%\n" +
-	"\x0egrant_revision\x18\v \x01(\x04R\rgrantRevision\"\xde\x02\n" +
+	"\x0egrant_revision\x18\v \x01(\x04R\rgrantRevision\x12\x1d\n" +
+	"\n" +
+	"decided_by\x18\f \x01(\tR\tdecidedBy\"\x98\x03\n" +
 	"\x11ApprovalRequested\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12\x17\n" +
@@ -4147,7 +4189,9 @@ const file_worker_proto_rawDesc = "" +
 	"\x04kind\x18\t \x01(\tR\x04kind\x12\x16\n" +
 	"\x06reason\x18\n" +
 	" \x01(\tR\x06reason\x12'\n" +
-	"\x10asked_at_unix_ms\x18\v \x01(\x03R\raskedAtUnixMs\"\x85\x02\n" +
+	"\x10asked_at_unix_ms\x18\v \x01(\x03R\raskedAtUnixMs\x12\x14\n" +
+	"\x05rules\x18\f \x03(\tR\x05rules\x12\"\n" +
+	"\funremembered\x18\r \x01(\tR\funremembered\"\xb2\x02\n" +
 	"\x10ApprovalResolved\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x125\n" +
@@ -4157,7 +4201,10 @@ const file_worker_proto_rawDesc = "" +
 	"\rmodified_args\x18\x05 \x01(\tR\fmodifiedArgs\x12\x18\n" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x12\x14\n" +
 	"\x05scope\x18\a \x01(\tR\x05scope\x12\x17\n" +
-	"\aexec_id\x18\b \x01(\tR\x06execId\"]\n" +
+	"\aexec_id\x18\b \x01(\tR\x06execId\x12\x12\n" +
+	"\x04rule\x18\t \x01(\tR\x04rule\x12\x17\n" +
+	"\arule_id\x18\n" +
+	" \x01(\tR\x06ruleId\"]\n" +
 	"\bFileHash\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12%\n" +

@@ -52,6 +52,7 @@ type Question struct {
 	InToolset bool                 // offered by trust or by the agent's own list
 	NeverAsks bool                 // touches nothing a person would be asked about (todo, update_workspace)
 	Flag      bool                 // requires_approval: raises an allow to an ask, never lowers
+	Unseen    bool                 // it has arguments about which no rule can say anything
 	CanAsk    bool                 // somebody may answer, now or later
 }
 
@@ -113,11 +114,11 @@ func by(a Action, r Rule) Verdict {
 	return Verdict{Action: a, Rule: &r, Reason: "rule " + r.String()}
 }
 
-// added says whether a rule brings the tool into the toolset: one that names it, whatever its
-// pattern. What the pattern does not match then goes by trust.
+// added says whether a rule brings the tool into the toolset: one that names it and was written by
+// somebody, whatever its pattern. What the pattern does not match then goes by trust.
 func added(q Question) bool {
 	for _, r := range q.Rules {
-		if r.Tool == q.Tool && !(r.strict() && r.Action != Ask) {
+		if r.Tool == q.Tool && !r.Remembered && !(r.strict() && r.Action != Ask) {
 			return true
 		}
 	}

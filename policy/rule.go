@@ -52,6 +52,10 @@ type Rule struct {
 	Action  Action
 	Scope   Scope
 	Unknown Unknown // what becomes of a call that it is about when nobody knows whether it ran
+
+	// Remembered says that it came of an answer about one call, and is no rule that somebody wrote: it brings no tool
+	// into a toolset, and a command that it allows runs in the workspace's root.
+	Remembered bool
 }
 
 // RuleError says what is wrong with a rule's text and where.

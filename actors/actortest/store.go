@@ -29,7 +29,7 @@ func (s *Store) Release(l persistence.Lease) {
 	}
 }
 
-// Hold keeps the appends back in which a fact of a worker matches. One element comes for each; release lets
+// Hold keeps the appends back in which a fact matches. One element comes for each; release lets
 // them and all later ones through.
 func (s *Store) Hold(match func(proto.Message) bool) (came <-chan struct{}, release func()) {
 	s.mu.Lock()
@@ -48,7 +48,7 @@ func (s *Store) release() {
 	}
 }
 
-// Refuse lets fn say, for every fact of a worker, with what error its append is answered.
+// Refuse lets fn say, for every fact, with what error its append is answered.
 func (s *Store) Refuse(fn func(proto.Message) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,11 +100,15 @@ func (s *Store) Enqueue(done func(persistence.Receipt, error), b ...persistence.
 func facts(batches []persistence.Batch) []proto.Message {
 	var out []proto.Message
 	for _, b := range batches {
-		if !strings.HasPrefix(b.Lease.Stream, messages.WorkerStream("")) {
-			continue
+		decode := messages.SystemFactIn
+		switch {
+		case strings.HasPrefix(b.Lease.Stream, messages.WorkerStream("")):
+			decode = messages.WorkerFactIn
+		case strings.HasPrefix(b.Lease.Stream, messages.SessionStream("")):
+			decode = messages.SessionFactIn
 		}
 		for _, r := range b.Records {
-			if f, err := messages.WorkerFactIn(r); err == nil {
+			if f, err := decode(r); err == nil && f != nil {
 				out = append(out, f)
 			}
 		}

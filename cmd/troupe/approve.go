@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -16,6 +17,13 @@ import (
 type answeredApproval struct {
 	messages.ApprovalJSON
 	Decision string `json:"decision"`
+	Scope    string `json:"scope"`
+}
+
+// approving is what `approve` and `deny` were told.
+type approving struct {
+	decision            messages.Decision_Value
+	reason, scope, rule string
 }
 
 // newApprove is `troupe approve` or `troupe deny`, which differ in what they say.
@@ -26,13 +34,16 @@ func newApprove(a *app, yes bool) *cobra.Command {
 		d = messages.Decision_REJECTED
 		use, short, does = "deny", "Refuse calls that wait for an approval", "The model is told no, and its turn goes on."
 	}
-	var reason string
+	how := approving{decision: d}
 	cmd := formats(&cobra.Command{
 		Use:   use + " APPROVAL_ID...",
 		Short: short,
 		Long: short + ".\n\n" + does + ` What each would do is printed first.
 The first answer counts. A session that is at work goes on at once, any other one with: troupe run -s ID.
-troupe ls approvals lists what waits.`,
+troupe ls approvals lists what waits.
+
+With --scope the answer is remembered as a rule: the narrowest one that covers the call, in the folder of the call. A call
+of which no rule can say just this is not answered then. troupe rules ls lists what is remembered.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				e := usage("troupe %s: an APPROVAL_ID is missing", use)
@@ -41,13 +52,24 @@ troupe ls approvals lists what waits.`,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return a.approve(cmd.Context(), d, args, reason) },
+		RunE: func(cmd *cobra.Command, args []string) error { return a.approve(cmd.Context(), how, args) },
 	}, "text", "json", "yaml")
-	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` that the model reads with a refusal, and the journal keeps")
+	cmd.Flags().StringVar(&how.reason, "reason", "", "`TEXT` that the model reads with a refusal, and the journal keeps")
+	cmd.Flags().StringVar(&how.scope, "scope", "", "how long the answer holds: once, session, agent or always")
+	if yes {
+		cmd.Flags().StringVar(&how.rule, "rule", "", "`RULE` to remember, of those that the call offers, instead of the exact one")
+	}
 	return cmd
 }
 
-func (a *app) approve(ctx context.Context, d messages.Decision_Value, ids []string, reason string) error {
+func (a *app) approve(ctx context.Context, how approving, ids []string) error {
+	switch how.scope {
+	case "", "once", "session", "agent", "always":
+	default:
+		e := usage("--scope %s: there is no such scope", visible(how.scope))
+		e.hint = "one of once, session, agent, always"
+		return e
+	}
 	loaded, err := a.load("")
 	if err != nil {
 		return err
@@ -62,8 +84,8 @@ func (a *app) approve(ctx context.Context, d messages.Decision_Value, ids []stri
 		}
 		done := []answeredApproval{}
 		for _, id := range ids {
-			m := &messages.ResolveApproval{ApprovalId: id, Decision: d, Message: reason, By: "user"}
-			one := answeredApproval{messages.ApprovalJSON{ID: id}, conversation.DecisionName(d)}
+			m := &messages.ResolveApproval{ApprovalId: id, Decision: how.decision, Message: how.reason, By: "user", Scope: how.scope, Rule: how.rule}
+			one := answeredApproval{messages.ApprovalJSON{ID: id}, conversation.DecisionName(how.decision), cmp.Or(how.scope, "once")}
 			for _, v := range all.GetApprovals() {
 				if v.GetApprovalId() == id { // what is shown is what is answered
 					m.ArgsHash, one.ApprovalJSON = v.GetArgsHash(), v.JSON()
@@ -78,7 +100,11 @@ func (a *app) approve(ctx context.Context, d messages.Decision_Value, ids []stri
 		}
 		if err := a.emit(done, func(w io.Writer) error {
 			for _, one := range done {
-				if _, err := fmt.Fprintf(w, "%s: %s\n", one.ID, one.Decision); err != nil {
+				held := ""
+				if one.Scope != "once" {
+					held = ", and remembered: " + one.Scope
+				}
+				if _, err := fmt.Fprintf(w, "%s: %s%s\n", one.ID, one.Decision, held); err != nil {
 					return err
 				}
 			}

@@ -139,3 +139,94 @@ func TestApprovalsAreListedAndAnsweredByCommand(t *testing.T) {
 		t.Errorf("%d %s", code, stderr)
 	}
 }
+
+const remembering = `
+name: remembering
+rules:
+  - match: '^work'
+    steps:
+      - text: I begin.
+        tool_calls:
+          - {name: read_file, arguments: {path: there}}
+      - text: I write.
+        tool_calls:
+          - {name: write_file, arguments: {path: a, content: "one\n"}}
+      - text: I have finished.
+`
+
+func TestRunOnATerminalRemembers(t *testing.T) {
+	m := newMachine(t)
+	if err := os.WriteFile(filepath.Join(m.folder("a"), "there"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	script := m.write("s.yaml", remembering)
+	code, shown := m.typed([]string{"s\n", "agent\n"}, "run", "work", "-C", "a", "-m", "scripted/"+script, "--trust", "restricted")
+	reads, exact := strings.Index(shown, "s: approve, and all reads for this session"), strings.Index(shown, "read_file(there) for this session")
+	if code != exitDone || !m.has("a") || reads < 0 || exact < reads || !strings.Contains(shown, "write_file(a) in local:") {
+		t.Fatalf("%d\n%s", code, shown)
+	}
+	if err := os.Remove(filepath.Join(m.folder("a"), "a")); err != nil {
+		t.Fatal(err)
+	}
+	// another session of the agent asks about the read, and not about the file
+	code, shown = m.typed([]string{"e\n"}, "run", "work", "-C", "a", "-m", "scripted/"+script, "--trust", "restricted")
+	if code != exitDone || !m.has("a") || strings.Count(shown, "Run it?") != 1 {
+		t.Fatalf("%d\n%s", code, shown)
+	}
+	code, out, stderr := m.run("rules", "ls")
+	var ids []string
+	for _, word := range strings.Fields(out) {
+		if strings.HasPrefix(word, "rul_") {
+			ids = append(ids, word)
+		}
+	}
+	if code != exitDone || len(ids) != 3 || !strings.Contains(out, "@read") || !strings.Contains(out, "agent default") || !strings.Contains(out, "read_file(there)") {
+		t.Fatalf("%d %s%s", code, out, stderr)
+	}
+	if code, out, stderr := m.run(append([]string{"rules", "rm"}, ids...)...); code != exitDone || strings.Count(out, ": revoked") != 3 {
+		t.Errorf("%d %s%s", code, out, stderr)
+	}
+	if code, out, _ := m.run("rules", "ls", "-o", "json"); code != exitDone || strings.TrimSpace(out) != "[]" {
+		t.Errorf("%d %s", code, out)
+	}
+	if code, _, stderr := m.run("rules", "rm", ids[0]); code != exitMissing || !strings.Contains(stderr, "there is no rule") {
+		t.Errorf("%d %s", code, stderr)
+	}
+}
+
+func TestApproveWithAScopeIsRemembered(t *testing.T) {
+	m := newMachine(t)
+	script := m.write("s.yaml", asking)
+	if code, out, _ := m.run("rules", "ls", "-o", "json"); code != exitDone || strings.TrimSpace(out) != "[]" {
+		t.Errorf("where nothing was kept yet: %d %s", code, out)
+	}
+	m.typed([]string{"\n", "\n", "\n"}, "run", "work", "-C", "a", "-m", "scripted/"+script, "--trust", "restricted")
+	var ids []string
+	_, out, _ := m.run("ls", "approvals")
+	for _, word := range strings.Fields(out) {
+		if strings.HasPrefix(word, "apr_") {
+			ids = append(ids, word)
+		}
+	}
+	if len(ids) != 2 {
+		t.Fatal(out)
+	}
+	if code, _, stderr := m.run("approve", ids[0], "--scope", "sometimes"); code != exitUsage || !strings.Contains(stderr, "one of once, session, agent, always") {
+		t.Errorf("%d %s", code, stderr)
+	}
+	if code, out, stderr := m.run("approve", ids[0], "--scope", "always"); code != exitDone || !strings.Contains(out, "remembered: always") {
+		t.Errorf("%d %s%s", code, out, stderr)
+	}
+	if code, out, stderr := m.run("deny", ids[1], "--scope", "session"); code != exitDone {
+		t.Errorf("%d %s%s", code, out, stderr)
+	}
+	_, out, _ = m.run("rules", "ls", "-o", "json")
+	for _, want := range []string{`"rule": "write_file(a)"`, `"scope": "always"`, `"rule": "deny write_file(b)"`, `"state": "in_force"`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %s in %s", want, out)
+		}
+	}
+	if code, out, stderr := m.run("run", "-s", m.onlySession()); code != exitDone || !strings.Contains(out, "I have finished.") || m.has("") || m.has("ab") {
+		t.Errorf("%d %s%s", code, out, stderr)
+	}
+}

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -57,24 +59,13 @@ func (r *runner) askPerson(ctx context.Context, h *house, v *messages.ApprovalVi
 	r.a.note("%s", approvalText(v))
 	asking, stop := context.WithCancel(ctx)
 	defer stop()
-	go func() { // somebody else may be quicker
-		tick := time.NewTicker(doubtPoll)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-			case <-asking.Done():
-				return
-			}
-			found, err := ask[*messages.Approvals](asking, h, &messages.ListApprovals{SessionId: r.session})
-			if err == nil && !slices.ContainsFunc(found.GetApprovals(), func(o *messages.ApprovalView) bool { return o.GetApprovalId() == v.GetApprovalId() }) {
-				stop()
-				return
-			}
-		}
-	}()
+	go r.untilAnswered(asking, h, v, stop) // somebody else may be quicker
+	choices, keys := remember(v)
+	for _, line := range choices {
+		r.a.note("%s", line)
+	}
 	for empty := 0; empty < emptyAnswers; {
-		line, err := r.lines.next(asking, r.a, "Run it? [y: approve; n: reject; c: cancel the turn] ")
+		line, err := r.lines.next(asking, r.a, "Run it? [y: approve"+keys+"; n: reject; c: cancel the turn] ")
 		if err != nil {
 			if ctx.Err() == nil {
 				r.a.note("\ntroupe: it was answered elsewhere")
@@ -94,8 +85,10 @@ func (r *runner) askPerson(ctx context.Context, h *house, v *messages.ApprovalVi
 			empty++
 			continue
 		default:
-			empty = 0
-			continue
+			if !remembered(m, v, strings.ToLower(word)) {
+				empty = 0
+				continue
+			}
 		}
 		_, err = h.Ask(ctx, m)
 		var refused *messages.Failure
@@ -104,10 +97,71 @@ func (r *runner) askPerson(ctx context.Context, h *house, v *messages.ApprovalVi
 			r.a.note("troupe: it was answered elsewhere: %s", refused.GetMessage())
 		case err != nil && ctx.Err() == nil:
 			r.a.note("troupe: warning: the answer was not taken: %v", err)
+		case err == nil && m.GetScope() != "":
+			r.a.note("troupe: remembered; take it back with: troupe rules rm (troupe rules ls lists what is)")
 		}
 		return true
 	}
 	return false
+}
+
+// untilAnswered calls stop when an approval waits no longer.
+func (r *runner) untilAnswered(ctx context.Context, h *house, v *messages.ApprovalView, stop func()) {
+	tick := time.NewTicker(doubtPoll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		found, err := ask[*messages.Approvals](ctx, h, &messages.ListApprovals{SessionId: r.session})
+		if err == nil && !slices.ContainsFunc(found.GetApprovals(), func(o *messages.ApprovalView) bool { return o.GetApprovalId() == v.GetApprovalId() }) {
+			stop()
+			return
+		}
+	}
+}
+
+// remember says which answers to an approval would be remembered, and as what: the first choice is all reads, for a call that
+// reads, else just this, for the session.
+func remember(v *messages.ApprovalView) (choices []string, keys string) {
+	rules := v.GetRules()
+	if len(rules) == 0 {
+		if v.GetUnremembered() == "" {
+			return nil, ""
+		}
+		return []string{"  (no answer to this is remembered: " + visible(v.GetUnremembered()) + ")"}, ""
+	}
+	exact := visible(rules[len(rules)-1])
+	if len(rules) > 1 {
+		choices = append(choices, "  s: approve, and all reads for this session", "  e: approve, and "+exact+" for this session")
+		keys = "; s: and all reads; e: and this"
+	} else {
+		choices = append(choices, "  s: approve, and "+exact+" for this session")
+		keys = "; s: and this for the session"
+	}
+	return append(choices, fmt.Sprintf("  agent, always: approve, and %s in %s from now on, for agent %s or for every agent", exact, visible(v.GetWorkspace()), visible(cmp.Or(v.GetAgent(), "default")))), keys
+}
+
+// remembered makes an answer one that is remembered, if that is what a word stands for.
+func remembered(m *messages.ResolveApproval, v *messages.ApprovalView, word string) bool {
+	rules := v.GetRules()
+	if len(rules) == 0 {
+		return false
+	}
+	switch word {
+	case "s":
+		m.Scope, m.Rule = "session", rules[0]
+	case "e":
+		m.Scope = "session"
+	case "agent", "always":
+		m.Scope = word
+	default:
+		return false
+	}
+	m.Decision = messages.Decision_APPROVED
+	return true
 }
 
 // lines reads a terminal by lines. A reader that waits when its question is over keeps its line for the next one.

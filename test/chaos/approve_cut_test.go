@@ -45,6 +45,8 @@ type question struct {
 	*world
 	mem *memory.Store
 
+	scopes map[string]troupe.Scope // of the answers, by call; none: once
+
 	mu   sync.Mutex
 	said map[string]troupe.Decision // acknowledged answers
 }
@@ -98,7 +100,7 @@ func (q *question) person(ctx context.Context, rt *troupe.Runtime) {
 			if a.GetCallId() == "call_1" {
 				d = troupe.Rejected
 			}
-			if rt.ResolveApproval(ctx, a.GetApprovalId(), troupe.Answer{Decision: d}) == nil {
+			if rt.ResolveApproval(ctx, a.GetApprovalId(), troupe.Answer{Decision: d, Scope: q.scopes[a.GetCallId()]}) == nil {
 				q.mu.Lock()
 				q.said[a.GetApprovalId()] = d
 				q.mu.Unlock()
