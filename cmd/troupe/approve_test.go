@@ -78,12 +78,16 @@ func TestRunOnATerminalAsksForEachCall(t *testing.T) {
 		{[]string{"y\n", "n not this\n"}, exitDone, "a"},
 		{[]string{"what\n", "y\n", "y\n"}, exitDone, "ab"},
 		{[]string{"c\n"}, exitInterrupted, ""},
+		{[]string{"\x03"}, exitInterrupted, ""}, // Ctrl-C
 	} {
 		m := newMachine(t)
 		script := m.write("s.yaml", asking)
 		code, shown := m.typed(c.answers, "run", "work", "-C", "a", "-m", "scripted/"+script, "--trust", "restricted")
 		if code != c.code || !m.has(c.files) || !strings.Contains(shown, "+one") {
 			t.Errorf("%v: %d, files %q wanted\n%s", c.answers, code, c.files, shown)
+		}
+		if code, out, stderr := m.run("ls", "approvals", "-o", "json"); code != exitDone || strings.TrimSpace(out) != "[]" {
+			t.Errorf("%v: something waits still: %d %s%s", c.answers, code, out, stderr)
 		}
 	}
 }

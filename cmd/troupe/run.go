@@ -179,6 +179,8 @@ type runner struct {
 	sent    bool // the command that begins it was sent once: its duplicate is no error
 	begun   bool
 
+	unanswered bool // a question stood there when the run was interrupted
+
 	accepted bool          // the acceptance of the prompt was seen
 	after    uint64        // last event that was seen
 	started  chan struct{} // closed when the turn has begun
@@ -273,19 +275,20 @@ func (r *runner) end(err error) error {
 }
 
 // interrupted is how a run ends that was told to stop. In this process the turn stays open and goes
-// on when the session is; in another one it is cancelled, since nobody watches it any more.
+// on when the session is; in another one it is cancelled, since nobody watches it any more, and so it is at a question: who
+// interrupts that does not want it put again.
 func (r *runner) interrupted(ctx context.Context, h *house) error {
 	if !r.begun {
 		return &exitError{code: exitInterrupted, what: "interrupted before the session was made"}
 	}
 	goOn := "go on with: troupe run -s " + r.session
-	if h.client != nil {
+	if h.client != nil || r.unanswered {
 		goOn += ` "..." (its turn was cancelled)`
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime/2)
 		defer cancel()
 		m := &messages.ToSession{SessionId: r.session, Command: &messages.ToSession_Cancel{Cancel: &messages.CancelSession{By: "user", Reason: "interrupted"}}}
 		if _, err := h.Ask(ctx, m); err != nil {
-			r.a.note("troupe: warning: the turn may still be running in process %d: %v", h.holder, err)
+			r.a.note("troupe: warning: the turn was not cancelled: %v", err)
 		}
 	}
 	if v, ok := r.view.(*textView); ok {

@@ -69,6 +69,9 @@ func (r *runner) askPerson(ctx context.Context, h *house, v *messages.ApprovalVi
 		if err != nil {
 			if ctx.Err() == nil {
 				r.a.note("\ntroupe: it was answered elsewhere")
+			} else {
+				r.a.note("") // the prompt's line has no end
+				r.unanswered = true
 			}
 			return true
 		}
