@@ -2,10 +2,12 @@ package troupe_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -13,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/messages"
@@ -401,5 +405,40 @@ func TestATurnKeepsWhatItWasAnsweredWithAndSessionsAreFoundByFolder(t *testing.T
 	}
 	if found := m.(*messages.Sessions).GetSessions(); len(found) != 1 || found[0].GetId() != s.ID() || found[0].GetState() != "inactive" {
 		t.Errorf("sessions of the folder: %v", found)
+	}
+}
+
+// TestWhatAToolMayKnowOfItsWorkspaceHasTheAgreedNames: acceptance row 5.
+func TestWhatAToolMayKnowOfItsWorkspaceHasTheAgreedNames(t *testing.T) {
+	var got *messages.WorkspaceInfo
+	look := tool(t, "look", messages.Effect_PURE, func(tc *tools.Context, _ struct{}) (*tools.Result, error) {
+		got = tc.WorkspaceInfo
+		return &tools.Result{}, nil
+	})
+	dir, data := folder(t, nil), t.TempDir()
+	rt, ctx := runtimeOf(t, troupe.Options{Model: echo(), Tools: []troupe.Tool{look}, Store: memory.New(), DataDir: data})
+	s, err := rt.Session(ctx, troupe.SessionOptions{Dir: dir, Trust: troupe.Full})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for where, path := range map[string]string{"": dir, "home": filepath.Join(data, "homes", s.ID())} {
+		if r, err := s.Call(ctx, "look", map[string]any{"workspace_id": where}); err != nil || r.GetErrorCode() != "" {
+			t.Fatal(r, err)
+		}
+		raw, err := protojson.Marshal(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var fields map[string]string
+		if err := json.Unmarshal(raw, &fields); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{"mode": "local", "workingDirectory": path, "projectDir": path, "clonePath": path}
+		if !maps.Equal(fields, want) {
+			t.Errorf("%q: %v instead of %v", where, fields, want)
+		}
+	}
+	if f := got.ProtoReflect().Descriptor().Fields(); f.Len() != 5 || f.ByJSONName("containerId") == nil {
+		t.Errorf("%d fields", f.Len())
 	}
 }

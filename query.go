@@ -17,7 +17,7 @@ import (
 )
 
 // Ask answers any command or question of package messages that a surface may put: CreateSession,
-// ToSession, ResolveCall, ResolveApproval, ListApprovals, ListRules, RevokeRule, DescribeTree, ListSessions, ListWorkers, ListWorkspaces, ListCalls, Show, Verify, ForkSession, Hello. A refusal
+// ToSession, ResolveCall, ResolveApproval, ListApprovals, ListRules, RevokeRule, DescribeTree, ListSessions, ListWorkers, ListWorkspaces, ListCalls, ListProjects, SaveProject, RemoveProject, SetVariables, Show, Verify, ForkSession, Hello. A refusal
 // is a *Failure. Questions are answered from the store: they wake no session.
 func (rt *Runtime) Ask(ctx context.Context, m proto.Message) (proto.Message, error) {
 	switch x := m.(type) {
@@ -50,6 +50,14 @@ func (rt *Runtime) Ask(ctx context.Context, m proto.Message) (proto.Message, err
 		return rt.listWorkers(ctx, x)
 	case *messages.ListCalls:
 		return rt.listCalls(ctx, x)
+	case *messages.ListProjects:
+		return rt.listProjects(ctx)
+	case *messages.SaveProject:
+		return rt.saveProject(ctx, x)
+	case *messages.RemoveProject:
+		return rt.removeProject(ctx, x)
+	case *messages.SetVariables:
+		return rt.setVariables(ctx, x)
 	case *messages.ListWorkspaces:
 		return rt.listWorkspaces(ctx, x)
 	case *messages.Show:

@@ -176,6 +176,8 @@ type Runtime struct {
 	asking     context.Context //nolint:containedctx // of Options.Approve: it ends with the runtime
 	stopAsking context.CancelFunc
 
+	projects sync.Mutex // one change of them at a time
+
 	retention     sync.WaitGroup
 	stopRetention context.CancelFunc // nil: nothing is deleted for its age
 

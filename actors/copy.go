@@ -193,10 +193,10 @@ func marked(ctx context.Context, store persistence.Store, session string) (mark 
 	return mark, nil
 }
 
-// restrict takes back what a file claims for itself: trust in folders and rules that allow.
+// restrict takes back what a file claims for itself: trust in folders, rules that allow, and the variables of a project.
 func (f *sessionFacts) restrict() {
 	f.created = proto.CloneOf(f.created)
-	f.created.Rules = nil
+	f.created.Rules, f.created.ProjectId = nil, ""
 	for i, a := range f.attached {
 		if !IsHome(a) && a.GetTrust() != messages.Trust_RESTRICTED {
 			f.attached[i] = proto.CloneOf(a)

@@ -407,7 +407,7 @@ func newRecordID() []byte {
 
 // index makes the listing entries; with them the session is there.
 func (p *Copying) index() ([]persistence.IndexOp, error) {
-	grant, err := p.facts.grantOf(nil)
+	grant, err := p.facts.grantOf(nil, nil)
 	if err != nil {
 		return nil, err
 	}

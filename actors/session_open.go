@@ -42,6 +42,8 @@ func (f *sessionFacts) apply(fact proto.Message, r *messages.Record) error {
 		f.attached, f.changed = append(f.attached[:len(f.attached):len(f.attached)], x), f.seq
 	case *messages.WorkspaceDetached:
 		f.attached, f.changed = without(f.attached, x.GetUri()), f.seq
+	case *messages.VariablesChanged:
+		f.changed = f.seq
 	case *messages.WorkerSpawned:
 		f.workers = append(f.workers, x)
 	case *messages.WorkerEnded:
@@ -276,7 +278,11 @@ func (b *sessionBuilder) append(sj, wj *persistence.Journal, srecs, wrecs []*mes
 			return err
 		}
 	}
-	grant, err := o.facts.grantOf(b.standing)
+	env, err := b.svc.projectEnv(o.facts.created.GetProjectId())
+	if err != nil {
+		return err
+	}
+	grant, err := o.facts.grantOf(b.standing, env)
 	if err != nil {
 		return err
 	}
@@ -379,12 +385,18 @@ func (b *sessionBuilder) facts() (worker, session []proto.Message, fail *message
 	}
 	workerID := messages.NewID(messages.WorkerPrefix)
 	created := &messages.SessionCreated{
-		SessionId: m.GetSessionId(), Agent: profile.Name, Model: modelName, ProjectId: m.GetProjectId(), Tenant: m.GetTenant(),
+		SessionId: m.GetSessionId(), Agent: profile.Name, Model: modelName, Tenant: m.GetTenant(),
 		Rules: m.GetRules(), NoInput: m.GetNoInput(), Persist: m.GetPersist(), Env: m.GetEnv(), Ask: m.GetAsk(),
 	}
+	folder := ""
 	if first := firstOf(attached); first.GetKind() != string(workspace.KindServer) {
-		created.Folder = first.GetUri()
+		created.Folder, folder = first.GetUri(), first.GetPath()
 	}
+	project, fail := b.svc.belongs(m.GetProjectId(), folder)
+	if fail != nil {
+		return nil, nil, fail
+	}
+	created.ProjectId = project.GetId()
 	session = []proto.Message{created}
 	for _, a := range attached {
 		session = append(session, a)

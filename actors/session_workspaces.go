@@ -26,11 +26,11 @@ const maxName = 64
 // maxWorkspaces is how many workspaces a session may have: each turn takes the leases of all of them.
 const maxWorkspaces = 32
 
-// grantOf makes what the workers get: the standing rules, and those of the session itself. Its revision is
+// grantOf makes what the workers get: the standing rules, and those of the session itself; the project's variables, and over them the session's. Its revision is
 // the record that changed it last. The session's own workspace is primary when no other is.
-func (f *sessionFacts) grantOf(standing []string) (*messages.Grant, error) {
+func (f *sessionFacts) grantOf(standing []string, project []*messages.EnvVar) (*messages.Grant, error) {
 	g := &messages.Grant{
-		Revision: f.changed, ProjectId: f.created.GetProjectId(), Rules: slices.Concat(standing, f.created.GetRules()), Env: f.created.GetEnv(),
+		Revision: f.changed, ProjectId: f.created.GetProjectId(), Rules: slices.Concat(standing, f.created.GetRules()), Env: slices.Concat(project, f.created.GetEnv()),
 		Remembered: f.remembered(),
 	}
 	first := firstOf(f.attached)
@@ -74,7 +74,11 @@ func granted(svc *Services, f *sessionFacts) (*messages.Grant, *messages.Failure
 	if fail != nil {
 		return nil, fail
 	}
-	g, err := f.grantOf(standing)
+	env, err := svc.projectEnv(f.created.GetProjectId())
+	if err != nil {
+		return nil, messages.Fail(messages.CodeUnavailable, err.Error(), "try again")
+	}
+	g, err := f.grantOf(standing, env)
 	if err != nil {
 		return nil, messages.Fail(messages.CodeCorrupt, err.Error(), "")
 	}

@@ -60,6 +60,16 @@ func route(m proto.Message) (*call, error) {
 			where = "/api/sessions/" + segment(x.GetSessionId()) + "/workspaces"
 		}
 		return get(where, listed[messages.ListedWorkspaceJSON](func(v []*messages.SessionWorkspace) proto.Message { return &messages.Workspaces{Workspaces: v} })), nil
+	case *messages.ListProjects:
+		return get("/api/projects", listed[messages.ProjectJSON](func(v []*messages.Project) proto.Message { return &messages.Projects{Projects: v} })), nil
+	case *messages.SaveProject:
+		return post("/api/projects", messages.SaveProjectJSON{Name: x.GetName(), Path: x.GetPath()}, as[messages.ProjectJSON]), nil
+	case *messages.RemoveProject:
+		return remove("/api/projects/" + segment(x.GetProject())), nil
+	case *messages.SetVariables:
+		q := post("/api/projects/"+segment(x.GetProject())+"/variables", messages.SetVariablesFrom(x), as[messages.ProjectJSON])
+		q.method = http.MethodPatch
+		return q, nil
 	case *messages.ListApprovals:
 		return get("/api/approvals", listed[messages.ApprovalJSON](func(v []*messages.ApprovalView) proto.Message { return &messages.Approvals{Approvals: v} }),
 			"session", x.GetSessionId()), nil

@@ -56,6 +56,13 @@ func (r *Redactor) Learn(secrets ...Secret) {
 	}
 }
 
+// LearnValues is Learn for values as they are.
+func (r *Redactor) LearnValues(values ...string) {
+	for _, v := range values {
+		r.Learn(NewSecret(v))
+	}
+}
+
 func searchable(v string) bool {
 	word := strings.IndexFunc(v, func(c rune) bool { return (c < 'a' || c > 'z') && c != '-' && c != '_' }) < 0
 	return len(v) >= leastSecret && (!word || len(v) >= leastWord)

@@ -136,6 +136,22 @@ func routeCases() []routeCase {
 			to("ses_1", &messages.ToSession{Command: &messages.ToSession_UseFile{UseFile: &messages.UseFile{Action: messages.UseFile_READ, Path: "../x"}}}),
 			messages.Fail(messages.CodeBadRequest, "no", ""), 400, `{"type":"about:blank","title":"Bad Request","status":400,"code":"bad_request","detail":"no"}`,
 		},
+		{
+			"GET /api/projects", "", &messages.ListProjects{}, &messages.Projects{Projects: []*messages.Project{{
+				Id: "prj_1", Name: "p", Path: "/p", Variables: []*messages.Variable{{Name: "A", Value: "1"}, {Name: "T", Secret: true}},
+			}}},
+			200, `[{"id":"prj_1","state":"active","name":"p","path":"/p","variables":[{"name":"A","value":"1"},{"name":"T","secret":true}]}]`,
+		},
+		{
+			"POST /api/projects", `{"path":"/p","name":"p"}`, &messages.SaveProject{Path: "/p", Name: "p"}, &messages.Project{Id: "prj_1", Name: "p", Path: "/p"},
+			201, `{"id":"prj_1","state":"active","name":"p","path":"/p","variables":[]}`,
+		},
+		{
+			"PATCH /api/projects/p/variables", `{"set":[{"name":"T","value":"x","secret":true}],"unset":["A"]}`,
+			&messages.SetVariables{Project: "p", Set: []*messages.Variable{{Name: "T", Value: "x", Secret: true}}, Unset: []string{"A"}},
+			&messages.Project{Id: "prj_1", Name: "p", Path: "/p"}, 200, `{"id":"prj_1","state":"active","name":"p","path":"/p","variables":[]}`,
+		},
+		{"DELETE /api/projects/p", "", &messages.RemoveProject{Project: "p"}, &messages.Ack{}, 204, ""},
 		{"GET /api/workspaces", "", &messages.ListWorkspaces{}, &messages.Workspaces{}, 200, `[]`},
 		{
 			"POST /api/sessions/ses_1/workspaces", `{"uri":"local:/lib","name":"lib","trust":"full","tools":["grep"]}`,

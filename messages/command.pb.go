@@ -73,7 +73,7 @@ func (x UseFile_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UseFile_Action.Descriptor instead.
 func (UseFile_Action) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{95, 0}
+	return file_command_proto_rawDescGZIP(), []int{101, 0}
 }
 
 // CreateSession makes a session, its first worker and, when given, the first input, in one append.
@@ -454,6 +454,7 @@ type ToSession struct {
 	//	*ToSession_AttachWorkspace
 	//	*ToSession_DetachWorkspace
 	//	*ToSession_UseFile
+	//	*ToSession_TakeVariables
 	//	*ToSession_RevokeRule
 	Command       isToSession_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
@@ -765,6 +766,15 @@ func (x *ToSession) GetUseFile() *UseFile {
 	return nil
 }
 
+func (x *ToSession) GetTakeVariables() *TakeVariables {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_TakeVariables); ok {
+			return x.TakeVariables
+		}
+	}
+	return nil
+}
+
 func (x *ToSession) GetRevokeRule() *RevokeRule {
 	if x != nil {
 		if x, ok := x.Command.(*ToSession_RevokeRule); ok {
@@ -894,6 +904,10 @@ type ToSession_UseFile struct {
 	UseFile *UseFile `protobuf:"bytes,30,opt,name=use_file,json=useFile,proto3,oneof"`
 }
 
+type ToSession_TakeVariables struct {
+	TakeVariables *TakeVariables `protobuf:"bytes,31,opt,name=take_variables,json=takeVariables,proto3,oneof"`
+}
+
 type ToSession_RevokeRule struct {
 	RevokeRule *RevokeRule `protobuf:"bytes,40,opt,name=revoke_rule,json=revokeRule,proto3,oneof"`
 }
@@ -955,6 +969,8 @@ func (*ToSession_AttachWorkspace) isToSession_Command() {}
 func (*ToSession_DetachWorkspace) isToSession_Command() {}
 
 func (*ToSession_UseFile) isToSession_Command() {}
+
+func (*ToSession_TakeVariables) isToSession_Command() {}
 
 func (*ToSession_RevokeRule) isToSession_Command() {}
 
@@ -7119,6 +7135,283 @@ func (x *Progress) GetText() string {
 	return ""
 }
 
+// ListProjects answers with Projects, in the order of their names.
+type ListProjects struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListProjects) Reset() {
+	*x = ListProjects{}
+	mi := &file_command_proto_msgTypes[95]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListProjects) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListProjects) ProtoMessage() {}
+
+func (x *ListProjects) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[95]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListProjects.ProtoReflect.Descriptor instead.
+func (*ListProjects) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{95}
+}
+
+type Projects struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Projects      []*Project             `protobuf:"bytes,1,rep,name=projects,proto3" json:"projects,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Projects) Reset() {
+	*x = Projects{}
+	mi := &file_command_proto_msgTypes[96]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Projects) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Projects) ProtoMessage() {}
+
+func (x *Projects) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[96]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Projects.ProtoReflect.Descriptor instead.
+func (*Projects) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{96}
+}
+
+func (x *Projects) GetProjects() []*Project {
+	if x != nil {
+		return x.Projects
+	}
+	return nil
+}
+
+// SaveProject makes a project of a folder, or renames it: a folder is of one project. Reply: Project.
+type SaveProject struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // empty: as the folder is called
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"` // absolute
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SaveProject) Reset() {
+	*x = SaveProject{}
+	mi := &file_command_proto_msgTypes[97]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SaveProject) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SaveProject) ProtoMessage() {}
+
+func (x *SaveProject) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[97]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SaveProject.ProtoReflect.Descriptor instead.
+func (*SaveProject) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{97}
+}
+
+func (x *SaveProject) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SaveProject) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+// RemoveProject forgets a project and its variables. Its folder stays. Reply: Ack.
+type RemoveProject struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Project       string                 `protobuf:"bytes,1,opt,name=project,proto3" json:"project,omitempty"` // id or name
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveProject) Reset() {
+	*x = RemoveProject{}
+	mi := &file_command_proto_msgTypes[98]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveProject) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveProject) ProtoMessage() {}
+
+func (x *RemoveProject) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[98]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveProject.ProtoReflect.Descriptor instead.
+func (*RemoveProject) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{98}
+}
+
+func (x *RemoveProject) GetProject() string {
+	if x != nil {
+		return x.Project
+	}
+	return ""
+}
+
+// SetVariables changes the variables of a project. Reply: Project, once every session of it that is in memory has them.
+type SetVariables struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Project       string                 `protobuf:"bytes,1,opt,name=project,proto3" json:"project,omitempty"` // id or name
+	Set           []*Variable            `protobuf:"bytes,2,rep,name=set,proto3" json:"set,omitempty"`
+	Unset         []string               `protobuf:"bytes,3,rep,name=unset,proto3" json:"unset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetVariables) Reset() {
+	*x = SetVariables{}
+	mi := &file_command_proto_msgTypes[99]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetVariables) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetVariables) ProtoMessage() {}
+
+func (x *SetVariables) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[99]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetVariables.ProtoReflect.Descriptor instead.
+func (*SetVariables) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{99}
+}
+
+func (x *SetVariables) GetProject() string {
+	if x != nil {
+		return x.Project
+	}
+	return ""
+}
+
+func (x *SetVariables) GetSet() []*Variable {
+	if x != nil {
+		return x.Set
+	}
+	return nil
+}
+
+func (x *SetVariables) GetUnset() []string {
+	if x != nil {
+		return x.Unset
+	}
+	return nil
+}
+
+// TakeVariables tells a session that its project has changed. Reply: Ack.
+type TakeVariables struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakeVariables) Reset() {
+	*x = TakeVariables{}
+	mi := &file_command_proto_msgTypes[100]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakeVariables) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakeVariables) ProtoMessage() {}
+
+func (x *TakeVariables) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[100]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakeVariables.ProtoReflect.Descriptor instead.
+func (*TakeVariables) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{100}
+}
+
 // UseFile lists, reads, puts or deletes files of the session's own workspace. What changes something waits, as a turn does, until
 // nobody works there. Reply: Files.
 type UseFile struct {
@@ -7132,7 +7425,7 @@ type UseFile struct {
 
 func (x *UseFile) Reset() {
 	*x = UseFile{}
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7144,7 +7437,7 @@ func (x *UseFile) String() string {
 func (*UseFile) ProtoMessage() {}
 
 func (x *UseFile) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7157,7 +7450,7 @@ func (x *UseFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseFile.ProtoReflect.Descriptor instead.
 func (*UseFile) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{95}
+	return file_command_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *UseFile) GetAction() UseFile_Action {
@@ -7191,7 +7484,7 @@ type Files struct {
 
 func (x *Files) Reset() {
 	*x = Files{}
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7203,7 +7496,7 @@ func (x *Files) String() string {
 func (*Files) ProtoMessage() {}
 
 func (x *Files) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7216,7 +7509,7 @@ func (x *Files) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Files.ProtoReflect.Descriptor instead.
 func (*Files) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{96}
+	return file_command_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *Files) GetEntries() []*FileEntry {
@@ -7245,7 +7538,7 @@ type FileEntry struct {
 
 func (x *FileEntry) Reset() {
 	*x = FileEntry{}
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7257,7 +7550,7 @@ func (x *FileEntry) String() string {
 func (*FileEntry) ProtoMessage() {}
 
 func (x *FileEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7270,7 +7563,7 @@ func (x *FileEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEntry.ProtoReflect.Descriptor instead.
 func (*FileEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{97}
+	return file_command_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *FileEntry) GetPath() string {
@@ -7311,7 +7604,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7323,7 +7616,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7336,7 +7629,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{98}
+	return file_command_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -7362,7 +7655,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7374,7 +7667,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7387,7 +7680,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{99}
+	return file_command_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -7406,7 +7699,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7418,7 +7711,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7431,7 +7724,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{100}
+	return file_command_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -7450,7 +7743,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7462,7 +7755,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7475,7 +7768,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{101}
+	return file_command_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -7495,7 +7788,7 @@ type ListWorkspaces struct {
 
 func (x *ListWorkspaces) Reset() {
 	*x = ListWorkspaces{}
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7507,7 +7800,7 @@ func (x *ListWorkspaces) String() string {
 func (*ListWorkspaces) ProtoMessage() {}
 
 func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7520,7 +7813,7 @@ func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspaces.ProtoReflect.Descriptor instead.
 func (*ListWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{102}
+	return file_command_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ListWorkspaces) GetSessionId() string {
@@ -7539,7 +7832,7 @@ type Workspaces struct {
 
 func (x *Workspaces) Reset() {
 	*x = Workspaces{}
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7551,7 +7844,7 @@ func (x *Workspaces) String() string {
 func (*Workspaces) ProtoMessage() {}
 
 func (x *Workspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7564,7 +7857,7 @@ func (x *Workspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workspaces.ProtoReflect.Descriptor instead.
 func (*Workspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{103}
+	return file_command_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *Workspaces) GetWorkspaces() []*SessionWorkspace {
@@ -7585,7 +7878,7 @@ type SessionWorkspace struct {
 
 func (x *SessionWorkspace) Reset() {
 	*x = SessionWorkspace{}
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7597,7 +7890,7 @@ func (x *SessionWorkspace) String() string {
 func (*SessionWorkspace) ProtoMessage() {}
 
 func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7610,7 +7903,7 @@ func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionWorkspace.ProtoReflect.Descriptor instead.
 func (*SessionWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{104}
+	return file_command_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *SessionWorkspace) GetSessionId() string {
@@ -7644,7 +7937,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7656,7 +7949,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7669,7 +7962,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{105}
+	return file_command_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -7695,7 +7988,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7707,7 +8000,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7720,7 +8013,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{106}
+	return file_command_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -7740,7 +8033,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7752,7 +8045,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7765,7 +8058,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{107}
+	return file_command_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *Show) GetId() string {
@@ -7786,7 +8079,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7798,7 +8091,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7811,7 +8104,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{108}
+	return file_command_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -7855,7 +8148,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7867,7 +8160,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7880,7 +8173,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{109}
+	return file_command_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -7982,7 +8275,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7994,7 +8287,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8007,7 +8300,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{110}
+	return file_command_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -8069,7 +8362,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8081,7 +8374,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8094,7 +8387,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{111}
+	return file_command_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -8115,7 +8408,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8127,7 +8420,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8140,7 +8433,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{112}
+	return file_command_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -8175,7 +8468,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8187,7 +8480,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8200,7 +8493,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{113}
+	return file_command_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *Finding) GetStream() string {
@@ -8237,7 +8530,7 @@ type ForkSession struct {
 
 func (x *ForkSession) Reset() {
 	*x = ForkSession{}
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8249,7 +8542,7 @@ func (x *ForkSession) String() string {
 func (*ForkSession) ProtoMessage() {}
 
 func (x *ForkSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8262,7 +8555,7 @@ func (x *ForkSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSession.ProtoReflect.Descriptor instead.
 func (*ForkSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{114}
+	return file_command_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *ForkSession) GetSessionId() string {
@@ -8301,7 +8594,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8313,7 +8606,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8326,7 +8619,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{115}
+	return file_command_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *Forked) GetSession() *SessionView {
@@ -8389,7 +8682,7 @@ type ImportSession struct {
 
 func (x *ImportSession) Reset() {
 	*x = ImportSession{}
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8401,7 +8694,7 @@ func (x *ImportSession) String() string {
 func (*ImportSession) ProtoMessage() {}
 
 func (x *ImportSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8414,7 +8707,7 @@ func (x *ImportSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSession.ProtoReflect.Descriptor instead.
 func (*ImportSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{116}
+	return file_command_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *ImportSession) GetNewId() bool {
@@ -8447,7 +8740,7 @@ type Imported struct {
 
 func (x *Imported) Reset() {
 	*x = Imported{}
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8459,7 +8752,7 @@ func (x *Imported) String() string {
 func (*Imported) ProtoMessage() {}
 
 func (x *Imported) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8472,7 +8765,7 @@ func (x *Imported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Imported.ProtoReflect.Descriptor instead.
 func (*Imported) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{117}
+	return file_command_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *Imported) GetSession() *SessionView {
@@ -8540,7 +8833,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8552,7 +8845,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8565,7 +8858,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{118}
+	return file_command_proto_rawDescGZIP(), []int{124}
 }
 
 type Holder struct {
@@ -8580,7 +8873,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8592,7 +8885,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8605,7 +8898,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{119}
+	return file_command_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -8673,7 +8966,7 @@ const file_command_proto_rawDesc = "" +
 	"\x02by\x18\x02 \x01(\tR\x02by\"?\n" +
 	"\x0fDetachWorkspace\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\tR\x02by\"\xee\r\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\"\xb1\x0e\n" +
 	"\tToSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x120\n" +
@@ -8711,7 +9004,8 @@ const file_command_proto_rawDesc = "" +
 	"\x10resolve_approval\x18\x1b \x01(\v2\x1a.troupe.v1.ResolveApprovalH\x00R\x0fresolveApproval\x12G\n" +
 	"\x10attach_workspace\x18\x1c \x01(\v2\x1a.troupe.v1.AttachWorkspaceH\x00R\x0fattachWorkspace\x12G\n" +
 	"\x10detach_workspace\x18\x1d \x01(\v2\x1a.troupe.v1.DetachWorkspaceH\x00R\x0fdetachWorkspace\x12/\n" +
-	"\buse_file\x18\x1e \x01(\v2\x12.troupe.v1.UseFileH\x00R\auseFile\x128\n" +
+	"\buse_file\x18\x1e \x01(\v2\x12.troupe.v1.UseFileH\x00R\auseFile\x12A\n" +
+	"\x0etake_variables\x18\x1f \x01(\v2\x18.troupe.v1.TakeVariablesH\x00R\rtakeVariables\x128\n" +
 	"\vrevoke_rule\x18( \x01(\v2\x15.troupe.v1.RevokeRuleH\x00R\n" +
 	"revokeRuleB\t\n" +
 	"\acommand\"\"\n" +
@@ -9226,7 +9520,20 @@ const file_command_proto_rawDesc = "" +
 	"\x04done\x18\x03 \x01(\x03R\x04done\x12\x14\n" +
 	"\x05total\x18\x04 \x01(\x03R\x05total\x12\x12\n" +
 	"\x04unit\x18\x05 \x01(\tR\x04unit\x12\x12\n" +
-	"\x04text\x18\x06 \x01(\tR\x04text\"\x97\x01\n" +
+	"\x04text\x18\x06 \x01(\tR\x04text\"\x0e\n" +
+	"\fListProjects\":\n" +
+	"\bProjects\x12.\n" +
+	"\bprojects\x18\x01 \x03(\v2\x12.troupe.v1.ProjectR\bprojects\"5\n" +
+	"\vSaveProject\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\")\n" +
+	"\rRemoveProject\x12\x18\n" +
+	"\aproject\x18\x01 \x01(\tR\aproject\"e\n" +
+	"\fSetVariables\x12\x18\n" +
+	"\aproject\x18\x01 \x01(\tR\aproject\x12%\n" +
+	"\x03set\x18\x02 \x03(\v2\x13.troupe.v1.VariableR\x03set\x12\x14\n" +
+	"\x05unset\x18\x03 \x03(\tR\x05unset\"\x0f\n" +
+	"\rTakeVariables\"\x97\x01\n" +
 	"\aUseFile\x121\n" +
 	"\x06action\x18\x01 \x01(\x0e2\x19.troupe.v1.UseFile.ActionR\x06action\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
@@ -9362,7 +9669,7 @@ func file_command_proto_rawDescGZIP() []byte {
 }
 
 var file_command_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 120)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 126)
 var file_command_proto_goTypes = []any{
 	(UseFile_Action)(0),          // 0: troupe.v1.UseFile.Action
 	(*CreateSession)(nil),        // 1: troupe.v1.CreateSession
@@ -9460,62 +9767,70 @@ var file_command_proto_goTypes = []any{
 	(*LedgerEntry)(nil),          // 93: troupe.v1.LedgerEntry
 	(*CancelCalls)(nil),          // 94: troupe.v1.CancelCalls
 	(*Progress)(nil),             // 95: troupe.v1.Progress
-	(*UseFile)(nil),              // 96: troupe.v1.UseFile
-	(*Files)(nil),                // 97: troupe.v1.Files
-	(*FileEntry)(nil),            // 98: troupe.v1.FileEntry
-	(*ListSessions)(nil),         // 99: troupe.v1.ListSessions
-	(*Sessions)(nil),             // 100: troupe.v1.Sessions
-	(*ListWorkers)(nil),          // 101: troupe.v1.ListWorkers
-	(*Workers)(nil),              // 102: troupe.v1.Workers
-	(*ListWorkspaces)(nil),       // 103: troupe.v1.ListWorkspaces
-	(*Workspaces)(nil),           // 104: troupe.v1.Workspaces
-	(*SessionWorkspace)(nil),     // 105: troupe.v1.SessionWorkspace
-	(*ListCalls)(nil),            // 106: troupe.v1.ListCalls
-	(*Calls)(nil),                // 107: troupe.v1.Calls
-	(*Show)(nil),                 // 108: troupe.v1.Show
-	(*Shown)(nil),                // 109: troupe.v1.Shown
-	(*TurnView)(nil),             // 110: troupe.v1.TurnView
-	(*GenerationView)(nil),       // 111: troupe.v1.GenerationView
-	(*Verify)(nil),               // 112: troupe.v1.Verify
-	(*Verified)(nil),             // 113: troupe.v1.Verified
-	(*Finding)(nil),              // 114: troupe.v1.Finding
-	(*ForkSession)(nil),          // 115: troupe.v1.ForkSession
-	(*Forked)(nil),               // 116: troupe.v1.Forked
-	(*ImportSession)(nil),        // 117: troupe.v1.ImportSession
-	(*Imported)(nil),             // 118: troupe.v1.Imported
-	(*Hello)(nil),                // 119: troupe.v1.Hello
-	(*Holder)(nil),               // 120: troupe.v1.Holder
-	(*EnvVar)(nil),               // 121: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 122: troupe.v1.Lineage
-	(*Turn)(nil),                 // 123: troupe.v1.Turn
-	(Persist_Policy)(0),          // 124: troupe.v1.Persist.Policy
-	(Trust_Level)(0),             // 125: troupe.v1.Trust.Level
-	(*Part)(nil),                 // 126: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 127: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 128: troupe.v1.InputAccepted.Origin
-	(TurnCompleted_Outcome)(0),   // 129: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 130: troupe.v1.Usage
-	(CallResolved_Resolution)(0), // 131: troupe.v1.CallResolved.Resolution
-	(Decision_Value)(0),          // 132: troupe.v1.Decision.Value
-	(*Failure)(nil),              // 133: troupe.v1.Failure
-	(TimerSet_Misfire)(0),        // 134: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 135: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 136: troupe.v1.WorkspaceGrant
-	(*Grant)(nil),                // 137: troupe.v1.Grant
-	(*WorkspaceRef)(nil),         // 138: troupe.v1.WorkspaceRef
-	(*LeaseToken)(nil),           // 139: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 140: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 141: troupe.v1.ToolFinished.Status
-	(*Timing)(nil),               // 142: troupe.v1.Timing
+	(*ListProjects)(nil),         // 96: troupe.v1.ListProjects
+	(*Projects)(nil),             // 97: troupe.v1.Projects
+	(*SaveProject)(nil),          // 98: troupe.v1.SaveProject
+	(*RemoveProject)(nil),        // 99: troupe.v1.RemoveProject
+	(*SetVariables)(nil),         // 100: troupe.v1.SetVariables
+	(*TakeVariables)(nil),        // 101: troupe.v1.TakeVariables
+	(*UseFile)(nil),              // 102: troupe.v1.UseFile
+	(*Files)(nil),                // 103: troupe.v1.Files
+	(*FileEntry)(nil),            // 104: troupe.v1.FileEntry
+	(*ListSessions)(nil),         // 105: troupe.v1.ListSessions
+	(*Sessions)(nil),             // 106: troupe.v1.Sessions
+	(*ListWorkers)(nil),          // 107: troupe.v1.ListWorkers
+	(*Workers)(nil),              // 108: troupe.v1.Workers
+	(*ListWorkspaces)(nil),       // 109: troupe.v1.ListWorkspaces
+	(*Workspaces)(nil),           // 110: troupe.v1.Workspaces
+	(*SessionWorkspace)(nil),     // 111: troupe.v1.SessionWorkspace
+	(*ListCalls)(nil),            // 112: troupe.v1.ListCalls
+	(*Calls)(nil),                // 113: troupe.v1.Calls
+	(*Show)(nil),                 // 114: troupe.v1.Show
+	(*Shown)(nil),                // 115: troupe.v1.Shown
+	(*TurnView)(nil),             // 116: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 117: troupe.v1.GenerationView
+	(*Verify)(nil),               // 118: troupe.v1.Verify
+	(*Verified)(nil),             // 119: troupe.v1.Verified
+	(*Finding)(nil),              // 120: troupe.v1.Finding
+	(*ForkSession)(nil),          // 121: troupe.v1.ForkSession
+	(*Forked)(nil),               // 122: troupe.v1.Forked
+	(*ImportSession)(nil),        // 123: troupe.v1.ImportSession
+	(*Imported)(nil),             // 124: troupe.v1.Imported
+	(*Hello)(nil),                // 125: troupe.v1.Hello
+	(*Holder)(nil),               // 126: troupe.v1.Holder
+	(*EnvVar)(nil),               // 127: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 128: troupe.v1.Lineage
+	(*Turn)(nil),                 // 129: troupe.v1.Turn
+	(Persist_Policy)(0),          // 130: troupe.v1.Persist.Policy
+	(Trust_Level)(0),             // 131: troupe.v1.Trust.Level
+	(*Part)(nil),                 // 132: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 133: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 134: troupe.v1.InputAccepted.Origin
+	(TurnCompleted_Outcome)(0),   // 135: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 136: troupe.v1.Usage
+	(CallResolved_Resolution)(0), // 137: troupe.v1.CallResolved.Resolution
+	(Decision_Value)(0),          // 138: troupe.v1.Decision.Value
+	(*Failure)(nil),              // 139: troupe.v1.Failure
+	(TimerSet_Misfire)(0),        // 140: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 141: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 142: troupe.v1.WorkspaceGrant
+	(*Grant)(nil),                // 143: troupe.v1.Grant
+	(*WorkspaceRef)(nil),         // 144: troupe.v1.WorkspaceRef
+	(*LeaseToken)(nil),           // 145: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 146: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 147: troupe.v1.ToolFinished.Status
+	(*Project)(nil),              // 148: troupe.v1.Project
+	(*Variable)(nil),             // 149: troupe.v1.Variable
+	(*Timing)(nil),               // 150: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	2,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	121, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	127, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	9,   // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	122, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	123, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	124, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	125, // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	128, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	129, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	130, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	131, // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	2,   // 7: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
 	9,   // 8: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
 	12,  // 9: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
@@ -9545,74 +9860,77 @@ var file_command_proto_depIdxs = []int32{
 	28,  // 33: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
 	3,   // 34: troupe.v1.ToSession.attach_workspace:type_name -> troupe.v1.AttachWorkspace
 	4,   // 35: troupe.v1.ToSession.detach_workspace:type_name -> troupe.v1.DetachWorkspace
-	96,  // 36: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
-	34,  // 37: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
-	7,   // 38: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
-	7,   // 39: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	126, // 40: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	127, // 41: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	128, // 42: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	9,   // 43: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	129, // 44: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	130, // 45: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
-	14,  // 46: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
-	18,  // 47: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	122, // 48: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	123, // 49: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	131, // 50: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	132, // 51: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
-	31,  // 52: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
-	133, // 53: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
-	31,  // 54: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
-	126, // 55: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	134, // 56: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
-	41,  // 57: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	135, // 58: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	123, // 59: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	136, // 60: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
-	56,  // 61: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	130, // 62: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
-	10,  // 63: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	124, // 64: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	130, // 65: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	58,  // 66: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
-	137, // 67: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	124, // 68: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	136, // 69: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	138, // 70: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
-	136, // 71: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	139, // 72: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	121, // 73: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	140, // 74: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	140, // 75: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	136, // 76: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	140, // 77: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
-	139, // 78: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
-	141, // 79: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	140, // 80: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	92,  // 81: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	0,   // 82: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
-	98,  // 83: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
-	55,  // 84: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	56,  // 85: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	105, // 86: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
-	136, // 87: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
-	57,  // 88: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	55,  // 89: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	110, // 90: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	130, // 91: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	14,  // 92: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	111, // 93: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	142, // 94: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	130, // 95: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	114, // 96: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	55,  // 97: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
-	55,  // 98: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
-	99,  // [99:99] is the sub-list for method output_type
-	99,  // [99:99] is the sub-list for method input_type
-	99,  // [99:99] is the sub-list for extension type_name
-	99,  // [99:99] is the sub-list for extension extendee
-	0,   // [0:99] is the sub-list for field type_name
+	102, // 36: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
+	101, // 37: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
+	34,  // 38: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
+	7,   // 39: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
+	7,   // 40: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
+	132, // 41: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	133, // 42: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	134, // 43: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	9,   // 44: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
+	135, // 45: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	136, // 46: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	14,  // 47: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
+	18,  // 48: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
+	128, // 49: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	129, // 50: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	137, // 51: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	138, // 52: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	31,  // 53: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
+	139, // 54: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
+	31,  // 55: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
+	132, // 56: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	140, // 57: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	41,  // 58: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
+	141, // 59: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	129, // 60: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	142, // 61: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	56,  // 62: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
+	136, // 63: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	10,  // 64: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
+	130, // 65: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	136, // 66: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	58,  // 67: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
+	143, // 68: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	130, // 69: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	142, // 70: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	144, // 71: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
+	142, // 72: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	145, // 73: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	127, // 74: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	146, // 75: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	146, // 76: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	142, // 77: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	146, // 78: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	145, // 79: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
+	147, // 80: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	146, // 81: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	92,  // 82: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	148, // 83: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
+	149, // 84: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
+	0,   // 85: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
+	104, // 86: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
+	55,  // 87: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	56,  // 88: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	111, // 89: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
+	142, // 90: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	57,  // 91: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	55,  // 92: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	116, // 93: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	136, // 94: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	14,  // 95: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	117, // 96: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	150, // 97: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	136, // 98: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	120, // 99: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	55,  // 100: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
+	55,  // 101: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
+	102, // [102:102] is the sub-list for method output_type
+	102, // [102:102] is the sub-list for method input_type
+	102, // [102:102] is the sub-list for extension type_name
+	102, // [102:102] is the sub-list for extension extendee
+	0,   // [0:102] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }
@@ -9653,6 +9971,7 @@ func file_command_proto_init() {
 		(*ToSession_AttachWorkspace)(nil),
 		(*ToSession_DetachWorkspace)(nil),
 		(*ToSession_UseFile)(nil),
+		(*ToSession_TakeVariables)(nil),
 		(*ToSession_RevokeRule)(nil),
 	}
 	type x struct{}
@@ -9661,7 +9980,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   120,
+			NumMessages:   126,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -218,6 +218,8 @@ func UnwrapSession(w *SessionFact) proto.Message {
 		return f.RuleAdded
 	case *SessionFact_SessionClosed:
 		return f.SessionClosed
+	case *SessionFact_VariablesChanged:
+		return f.VariablesChanged
 	case *SessionFact_RuleRevoked:
 		return f.RuleRevoked
 	}

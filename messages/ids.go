@@ -18,6 +18,7 @@ const (
 	TurnPrefix     = "trn_"
 	InputPrefix    = "inp_"
 	TimerPrefix    = "tmr_"
+	ProjectPrefix  = "prj_"
 	RulePrefix     = "rul_"
 	// GenerationPrefix is followed by the place of the generation's first record: see GenerationID.
 	GenerationPrefix = "gen_"

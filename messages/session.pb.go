@@ -37,6 +37,7 @@ type SessionFact struct {
 	//	*SessionFact_PolicyChanged
 	//	*SessionFact_RuleAdded
 	//	*SessionFact_SessionClosed
+	//	*SessionFact_VariablesChanged
 	//	*SessionFact_RuleRevoked
 	Fact          isSessionFact_Fact `protobuf_oneof:"fact"`
 	unknownFields protoimpl.UnknownFields
@@ -161,6 +162,15 @@ func (x *SessionFact) GetSessionClosed() *SessionClosed {
 	return nil
 }
 
+func (x *SessionFact) GetVariablesChanged() *VariablesChanged {
+	if x != nil {
+		if x, ok := x.Fact.(*SessionFact_VariablesChanged); ok {
+			return x.VariablesChanged
+		}
+	}
+	return nil
+}
+
 func (x *SessionFact) GetRuleRevoked() *RuleRevoked {
 	if x != nil {
 		if x, ok := x.Fact.(*SessionFact_RuleRevoked); ok {
@@ -210,6 +220,10 @@ type SessionFact_SessionClosed struct {
 	SessionClosed *SessionClosed `protobuf:"bytes,9,opt,name=session_closed,json=sessionClosed,proto3,oneof"`
 }
 
+type SessionFact_VariablesChanged struct {
+	VariablesChanged *VariablesChanged `protobuf:"bytes,10,opt,name=variables_changed,json=variablesChanged,proto3,oneof"`
+}
+
 type SessionFact_RuleRevoked struct {
 	RuleRevoked *RuleRevoked `protobuf:"bytes,12,opt,name=rule_revoked,json=ruleRevoked,proto3,oneof"`
 }
@@ -232,7 +246,54 @@ func (*SessionFact_RuleAdded) isSessionFact_Fact() {}
 
 func (*SessionFact_SessionClosed) isSessionFact_Fact() {}
 
+func (*SessionFact_VariablesChanged) isSessionFact_Fact() {}
+
 func (*SessionFact_RuleRevoked) isSessionFact_Fact() {}
+
+// VariablesChanged says that what the session's project gives to commands has changed. The values are with the project.
+type VariablesChanged struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ProjectId     string                 `protobuf:"bytes,1,opt,name=project_id,json=projectId,proto3" json:"project_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VariablesChanged) Reset() {
+	*x = VariablesChanged{}
+	mi := &file_session_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VariablesChanged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VariablesChanged) ProtoMessage() {}
+
+func (x *VariablesChanged) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VariablesChanged.ProtoReflect.Descriptor instead.
+func (*VariablesChanged) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *VariablesChanged) GetProjectId() string {
+	if x != nil {
+		return x.ProjectId
+	}
+	return ""
+}
 
 type SessionCreated struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -253,7 +314,7 @@ type SessionCreated struct {
 
 func (x *SessionCreated) Reset() {
 	*x = SessionCreated{}
-	mi := &file_session_proto_msgTypes[1]
+	mi := &file_session_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -265,7 +326,7 @@ func (x *SessionCreated) String() string {
 func (*SessionCreated) ProtoMessage() {}
 
 func (x *SessionCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[1]
+	mi := &file_session_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -278,7 +339,7 @@ func (x *SessionCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionCreated.ProtoReflect.Descriptor instead.
 func (*SessionCreated) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{1}
+	return file_session_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *SessionCreated) GetSessionId() string {
@@ -376,7 +437,7 @@ type WorkspaceAttached struct {
 
 func (x *WorkspaceAttached) Reset() {
 	*x = WorkspaceAttached{}
-	mi := &file_session_proto_msgTypes[2]
+	mi := &file_session_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -388,7 +449,7 @@ func (x *WorkspaceAttached) String() string {
 func (*WorkspaceAttached) ProtoMessage() {}
 
 func (x *WorkspaceAttached) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[2]
+	mi := &file_session_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -401,7 +462,7 @@ func (x *WorkspaceAttached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceAttached.ProtoReflect.Descriptor instead.
 func (*WorkspaceAttached) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{2}
+	return file_session_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *WorkspaceAttached) GetUri() string {
@@ -484,7 +545,7 @@ type WorkspaceDetached struct {
 
 func (x *WorkspaceDetached) Reset() {
 	*x = WorkspaceDetached{}
-	mi := &file_session_proto_msgTypes[3]
+	mi := &file_session_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -496,7 +557,7 @@ func (x *WorkspaceDetached) String() string {
 func (*WorkspaceDetached) ProtoMessage() {}
 
 func (x *WorkspaceDetached) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[3]
+	mi := &file_session_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -509,7 +570,7 @@ func (x *WorkspaceDetached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceDetached.ProtoReflect.Descriptor instead.
 func (*WorkspaceDetached) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{3}
+	return file_session_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *WorkspaceDetached) GetUri() string {
@@ -537,7 +598,7 @@ type TrustChanged struct {
 
 func (x *TrustChanged) Reset() {
 	*x = TrustChanged{}
-	mi := &file_session_proto_msgTypes[4]
+	mi := &file_session_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -549,7 +610,7 @@ func (x *TrustChanged) String() string {
 func (*TrustChanged) ProtoMessage() {}
 
 func (x *TrustChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[4]
+	mi := &file_session_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -562,7 +623,7 @@ func (x *TrustChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrustChanged.ProtoReflect.Descriptor instead.
 func (*TrustChanged) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{4}
+	return file_session_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TrustChanged) GetUri() string {
@@ -598,7 +659,7 @@ type WorkerSpawned struct {
 
 func (x *WorkerSpawned) Reset() {
 	*x = WorkerSpawned{}
-	mi := &file_session_proto_msgTypes[5]
+	mi := &file_session_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -610,7 +671,7 @@ func (x *WorkerSpawned) String() string {
 func (*WorkerSpawned) ProtoMessage() {}
 
 func (x *WorkerSpawned) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[5]
+	mi := &file_session_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -623,7 +684,7 @@ func (x *WorkerSpawned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerSpawned.ProtoReflect.Descriptor instead.
 func (*WorkerSpawned) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{5}
+	return file_session_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *WorkerSpawned) GetWorkerId() string {
@@ -664,7 +725,7 @@ type WorkerEnded struct {
 
 func (x *WorkerEnded) Reset() {
 	*x = WorkerEnded{}
-	mi := &file_session_proto_msgTypes[6]
+	mi := &file_session_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -676,7 +737,7 @@ func (x *WorkerEnded) String() string {
 func (*WorkerEnded) ProtoMessage() {}
 
 func (x *WorkerEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[6]
+	mi := &file_session_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -689,7 +750,7 @@ func (x *WorkerEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerEnded.ProtoReflect.Descriptor instead.
 func (*WorkerEnded) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{6}
+	return file_session_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *WorkerEnded) GetWorkerId() string {
@@ -715,7 +776,7 @@ type PolicyChanged struct {
 
 func (x *PolicyChanged) Reset() {
 	*x = PolicyChanged{}
-	mi := &file_session_proto_msgTypes[7]
+	mi := &file_session_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -727,7 +788,7 @@ func (x *PolicyChanged) String() string {
 func (*PolicyChanged) ProtoMessage() {}
 
 func (x *PolicyChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[7]
+	mi := &file_session_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -740,7 +801,7 @@ func (x *PolicyChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyChanged.ProtoReflect.Descriptor instead.
 func (*PolicyChanged) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{7}
+	return file_session_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PolicyChanged) GetRules() []string {
@@ -765,7 +826,7 @@ type RuleAdded struct {
 
 func (x *RuleAdded) Reset() {
 	*x = RuleAdded{}
-	mi := &file_session_proto_msgTypes[8]
+	mi := &file_session_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -777,7 +838,7 @@ func (x *RuleAdded) String() string {
 func (*RuleAdded) ProtoMessage() {}
 
 func (x *RuleAdded) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[8]
+	mi := &file_session_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -790,7 +851,7 @@ func (x *RuleAdded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleAdded.ProtoReflect.Descriptor instead.
 func (*RuleAdded) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{8}
+	return file_session_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RuleAdded) GetRule() string {
@@ -844,7 +905,7 @@ type SessionClosed struct {
 
 func (x *SessionClosed) Reset() {
 	*x = SessionClosed{}
-	mi := &file_session_proto_msgTypes[9]
+	mi := &file_session_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -856,7 +917,7 @@ func (x *SessionClosed) String() string {
 func (*SessionClosed) ProtoMessage() {}
 
 func (x *SessionClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[9]
+	mi := &file_session_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -869,7 +930,7 @@ func (x *SessionClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClosed.ProtoReflect.Descriptor instead.
 func (*SessionClosed) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{9}
+	return file_session_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SessionClosed) GetReason() string {
@@ -893,7 +954,7 @@ type WorkspaceFact struct {
 
 func (x *WorkspaceFact) Reset() {
 	*x = WorkspaceFact{}
-	mi := &file_session_proto_msgTypes[10]
+	mi := &file_session_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -905,7 +966,7 @@ func (x *WorkspaceFact) String() string {
 func (*WorkspaceFact) ProtoMessage() {}
 
 func (x *WorkspaceFact) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[10]
+	mi := &file_session_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -918,7 +979,7 @@ func (x *WorkspaceFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceFact.ProtoReflect.Descriptor instead.
 func (*WorkspaceFact) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{10}
+	return file_session_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WorkspaceFact) GetFact() isWorkspaceFact_Fact {
@@ -987,7 +1048,7 @@ type WorkspaceOpened struct {
 
 func (x *WorkspaceOpened) Reset() {
 	*x = WorkspaceOpened{}
-	mi := &file_session_proto_msgTypes[11]
+	mi := &file_session_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -999,7 +1060,7 @@ func (x *WorkspaceOpened) String() string {
 func (*WorkspaceOpened) ProtoMessage() {}
 
 func (x *WorkspaceOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[11]
+	mi := &file_session_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1012,7 +1073,7 @@ func (x *WorkspaceOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceOpened.ProtoReflect.Descriptor instead.
 func (*WorkspaceOpened) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{11}
+	return file_session_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WorkspaceOpened) GetUri() string {
@@ -1042,7 +1103,7 @@ type FieldSet struct {
 
 func (x *FieldSet) Reset() {
 	*x = FieldSet{}
-	mi := &file_session_proto_msgTypes[12]
+	mi := &file_session_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1054,7 +1115,7 @@ func (x *FieldSet) String() string {
 func (*FieldSet) ProtoMessage() {}
 
 func (x *FieldSet) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[12]
+	mi := &file_session_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1067,7 +1128,7 @@ func (x *FieldSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldSet.ProtoReflect.Descriptor instead.
 func (*FieldSet) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{12}
+	return file_session_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *FieldSet) GetField() string {
@@ -1115,7 +1176,7 @@ type LeaseRevoked struct {
 
 func (x *LeaseRevoked) Reset() {
 	*x = LeaseRevoked{}
-	mi := &file_session_proto_msgTypes[13]
+	mi := &file_session_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1127,7 +1188,7 @@ func (x *LeaseRevoked) String() string {
 func (*LeaseRevoked) ProtoMessage() {}
 
 func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[13]
+	mi := &file_session_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1140,7 +1201,7 @@ func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRevoked.ProtoReflect.Descriptor instead.
 func (*LeaseRevoked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{13}
+	return file_session_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LeaseRevoked) GetToken() uint64 {
@@ -1177,7 +1238,7 @@ type RunFact struct {
 
 func (x *RunFact) Reset() {
 	*x = RunFact{}
-	mi := &file_session_proto_msgTypes[14]
+	mi := &file_session_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1189,7 +1250,7 @@ func (x *RunFact) String() string {
 func (*RunFact) ProtoMessage() {}
 
 func (x *RunFact) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[14]
+	mi := &file_session_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1202,7 +1263,7 @@ func (x *RunFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFact.ProtoReflect.Descriptor instead.
 func (*RunFact) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{14}
+	return file_session_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RunFact) GetFact() isRunFact_Fact {
@@ -1362,7 +1423,7 @@ type RunStarted struct {
 
 func (x *RunStarted) Reset() {
 	*x = RunStarted{}
-	mi := &file_session_proto_msgTypes[15]
+	mi := &file_session_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1374,7 +1435,7 @@ func (x *RunStarted) String() string {
 func (*RunStarted) ProtoMessage() {}
 
 func (x *RunStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[15]
+	mi := &file_session_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1387,7 +1448,7 @@ func (x *RunStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStarted.ProtoReflect.Descriptor instead.
 func (*RunStarted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{15}
+	return file_session_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RunStarted) GetRunId() string {
@@ -1420,7 +1481,7 @@ type StepStarted struct {
 
 func (x *StepStarted) Reset() {
 	*x = StepStarted{}
-	mi := &file_session_proto_msgTypes[16]
+	mi := &file_session_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1432,7 +1493,7 @@ func (x *StepStarted) String() string {
 func (*StepStarted) ProtoMessage() {}
 
 func (x *StepStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[16]
+	mi := &file_session_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1445,7 +1506,7 @@ func (x *StepStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepStarted.ProtoReflect.Descriptor instead.
 func (*StepStarted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{16}
+	return file_session_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StepStarted) GetStep() string {
@@ -1467,7 +1528,7 @@ type StepItemStarted struct {
 
 func (x *StepItemStarted) Reset() {
 	*x = StepItemStarted{}
-	mi := &file_session_proto_msgTypes[17]
+	mi := &file_session_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1479,7 +1540,7 @@ func (x *StepItemStarted) String() string {
 func (*StepItemStarted) ProtoMessage() {}
 
 func (x *StepItemStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[17]
+	mi := &file_session_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1492,7 +1553,7 @@ func (x *StepItemStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepItemStarted.ProtoReflect.Descriptor instead.
 func (*StepItemStarted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{17}
+	return file_session_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StepItemStarted) GetStep() string {
@@ -1537,7 +1598,7 @@ type StepFinished struct {
 
 func (x *StepFinished) Reset() {
 	*x = StepFinished{}
-	mi := &file_session_proto_msgTypes[18]
+	mi := &file_session_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1549,7 +1610,7 @@ func (x *StepFinished) String() string {
 func (*StepFinished) ProtoMessage() {}
 
 func (x *StepFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[18]
+	mi := &file_session_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1562,7 +1623,7 @@ func (x *StepFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepFinished.ProtoReflect.Descriptor instead.
 func (*StepFinished) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{18}
+	return file_session_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StepFinished) GetStep() string {
@@ -1619,7 +1680,7 @@ type HumanAsked struct {
 
 func (x *HumanAsked) Reset() {
 	*x = HumanAsked{}
-	mi := &file_session_proto_msgTypes[19]
+	mi := &file_session_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1631,7 +1692,7 @@ func (x *HumanAsked) String() string {
 func (*HumanAsked) ProtoMessage() {}
 
 func (x *HumanAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[19]
+	mi := &file_session_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1644,7 +1705,7 @@ func (x *HumanAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanAsked.ProtoReflect.Descriptor instead.
 func (*HumanAsked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{19}
+	return file_session_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *HumanAsked) GetStep() string {
@@ -1686,7 +1747,7 @@ type HumanAnswered struct {
 
 func (x *HumanAnswered) Reset() {
 	*x = HumanAnswered{}
-	mi := &file_session_proto_msgTypes[20]
+	mi := &file_session_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1698,7 +1759,7 @@ func (x *HumanAnswered) String() string {
 func (*HumanAnswered) ProtoMessage() {}
 
 func (x *HumanAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[20]
+	mi := &file_session_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1711,7 +1772,7 @@ func (x *HumanAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanAnswered.ProtoReflect.Descriptor instead.
 func (*HumanAnswered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{20}
+	return file_session_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *HumanAnswered) GetStep() string {
@@ -1744,7 +1805,7 @@ type RunPaused struct {
 
 func (x *RunPaused) Reset() {
 	*x = RunPaused{}
-	mi := &file_session_proto_msgTypes[21]
+	mi := &file_session_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1756,7 +1817,7 @@ func (x *RunPaused) String() string {
 func (*RunPaused) ProtoMessage() {}
 
 func (x *RunPaused) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[21]
+	mi := &file_session_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1769,7 +1830,7 @@ func (x *RunPaused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunPaused.ProtoReflect.Descriptor instead.
 func (*RunPaused) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{21}
+	return file_session_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RunPaused) GetReason() string {
@@ -1788,7 +1849,7 @@ type RunResumed struct {
 
 func (x *RunResumed) Reset() {
 	*x = RunResumed{}
-	mi := &file_session_proto_msgTypes[22]
+	mi := &file_session_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1800,7 +1861,7 @@ func (x *RunResumed) String() string {
 func (*RunResumed) ProtoMessage() {}
 
 func (x *RunResumed) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[22]
+	mi := &file_session_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1813,7 +1874,7 @@ func (x *RunResumed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResumed.ProtoReflect.Descriptor instead.
 func (*RunResumed) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{22}
+	return file_session_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RunResumed) GetBy() string {
@@ -1833,7 +1894,7 @@ type RunFinished struct {
 
 func (x *RunFinished) Reset() {
 	*x = RunFinished{}
-	mi := &file_session_proto_msgTypes[23]
+	mi := &file_session_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1845,7 +1906,7 @@ func (x *RunFinished) String() string {
 func (*RunFinished) ProtoMessage() {}
 
 func (x *RunFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[23]
+	mi := &file_session_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1858,7 +1919,7 @@ func (x *RunFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFinished.ProtoReflect.Descriptor instead.
 func (*RunFinished) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{23}
+	return file_session_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RunFinished) GetStatus() string {
@@ -1890,7 +1951,7 @@ type ConversationFact struct {
 
 func (x *ConversationFact) Reset() {
 	*x = ConversationFact{}
-	mi := &file_session_proto_msgTypes[24]
+	mi := &file_session_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1902,7 +1963,7 @@ func (x *ConversationFact) String() string {
 func (*ConversationFact) ProtoMessage() {}
 
 func (x *ConversationFact) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[24]
+	mi := &file_session_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1915,7 +1976,7 @@ func (x *ConversationFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversationFact.ProtoReflect.Descriptor instead.
 func (*ConversationFact) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{24}
+	return file_session_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ConversationFact) GetFact() isConversationFact_Fact {
@@ -1999,7 +2060,7 @@ type ConversationOpened struct {
 
 func (x *ConversationOpened) Reset() {
 	*x = ConversationOpened{}
-	mi := &file_session_proto_msgTypes[25]
+	mi := &file_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2011,7 +2072,7 @@ func (x *ConversationOpened) String() string {
 func (*ConversationOpened) ProtoMessage() {}
 
 func (x *ConversationOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[25]
+	mi := &file_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2024,7 +2085,7 @@ func (x *ConversationOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversationOpened.ProtoReflect.Descriptor instead.
 func (*ConversationOpened) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{25}
+	return file_session_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ConversationOpened) GetConversationId() string {
@@ -2050,7 +2111,7 @@ type MemberJoined struct {
 
 func (x *MemberJoined) Reset() {
 	*x = MemberJoined{}
-	mi := &file_session_proto_msgTypes[26]
+	mi := &file_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2062,7 +2123,7 @@ func (x *MemberJoined) String() string {
 func (*MemberJoined) ProtoMessage() {}
 
 func (x *MemberJoined) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[26]
+	mi := &file_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2075,7 +2136,7 @@ func (x *MemberJoined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberJoined.ProtoReflect.Descriptor instead.
 func (*MemberJoined) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{26}
+	return file_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MemberJoined) GetWorkerId() string {
@@ -2096,7 +2157,7 @@ type TurnSubmitted struct {
 
 func (x *TurnSubmitted) Reset() {
 	*x = TurnSubmitted{}
-	mi := &file_session_proto_msgTypes[27]
+	mi := &file_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2108,7 +2169,7 @@ func (x *TurnSubmitted) String() string {
 func (*TurnSubmitted) ProtoMessage() {}
 
 func (x *TurnSubmitted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[27]
+	mi := &file_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2121,7 +2182,7 @@ func (x *TurnSubmitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnSubmitted.ProtoReflect.Descriptor instead.
 func (*TurnSubmitted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{27}
+	return file_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TurnSubmitted) GetWorkerId() string {
@@ -2155,7 +2216,7 @@ type MemberLeft struct {
 
 func (x *MemberLeft) Reset() {
 	*x = MemberLeft{}
-	mi := &file_session_proto_msgTypes[28]
+	mi := &file_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2167,7 +2228,7 @@ func (x *MemberLeft) String() string {
 func (*MemberLeft) ProtoMessage() {}
 
 func (x *MemberLeft) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[28]
+	mi := &file_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2180,7 +2241,7 @@ func (x *MemberLeft) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberLeft.ProtoReflect.Descriptor instead.
 func (*MemberLeft) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{28}
+	return file_session_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *MemberLeft) GetWorkerId() string {
@@ -2219,7 +2280,7 @@ type SystemFact struct {
 
 func (x *SystemFact) Reset() {
 	*x = SystemFact{}
-	mi := &file_session_proto_msgTypes[29]
+	mi := &file_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2231,7 +2292,7 @@ func (x *SystemFact) String() string {
 func (*SystemFact) ProtoMessage() {}
 
 func (x *SystemFact) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[29]
+	mi := &file_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2244,7 +2305,7 @@ func (x *SystemFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemFact.ProtoReflect.Descriptor instead.
 func (*SystemFact) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{29}
+	return file_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SystemFact) GetFact() isSystemFact_Fact {
@@ -2434,7 +2495,7 @@ type NodeBooted struct {
 
 func (x *NodeBooted) Reset() {
 	*x = NodeBooted{}
-	mi := &file_session_proto_msgTypes[30]
+	mi := &file_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2446,7 +2507,7 @@ func (x *NodeBooted) String() string {
 func (*NodeBooted) ProtoMessage() {}
 
 func (x *NodeBooted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[30]
+	mi := &file_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2459,7 +2520,7 @@ func (x *NodeBooted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeBooted.ProtoReflect.Descriptor instead.
 func (*NodeBooted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{30}
+	return file_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *NodeBooted) GetBoot() uint64 {
@@ -2500,7 +2561,7 @@ type RuleRemembered struct {
 
 func (x *RuleRemembered) Reset() {
 	*x = RuleRemembered{}
-	mi := &file_session_proto_msgTypes[31]
+	mi := &file_session_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2512,7 +2573,7 @@ func (x *RuleRemembered) String() string {
 func (*RuleRemembered) ProtoMessage() {}
 
 func (x *RuleRemembered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[31]
+	mi := &file_session_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2525,7 +2586,7 @@ func (x *RuleRemembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleRemembered.ProtoReflect.Descriptor instead.
 func (*RuleRemembered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{31}
+	return file_session_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RuleRemembered) GetRule() string {
@@ -2596,7 +2657,7 @@ type RuleRevoked struct {
 
 func (x *RuleRevoked) Reset() {
 	*x = RuleRevoked{}
-	mi := &file_session_proto_msgTypes[32]
+	mi := &file_session_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2608,7 +2669,7 @@ func (x *RuleRevoked) String() string {
 func (*RuleRevoked) ProtoMessage() {}
 
 func (x *RuleRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[32]
+	mi := &file_session_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2621,7 +2682,7 @@ func (x *RuleRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleRevoked.ProtoReflect.Descriptor instead.
 func (*RuleRevoked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{32}
+	return file_session_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RuleRevoked) GetRule() string {
@@ -2657,7 +2718,7 @@ type TokenCreated struct {
 
 func (x *TokenCreated) Reset() {
 	*x = TokenCreated{}
-	mi := &file_session_proto_msgTypes[33]
+	mi := &file_session_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2669,7 +2730,7 @@ func (x *TokenCreated) String() string {
 func (*TokenCreated) ProtoMessage() {}
 
 func (x *TokenCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[33]
+	mi := &file_session_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2682,7 +2743,7 @@ func (x *TokenCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenCreated.ProtoReflect.Descriptor instead.
 func (*TokenCreated) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{33}
+	return file_session_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TokenCreated) GetTokenId() string {
@@ -2722,7 +2783,7 @@ type TokenRevoked struct {
 
 func (x *TokenRevoked) Reset() {
 	*x = TokenRevoked{}
-	mi := &file_session_proto_msgTypes[34]
+	mi := &file_session_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2734,7 +2795,7 @@ func (x *TokenRevoked) String() string {
 func (*TokenRevoked) ProtoMessage() {}
 
 func (x *TokenRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[34]
+	mi := &file_session_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2747,7 +2808,7 @@ func (x *TokenRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenRevoked.ProtoReflect.Descriptor instead.
 func (*TokenRevoked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{34}
+	return file_session_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TokenRevoked) GetTokenId() string {
@@ -2767,7 +2828,7 @@ type HostRegistered struct {
 
 func (x *HostRegistered) Reset() {
 	*x = HostRegistered{}
-	mi := &file_session_proto_msgTypes[35]
+	mi := &file_session_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2779,7 +2840,7 @@ func (x *HostRegistered) String() string {
 func (*HostRegistered) ProtoMessage() {}
 
 func (x *HostRegistered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[35]
+	mi := &file_session_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2792,7 +2853,7 @@ func (x *HostRegistered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostRegistered.ProtoReflect.Descriptor instead.
 func (*HostRegistered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{35}
+	return file_session_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *HostRegistered) GetHost() string {
@@ -2821,7 +2882,7 @@ type ProjectSaved struct {
 
 func (x *ProjectSaved) Reset() {
 	*x = ProjectSaved{}
-	mi := &file_session_proto_msgTypes[36]
+	mi := &file_session_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2833,7 +2894,7 @@ func (x *ProjectSaved) String() string {
 func (*ProjectSaved) ProtoMessage() {}
 
 func (x *ProjectSaved) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[36]
+	mi := &file_session_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2846,7 +2907,7 @@ func (x *ProjectSaved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProjectSaved.ProtoReflect.Descriptor instead.
 func (*ProjectSaved) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{36}
+	return file_session_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ProjectSaved) GetProjectId() string {
@@ -2886,7 +2947,7 @@ type ProjectRemoved struct {
 
 func (x *ProjectRemoved) Reset() {
 	*x = ProjectRemoved{}
-	mi := &file_session_proto_msgTypes[37]
+	mi := &file_session_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2898,7 +2959,7 @@ func (x *ProjectRemoved) String() string {
 func (*ProjectRemoved) ProtoMessage() {}
 
 func (x *ProjectRemoved) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[37]
+	mi := &file_session_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2911,7 +2972,7 @@ func (x *ProjectRemoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProjectRemoved.ProtoReflect.Descriptor instead.
 func (*ProjectRemoved) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{37}
+	return file_session_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ProjectRemoved) GetProjectId() string {
@@ -2931,7 +2992,7 @@ type FolderTrusted struct {
 
 func (x *FolderTrusted) Reset() {
 	*x = FolderTrusted{}
-	mi := &file_session_proto_msgTypes[38]
+	mi := &file_session_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2943,7 +3004,7 @@ func (x *FolderTrusted) String() string {
 func (*FolderTrusted) ProtoMessage() {}
 
 func (x *FolderTrusted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[38]
+	mi := &file_session_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2956,7 +3017,7 @@ func (x *FolderTrusted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FolderTrusted.ProtoReflect.Descriptor instead.
 func (*FolderTrusted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{38}
+	return file_session_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *FolderTrusted) GetUri() string {
@@ -2983,7 +3044,7 @@ type FolderUntrusted struct {
 
 func (x *FolderUntrusted) Reset() {
 	*x = FolderUntrusted{}
-	mi := &file_session_proto_msgTypes[39]
+	mi := &file_session_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2995,7 +3056,7 @@ func (x *FolderUntrusted) String() string {
 func (*FolderUntrusted) ProtoMessage() {}
 
 func (x *FolderUntrusted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[39]
+	mi := &file_session_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3008,7 +3069,7 @@ func (x *FolderUntrusted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FolderUntrusted.ProtoReflect.Descriptor instead.
 func (*FolderUntrusted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{39}
+	return file_session_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *FolderUntrusted) GetUri() string {
@@ -3039,7 +3100,7 @@ type Audited struct {
 
 func (x *Audited) Reset() {
 	*x = Audited{}
-	mi := &file_session_proto_msgTypes[40]
+	mi := &file_session_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3051,7 +3112,7 @@ func (x *Audited) String() string {
 func (*Audited) ProtoMessage() {}
 
 func (x *Audited) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[40]
+	mi := &file_session_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3064,7 +3125,7 @@ func (x *Audited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audited.ProtoReflect.Descriptor instead.
 func (*Audited) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{40}
+	return file_session_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Audited) GetWho() string {
@@ -3113,7 +3174,7 @@ var File_session_proto protoreflect.FileDescriptor
 
 const file_session_proto_rawDesc = "" +
 	"\n" +
-	"\rsession.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\xb3\x05\n" +
+	"\rsession.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\xff\x05\n" +
 	"\vSessionFact\x12D\n" +
 	"\x0fsession_created\x18\x01 \x01(\v2\x19.troupe.v1.SessionCreatedH\x00R\x0esessionCreated\x12M\n" +
 	"\x12workspace_attached\x18\x02 \x01(\v2\x1c.troupe.v1.WorkspaceAttachedH\x00R\x11workspaceAttached\x12M\n" +
@@ -3124,9 +3185,14 @@ const file_session_proto_rawDesc = "" +
 	"\x0epolicy_changed\x18\a \x01(\v2\x18.troupe.v1.PolicyChangedH\x00R\rpolicyChanged\x125\n" +
 	"\n" +
 	"rule_added\x18\b \x01(\v2\x14.troupe.v1.RuleAddedH\x00R\truleAdded\x12A\n" +
-	"\x0esession_closed\x18\t \x01(\v2\x18.troupe.v1.SessionClosedH\x00R\rsessionClosed\x12;\n" +
+	"\x0esession_closed\x18\t \x01(\v2\x18.troupe.v1.SessionClosedH\x00R\rsessionClosed\x12J\n" +
+	"\x11variables_changed\x18\n" +
+	" \x01(\v2\x1b.troupe.v1.VariablesChangedH\x00R\x10variablesChanged\x12;\n" +
 	"\frule_revoked\x18\f \x01(\v2\x16.troupe.v1.RuleRevokedH\x00R\vruleRevokedB\x06\n" +
-	"\x04fact\"\xc7\x02\n" +
+	"\x04fact\"1\n" +
+	"\x10VariablesChanged\x12\x1d\n" +
+	"\n" +
+	"project_id\x18\x01 \x01(\tR\tprojectId\"\xc7\x02\n" +
 	"\x0eSessionCreated\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
@@ -3356,103 +3422,105 @@ func file_session_proto_rawDescGZIP() []byte {
 	return file_session_proto_rawDescData
 }
 
-var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_session_proto_goTypes = []any{
 	(*SessionFact)(nil),        // 0: troupe.v1.SessionFact
-	(*SessionCreated)(nil),     // 1: troupe.v1.SessionCreated
-	(*WorkspaceAttached)(nil),  // 2: troupe.v1.WorkspaceAttached
-	(*WorkspaceDetached)(nil),  // 3: troupe.v1.WorkspaceDetached
-	(*TrustChanged)(nil),       // 4: troupe.v1.TrustChanged
-	(*WorkerSpawned)(nil),      // 5: troupe.v1.WorkerSpawned
-	(*WorkerEnded)(nil),        // 6: troupe.v1.WorkerEnded
-	(*PolicyChanged)(nil),      // 7: troupe.v1.PolicyChanged
-	(*RuleAdded)(nil),          // 8: troupe.v1.RuleAdded
-	(*SessionClosed)(nil),      // 9: troupe.v1.SessionClosed
-	(*WorkspaceFact)(nil),      // 10: troupe.v1.WorkspaceFact
-	(*WorkspaceOpened)(nil),    // 11: troupe.v1.WorkspaceOpened
-	(*FieldSet)(nil),           // 12: troupe.v1.FieldSet
-	(*LeaseRevoked)(nil),       // 13: troupe.v1.LeaseRevoked
-	(*RunFact)(nil),            // 14: troupe.v1.RunFact
-	(*RunStarted)(nil),         // 15: troupe.v1.RunStarted
-	(*StepStarted)(nil),        // 16: troupe.v1.StepStarted
-	(*StepItemStarted)(nil),    // 17: troupe.v1.StepItemStarted
-	(*StepFinished)(nil),       // 18: troupe.v1.StepFinished
-	(*HumanAsked)(nil),         // 19: troupe.v1.HumanAsked
-	(*HumanAnswered)(nil),      // 20: troupe.v1.HumanAnswered
-	(*RunPaused)(nil),          // 21: troupe.v1.RunPaused
-	(*RunResumed)(nil),         // 22: troupe.v1.RunResumed
-	(*RunFinished)(nil),        // 23: troupe.v1.RunFinished
-	(*ConversationFact)(nil),   // 24: troupe.v1.ConversationFact
-	(*ConversationOpened)(nil), // 25: troupe.v1.ConversationOpened
-	(*MemberJoined)(nil),       // 26: troupe.v1.MemberJoined
-	(*TurnSubmitted)(nil),      // 27: troupe.v1.TurnSubmitted
-	(*MemberLeft)(nil),         // 28: troupe.v1.MemberLeft
-	(*SystemFact)(nil),         // 29: troupe.v1.SystemFact
-	(*NodeBooted)(nil),         // 30: troupe.v1.NodeBooted
-	(*RuleRemembered)(nil),     // 31: troupe.v1.RuleRemembered
-	(*RuleRevoked)(nil),        // 32: troupe.v1.RuleRevoked
-	(*TokenCreated)(nil),       // 33: troupe.v1.TokenCreated
-	(*TokenRevoked)(nil),       // 34: troupe.v1.TokenRevoked
-	(*HostRegistered)(nil),     // 35: troupe.v1.HostRegistered
-	(*ProjectSaved)(nil),       // 36: troupe.v1.ProjectSaved
-	(*ProjectRemoved)(nil),     // 37: troupe.v1.ProjectRemoved
-	(*FolderTrusted)(nil),      // 38: troupe.v1.FolderTrusted
-	(*FolderUntrusted)(nil),    // 39: troupe.v1.FolderUntrusted
-	(*Audited)(nil),            // 40: troupe.v1.Audited
-	(Persist_Policy)(0),        // 41: troupe.v1.Persist.Policy
-	(*EnvVar)(nil),             // 42: troupe.v1.EnvVar
-	(Trust_Level)(0),           // 43: troupe.v1.Trust.Level
-	(*Usage)(nil),              // 44: troupe.v1.Usage
+	(*VariablesChanged)(nil),   // 1: troupe.v1.VariablesChanged
+	(*SessionCreated)(nil),     // 2: troupe.v1.SessionCreated
+	(*WorkspaceAttached)(nil),  // 3: troupe.v1.WorkspaceAttached
+	(*WorkspaceDetached)(nil),  // 4: troupe.v1.WorkspaceDetached
+	(*TrustChanged)(nil),       // 5: troupe.v1.TrustChanged
+	(*WorkerSpawned)(nil),      // 6: troupe.v1.WorkerSpawned
+	(*WorkerEnded)(nil),        // 7: troupe.v1.WorkerEnded
+	(*PolicyChanged)(nil),      // 8: troupe.v1.PolicyChanged
+	(*RuleAdded)(nil),          // 9: troupe.v1.RuleAdded
+	(*SessionClosed)(nil),      // 10: troupe.v1.SessionClosed
+	(*WorkspaceFact)(nil),      // 11: troupe.v1.WorkspaceFact
+	(*WorkspaceOpened)(nil),    // 12: troupe.v1.WorkspaceOpened
+	(*FieldSet)(nil),           // 13: troupe.v1.FieldSet
+	(*LeaseRevoked)(nil),       // 14: troupe.v1.LeaseRevoked
+	(*RunFact)(nil),            // 15: troupe.v1.RunFact
+	(*RunStarted)(nil),         // 16: troupe.v1.RunStarted
+	(*StepStarted)(nil),        // 17: troupe.v1.StepStarted
+	(*StepItemStarted)(nil),    // 18: troupe.v1.StepItemStarted
+	(*StepFinished)(nil),       // 19: troupe.v1.StepFinished
+	(*HumanAsked)(nil),         // 20: troupe.v1.HumanAsked
+	(*HumanAnswered)(nil),      // 21: troupe.v1.HumanAnswered
+	(*RunPaused)(nil),          // 22: troupe.v1.RunPaused
+	(*RunResumed)(nil),         // 23: troupe.v1.RunResumed
+	(*RunFinished)(nil),        // 24: troupe.v1.RunFinished
+	(*ConversationFact)(nil),   // 25: troupe.v1.ConversationFact
+	(*ConversationOpened)(nil), // 26: troupe.v1.ConversationOpened
+	(*MemberJoined)(nil),       // 27: troupe.v1.MemberJoined
+	(*TurnSubmitted)(nil),      // 28: troupe.v1.TurnSubmitted
+	(*MemberLeft)(nil),         // 29: troupe.v1.MemberLeft
+	(*SystemFact)(nil),         // 30: troupe.v1.SystemFact
+	(*NodeBooted)(nil),         // 31: troupe.v1.NodeBooted
+	(*RuleRemembered)(nil),     // 32: troupe.v1.RuleRemembered
+	(*RuleRevoked)(nil),        // 33: troupe.v1.RuleRevoked
+	(*TokenCreated)(nil),       // 34: troupe.v1.TokenCreated
+	(*TokenRevoked)(nil),       // 35: troupe.v1.TokenRevoked
+	(*HostRegistered)(nil),     // 36: troupe.v1.HostRegistered
+	(*ProjectSaved)(nil),       // 37: troupe.v1.ProjectSaved
+	(*ProjectRemoved)(nil),     // 38: troupe.v1.ProjectRemoved
+	(*FolderTrusted)(nil),      // 39: troupe.v1.FolderTrusted
+	(*FolderUntrusted)(nil),    // 40: troupe.v1.FolderUntrusted
+	(*Audited)(nil),            // 41: troupe.v1.Audited
+	(Persist_Policy)(0),        // 42: troupe.v1.Persist.Policy
+	(*EnvVar)(nil),             // 43: troupe.v1.EnvVar
+	(Trust_Level)(0),           // 44: troupe.v1.Trust.Level
+	(*Usage)(nil),              // 45: troupe.v1.Usage
 }
 var file_session_proto_depIdxs = []int32{
-	1,  // 0: troupe.v1.SessionFact.session_created:type_name -> troupe.v1.SessionCreated
-	2,  // 1: troupe.v1.SessionFact.workspace_attached:type_name -> troupe.v1.WorkspaceAttached
-	3,  // 2: troupe.v1.SessionFact.workspace_detached:type_name -> troupe.v1.WorkspaceDetached
-	4,  // 3: troupe.v1.SessionFact.trust_changed:type_name -> troupe.v1.TrustChanged
-	5,  // 4: troupe.v1.SessionFact.worker_spawned:type_name -> troupe.v1.WorkerSpawned
-	6,  // 5: troupe.v1.SessionFact.worker_ended:type_name -> troupe.v1.WorkerEnded
-	7,  // 6: troupe.v1.SessionFact.policy_changed:type_name -> troupe.v1.PolicyChanged
-	8,  // 7: troupe.v1.SessionFact.rule_added:type_name -> troupe.v1.RuleAdded
-	9,  // 8: troupe.v1.SessionFact.session_closed:type_name -> troupe.v1.SessionClosed
-	32, // 9: troupe.v1.SessionFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
-	41, // 10: troupe.v1.SessionCreated.persist:type_name -> troupe.v1.Persist.Policy
-	42, // 11: troupe.v1.SessionCreated.env:type_name -> troupe.v1.EnvVar
-	43, // 12: troupe.v1.WorkspaceAttached.trust:type_name -> troupe.v1.Trust.Level
-	43, // 13: troupe.v1.TrustChanged.trust:type_name -> troupe.v1.Trust.Level
-	11, // 14: troupe.v1.WorkspaceFact.workspace_opened:type_name -> troupe.v1.WorkspaceOpened
-	12, // 15: troupe.v1.WorkspaceFact.field_set:type_name -> troupe.v1.FieldSet
-	13, // 16: troupe.v1.WorkspaceFact.lease_revoked:type_name -> troupe.v1.LeaseRevoked
-	15, // 17: troupe.v1.RunFact.run_started:type_name -> troupe.v1.RunStarted
-	16, // 18: troupe.v1.RunFact.step_started:type_name -> troupe.v1.StepStarted
-	17, // 19: troupe.v1.RunFact.step_item_started:type_name -> troupe.v1.StepItemStarted
-	18, // 20: troupe.v1.RunFact.step_finished:type_name -> troupe.v1.StepFinished
-	19, // 21: troupe.v1.RunFact.human_asked:type_name -> troupe.v1.HumanAsked
-	20, // 22: troupe.v1.RunFact.human_answered:type_name -> troupe.v1.HumanAnswered
-	21, // 23: troupe.v1.RunFact.run_paused:type_name -> troupe.v1.RunPaused
-	22, // 24: troupe.v1.RunFact.run_resumed:type_name -> troupe.v1.RunResumed
-	23, // 25: troupe.v1.RunFact.run_finished:type_name -> troupe.v1.RunFinished
-	44, // 26: troupe.v1.StepFinished.usage:type_name -> troupe.v1.Usage
-	25, // 27: troupe.v1.ConversationFact.conversation_opened:type_name -> troupe.v1.ConversationOpened
-	26, // 28: troupe.v1.ConversationFact.member_joined:type_name -> troupe.v1.MemberJoined
-	27, // 29: troupe.v1.ConversationFact.turn_submitted:type_name -> troupe.v1.TurnSubmitted
-	28, // 30: troupe.v1.ConversationFact.member_left:type_name -> troupe.v1.MemberLeft
-	30, // 31: troupe.v1.SystemFact.node_booted:type_name -> troupe.v1.NodeBooted
-	31, // 32: troupe.v1.SystemFact.rule_remembered:type_name -> troupe.v1.RuleRemembered
-	32, // 33: troupe.v1.SystemFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
-	33, // 34: troupe.v1.SystemFact.token_created:type_name -> troupe.v1.TokenCreated
-	34, // 35: troupe.v1.SystemFact.token_revoked:type_name -> troupe.v1.TokenRevoked
-	35, // 36: troupe.v1.SystemFact.host_registered:type_name -> troupe.v1.HostRegistered
-	36, // 37: troupe.v1.SystemFact.project_saved:type_name -> troupe.v1.ProjectSaved
-	37, // 38: troupe.v1.SystemFact.project_removed:type_name -> troupe.v1.ProjectRemoved
-	38, // 39: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
-	39, // 40: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
-	40, // 41: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
-	42, // 42: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
-	43, // [43:43] is the sub-list for method output_type
-	43, // [43:43] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	2,  // 0: troupe.v1.SessionFact.session_created:type_name -> troupe.v1.SessionCreated
+	3,  // 1: troupe.v1.SessionFact.workspace_attached:type_name -> troupe.v1.WorkspaceAttached
+	4,  // 2: troupe.v1.SessionFact.workspace_detached:type_name -> troupe.v1.WorkspaceDetached
+	5,  // 3: troupe.v1.SessionFact.trust_changed:type_name -> troupe.v1.TrustChanged
+	6,  // 4: troupe.v1.SessionFact.worker_spawned:type_name -> troupe.v1.WorkerSpawned
+	7,  // 5: troupe.v1.SessionFact.worker_ended:type_name -> troupe.v1.WorkerEnded
+	8,  // 6: troupe.v1.SessionFact.policy_changed:type_name -> troupe.v1.PolicyChanged
+	9,  // 7: troupe.v1.SessionFact.rule_added:type_name -> troupe.v1.RuleAdded
+	10, // 8: troupe.v1.SessionFact.session_closed:type_name -> troupe.v1.SessionClosed
+	1,  // 9: troupe.v1.SessionFact.variables_changed:type_name -> troupe.v1.VariablesChanged
+	33, // 10: troupe.v1.SessionFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
+	42, // 11: troupe.v1.SessionCreated.persist:type_name -> troupe.v1.Persist.Policy
+	43, // 12: troupe.v1.SessionCreated.env:type_name -> troupe.v1.EnvVar
+	44, // 13: troupe.v1.WorkspaceAttached.trust:type_name -> troupe.v1.Trust.Level
+	44, // 14: troupe.v1.TrustChanged.trust:type_name -> troupe.v1.Trust.Level
+	12, // 15: troupe.v1.WorkspaceFact.workspace_opened:type_name -> troupe.v1.WorkspaceOpened
+	13, // 16: troupe.v1.WorkspaceFact.field_set:type_name -> troupe.v1.FieldSet
+	14, // 17: troupe.v1.WorkspaceFact.lease_revoked:type_name -> troupe.v1.LeaseRevoked
+	16, // 18: troupe.v1.RunFact.run_started:type_name -> troupe.v1.RunStarted
+	17, // 19: troupe.v1.RunFact.step_started:type_name -> troupe.v1.StepStarted
+	18, // 20: troupe.v1.RunFact.step_item_started:type_name -> troupe.v1.StepItemStarted
+	19, // 21: troupe.v1.RunFact.step_finished:type_name -> troupe.v1.StepFinished
+	20, // 22: troupe.v1.RunFact.human_asked:type_name -> troupe.v1.HumanAsked
+	21, // 23: troupe.v1.RunFact.human_answered:type_name -> troupe.v1.HumanAnswered
+	22, // 24: troupe.v1.RunFact.run_paused:type_name -> troupe.v1.RunPaused
+	23, // 25: troupe.v1.RunFact.run_resumed:type_name -> troupe.v1.RunResumed
+	24, // 26: troupe.v1.RunFact.run_finished:type_name -> troupe.v1.RunFinished
+	45, // 27: troupe.v1.StepFinished.usage:type_name -> troupe.v1.Usage
+	26, // 28: troupe.v1.ConversationFact.conversation_opened:type_name -> troupe.v1.ConversationOpened
+	27, // 29: troupe.v1.ConversationFact.member_joined:type_name -> troupe.v1.MemberJoined
+	28, // 30: troupe.v1.ConversationFact.turn_submitted:type_name -> troupe.v1.TurnSubmitted
+	29, // 31: troupe.v1.ConversationFact.member_left:type_name -> troupe.v1.MemberLeft
+	31, // 32: troupe.v1.SystemFact.node_booted:type_name -> troupe.v1.NodeBooted
+	32, // 33: troupe.v1.SystemFact.rule_remembered:type_name -> troupe.v1.RuleRemembered
+	33, // 34: troupe.v1.SystemFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
+	34, // 35: troupe.v1.SystemFact.token_created:type_name -> troupe.v1.TokenCreated
+	35, // 36: troupe.v1.SystemFact.token_revoked:type_name -> troupe.v1.TokenRevoked
+	36, // 37: troupe.v1.SystemFact.host_registered:type_name -> troupe.v1.HostRegistered
+	37, // 38: troupe.v1.SystemFact.project_saved:type_name -> troupe.v1.ProjectSaved
+	38, // 39: troupe.v1.SystemFact.project_removed:type_name -> troupe.v1.ProjectRemoved
+	39, // 40: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
+	40, // 41: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
+	41, // 42: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
+	43, // 43: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
+	44, // [44:44] is the sub-list for method output_type
+	44, // [44:44] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_session_proto_init() }
@@ -3471,14 +3539,15 @@ func file_session_proto_init() {
 		(*SessionFact_PolicyChanged)(nil),
 		(*SessionFact_RuleAdded)(nil),
 		(*SessionFact_SessionClosed)(nil),
+		(*SessionFact_VariablesChanged)(nil),
 		(*SessionFact_RuleRevoked)(nil),
 	}
-	file_session_proto_msgTypes[10].OneofWrappers = []any{
+	file_session_proto_msgTypes[11].OneofWrappers = []any{
 		(*WorkspaceFact_WorkspaceOpened)(nil),
 		(*WorkspaceFact_FieldSet)(nil),
 		(*WorkspaceFact_LeaseRevoked)(nil),
 	}
-	file_session_proto_msgTypes[14].OneofWrappers = []any{
+	file_session_proto_msgTypes[15].OneofWrappers = []any{
 		(*RunFact_RunStarted)(nil),
 		(*RunFact_StepStarted)(nil),
 		(*RunFact_StepItemStarted)(nil),
@@ -3489,13 +3558,13 @@ func file_session_proto_init() {
 		(*RunFact_RunResumed)(nil),
 		(*RunFact_RunFinished)(nil),
 	}
-	file_session_proto_msgTypes[24].OneofWrappers = []any{
+	file_session_proto_msgTypes[25].OneofWrappers = []any{
 		(*ConversationFact_ConversationOpened)(nil),
 		(*ConversationFact_MemberJoined)(nil),
 		(*ConversationFact_TurnSubmitted)(nil),
 		(*ConversationFact_MemberLeft)(nil),
 	}
-	file_session_proto_msgTypes[29].OneofWrappers = []any{
+	file_session_proto_msgTypes[30].OneofWrappers = []any{
 		(*SystemFact_NodeBooted)(nil),
 		(*SystemFact_RuleRemembered)(nil),
 		(*SystemFact_RuleRevoked)(nil),
@@ -3514,7 +3583,7 @@ func file_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_session_proto_rawDesc), len(file_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   41,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -51,6 +51,8 @@ func newRoot(a *app) *cobra.Command {
 		newCancel(a),
 		newRemove(a),
 		newCopy(a),
+		newProject(a),
+		newEnv(a),
 		newTree(a),
 		newWorkers(a),
 		newVerify(a),
