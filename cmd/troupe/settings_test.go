@@ -58,7 +58,7 @@ func samples(d config.Documented, dir string) []any {
 		"data.store": {"postgres", "memory"}, "data.persist": {"task", "manual"}, "log.level": {"debug", "error"}, "log.format": {"json"},
 		"sandbox.exec": {"bwrap", "landlock", "container", "none"}, "sandbox.network": {"allow", "deny"}, "ui.color": {"always", "never"}, "ui.theme": {"dark"},
 		"server.name": {"other"}, "server.url": {"http://h:1"}, "model": {"x/other"}, "providers.NAME.api": {"responses"},
-		"models.NAME.provider": {"scripted"}, "agents.NAME.protocol": {"xml"}, "budgets.on_exceed": {"pause"},
+		"models.NAME.provider": {"scripted"}, "agents.NAME.protocol": {"xml"}, "models.NAME.protocol": {"xml"}, "budgets.on_exceed": {"pause"},
 		"sandbox.fetch": {[]string{"10.0.0.0/8"}}, "server.tokens.NAME.scopes": {[]string{"read"}}, "workspaces.NAME.mode": {"container"}, "workspaces.NAME.trust": {"full"},
 		"env.inherit": {[]string{"SAMPLE"}}, "data.reserve": {"300MiB"}, "providers.NAME.api_key_command": {"echo a-key-of-a-command"},
 		"providers.NAME.api_key_file": {filepath.Join(dir, "key")}, "telemetry.metrics": {false}, "providers.NAME.base_url": {"http://other/v1"},
@@ -118,7 +118,7 @@ func effect(t *testing.T, a *app, loaded *config.Loaded, dir string) string {
 	_ = os.Remove(log.file.Name())
 
 	o, err := a.runtimeOptions(t.Context(), in, nil)
-	say("options", o.DataDir, o.ServerName, o.Limits, o.IdleAfter, o.Retention, o.Trim, o.ProviderLimits, o.ToolTimes, o.WithoutTools, o.Unknown, o.Agents, o.Store != nil, err)
+	say("options", o.DataDir, o.ServerName, o.Limits, o.IdleAfter, o.Retention, o.Trim, o.ProviderLimits, o.ToolTimes, o.WithoutTools, o.Unknown, o.Agents, o.MCP, o.Store != nil, err)
 	env, err := o.Env("ws", nil, messages.Trust_FULL)
 	say("environment", env, err)
 	rules, err := configRules(loaded)
@@ -128,7 +128,7 @@ func effect(t *testing.T, a *app, loaded *config.Loaded, dir string) string {
 		found, err := loaded.Config.Resolve(name)
 		r, rerr := m.Resolve(name)
 		if r != nil {
-			say("model "+name, r.Name, r.Provider, r.Price, r.Context)
+			say("model "+name, r.Name, r.Provider, r.Price, r.Context, r.XML)
 		}
 		c := clientOptions(found.Service)
 		say("model "+name, err, rerr, c.API, c.BaseURL, c.MaxAttempts, c.RequestTimeout)
