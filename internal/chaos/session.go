@@ -163,9 +163,12 @@ func (s *session) end(ctx context.Context, t turn, later bool) (string, error) {
 
 // call runs one tool for a program: sent again after a kill, with the same id, it runs no second time.
 func (s *session) call(ctx context.Context, t turn) error {
-	args := marshal(map[string]any{"name": t.input})
+	args, outcome := marshal(map[string]any{"name": t.input}), "done"
 	if t.n%2 == 0 {
 		args = marshal(map[string]any{"name": t.input, "workspace_id": guardedName})
+		if s.asks && newReply(s.lane.opts.Seed, tagIn(string(args)), s.lane.opts.Mode).decision == messages.Decision_CANCELLED {
+			outcome = "" // a person may end its turn
+		}
 	}
 	reply, err := s.lane.ask(ctx, s.to(&messages.CallTool{CallId: t.input, Tool: toolCharge, Arguments: string(args)}))
 	if err != nil {
@@ -174,7 +177,7 @@ func (s *session) call(ctx context.Context, t turn) error {
 	if _, ok := reply.(*messages.ToolReply); !ok {
 		return fmt.Errorf("call a tool as %s: answered %T", t.input, reply)
 	}
-	s.lane.ack(Ack{Session: s.id, Input: t.input, Outcome: "done"})
+	s.lane.ack(Ack{Session: s.id, Input: t.input, Outcome: outcome})
 	return nil
 }
 
