@@ -27,13 +27,14 @@ type feed struct {
 	asked   uint64 // subscriptions so far
 
 	replay   conversation.Projector
+	unread   error // why replay could not read back what an event needs
 	replayed uint64 // cursor of the newest fact that replay has seen
 }
 
 // subscribe begins with what happens from now on.
 func (rt *Runtime) subscribe(ctx context.Context, session string) (*feed, error) {
 	f := &feed{rt: rt, session: session, inbox: act.NewInbox(rt.sys, rt.svc.Limits.SubscriberWait)}
-	f.replay = rt.projector()
+	f.replay = f.projector()
 	cursor, err := f.attach(ctx)
 	if err != nil {
 		f.close()
@@ -237,7 +238,7 @@ func (f *feed) fill(ctx context.Context, upto uint64, yield func(*Event, error) 
 		return true
 	}
 	if f.replayed+1 != f.next { // what it remembers is of before the events that came live
-		f.replay = f.rt.projector()
+		f.replay = f.projector()
 	}
 	left := false
 	err := f.rt.svc.Store.ReadSession(ctx, f.session, f.next-1, func(e persistence.Entry) error {
@@ -288,16 +289,32 @@ func (f *feed) project(e persistence.Entry) (*Event, error) {
 	if err != nil || fact == nil {
 		return nil, err
 	}
-	return f.replay.Project(f.session, id, fact, e.Record, e.Cursor), nil
+	ev := f.replay.Project(f.session, id, fact, e.Record, e.Cursor)
+	if err := f.unread; err != nil { // an event with a part missing is worse than none: it would be taken for the whole
+		f.unread = nil
+		return nil, err
+	}
+	return ev, nil
 }
 
 // projector is one that has seen nothing, and reads back what it needs.
-func (rt *Runtime) projector() conversation.Projector {
-	return conversation.Projector{Lookup: rt.generation, Called: rt.called}
+func (f *feed) projector() conversation.Projector {
+	return conversation.Projector{
+		Lookup: func(worker string, seq uint64) *messages.GenerationCompleted {
+			found, err := f.rt.generation(worker, seq)
+			f.unread = errors.Join(f.unread, err)
+			return found
+		},
+		Called: func(worker, input string) *messages.ToolCall {
+			found, err := f.rt.called(worker, input)
+			f.unread = errors.Join(f.unread, err)
+			return found
+		},
+	}
 }
 
 // generation reads one answer back, for an event whose text stands in an earlier record.
-func (rt *Runtime) generation(worker string, seq uint64) *messages.GenerationCompleted {
+func (rt *Runtime) generation(worker string, seq uint64) (*messages.GenerationCompleted, error) {
 	var found *messages.GenerationCompleted
 	err := rt.svc.Store.Read(context.Background(), messages.WorkerStream(worker), seq, func(e persistence.Entry) error {
 		if f, err := messages.WorkerFactIn(e.Record); err == nil {
@@ -305,14 +322,15 @@ func (rt *Runtime) generation(worker string, seq uint64) *messages.GenerationCom
 		}
 		return errEnough
 	})
-	if err != nil && !errors.Is(err, errEnough) {
-		return nil
+	var left *persistence.TrimmedError
+	if err != nil && !errors.Is(err, errEnough) && !errors.As(err, &left) { // what was trimmed away stays unknown
+		return nil, fmt.Errorf("read back an answer of %s: %w", worker, err)
 	}
-	return found
+	return found, nil
 }
 
 // called reads a program's call back, for an event of a turn that began before the ones that are wanted.
-func (rt *Runtime) called(worker, input string) *messages.ToolCall {
+func (rt *Runtime) called(worker, input string) (*messages.ToolCall, error) {
 	var found *messages.ToolCall
 	look := func(e persistence.Entry) error {
 		if f, err := messages.WorkerFactIn(e.Record); err == nil {
@@ -329,7 +347,7 @@ func (rt *Runtime) called(worker, input string) *messages.ToolCall {
 		err = rt.svc.Store.Read(context.Background(), messages.WorkerStream(worker), left.First, look)
 	}
 	if err != nil && !errors.Is(err, errEnough) {
-		return nil
+		return nil, fmt.Errorf("read back a call of %s: %w", worker, err)
 	}
-	return found
+	return found, nil
 }
