@@ -27,14 +27,14 @@ type feed struct {
 	asked   uint64 // subscriptions so far
 
 	replay   conversation.Projector
-	unread   error // why replay could not read back what an event needs
+	unread   error  // why replay could not read back what an event needs
 	replayed uint64 // cursor of the newest fact that replay has seen
 }
 
 // subscribe begins with what happens from now on.
 func (rt *Runtime) subscribe(ctx context.Context, session string) (*feed, error) {
 	f := &feed{rt: rt, session: session, inbox: act.NewInbox(rt.sys, rt.svc.Limits.SubscriberWait)}
-	f.replay = f.projector()
+	f.replay = f.projector(ctx)
 	cursor, err := f.attach(ctx)
 	if err != nil {
 		f.close()
@@ -238,7 +238,7 @@ func (f *feed) fill(ctx context.Context, upto uint64, yield func(*Event, error) 
 		return true
 	}
 	if f.replayed+1 != f.next { // what it remembers is of before the events that came live
-		f.replay = f.projector()
+		f.replay = f.projector(ctx)
 	}
 	left := false
 	err := f.rt.svc.Store.ReadSession(ctx, f.session, f.next-1, func(e persistence.Entry) error {
@@ -298,15 +298,15 @@ func (f *feed) project(e persistence.Entry) (*Event, error) {
 }
 
 // projector is one that has seen nothing, and reads back what it needs.
-func (f *feed) projector() conversation.Projector {
+func (f *feed) projector(ctx context.Context) conversation.Projector {
 	return conversation.Projector{
 		Lookup: func(worker string, seq uint64) *messages.GenerationCompleted {
-			found, err := f.rt.generation(worker, seq)
+			found, err := f.rt.generation(ctx, worker, seq)
 			f.unread = errors.Join(f.unread, err)
 			return found
 		},
 		Called: func(worker, input string) *messages.ToolCall {
-			found, err := f.rt.called(worker, input)
+			found, err := f.rt.called(ctx, worker, input)
 			f.unread = errors.Join(f.unread, err)
 			return found
 		},
@@ -314,9 +314,9 @@ func (f *feed) projector() conversation.Projector {
 }
 
 // generation reads one answer back, for an event whose text stands in an earlier record.
-func (rt *Runtime) generation(worker string, seq uint64) (*messages.GenerationCompleted, error) {
+func (rt *Runtime) generation(ctx context.Context, worker string, seq uint64) (*messages.GenerationCompleted, error) {
 	var found *messages.GenerationCompleted
-	err := rt.svc.Store.Read(context.Background(), messages.WorkerStream(worker), seq, func(e persistence.Entry) error {
+	err := rt.svc.Store.Read(ctx, messages.WorkerStream(worker), seq, func(e persistence.Entry) error {
 		if f, err := messages.WorkerFactIn(e.Record); err == nil {
 			found, _ = f.(*messages.GenerationCompleted)
 		}
@@ -330,7 +330,7 @@ func (rt *Runtime) generation(worker string, seq uint64) (*messages.GenerationCo
 }
 
 // called reads a program's call back, for an event of a turn that began before the ones that are wanted.
-func (rt *Runtime) called(worker, input string) (*messages.ToolCall, error) {
+func (rt *Runtime) called(ctx context.Context, worker, input string) (*messages.ToolCall, error) {
 	var found *messages.ToolCall
 	look := func(e persistence.Entry) error {
 		if f, err := messages.WorkerFactIn(e.Record); err == nil {
@@ -341,10 +341,10 @@ func (rt *Runtime) called(worker, input string) (*messages.ToolCall, error) {
 		}
 		return nil
 	}
-	err := rt.svc.Store.Read(context.Background(), messages.WorkerStream(worker), 1, look)
+	err := rt.svc.Store.Read(ctx, messages.WorkerStream(worker), 1, look)
 	var left *persistence.TrimmedError
 	if errors.As(err, &left) {
-		err = rt.svc.Store.Read(context.Background(), messages.WorkerStream(worker), left.First, look)
+		err = rt.svc.Store.Read(ctx, messages.WorkerStream(worker), left.First, look)
 	}
 	if err != nil && !errors.Is(err, errEnough) {
 		return nil, fmt.Errorf("read back a call of %s: %w", worker, err)

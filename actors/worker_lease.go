@@ -149,7 +149,7 @@ func (w *Worker) giveBackAll(c actor.Context) {
 }
 
 func (w *Worker) sendRelease(c actor.Context, l *messages.LeaseToken, request uint64) {
-	id := ""
+	var id string
 	if i := slices.IndexFunc(w.leases.taken, func(g *messages.WorkspaceGrant) bool { return g.GetUri() == l.GetWorkspace() }); i >= 0 {
 		id = w.leases.taken[i].GetId()
 	} else { // it came late

@@ -54,32 +54,6 @@ func route(m proto.Message) (*call, error) {
 			"session", x.GetSessionId(), "state", x.GetState()), nil
 	case *messages.ResolveCall:
 		return post("/api/calls/"+segment(x.GetExecId()), messages.ResolveFrom(x), acked), nil
-	case *messages.ListWorkspaces:
-		where := "/api/workspaces"
-		if x.GetSessionId() != "" {
-			where = "/api/sessions/" + segment(x.GetSessionId()) + "/workspaces"
-		}
-		return get(where, listed[messages.ListedWorkspaceJSON](func(v []*messages.SessionWorkspace) proto.Message { return &messages.Workspaces{Workspaces: v} })), nil
-	case *messages.ListProjects:
-		return get("/api/projects", listed[messages.ProjectJSON](func(v []*messages.Project) proto.Message { return &messages.Projects{Projects: v} })), nil
-	case *messages.SaveProject:
-		return post("/api/projects", messages.SaveProjectJSON{Name: x.GetName(), Path: x.GetPath()}, as[messages.ProjectJSON]), nil
-	case *messages.RemoveProject:
-		return remove("/api/projects/" + segment(x.GetProject())), nil
-	case *messages.SetVariables:
-		q := post("/api/projects/"+segment(x.GetProject())+"/variables", messages.SetVariablesFrom(x), as[messages.ProjectJSON])
-		q.method = http.MethodPatch
-		return q, nil
-	case *messages.ListApprovals:
-		return get("/api/approvals", listed[messages.ApprovalJSON](func(v []*messages.ApprovalView) proto.Message { return &messages.Approvals{Approvals: v} }),
-			"session", x.GetSessionId()), nil
-	case *messages.ResolveApproval:
-		return post("/api/approvals/"+segment(x.GetApprovalId()), messages.AnswerFrom(x), acked), nil
-	case *messages.ListRules:
-		return get("/api/rules", listed[messages.RuleJSON](func(v []*messages.RuleView) proto.Message { return &messages.Rules{Rules: v} }),
-			"session", x.GetSessionId()), nil
-	case *messages.RevokeRule:
-		return remove("/api/rules/"+segment(x.GetRuleId()), "by", x.GetBy()), nil
 	case *messages.Show:
 		return get("/api/sessions/"+segment(x.GetId()), as[messages.ShownJSON]), nil
 	case *messages.Verify:
@@ -89,7 +63,53 @@ func route(m proto.Message) (*call, error) {
 	case *messages.Hello:
 		return get("/version", as[messages.HolderJSON]), nil
 	}
+	if q := places(m); q != nil {
+		return q, nil
+	}
+	if q := answers(m); q != nil {
+		return q, nil
+	}
 	return nil, messages.Fail(messages.CodeBadRequest, fmt.Sprintf("%T is not a question for a runtime", m), "")
+}
+
+// places are the questions about workspaces and projects; nil for any other.
+func places(m proto.Message) *call {
+	switch x := m.(type) {
+	case *messages.ListWorkspaces:
+		where := "/api/workspaces"
+		if x.GetSessionId() != "" {
+			where = "/api/sessions/" + segment(x.GetSessionId()) + "/workspaces"
+		}
+		return get(where, listed[messages.ListedWorkspaceJSON](func(v []*messages.SessionWorkspace) proto.Message { return &messages.Workspaces{Workspaces: v} }))
+	case *messages.ListProjects:
+		return get("/api/projects", listed[messages.ProjectJSON](func(v []*messages.Project) proto.Message { return &messages.Projects{Projects: v} }))
+	case *messages.SaveProject:
+		return post("/api/projects", messages.SaveProjectJSON{Name: x.GetName(), Path: x.GetPath()}, as[messages.ProjectJSON])
+	case *messages.RemoveProject:
+		return remove("/api/projects/" + segment(x.GetProject()))
+	case *messages.SetVariables:
+		q := post("/api/projects/"+segment(x.GetProject())+"/variables", messages.SetVariablesFrom(x), as[messages.ProjectJSON])
+		q.method = http.MethodPatch
+		return q
+	}
+	return nil
+}
+
+// answers are those about what people are asked, and the rules that they leave behind.
+func answers(m proto.Message) *call {
+	switch x := m.(type) {
+	case *messages.ListApprovals:
+		return get("/api/approvals", listed[messages.ApprovalJSON](func(v []*messages.ApprovalView) proto.Message { return &messages.Approvals{Approvals: v} }),
+			"session", x.GetSessionId())
+	case *messages.ResolveApproval:
+		return post("/api/approvals/"+segment(x.GetApprovalId()), messages.AnswerFrom(x), acked)
+	case *messages.ListRules:
+		return get("/api/rules", listed[messages.RuleJSON](func(v []*messages.RuleView) proto.Message { return &messages.Rules{Rules: v} }),
+			"session", x.GetSessionId())
+	case *messages.RevokeRule:
+		return remove("/api/rules/"+segment(x.GetRuleId()), "by", x.GetBy())
+	}
+	return nil
 }
 
 // toSession says which request a command for one session is.
@@ -119,7 +139,7 @@ func toSession(base string, m *messages.ToSession) (*call, error) {
 		return get(base+"/history", as[messages.HistoryJSON]), nil
 	case *messages.ToSession_Configure:
 		w := x.Configure
-		body := messages.ConfigureJSON{Worker: w.GetWorkerId(), Model: w.GetModel(), Agent: w.GetAgent(), System: w.GetSystem(), Tools: w.GetTools()}
+		body := messages.ConfigureJSON{Worker: w.GetWorkerId(), Model: w.GetModel(), Agent: w.GetAgent(), System: w.GetSystem(), Tools: w.GetTools(), MCP: w.GetMcp()}
 		return &call{method: http.MethodPatch, path: base, body: body, read: as[messages.WorkerJSON]}, nil
 	case *messages.ToSession_WaitIdle:
 		q := get(base+"/idle", acked, "worker", x.WaitIdle.GetWorkerId())
@@ -137,19 +157,6 @@ func toSession(base string, m *messages.ToSession) (*call, error) {
 		return post(base+"/compact", body, as[messages.CompactedJSON]), nil
 	case *messages.ToSession_CountJobs:
 		return get(base+"/jobs", jobs), nil
-	case *messages.ToSession_SpawnWorker:
-		return post(base+"/workers", messages.SpawnFrom(x.SpawnWorker), as[messages.WorkerJSON]), nil
-	case *messages.ToSession_DeleteWorker:
-		return remove(base+"/workers/"+segment(x.DeleteWorker.GetWorkerId()), "by", x.DeleteWorker.GetBy(), "reason", x.DeleteWorker.GetReason()), nil
-	case *messages.ToSession_ReleaseWorker:
-		body := messages.ReleaseJSON{By: x.ReleaseWorker.GetBy()}
-		return post(base+"/workers/"+segment(x.ReleaseWorker.GetWorkerId())+"/release", body, as[messages.WorkerJSON]), nil
-	case *messages.ToSession_AttachWorkspace:
-		return post(base+"/workspaces", messages.AttachFrom(x.AttachWorkspace.GetWorkspace()), as[messages.WorkspaceJSON]), nil
-	case *messages.ToSession_DetachWorkspace:
-		return remove(base+"/workspaces/"+segment(x.DetachWorkspace.GetWorkspace()), "by", x.DetachWorkspace.GetBy()), nil
-	case *messages.ToSession_UseFile:
-		return useFile(base+"/files", x.UseFile), nil
 	case *messages.ToSession_Close:
 		forget := ""
 		if x.Close.GetForget() {
@@ -157,7 +164,30 @@ func toSession(base string, m *messages.ToSession) (*call, error) {
 		}
 		return remove(base, "reason", x.Close.GetReason(), "forget", forget), nil
 	}
+	if q := members(base, m); q != nil {
+		return q, nil
+	}
 	return nil, messages.Fail(messages.CodeBadRequest, fmt.Sprintf("%T is no command that a client can send", m.GetCommand()), "")
+}
+
+// members are the commands about a session's workers and workspaces; nil for any other.
+func members(base string, m *messages.ToSession) *call {
+	switch x := m.GetCommand().(type) {
+	case *messages.ToSession_SpawnWorker:
+		return post(base+"/workers", messages.SpawnFrom(x.SpawnWorker), as[messages.WorkerJSON])
+	case *messages.ToSession_DeleteWorker:
+		return remove(base+"/workers/"+segment(x.DeleteWorker.GetWorkerId()), "by", x.DeleteWorker.GetBy(), "reason", x.DeleteWorker.GetReason())
+	case *messages.ToSession_ReleaseWorker:
+		body := messages.ReleaseJSON{By: x.ReleaseWorker.GetBy()}
+		return post(base+"/workers/"+segment(x.ReleaseWorker.GetWorkerId())+"/release", body, as[messages.WorkerJSON])
+	case *messages.ToSession_AttachWorkspace:
+		return post(base+"/workspaces", messages.AttachFrom(x.AttachWorkspace.GetWorkspace()), as[messages.WorkspaceJSON])
+	case *messages.ToSession_DetachWorkspace:
+		return remove(base+"/workspaces/"+segment(x.DetachWorkspace.GetWorkspace()), "by", x.DetachWorkspace.GetBy())
+	case *messages.ToSession_UseFile:
+		return useFile(base+"/files", x.UseFile)
+	}
+	return nil
 }
 
 // submit gives an input its id here, when it has none: sent twice, it is accepted once.

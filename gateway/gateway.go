@@ -137,18 +137,6 @@ func (a *api) routes() {
 		"GET /api/sessions/{id}/timers":            a.timers,
 		"DELETE /api/sessions/{id}/timers/{timer}": a.cancelTimer,
 
-		"GET /api/sessions/{id}/workspaces":                a.workspaces,
-		"POST /api/sessions/{id}/workspaces":               a.attach,
-		"DELETE /api/sessions/{id}/workspaces/{workspace}": a.detach,
-		"GET /api/projects":                                a.projects,
-		"POST /api/projects":                               a.saveProject,
-		"DELETE /api/projects/{project}":                   a.removeProject,
-		"PATCH /api/projects/{project}/variables":          a.setVariables,
-		"GET /api/workspaces":                              a.workspaces,
-		"GET /api/sessions/{id}/files":                     a.files,
-		"PUT /api/sessions/{id}/files/{path...}":           a.putFile,
-		"DELETE /api/sessions/{id}/files/{path...}":        a.deleteFile,
-
 		"GET /api/sessions/{id}/history":                   a.history,
 		"GET /api/sessions/{id}/workers":                   a.workers,
 		"POST /api/sessions/{id}/workers":                  a.spawn,
@@ -168,10 +156,30 @@ func (a *api) routes() {
 	} {
 		a.mux.HandleFunc(pattern, a.handler(e))
 	}
+	for pattern, e := range a.places() {
+		a.mux.HandleFunc(pattern, a.handler(e))
+	}
 	a.mux.HandleFunc("GET /api/sessions/{id}/events", a.events)
 	a.mux.HandleFunc("GET /api/sessions/{id}/files/{path...}", a.file)
 	a.mux.HandleFunc("GET /api/sessions/{id}/export", a.export)
 	a.mux.HandleFunc("GET /api/backup", a.backup)
+}
+
+// places are the routes about workspaces, their files, and projects.
+func (a *api) places() map[string]endpoint {
+	return map[string]endpoint{
+		"GET /api/sessions/{id}/workspaces":                a.workspaces,
+		"POST /api/sessions/{id}/workspaces":               a.attach,
+		"DELETE /api/sessions/{id}/workspaces/{workspace}": a.detach,
+		"GET /api/projects":                                a.projects,
+		"POST /api/projects":                               a.saveProject,
+		"DELETE /api/projects/{project}":                   a.removeProject,
+		"PATCH /api/projects/{project}/variables":          a.setVariables,
+		"GET /api/workspaces":                              a.workspaces,
+		"GET /api/sessions/{id}/files":                     a.files,
+		"PUT /api/sessions/{id}/files/{path...}":           a.putFile,
+		"DELETE /api/sessions/{id}/files/{path...}":        a.deleteFile,
+	}
 }
 
 func (a *api) handler(e endpoint) http.HandlerFunc {

@@ -129,6 +129,7 @@ type ConfigureJSON struct {
 	Agent  string   `json:"agent,omitempty"`
 	System string   `json:"system,omitempty"`
 	Tools  []string `json:"tools,omitempty"`
+	MCP    string   `json:"mcp,omitempty"` // on or off
 }
 
 // SpawnJSON adds a worker to a session.

@@ -88,11 +88,11 @@ func server() *sdk.Server {
 		return said(fmt.Sprint(cmd.Process.Pid)), nil
 	})
 	say("roots", nil, func(ctx context.Context, r *sdk.CallToolRequest, _ string) (*sdk.CallToolResult, error) {
-		roots, err := r.Session.ListRoots(ctx, nil)
-		if err != nil {
-			return said("none: " + err.Error()), nil
+		roots, err := r.Session.ListRoots(ctx, nil) //nolint:staticcheck // deprecated, and what servers do
+		if roots != nil {
+			return said(fmt.Sprintf("%d roots", len(roots.Roots))), nil
 		}
-		return said(fmt.Sprintf("%d roots", len(roots.Roots))), nil
+		return nil, err
 	})
 	return s
 }
@@ -111,7 +111,7 @@ func connect(t *testing.T, o mcp.Options) *mcp.Server {
 	return s
 }
 
-func call(t *testing.T, s *mcp.Server, ctx context.Context, name, args string) (*tools.Result, error) {
+func call(ctx context.Context, t *testing.T, s *mcp.Server, name, args string) (*tools.Result, error) {
 	t.Helper()
 	for _, tool := range s.Tools() {
 		if tool.Spec().Name == name {
@@ -149,25 +149,25 @@ func TestToolsOfAServerAreToolsHere(t *testing.T) {
 		effects["my_server_get_sum"] == effects["my_server_get_sum_2"] {
 		t.Errorf("%v", effects)
 	}
-	if r, err := call(t, s, t.Context(), "my_server_echo", `{"text":"hi"}`); err != nil || r.Content != "you said hi" {
+	if r, err := call(t.Context(), t, s, "my_server_echo", `{"text":"hi"}`); err != nil || r.Content != "you said hi" {
 		t.Errorf("%v %v", r, err)
 	}
 	for _, name := range []string{"my_server_get_sum", "my_server_get_sum_2"} {
-		if r, err := call(t, s, t.Context(), name, `{"text":""}`); err != nil || r.Content != "the other" && r.Content != "a picture:\n[image, image/png, 4 bytes]" {
+		if r, err := call(t.Context(), t, s, name, `{"text":""}`); err != nil || r.Content != "the other" && r.Content != "a picture:\n[image, image/png, 4 bytes]" {
 			t.Errorf("%v %v", r, err)
 		}
 	}
-	if _, err := call(t, s, t.Context(), "my_server_fail", `{"text":""}`); code(err) != tools.CodeValidationFailed || !strings.Contains(err.Error(), "it is broken") {
+	if _, err := call(t.Context(), t, s, "my_server_fail", `{"text":""}`); code(err) != tools.CodeValidationFailed || !strings.Contains(err.Error(), "it is broken") {
 		t.Errorf("%v", err)
 	}
-	if r, err := call(t, s, t.Context(), "my_server_big", `{"text":""}`); err != nil || !r.Truncated || len(r.Content) > 40_000 || strings.Contains(r.Content, "\x1b") {
+	if r, err := call(t.Context(), t, s, "my_server_big", `{"text":""}`); err != nil || !r.Truncated || len(r.Content) > 40_000 || strings.Contains(r.Content, "\x1b") {
 		t.Errorf("%v", err)
 	}
-	if r, err := call(t, s, t.Context(), "my_server_roots", `{"text":""}`); err != nil || !strings.HasPrefix(r.Content, "none") && r.Content != "0 roots" {
-		t.Errorf("%v %v", r, err)
+	if r, err := call(t.Context(), t, s, "my_server_roots", `{"text":""}`); err == nil && r.Content != "0 roots" {
+		t.Errorf("it was given %v", r)
 	}
 	for _, args := range []string{`{}`, `{"text":3}`, `{"text":"a","more":1}`, `[`} {
-		if _, err := call(t, s, t.Context(), "my_server_echo", args); code(err) != tools.CodeInvalidArguments {
+		if _, err := call(t.Context(), t, s, "my_server_echo", args); code(err) != tools.CodeInvalidArguments {
 			t.Errorf("%s: %v", args, err)
 		}
 	}
@@ -176,7 +176,7 @@ func TestToolsOfAServerAreToolsHere(t *testing.T) {
 func TestACommandGetsNothingOfTheEnvironmentThatIsNotMeantForIt(t *testing.T) {
 	t.Setenv("OPENAI_API_KEY", "sk-canary")
 	s := connect(t, mcp.Options{Env: []string{"TOKEN=mine"}})
-	r, err := call(t, s, t.Context(), "my_server_environment", `{"text":""}`)
+	r, err := call(t.Context(), t, s, "my_server_environment", `{"text":""}`)
 	if err != nil || strings.Contains(r.Content, "sk-canary") || !strings.Contains(r.Content, "TOKEN=mine") || !strings.Contains(r.Content, "PATH=") {
 		t.Errorf("%v %v", r, err)
 	}
@@ -184,12 +184,12 @@ func TestACommandGetsNothingOfTheEnvironmentThatIsNotMeantForIt(t *testing.T) {
 
 func TestAServerThatEndsIsStartedAgainAndItsCallIsNotMadeTwice(t *testing.T) {
 	s := connect(t, mcp.Options{})
-	_, err := call(t, s, t.Context(), "my_server_die", `{"text":""}`)
+	_, err := call(t.Context(), t, s, "my_server_die", `{"text":""}`)
 	if code(err) != tools.CodeInterrupted || !strings.Contains(err.Error(), "not known") {
 		t.Fatalf("%v", err)
 	}
 	for {
-		r, err := call(t, s, t.Context(), "my_server_echo", `{"text":"again"}`)
+		r, err := call(t.Context(), t, s, "my_server_echo", `{"text":"again"}`)
 		if err == nil {
 			if r.Content != "you said again" {
 				t.Errorf("%v", r)
@@ -199,7 +199,7 @@ func TestAServerThatEndsIsStartedAgainAndItsCallIsNotMadeTwice(t *testing.T) {
 		if c := code(err); c != tools.CodeNetworkError && c != tools.CodeInterrupted {
 			t.Fatal(err)
 		}
-		time.Sleep(20 * time.Millisecond) // the pause before it is started again
+		<-time.After(20 * time.Millisecond) // the pause before it is started again
 	}
 }
 
@@ -247,7 +247,7 @@ func TestAServerOverHTTPGetsItsHeadersAndNobodyElseDoes(t *testing.T) {
 	defer real.Close()
 	s := connect(t, mcp.Options{URL: real.URL, Headers: map[string]string{"Authorization": "Bearer t"}})
 	defer s.Close() // while the server is there
-	if r, err := call(t, s, t.Context(), "my_server_echo", `{"text":"hi"}`); err != nil || r.Content != "you said hi" {
+	if r, err := call(t.Context(), t, s, "my_server_echo", `{"text":"hi"}`); err != nil || r.Content != "you said hi" {
 		t.Errorf("%v %v", r, err)
 	}
 	if _, err := mcp.Connect(t.Context(), "x", mcp.Options{URL: real.URL}); err == nil || strings.Contains(err.Error(), "Bearer") {
@@ -282,12 +282,12 @@ func TestAServerThatCannotBeUsedSaysWhy(t *testing.T) {
 
 func TestNothingOfAServerRunsOnAfterItsEnd(t *testing.T) {
 	s := connect(t, mcp.Options{})
-	r, err := call(t, s, t.Context(), "my_server_spawn", `{"text":""}`)
+	r, err := call(t.Context(), t, s, "my_server_spawn", `{"text":""}`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.Close()
-	if _, err := call(t, s, t.Context(), "my_server_echo", `{"text":""}`); code(err) != tools.CodeNetworkError {
+	if _, err := call(t.Context(), t, s, "my_server_echo", `{"text":""}`); code(err) != tools.CodeNetworkError {
 		t.Errorf("%v", err)
 	}
 	deadline := time.Now().Add(time.Minute)
@@ -295,7 +295,7 @@ func TestNothingOfAServerRunsOnAfterItsEnd(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("process %s runs on", r.Content)
 		}
-		time.Sleep(10 * time.Millisecond)
+		<-time.After(10 * time.Millisecond)
 	}
 }
 

@@ -22,16 +22,16 @@ func installed(t *testing.T, name string) string {
 
 func TestTheServerOfEverything(t *testing.T) {
 	s := connect(t, mcp.Options{Command: []string{installed(t, "mcp-server-everything")}})
-	if r, err := call(t, s, t.Context(), "my_server_echo", `{"message":"hi"}`); err != nil || !strings.Contains(r.Content, "hi") {
+	if r, err := call(t.Context(), t, s, "my_server_echo", `{"message":"hi"}`); err != nil || !strings.Contains(r.Content, "hi") {
 		t.Errorf("%v %v", r, err)
 	}
-	if r, err := call(t, s, t.Context(), "my_server_get_sum", `{"a":2,"b":40}`); err != nil || !strings.Contains(r.Content, "42") {
+	if r, err := call(t.Context(), t, s, "my_server_get_sum", `{"a":2,"b":40}`); err != nil || !strings.Contains(r.Content, "42") {
 		t.Errorf("%v %v", r, err)
 	}
-	if r, err := call(t, s, t.Context(), "my_server_get_tiny_image", ""); err != nil || !strings.Contains(r.Content, "[image, image/png, ") {
+	if r, err := call(t.Context(), t, s, "my_server_get_tiny_image", ""); err != nil || !strings.Contains(r.Content, "[image, image/png, ") {
 		t.Errorf("%v %v", r, err)
 	}
-	if _, err := call(t, s, t.Context(), "my_server_get_sum", `{"a":"two","b":40}`); code(err) != tools.CodeInvalidArguments {
+	if _, err := call(t.Context(), t, s, "my_server_get_sum", `{"a":"two","b":40}`); code(err) != tools.CodeInvalidArguments {
 		t.Errorf("%v", err)
 	}
 }
@@ -45,10 +45,10 @@ func TestTheServerOfFiles(t *testing.T) {
 		}
 	}
 	s := connect(t, mcp.Options{Command: []string{installed(t, "mcp-server-filesystem"), inside}})
-	if r, err := call(t, s, t.Context(), "my_server_read_text_file", `{"path":"`+filepath.Join(inside, "f.txt")+`"}`); err != nil || !strings.Contains(r.Content, "mine") {
+	if r, err := call(t.Context(), t, s, "my_server_read_text_file", `{"path":"`+filepath.Join(inside, "f.txt")+`"}`); err != nil || !strings.Contains(r.Content, "mine") {
 		t.Errorf("%v %v", r, err)
 	}
-	if r, err := call(t, s, t.Context(), "my_server_read_text_file", `{"path":"`+filepath.Join(outside, "f.txt")+`"}`); err == nil {
+	if r, err := call(t.Context(), t, s, "my_server_read_text_file", `{"path":"`+filepath.Join(outside, "f.txt")+`"}`); err == nil {
 		t.Errorf("it reads elsewhere: %v", r)
 	}
 }
