@@ -79,7 +79,7 @@ func pairs() []pair {
 		{in(&messages.ToSession{Command: &messages.ToSession_Describe{Describe: &messages.DescribeSession{}}}), session},
 		{in(&messages.ToSession{Command: &messages.ToSession_History{History: &messages.ReadHistory{}}}), &messages.History{WorkerId: "w", Seq: 4}},
 		{in(&messages.ToSession{Command: &messages.ToSession_History{History: &messages.ReadHistory{WorkerId: "w"}}}), &messages.History{WorkerId: "w", Turns: []*messages.Turn{{Outcome: "done"}}}},
-		{in(&messages.ToSession{Command: &messages.ToSession_Configure{Configure: &messages.ConfigureWorker{WorkerId: "w", Model: "m", Agent: "a", System: "s", Tools: []string{"t"}}}}), worker},
+		{in(&messages.ToSession{Command: &messages.ToSession_Configure{Configure: &messages.ConfigureWorker{WorkerId: "w", Model: "m", Agent: "a", System: "s", Tools: []string{"t"}, Mcp: "off"}}}), worker},
 		{in(&messages.ToSession{Command: &messages.ToSession_CountJobs{CountJobs: &messages.CountJobs{}}}), &messages.JobCount{Running: 1, Waiting: 2}},
 		{in(&messages.ToSession{Command: &messages.ToSession_WaitIdle{WaitIdle: &messages.WaitIdle{WorkerId: "w"}}}), &messages.Ack{}},
 		{in(&messages.ToSession{Command: &messages.ToSession_ReleaseWorker{ReleaseWorker: &messages.ReleaseWorker{WorkerId: "w", By: "me"}}}), worker},
