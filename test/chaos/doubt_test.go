@@ -93,10 +93,10 @@ func TestACommandThatAKillCutOffWaitsForAPersonAndGoesOnByTheirWord(t *testing.T
 
 func TestACallInDoubtIsSettledThroughTheHolderOfTheDirectory(t *testing.T) {
 	m, session, exec := cutOff(t)
-	if err := os.Mkdir(m.folder+"/else", 0o755); err != nil {
+	if err := os.Mkdir(m.folder+"/../else", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	holder := m.blocked("else/blocked", prompt("block", "-C", "else")...)
+	holder := m.blocked("../else/blocked", prompt("block", "-C", "../else")...)
 	waits := m.start("run", "-s", session)
 	if e := waits.wait(); e.code != 75 || !strings.Contains(e.err, exec) {
 		t.Errorf("through the holder: %s", e)
@@ -106,7 +106,7 @@ func TestACallInDoubtIsSettledThroughTheHolderOfTheDirectory(t *testing.T) {
 	if e := m.run("run", "-s", session); e.code != 0 || !strings.Contains(e.out, "It has ended.") {
 		t.Errorf("going on %s", e)
 	}
-	m.write("else/unblock", "")
+	m.write("../else/unblock", "")
 	if e := holder.wait(); e.code != 0 {
 		t.Errorf("the holder %s", e)
 	}

@@ -77,24 +77,24 @@ func TestClientsOfAKilledHolderGoOn(t *testing.T) {
 	holder := m.blocked("begun-one", "run", "-s", id, "block one")
 	same := m.start("run", "-s", id, "block two")
 	// In a folder of its own: in the same one it would wait for the first turn's lease.
-	if err := os.Mkdir(m.folder+"/else", 0o755); err != nil {
+	if err := os.Mkdir(m.folder+"/../else", 0o755); err != nil {
 		m.t.Fatal(err)
 	}
-	other := m.blocked("else/begun-three", prompt("block three", "-C", "else")...)
+	other := m.blocked("../else/begun-three", prompt("block three", "-C", "../else")...)
 	m.eventually("the second turn is not accepted", func() bool {
 		w := list[[]messages.WorkerJSON](m, "ls", "workers", "--session", id)
 		return len(w) == 1 && w[0].Staged == 1
 	})
 	holder.kill()
 	m.write("go", "")
-	m.write("else/go", "")
+	m.write("../else/go", "")
 	if e := same.wait(); e.code != 0 || !strings.Contains(e.out, "I have finished two.") {
 		t.Errorf("the client in the same session %s", e)
 	}
 	if e := other.wait(); e.code != 0 || !strings.Contains(e.out, "I have finished three.") {
 		t.Errorf("the client in another session %s", e)
 	}
-	if got := m.read("effects.log") + m.read("else/effects.log"); got != "one\ntwo\nthree\n" {
+	if got := m.read("effects.log") + m.read("../else/effects.log"); got != "one\ntwo\nthree\n" {
 		t.Errorf("the commands ran as %q", got)
 	}
 	if s := m.stats(srv); s.Refused > 0 {

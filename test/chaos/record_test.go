@@ -165,10 +165,22 @@ func moved(t *testing.T, e persistence.Entry, from, to string) []byte {
 		if f.GetWorkspace() == "local:"+from {
 			f.Workspace = "local:" + to
 		}
+	case *messages.TurnStarted:
+		movedLeases(f.GetLeases(), from, to)
+	case *messages.Activated:
+		movedLeases(f.GetLeases(), from, to)
 	}
 	r, err := messages.NewRecord(f, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r.GetBody()
+}
+
+func movedLeases(leases []*messages.LeaseToken, from, to string) {
+	for _, l := range leases {
+		if l.GetWorkspace() == "local:"+from {
+			l.Workspace = "local:" + to
+		}
+	}
 }

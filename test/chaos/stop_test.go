@@ -63,10 +63,10 @@ func TestStoppedHolderGoesOnWhereItWas(t *testing.T) {
 	m.want(0, prompt("hello")...)
 	id := m.session()
 	holder := m.blocked("begun-one", "run", "-s", id, "block one")
-	if err := os.Mkdir(m.folder+"/else", 0o755); err != nil {
+	if err := os.Mkdir(m.folder+"/../else", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	other := m.blocked("else/begun-two", prompt("block two", "-C", "else")...)
+	other := m.blocked("../else/begun-two", prompt("block two", "-C", "../else")...)
 	queued := m.start("run", "-s", id, "hello again")
 	m.eventually("the queued input is not accepted", func() bool {
 		w := list[[]messages.WorkerJSON](m, "ls", "workers", "--session", id)
@@ -74,7 +74,7 @@ func TestStoppedHolderGoesOnWhereItWas(t *testing.T) {
 	})
 	stopped(t, holder.cmd.Process)
 	m.write("go", "") // both commands end meanwhile
-	m.write("else/go", "")
+	m.write("../else/go", "")
 	until := time.After(pause())
 	if e := m.run("run", "-s", id, "and me"); e.code != 75 || !strings.Contains(e.err, fmt.Sprintf("process %d", holder.cmd.Process.Pid)) {
 		t.Errorf("beside a stopped holder: want 75 and its pid: %s", e)
@@ -94,7 +94,7 @@ func TestStoppedHolderGoesOnWhereItWas(t *testing.T) {
 			t.Errorf("want %q: %s", c.says, e)
 		}
 	}
-	if got := m.read("effects.log") + m.read("else/effects.log"); got != "one\ntwo\n" {
+	if got := m.read("effects.log") + m.read("../else/effects.log"); got != "one\ntwo\n" {
 		t.Errorf("the commands ran as %q", got)
 	}
 	if s := m.stats(srv); s.Refused > 0 {
