@@ -54,6 +54,10 @@ chaos: ## kill what works, over 2,000 turns and 200 kills of a command, and look
 unprivileged: ## the tests that root skips, as a user who may not do everything
 	@GO="$(GO)" ./.ci/unprivileged
 
+.PHONY: long
+long: ## the tests that take seconds each, which `make test` leaves out (a minute and a half)
+	@GO="$(GO)" ./.ci/long
+
 .PHONY: mcp
 mcp: ## MCP servers of npm, for real; without npm it says so (installs them below .cache)
 	@if ! command -v npm >/dev/null; then echo "skipped: there is no npm here, with which the servers are installed"; exit 0; fi; \

@@ -2,7 +2,6 @@ package troupe_test
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,15 +14,6 @@ import (
 	"github.com/troupe-dev/troupe/persistence/memory"
 	"github.com/troupe-dev/troupe/tools"
 )
-
-// refused wants a refusal with a code.
-func refused(t *testing.T, what string, err error, code string) {
-	t.Helper()
-	var f *messages.Failure
-	if !errors.As(err, &f) || f.GetCode() != code {
-		t.Errorf("%s: %v instead of %s", what, err, code)
-	}
-}
 
 // spaces lists a session's workspaces as name:trust, the primary one with a star.
 func spaces(ctx context.Context, t *testing.T, s *troupe.Session) string {
@@ -121,8 +111,8 @@ func TestWorkspacesAreAttachedAndDetachedAndStayWithTheSession(t *testing.T) {
 		if err := s.Detach(ctx, "local:"+main); err != nil {
 			t.Fatal(err)
 		}
-		refused(t, "detach it again", s.Detach(ctx, "docs"), messages.CodeNoWorkspace)
-		refused(t, "detach home", s.Detach(ctx, "home"), messages.CodeBadRequest)
+		wantCode(t, "detach it again", s.Detach(ctx, "docs"), messages.CodeNoWorkspace)
+		wantCode(t, "detach home", s.Detach(ctx, "home"), messages.CodeBadRequest)
 	})
 	in(func(ctx context.Context, rt *troupe.Runtime) {
 		s, err := rt.Open(ctx, id)
@@ -222,6 +212,37 @@ func TestWhatIsAttachedInATurnCountsFromTheNextAndWhatIsDetachedIsLostAtOnce(t *
 }
 
 // TestAFolderHasOneNameInASession: whatever leads to the same files is one workspace, or none.
+// TestAWorkspaceOfAnotherSessionIsNotFound: neither its name, its id nor its address leads there.
+func TestAWorkspaceOfAnotherSessionIsNotFound(t *testing.T) {
+	rt, ctx := runtimeOf(t, troupe.Options{Model: echo()})
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "ok.txt"), []byte("theirs"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	own, err := rt.Session(ctx, troupe.SessionOptions{Dir: t.TempDir(), Trust: troupe.Full})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := rt.Session(ctx, troupe.SessionOptions{Dir: dir, Trust: troupe.Full})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := other.Workspaces(ctx)
+	if err != nil || reads(ctx, t, other, "ok.txt", all[0].GetId()) != "theirs" {
+		t.Fatalf("%v, %v", all, err)
+	}
+	for _, w := range all {
+		if w.GetName() == "home" {
+			continue // each session has one of its own
+		}
+		for _, name := range []string{w.GetId(), w.GetName(), w.GetUri(), w.GetPath()} {
+			if got := reads(ctx, t, own, "ok.txt", name); got != tools.CodeWorkspaceNotFound {
+				t.Errorf("%s: %s", name, got)
+			}
+		}
+	}
+}
+
 func TestAFolderHasOneNameInASession(t *testing.T) {
 	base := folder(t, nil)
 	for _, dir := range []string{"repo/sub/deep", "repository", "links", "other"} {
@@ -290,10 +311,10 @@ func TestAFolderHasOneNameInASession(t *testing.T) {
 		_, err := rt.Ask(ctx, &messages.ToSession{SessionId: s.ID(), Command: &messages.ToSession_AttachWorkspace{
 			AttachWorkspace: &messages.AttachWorkspace{Workspace: &messages.WorkspaceSpec{Uri: c.uri, Name: c.name}},
 		}})
-		refused(t, c.uri+" as "+c.name, err, c.code)
+		wantCode(t, c.uri+" as "+c.name, err, c.code)
 		_, err = rt.Ask(ctx, &messages.CreateSession{Workspaces: []*messages.WorkspaceSpec{{Uri: at("repo/sub"), Name: "sub"}, {Uri: c.uri, Name: c.name}}})
 		if c.uri != "troupe:/sessions/"+s.ID() { // which is another's, for a new session
-			refused(t, c.uri+" as "+c.name+" of a new session", err, c.code)
+			wantCode(t, c.uri+" as "+c.name+" of a new session", err, c.code)
 		}
 	}
 	if got, want := spaces(ctx, t, s), "sub:full* home:full"; got != want {

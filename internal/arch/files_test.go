@@ -5,6 +5,8 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -26,6 +28,81 @@ func TestEverySkippedTestSaysWhy(t *testing.T) {
 			t.Error(fault)
 		}
 	}
+}
+
+// TestWhatShortRunsLeaveOutRunsElsewhere: make test is short, and CI runs what it leaves out by name.
+func TestWhatShortRunsLeaveOutRunsElsewhere(t *testing.T) {
+	h := openHouse(t)
+	list, err := os.ReadFile(filepath.Join(h.dir, ".ci", "long"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, s := range h.sources {
+		left = append(left, leftOut(s)...)
+	}
+	scripts, err := filepath.Glob(filepath.Join(h.dir, "cmd", "troupe", "testdata", "script", "*.txtar"))
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, name := range scripts {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "[short] skip") {
+			left = append(left, "./cmd/troupe TestScripts/"+strings.TrimSuffix(filepath.Base(name), ".txtar"))
+		}
+	}
+	for _, test := range left {
+		if !strings.Contains(string(list), "\nrun "+test+"\n") {
+			t.Errorf("%s is left out of short runs: add it to .ci/long, so that CI runs it", test)
+		}
+	}
+	if want := strings.Count(string(list), "\nrun "); want != len(left) {
+		t.Errorf(".ci/long has %d tests, and short runs leave out %d: %s", want, len(left), strings.Join(left, ", "))
+	}
+}
+
+// leftOut names the tests of a file that do nothing in a short run.
+func leftOut(s source) []string {
+	var out []string
+	if !s.test {
+		return nil
+	}
+	for _, decl := range s.file.Decls {
+		fn, ok := decl.(*ast.FuncDecl)
+		if !ok || !strings.HasPrefix(fn.Name.Name, "Test") || fn.Body == nil {
+			continue
+		}
+		for _, stmt := range fn.Body.List {
+			cond, ok := stmt.(*ast.IfStmt)
+			if !ok || !calls(cond.Cond, "Short") || !calls(cond.Body, "Skip") && !calls(cond.Body, "Skipf") {
+				continue
+			}
+			where := "./" + s.pkg
+			if s.pkg == "." {
+				where = "."
+			}
+			out = append(out, where+" "+fn.Name.Name)
+		}
+	}
+	return out
+}
+
+// calls says whether a method or function of a package is called by that name below a node.
+func calls(n ast.Node, name string) bool {
+	found := false
+	ast.Inspect(n, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		fn, ok := call.Fun.(*ast.SelectorExpr)
+		found = found || ok && fn.Sel.Name == name
+		return true
+	})
+	return found
 }
 
 func TestASilentSkipIsFound(t *testing.T) {
