@@ -217,6 +217,24 @@ func TestWhatWasKeptBackIsWrittenForWhoComesToWatch(t *testing.T) {
 	actortest.Until(t, "the end of the turn", func() bool { return len(actortest.Of[*messages.TurnCompleted](h.Facts(worker))) == 1 })
 }
 
+// TestWhoComesWhileATurnTakesItsLeaseKeepsItFromNothing: what was kept back is then written with the turn.
+func TestWhoComesWhileATurnTakesItsLeaseKeepsItFromNothing(t *testing.T) {
+	look := tool(t, "look", messages.Effect_PURE, func(context.Context, string) (string, error) { return "seen", nil })
+	store := kept(t)
+	h := actortest.New(t, actortest.Options{Store: store, Tools: []tools.Tool{look}, Model: looking(func(context.Context, int) {})})
+	for range 200 {
+		session, _ := h.Create(&messages.CreateSession{Persist: messages.Persist_MANUAL})
+		h.Run(session, "only look")
+		next := actortest.Later[*messages.InputReply](h, session, &messages.SubmitInput{Parts: actortest.Text("only look")})
+		h.Watch(session)
+		a := actortest.Wait(t, "the acceptance", next)
+		if a.Err != nil {
+			t.Fatal(a.Err)
+		}
+		actortest.Ask[*messages.TurnResult](h, session, &messages.AwaitTurn{InputId: a.Reply.GetInputId()})
+	}
+}
+
 func TestASaveWithNothingToSaveAndAFailingOneAreAnswered(t *testing.T) {
 	look := tool(t, "look", messages.Effect_PURE, func(context.Context, string) (string, error) { return "seen", nil })
 	store := &actortest.Store{Store: kept(t)}

@@ -116,9 +116,9 @@ func (w *Worker) save(c actor.Context) {
 }
 
 // showLate makes durable what was kept back before somebody came to watch: their events are facts that are durable, and
-// at the end of a turn no other append may follow.
+// at the end of a turn no other append may follow. While an input waits for its turn's lease, one does, and takes them along.
 func (w *Worker) showLate(c actor.Context) {
-	if w.watched.Load() && w.inflight == nil && w.phase != stateFailed && len(w.late.records) > 0 {
+	if w.watched.Load() && !w.held() && w.phase != stateFailed && len(w.late.records) > 0 {
 		w.append(c, nil, func(actor.Context) {})
 	}
 }
