@@ -147,7 +147,7 @@ func TestToolsOfAServerAreToolsHere(t *testing.T) {
 		t.Errorf("%v", names)
 	}
 	if effects["my_server_echo"] != messages.Effect_PURE || effects["my_server_die"] != messages.Effect_AT_MOST_ONCE ||
-		effects["my_server_get_sum"] == effects["my_server_get_sum_2"] {
+		effects["my_server_get_sum"] != messages.Effect_AT_MOST_ONCE || effects["my_server_get_sum_2"] != messages.Effect_IDEMPOTENT { // get-sum, getSum
 		t.Errorf("%v", effects)
 	}
 	if r, err := call(t.Context(), t, s, "my_server_echo", `{"text":"hi"}`); err != nil || r.Content != "you said hi" {

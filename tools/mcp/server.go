@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os/exec"
@@ -68,6 +69,8 @@ type Server struct {
 	closed   bool
 	progress map[string]*watcher // by token
 	tokens   uint64
+
+	watching sync.WaitGroup // one for each session that has not ended
 }
 
 // Connect starts a server and lists its tools. The caller ends it with Close.
@@ -100,7 +103,7 @@ func Connect(ctx context.Context, name string, o Options) (*Server, error) {
 	}
 	if err != nil {
 		s.Close()
-		return nil, fmt.Errorf("MCP server %s: %w", name, err)
+		return nil, fmt.Errorf("MCP server %s: %s", name, o.Redact(err.Error())) //nolint:errorlint // it may quote an address, and what stands in that
 	}
 	return s, nil
 }
@@ -113,15 +116,21 @@ func (s *Server) Tools() []tools.Tool { return slices.Clone(s.tools) }
 
 // list reads the server's tools, once: those that a conversation was told of stay the same.
 func (s *Server) list(ctx context.Context, session *sdk.ClientSession) error {
-	taken := make(map[string]bool)
+	var listed []*sdk.Tool
 	for t, err := range session.Tools(ctx, nil) {
 		if err != nil {
 			return fmt.Errorf("list its tools: %w", err)
 		}
-		if len(s.tools) == maxTools {
+		if len(listed) == maxTools {
 			s.opts.Logger.Warn("an MCP server has more tools than are taken", "server", s.name, "taken", maxTools)
 			break
 		}
+		listed = append(listed, t)
+	}
+	// Whatever order a server lists them in today: a name that needs a number gets the same one.
+	slices.SortFunc(listed, func(a, b *sdk.Tool) int { return strings.Compare(a.Name, b.Name) })
+	taken := make(map[string]bool)
+	for _, t := range listed {
 		one, err := s.tool(t, taken)
 		if err != nil {
 			s.opts.Logger.Warn("a tool of an MCP server cannot be used", "server", s.name, "tool", t.Name, "err", err)
@@ -174,14 +183,14 @@ func (s *Server) connected(ctx context.Context) (*sdk.ClientSession, error) {
 			s.mu.Unlock()
 			return nil, err
 		}
-		s.session, s.since = session, time.Now()
-		closed := s.closed
-		s.mu.Unlock()
-		go s.watch(session)
-		if closed { // meanwhile
+		if s.closed { // meanwhile
+			s.mu.Unlock()
 			s.end(session)
 			return nil, errClosed
 		}
+		s.session, s.since = session, time.Now()
+		s.watching.Go(func() { s.watch(session) })
+		s.mu.Unlock()
 		return session, nil
 	}
 }
@@ -260,7 +269,17 @@ func (t withHeaders) RoundTrip(r *http.Request) (*http.Response, error) {
 	for name, value := range t.headers {
 		r.Header.Set(name, value)
 	}
-	return t.next.RoundTrip(r)
+	resp, err := t.next.RoundTrip(r)
+	if err == nil && !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") { // events have a bound of their own
+		resp.Body = bounded{io.LimitReader(resp.Body, maxMessage), resp.Body}
+	}
+	return resp, err
+}
+
+// bounded is a body of which at most so much is read: an answer that is longer is cut, and no JSON any more.
+type bounded struct {
+	io.Reader
+	io.Closer
 }
 
 // Close ends the server. Calls under way fail.
@@ -273,6 +292,7 @@ func (s *Server) Close() {
 	if session != nil {
 		s.end(session)
 	}
+	s.watching.Wait()
 }
 
 // end closes a session, and what a command has left running. How a server takes it changes nothing.

@@ -59,7 +59,7 @@ func effect(a *sdk.ToolAnnotations) messages.Effect_Class {
 // maxName is the longest name of a tool.
 const maxName = 64
 
-// localName is SERVER_TOOL in snake_case. Two that come to the same get a number, in the order of the server's list.
+// localName is SERVER_TOOL in snake_case. Two that come to the same get a number, in the order of their own names.
 func localName(server, name string, taken map[string]bool) string {
 	base := Prefix(server) + snake(name)
 	base = strings.TrimRight(base[:min(len(base), maxName)], "_")
