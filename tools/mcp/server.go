@@ -103,7 +103,7 @@ func Connect(ctx context.Context, name string, o Options) (*Server, error) {
 	}
 	if err != nil {
 		s.Close()
-		return nil, fmt.Errorf("MCP server %s: %s", name, o.Redact(err.Error())) //nolint:errorlint // it may quote an address, and what stands in that
+		return nil, fmt.Errorf("MCP server %s: %s", name, o.Redact(err.Error())) // it may quote an address, and what stands in that
 	}
 	return s, nil
 }
