@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-dev/troupe/actors"
 	"github.com/troupe-dev/troupe/actors/actortest"
 	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
 )
 
 // scoped answers an approval so that it is remembered.
@@ -160,6 +161,8 @@ func TestAnAnswerToACommandCoversNoOther(t *testing.T) {
 		`exec {"command":"go test ./...\nrm x"}`:        "ask",
 		`exec {"command":"go test ./...","cwd":"sub"}`:  "ask",
 		`exec {"command":"go test ./...","cwd":"../x"}`: "ask",
+
+		`exec {"command":"go test ./...","background":true}`: "ask",
 	})
 	a.decided(a.another("without", a.space), map[string]string{`exec {"command":"go test ./..."}`: "deny"}) // it has no such tool
 }
@@ -331,4 +334,24 @@ func TestRulesOfASessionEndWithIt(t *testing.T) {
 	if all := a.rules(); len(all) != 0 {
 		t.Errorf("%v", all)
 	}
+}
+
+// TestWhatCannotBeReadAllowsNothing: a rule that denies may be among those of the whole store that cannot be read.
+func TestWhatCannotBeReadAllowsNothing(t *testing.T) {
+	a := asks(t, 1, actortest.Options{}, writes("x")...)
+	a.must(a.scoped(a.pending()[0], approved, "session", ""))
+	a.end()
+	a.decided(a.s, map[string]string{writesX: "allow"})
+	j, err := persistence.OpenJournal(context.Background(), a.store, messages.SystemStream, "", "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan error, 1)
+	j.Append(func(_ persistence.Receipt, err error) { written <- err }, persistence.Draft{Records: []*messages.Record{{Type: 9999, Body: []byte("?")}}})
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
+	j.Release()
+	a.next()
+	a.decided(a.s, map[string]string{writesX: "ask"})
 }

@@ -73,6 +73,7 @@ func (r *Rules) change(c actor.Context, work func() *rulesChanged) {
 func (r *Rules) changed(c actor.Context, m *rulesChanged) {
 	if m.facts != nil {
 		r.svc.rules.list.Store(&m.facts.rules)
+		r.svc.rules.unread.Store(false)
 	}
 	if r.asker != nil {
 		c.Send(r.asker, m.reply)
@@ -102,7 +103,8 @@ type standingRule struct {
 
 // ruleBook is what of the rules is in force in this process. Whoever decides reads it; only Rules changes it.
 type ruleBook struct {
-	list atomic.Pointer[[]standingRule]
+	list   atomic.Pointer[[]standingRule]
+	unread atomic.Bool // they could not be read: nothing runs unasked that a rule might deny
 }
 
 func (b *ruleBook) now() []standingRule {
@@ -121,11 +123,12 @@ func (s *Services) Standing() []*messages.RuleView {
 	return out
 }
 
-// loadRules puts what the store remembers into force. What cannot be read is not in force: without rules more is asked.
+// loadRules puts what the store remembers into force. While that cannot be read every call asks: a rule may be there that denies.
 func (s *Services) loadRules(ctx context.Context) {
 	f := &systemFacts{}
 	if err := s.Store.Read(ctx, messages.SystemStream, 1, f.take); err != nil {
-		s.Log.Error("the rules that were remembered cannot be read, and do not count", "err", err)
+		s.rules.unread.Store(true)
+		s.Log.Error("the rules that were remembered cannot be read: until they can, nothing runs unasked", "err", err)
 		return
 	}
 	s.rules.list.Store(&f.rules)
@@ -185,7 +188,7 @@ func forAgent(m *messages.RememberRule) string {
 
 func rememberRule(svc *Services, m *messages.RememberRule) *rulesChanged {
 	fail := func(code string, err error) *rulesChanged {
-		return &rulesChanged{reply: &messages.Remembered{Failure: messages.Fail(code, "remember rule "+m.GetRule()+": "+err.Error(), "")}}
+		return &rulesChanged{reply: &messages.Remembered{ApprovalId: m.GetApprovalId(), Failure: messages.Fail(code, "remember rule "+m.GetRule()+": "+err.Error(), "")}}
 	}
 	j, f, err := openSystem(svc)
 	if err != nil {
@@ -193,7 +196,7 @@ func rememberRule(svc *Services, m *messages.RememberRule) *rulesChanged {
 	}
 	defer j.Release()
 	if v := f.find(m); v != nil {
-		return &rulesChanged{facts: f, reply: &messages.Remembered{Rule: v}}
+		return &rulesChanged{facts: f, reply: &messages.Remembered{ApprovalId: m.GetApprovalId(), Rule: v}}
 	}
 	fact := &messages.RuleRemembered{
 		Rule: m.GetRule(), Scope: m.GetScope(), Agent: forAgent(m), By: m.GetBy(), RuleId: messages.NewID(messages.RulePrefix),
@@ -202,7 +205,7 @@ func rememberRule(svc *Services, m *messages.RememberRule) *rulesChanged {
 	if err := appendSystem(svc, j, f, fact); err != nil {
 		return fail(messages.CodeUnavailable, err)
 	}
-	return &rulesChanged{facts: f, reply: &messages.Remembered{Rule: f.find(m)}}
+	return &rulesChanged{facts: f, reply: &messages.Remembered{ApprovalId: m.GetApprovalId(), Rule: f.find(m)}}
 }
 
 func revokeRule(svc *Services, m *messages.RevokeRule) *rulesChanged {

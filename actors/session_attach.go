@@ -162,16 +162,7 @@ func (s *Session) regranted(c actor.Context, m *regrant) {
 	}
 	s.written(c, m.facts, m.records, m.receipt)
 	s.grant = m.grant
-	var pids []*actor.PID
-	for _, w := range s.workers {
-		if w.pid != nil {
-			pids = append(pids, w.pid)
-		}
-	}
-	waits := make([]func(context.Context) (*messages.Ack, error), 0, len(pids))
-	for _, pid := range pids {
-		waits = append(waits, act.Asked[*messages.Ack](c.ActorSystem(), pid, &messages.Configure{Grant: s.grant, Watched: len(s.watchers) > 0}))
-	}
+	waits := s.configureAll(c, &messages.Configure{Grant: s.grant, Watched: len(s.watchers) > 0})
 	svc, log, done := s.svc, s.log, &granting{m.asker, m.reply}
 	svc.spawn(c.ActorSystem(), c.Self(), func(*act.Panic) any { return done }, func() any {
 		ctx, cancel := context.WithTimeout(context.Background(), toldWait)
@@ -183,6 +174,17 @@ func (s *Session) regranted(c actor.Context, m *regrant) {
 		}
 		return done
 	})
+}
+
+// configureAll sends a change to every worker, from the mailbox, so that none gets an older one after a newer, and once: a
+// worker that is in the middle of something takes it afterwards. The answers are waited for elsewhere.
+func (s *Session) configureAll(c actor.Context, change *messages.Configure) (waits []func(context.Context) (*messages.Ack, error)) {
+	for _, w := range s.workers {
+		if w.pid != nil {
+			waits = append(waits, act.Asked[*messages.Ack](c.ActorSystem(), w.pid, change))
+		}
+	}
+	return waits
 }
 
 // granted answers, and lets go of the workspaces that are no longer used: their workers know by now.

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -89,7 +90,7 @@ func (s *Session) rememberRule(c actor.Context, m *messages.RememberRule) {
 		return v.GetRule() == m.GetRule() && v.GetWorkspace() == m.GetWorkspace()
 	})
 	if same != nil {
-		s.answer(c, &messages.Remembered{Rule: same})
+		s.answer(c, &messages.Remembered{ApprovalId: m.GetApprovalId(), Rule: same})
 		return
 	}
 	id := messages.NewID(messages.RulePrefix)
@@ -101,7 +102,7 @@ func (s *Session) rememberRule(c actor.Context, m *messages.RememberRule) {
 func (s *Session) rememberBeyond(c actor.Context, m *messages.RememberRule) {
 	sys, asker, away := c.ActorSystem(), c.Sender(), &s.rest.away
 	failed := func(err error) any {
-		return &messages.Remembered{Failure: messages.Fail(messages.CodeUnavailable, "remember rule "+m.GetRule()+": "+err.Error(), "try again")}
+		return &messages.Remembered{ApprovalId: m.GetApprovalId(), Failure: messages.Fail(messages.CodeUnavailable, "remember rule "+m.GetRule()+": "+err.Error(), "try again")}
 	}
 	away.Add(1)
 	s.svc.spawn(sys, asker, func(p *act.Panic) any { return failed(p) }, func() any {
@@ -180,10 +181,10 @@ func (s *Session) ruleWritten(c actor.Context, m *ruleWritten) {
 		s.journal = m.journal
 	}
 	defer s.builds.Replay(c, s.ready, func() bool { return !s.building })
-	_, added := m.fact.(*messages.RuleAdded)
+	rule, added := m.fact.(*messages.RuleAdded)
 	switch {
 	case m.fail != nil && added:
-		s.tell(c, m.asker, &messages.Remembered{Failure: m.fail})
+		s.tell(c, m.asker, &messages.Remembered{ApprovalId: rule.GetApprovalId(), Failure: m.fail})
 		return
 	case m.fail != nil:
 		s.tell(c, m.asker, m.fail)
@@ -196,7 +197,7 @@ func (s *Session) ruleWritten(c actor.Context, m *ruleWritten) {
 	change := &messages.Configure{Grant: g, Watched: len(s.watchers) > 0}
 	if added {
 		s.tellAll(c, change)
-		s.tell(c, m.asker, &messages.Remembered{Rule: s.facts.rule(func(v *messages.RuleView) bool { return v.GetRuleId() == m.ruleID })})
+		s.tell(c, m.asker, &messages.Remembered{ApprovalId: rule.GetApprovalId(), Rule: s.facts.rule(func(v *messages.RuleView) bool { return v.GetRuleId() == m.ruleID })})
 		return
 	}
 	s.tellAllAndWait(c, m.asker, change)
@@ -208,20 +209,14 @@ func (s *Session) tellAllAndWait(c actor.Context, asker *actor.PID, change *mess
 		s.tellAll(c, change)
 		return
 	}
-	var pids []*actor.PID
-	for _, w := range s.workers {
-		if w.pid != nil {
-			pids = append(pids, w.pid)
-		}
-	}
-	sys, away := c.ActorSystem(), &s.rest.away
+	waits, away := s.configureAll(c, change), &s.rest.away
 	away.Add(1)
-	s.svc.spawn(sys, asker, func(p *act.Panic) any { return messages.Fail(messages.CodeInternal, p.Error(), "") }, func() any {
+	s.svc.spawn(c.ActorSystem(), asker, func(p *act.Panic) any { return messages.Fail(messages.CodeInternal, p.Error(), "") }, func() any {
 		defer away.Add(-1)
 		ctx, cancel := context.WithTimeout(context.Background(), ruleWait)
 		defer cancel()
-		for _, pid := range pids {
-			if _, err := act.AskSoon[*messages.Ack](ctx, sys, pid, change); err != nil && ctx.Err() != nil {
+		for _, wait := range waits {
+			if _, err := wait(ctx); err != nil && !errors.Is(err, act.ErrGone) { // one that is gone gets it when it starts anew
 				return messages.Fail(messages.CodeUnavailable, "the rule is gone, but a worker has not said yet that it knows", "")
 			}
 		}

@@ -148,7 +148,8 @@ func (w *Worker) question(spec *tools.Spec, g *messages.WorkspaceGrant, args map
 		q.Trust = w.primary().GetTrust()
 		q.InToolset = w.inToolset(spec.Name, q.Trust)
 	}
-	q.Rules, q.CanAsk = append(w.rules(), w.remembered(w.countsIn(g))...), w.canAsk
+	remembered, sure := w.remembered(w.countsIn(g))
+	q.Rules, q.CanAsk = append(w.rules(), remembered...), w.canAsk
 	if g != nil && (q.Trust != messages.Trust_FULL || len(q.Rules) > 0) {
 		if ws, err := w.svc.folders.handle(g); err == nil {
 			ResolvePaths(ws, q.Paths)
@@ -156,6 +157,9 @@ func (w *Worker) question(spec *tools.Spec, g *messages.WorkspaceGrant, args map
 	}
 	if network, _ := args["network"].(bool); network && q.Trust != messages.Trust_FULL {
 		q.Flag = true // a rule about a command says nothing about the network
+	}
+	if !sure && !q.NeverAsks {
+		q.Flag = true // a rule that cannot be read may be one that denies
 	}
 	return q
 }
@@ -182,9 +186,14 @@ func Question(spec *tools.Spec, args map[string]any) policy.Question {
 		}
 	}
 	recursive, _ := args["recursive"].(bool)
+	background, _ := args["background"].(bool)
+	if spec.Server != "" { // what it touches is the server's affair, and its word that it only reads allows nothing
+		q.Paths, q.Unseen = nil, len(args) > 0
+		return q
+	}
 	switch spec.Name {
 	case "exec":
-		q.Kind, q.Command = policy.Command, text(args, "command")
+		q.Kind, q.Command, q.Background = policy.Command, text(args, "command"), background
 	case "fetch":
 		q.Kind = policy.Network
 		if u, err := url.Parse(text(args, "url")); err == nil {
@@ -263,17 +272,21 @@ func (w *Worker) countsIn(g *messages.WorkspaceGrant) string {
 	return g.GetUri()
 }
 
-// remembered are the rules that answers left behind and that count for this worker in a workspace.
-func (w *Worker) remembered(workspace string) []policy.Rule {
-	var out []policy.Rule
+// remembered are the rules that answers left behind and that count for this worker in a workspace. It is not sure of
+// them when one of them, or all that outlast a session, cannot be read.
+func (w *Worker) remembered(workspace string) (out []policy.Rule, sure bool) {
+	sure = !w.svc.rules.unread.Load()
 	take := func(m *messages.RememberedRule) {
 		if m.GetWorkspace() != workspace || m.GetAgent() != "" && m.GetAgent() != w.agent() {
 			return
 		}
-		if r, err := policy.ParseRule(m.GetRule()); err == nil { // checked before it was written
-			r.Remembered = true
-			out = append(out, r)
+		r, err := policy.ParseRule(m.GetRule())
+		if err != nil { // it was checked before it was written: by another release
+			sure = false
+			return
 		}
+		r.Remembered = true
+		out = append(out, r)
 	}
 	for _, m := range w.grant.GetRemembered() {
 		take(m)
@@ -281,7 +294,7 @@ func (w *Worker) remembered(workspace string) []policy.Rule {
 	for _, m := range w.svc.rules.now() {
 		take(m.rule)
 	}
-	return out
+	return out, sure
 }
 
 // agent is the name of the worker's profile.

@@ -118,7 +118,7 @@ func (w *Worker) homely(uri string) bool {
 
 // noteRemembered keeps the reply until an append that is under way is done.
 func (w *Worker) noteRemembered(c actor.Context, m *messages.Remembered) {
-	if w.remembering == nil {
+	if w.remembering == nil || w.remembering.answer.GetApprovalId() != m.GetApprovalId() {
 		return // of before a failure
 	}
 	w.remembering.reply = m

@@ -2629,7 +2629,8 @@ func (x *RememberRule) GetSessionId() string {
 type Remembered struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rule          *RuleView              `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
-	Failure       *Failure               `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"` // instead of the rule
+	Failure       *Failure               `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"`                         // instead of the rule
+	ApprovalId    string                 `protobuf:"bytes,3,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"` // whose answer it was asked for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2676,6 +2677,13 @@ func (x *Remembered) GetFailure() *Failure {
 		return x.Failure
 	}
 	return nil
+}
+
+func (x *Remembered) GetApprovalId() string {
+	if x != nil {
+		return x.ApprovalId
+	}
+	return ""
 }
 
 // RuleView is a rule that an answer left behind.
@@ -9145,11 +9153,13 @@ const file_command_proto_rawDesc = "" +
 	"\vapproval_id\x18\x06 \x01(\tR\n" +
 	"approvalId\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\a \x01(\tR\tsessionId\"c\n" +
+	"session_id\x18\a \x01(\tR\tsessionId\"\x84\x01\n" +
 	"\n" +
 	"Remembered\x12'\n" +
 	"\x04rule\x18\x01 \x01(\v2\x13.troupe.v1.RuleViewR\x04rule\x12,\n" +
-	"\afailure\x18\x02 \x01(\v2\x12.troupe.v1.FailureR\afailure\"\xef\x01\n" +
+	"\afailure\x18\x02 \x01(\v2\x12.troupe.v1.FailureR\afailure\x12\x1f\n" +
+	"\vapproval_id\x18\x03 \x01(\tR\n" +
+	"approvalId\"\xef\x01\n" +
 	"\bRuleView\x12\x17\n" +
 	"\arule_id\x18\x01 \x01(\tR\x06ruleId\x12\x12\n" +
 	"\x04rule\x18\x02 \x01(\tR\x04rule\x12\x14\n" +

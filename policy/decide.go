@@ -47,6 +47,8 @@ type Question struct {
 	Command string
 	Host    string // without port, in ASCII form
 
+	Background bool // the command goes on when the call has ended
+
 	Trust     messages.Trust_Level // of the workspace it was routed to; anything but FULL is Restricted
 	Rules     []Rule               // of all scopes
 	InToolset bool                 // offered by trust or by the agent's own list

@@ -38,7 +38,7 @@ func (r Rule) covers(q Question) bool {
 		}
 		return len(q.Paths) > 0
 	case CommandArg:
-		return commandCovered(r.Pattern, q.Command) && !(r.Remembered && elsewhere(q))
+		return commandCovered(r.Pattern, q.Command) && !(r.Remembered && (elsewhere(q) || q.Background))
 	case HostArg:
 		return validHost(q.Host) && hostMatches(r.Pattern, q.Host)
 	case NoArg:

@@ -27,6 +27,8 @@ func exactly(q Question, a Action) (Rule, error) {
 		return Rule{}, errors.New("a rule about this tool would speak of every call, whatever its arguments")
 	case q.Kind == Command && elsewhere(q):
 		return Rule{}, errors.New("a rule about a command says nothing about the folder in which it runs")
+	case q.Kind == Command && q.Background:
+		return Rule{}, errors.New("a rule about a command says nothing about how long it runs, and this one goes on in the background")
 	case q.Flag:
 		return Rule{}, errors.New("this call asks for more than a rule can allow, such as the network")
 	}

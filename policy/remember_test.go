@@ -62,11 +62,13 @@ func TestWhatNoRuleCanSayIsNotRemembered(t *testing.T) {
 	in, flagged, always := command("make"), command("make"), command("git push")
 	in.Paths, flagged.Flag = []string{"sub"}, true
 	always.Rules = []Rule{rule(t, "ask exec(git push)")}
+	lasting := command("make")
+	lasting.Background = true
 	plain := Question{Tool: "deploy", Kind: Plain, InToolset: true, CanAsk: true, Unseen: true}
 	for name, q := range map[string]Question{
 		"a chain": command("make; rm x"), "a redirection": command("make > f"), "an assignment": command("A=b make"), "a substitution": command("make $(x)"),
 		"a glob": command("rm *"), "a star at the end": command("rm x'*"), "two lines": command("make\nrm x"), "nothing": command(""), "what cannot be seen": command("make\u202e"),
-		"another folder": in, "the network": flagged, "what is asked about anyway": always, "what is not seen": plain,
+		"another folder": in, "in the background": lasting, "the network": flagged, "what is asked about anyway": always, "what is not seen": plain,
 		"a star in a path": file("write_file", "a*b"), "a question mark in a path": file("write_file", "a?b"), "stars": file("write_file", "**"),
 		"a line break in a path": file("write_file", "a\nb"), "a path upwards": file("write_file", "../b"), "an absolute path": file("write_file", "/b"), "a backslash": file("write_file", `a\b`),
 		"two paths": file("move_file", "a", "b"), "no path": file("write_file"),
