@@ -3,6 +3,8 @@ package troupe
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -25,7 +27,7 @@ type MCPServer struct {
 type MCPStatus struct {
 	Name  string
 	Tools []string // their names here
-	Err   error    // why it has none
+	Err   error    // why it has none, or not all
 }
 
 // connected is a server of this runtime; server is nil when it could not be connected.
@@ -33,6 +35,7 @@ type connected struct {
 	name   string
 	server *mcp.Server
 	err    error
+	names  []string // of its tools that are offered
 }
 
 // connectMCP connects the servers that agents name, all at once.
@@ -77,13 +80,25 @@ func (rt *Runtime) connectMCP(ctx context.Context, o *Options) {
 func (rt *Runtime) MCPServers() []MCPStatus {
 	var out []MCPStatus
 	for _, c := range rt.mcp {
-		status := MCPStatus{Name: c.name, Err: c.err}
-		if c.server != nil {
-			for _, t := range c.server.Tools() {
-				status.Tools = append(status.Tools, t.Spec().Name)
-			}
+		out = append(out, MCPStatus{Name: c.name, Tools: slices.Clone(c.names), Err: c.err})
+	}
+	return out
+}
+
+// offers are the server's tools whose names are free. What a server calls its tools keeps nobody from starting.
+func (c *connected) offers(log *slog.Logger, taken map[string]string) (out []Tool) {
+	if c.server == nil {
+		return nil
+	}
+	for _, t := range c.server.Tools() {
+		name := t.Spec().Name
+		if by := taken[name]; by != "" {
+			c.err = errors.Join(c.err, fmt.Errorf("MCP server %s: its tool %s is left out: the name is that of %s", c.name, name, by))
+			log.Error("a tool of an MCP server is left out: its name is taken", "server", c.name, "tool", name, "by", by)
+			continue
 		}
-		out = append(out, status)
+		taken[name] = "MCP server " + c.name
+		c.names, out = append(c.names, name), append(out, t)
 	}
 	return out
 }

@@ -18,9 +18,10 @@ import (
 // TestToolsOfMCPServersBelongToTheAgentsThatNameThem looks at what models are offered: by agent, by trust, and after the switch of one
 // worker. A server is connected once, and one that is missing keeps nobody from working.
 func TestToolsOfMCPServersBelongToTheAgentsThatNameThem(t *testing.T) {
-	connections := 0
+	connections, found := 0, 0
 	server := sdk.NewServer(&sdk.Implementation{Name: "notes"}, &sdk.ServerOptions{InitializedHandler: func(context.Context, *sdk.InitializedRequest) { connections++ }})
-	sdk.AddTool(server, &sdk.Tool{Name: "find", Description: "Finds a note."}, func(_ context.Context, _ *sdk.CallToolRequest, in struct{ Word string }) (*sdk.CallToolResult, any, error) {
+	sdk.AddTool(server, &sdk.Tool{Name: "find", Description: "Finds a note.", Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true}}, func(_ context.Context, _ *sdk.CallToolRequest, in struct{ Word string }) (*sdk.CallToolResult, any, error) {
+		found++
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "a note about " + in.Word}}}, nil, nil
 	})
 	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil)
@@ -47,8 +48,8 @@ func TestToolsOfMCPServersBelongToTheAgentsThatNameThem(t *testing.T) {
 	if all := rt.MCPServers(); len(all) != 2 || all[0].Name != "absent" || all[0].Err == nil || all[1].Err != nil || !slices.Equal(all[1].Tools, []string{"notes_find"}) {
 		t.Errorf("%+v", all)
 	}
-	run := func(agent string, trust troupe.Trust) (*troupe.Session, string) {
-		s, err := rt.Session(ctx, troupe.SessionOptions{Dir: t.TempDir(), Trust: trust, Agent: agent})
+	run := func(agent string, trust troupe.Trust, rules ...string) (*troupe.Session, string) {
+		s, err := rt.Session(ctx, troupe.SessionOptions{Dir: t.TempDir(), Trust: trust, Agent: agent, Rules: rules})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,6 +69,13 @@ func TestToolsOfMCPServersBelongToTheAgentsThatNameThem(t *testing.T) {
 	if _, text := run("with", troupe.Restricted); strings.Contains(text, "a note") || !slices.Contains(offered["with"], "notes_find") {
 		t.Errorf("in a restricted folder, unasked: %q, offered %v", text, offered["with"])
 	}
+	before := found
+	if _, text := run("with", troupe.Restricted, "@read"); strings.Contains(text, "a note") || found != before {
+		t.Errorf("a server's word that it only reads made it run under @read: %q", text)
+	}
+	if _, text := run("with", troupe.Restricted, "notes_find"); text != "a note about tea" {
+		t.Errorf("by its own rule: %q", text)
+	}
 	for _, on := range []bool{false, true} {
 		if err := with.SetMCP(ctx, on); err != nil {
 			t.Fatal(err)
@@ -81,5 +89,25 @@ func TestToolsOfMCPServersBelongToTheAgentsThatNameThem(t *testing.T) {
 	}
 	if connections > 1 {
 		t.Errorf("it was connected %d times", connections)
+	}
+}
+
+// TestANameThatIsTakenLeavesOneToolOut: what a server calls its tools keeps nobody from starting.
+func TestANameThatIsTakenLeavesOneToolOut(t *testing.T) {
+	server := sdk.NewServer(&sdk.Implementation{Name: "git"}, nil)
+	for _, name := range []string{"status", "bisect"} {
+		sdk.AddTool(server, &sdk.Tool{Name: name}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
+			return &sdk.CallToolResult{}, nil, nil
+		})
+	}
+	srv := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil))
+	t.Cleanup(srv.Close)
+	rt, _ := runtimeOf(t, troupe.Options{
+		Model: echo(), MCP: map[string]troupe.MCPServer{"git": {URL: srv.URL}}, Agents: []troupe.Agent{{Name: "default", MCP: []string{"git"}}},
+	})
+	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
+	all := rt.MCPServers()
+	if len(all) != 1 || !slices.Equal(all[0].Tools, []string{"git_bisect"}) || all[0].Err == nil || !strings.Contains(all[0].Err.Error(), "git_status") {
+		t.Errorf("%+v", all)
 	}
 }

@@ -252,14 +252,17 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 
 // registryOf are all tools of a runtime.
 func registryOf(o *Options, servers []*connected) (*tools.Registry, error) {
-	all := tools.Builtin()
-	for _, s := range servers {
-		if s.server != nil {
-			all = append(all, s.server.Tools()...)
+	without := func(t Tool) bool { return slices.Contains(o.WithoutTools, t.Spec().Name) }
+	all, taken := append(slices.DeleteFunc(tools.Builtin(), without), o.Tools...), make(map[string]string)
+	for _, t := range all {
+		if t != nil && t.Spec() != nil { // NewRegistry says what is wrong with others
+			taken[t.Spec().Name] = "a tool of this program"
 		}
 	}
-	all = slices.DeleteFunc(all, func(t Tool) bool { return slices.Contains(o.WithoutTools, t.Spec().Name) })
-	registry, err := tools.NewRegistry(append(all, o.Tools...)...)
+	for _, s := range servers {
+		all = append(all, slices.DeleteFunc(s.offers(o.Logger, taken), without)...)
+	}
+	registry, err := tools.NewRegistry(all...)
 	if err != nil {
 		return nil, fmt.Errorf("register tools: %w", err)
 	}

@@ -47,7 +47,7 @@ func (r *Reader) Take(ev *model.Event) bool {
 	case model.Text:
 		return r.text(ev.Text)
 	case model.Finish:
-		if !r.end() {
+		if !r.end(ev.Reason == "stop" || ev.Reason == "tool_calls") {
 			return false
 		}
 		if r.calls > 0 && ev.Reason == "stop" {
@@ -185,16 +185,16 @@ func (r *Reader) finish(args string) bool {
 	return r.emit(&model.Event{Kind: model.CallArgs, Index: r.calls - 1, Text: args})
 }
 
-// end comes with the end of the answer. A call that only lacks its closing tag is taken as it is; of one that is cut
-// off the arguments stay what they are, which is no JSON: it is refused, and the model is told.
-func (r *Reader) end() bool {
+// end comes with the end of the answer. Where the model ended by itself, a call that only lacks its closing tag is taken as it
+// is. Of one that is cut off the arguments stay what they are, which is no JSON: it is refused, and the model is told.
+func (r *Reader) end(whole bool) bool {
 	if r.tool != "" {
 		body := r.body.String()
 		if i := strings.LastIndex(body, "</"); i >= 0 && strings.HasPrefix("</"+r.tool+">", body[i:]) {
 			body = body[:i]
 		}
 		args, err := arguments(r.tools[r.tool], body)
-		if err != nil || args == "{}" {
+		if !whole || err != nil || args == "{}" {
 			args = "<" + r.tool + ">" + r.body.String()
 		}
 		return r.finish(args)

@@ -103,6 +103,18 @@ func TestCallsAreFoundInTextHoweverItIsCut(t *testing.T) {
 	}
 }
 
+// TestWhatALimitCutsOffIsNoCall: what is there may be half of it, however whole it looks.
+func TestWhatALimitCutsOffIsNoCall(t *testing.T) {
+	for _, in := range []string{"<read>\n<path>a</path>\n", "<write>\n<path>p</path>\n<content>\n<page>\n<content>a</content>\n", "<read><path>a</path></rea"} {
+		for reason, want := range map[string]bool{"length": false, "content_filter": false, "stop": true} {
+			_, calls, _ := answer(t, []string{in}, reason)
+			if len(calls) != 1 || json.Valid([]byte(calls[0].GetArguments())) != want {
+				t.Errorf("%q, ended by %s: %s", in, reason, shown(calls))
+			}
+		}
+	}
+}
+
 // TestACallThatAModelMadeCanBeReadAgain: what stands in the next request is what the model said, and any value survives.
 func TestACallThatAModelMadeCanBeReadAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -2,10 +2,12 @@ package mcp_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -257,6 +259,44 @@ func TestAServerOverHTTPGetsItsHeadersAndNobodyElseDoes(t *testing.T) {
 	defer moved.Close()
 	if _, err := mcp.Connect(t.Context(), "x", mcp.Options{URL: moved.URL, Headers: map[string]string{"Authorization": "Bearer t"}, Start: 5 * time.Second}); err == nil || len(elsewhere) > 0 {
 		t.Errorf("a redirect was followed: %v %v", err, elsewhere)
+	}
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+}
+
+// TestAnAnswerThatDoesNotComeIsNoRefusal: the tool has run, and its answer was lost on the way.
+func TestAnAnswerThatDoesNotComeIsNoRefusal(t *testing.T) {
+	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server() }, nil)
+	for name, lose := range map[string]func(w http.ResponseWriter){
+		"a gateway": func(w http.ResponseWriter) { http.Error(w, "too slow", http.StatusGatewayTimeout) },
+		"a server":  func(w http.ResponseWriter) { http.Error(w, "broken", http.StatusInternalServerError) },
+		"a cut": func(w http.ResponseWriter) {
+			if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
+				_ = c.Close() // that is all it is for
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				if err != nil {
+					t.Error(err)
+				}
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				if bytes.Contains(body, []byte(`"tools/call"`)) {
+					handler.ServeHTTP(httptest.NewRecorder(), r)
+					lose(w)
+					return
+				}
+				handler.ServeHTTP(w, r)
+			}))
+			defer srv.Close()
+			s := connect(t, mcp.Options{URL: srv.URL})
+			defer s.Close()
+			_, err := call(t.Context(), t, s, "my_server_get_sum", `{"text":""}`)
+			if code(err) != tools.CodeInterrupted || !strings.Contains(err.Error(), "not known") {
+				t.Errorf("%v", err)
+			}
+		})
 	}
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 }

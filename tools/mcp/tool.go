@@ -142,20 +142,28 @@ func (t *tool) Run(tc *tools.Context, args json.RawMessage) (*tools.Result, erro
 	return t.result(tc, got)
 }
 
+// transportFailed is the code in which the SDK dresses every failure of a connection, and answers of status 500 and above: the request may have
+// been heard.
+const transportFailed = -32005
+
 // refused says why there is no result.
 func (t *tool) refused(ctx context.Context, tc *tools.Context, err error) error {
 	var rpc *jsonrpc.Error
 	text := t.clean(tc, err.Error())
 	switch {
+	case errors.As(err, &rpc) && rpc.Code == transportFailed:
+		rpc = nil // the connection failed, and no answer came
+	}
+	switch {
 	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
 		return tools.Errorf(tools.CodeTimeout, "The MCP server %s did not answer in time.", t.server.name)
 	case ctx.Err() != nil:
 		return tools.Errorf(tools.CodeCancelled, "The call of %s was cancelled.", t.spec.Name)
-	case errors.As(err, &rpc) && rpc.Code == jsonrpc.CodeInvalidParams:
+	case rpc != nil && rpc.Code == jsonrpc.CodeInvalidParams:
 		return tools.Errorf(tools.CodeInvalidArguments, "%s", text)
-	case errors.As(err, &rpc) && rpc.Code == jsonrpc.CodeMethodNotFound:
+	case rpc != nil && rpc.Code == jsonrpc.CodeMethodNotFound:
 		return tools.Errorf(tools.CodeToolNotFound, "%s", text)
-	case errors.As(err, &rpc):
+	case rpc != nil:
 		return tools.Errorf(tools.CodeValidationFailed, "%s", text)
 	case t.spec.Effect == messages.Effect_PURE:
 		return tools.Errorf(tools.CodeInterrupted, "The MCP server %s ended during the call: %s", t.server.name, text)
