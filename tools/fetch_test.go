@@ -392,6 +392,8 @@ func TestPagesThatBlowUpAreConvertedAsTheyAre(t *testing.T) {
 	for what, page := range map[string]string{
 		"cells over many columns": strings.Repeat("<table><tr><td colspan=1000000000 rowspan=1000000000>x</td></tr></table>", 100),
 		"marks to be escaped":     strings.Repeat("_*[`", 1<<16),
+		"quotes in quotes":        strings.Repeat("<blockquote>", 400) + strings.Repeat("<p>a", 1<<15),
+		"lists in lists":          strings.Repeat("<ul><li>", 200) + strings.Repeat("<p>a", 1<<15),
 		"a wide cell above":       "<table><tr><td>" + strings.Repeat("z", 1<<18) + "</td></tr>" + strings.Repeat("<tr><td>x</td></tr>", 10_000) + "</table>",
 	} {
 		if out, err := fromHTML(page, false); err != nil || len(out) > 4*len(page) {

@@ -89,7 +89,7 @@ func fromHTML(page string, plain bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if plain {
+	if plain || indents(root, 0) > maxIndents {
 		w := &plainWriter{}
 		w.walk(root)
 		return strings.TrimSpace(w.out.String()), nil
@@ -98,6 +98,24 @@ func fromHTML(page string, plain bool) (string, error) {
 	c := converter.NewConverter(converter.WithEscapeMode(converter.EscapeModeDisabled), converter.WithPlugins(base.NewBasePlugin(), commonmark.NewCommonmarkPlugin(), table.NewTablePlugin(table.WithCellPaddingBehavior(table.CellPaddingBehaviorMinimal))))
 	out, err := c.ConvertNode(root)
 	return string(bytes.TrimSpace(out)), err
+}
+
+// maxIndents bounds how deep quotes and lists may stand in one another: a converter writes each line anew for each of them, and a
+// small page takes minutes. What is nested deeper is given as plain text.
+const maxIndents = 12
+
+// indents is how deep quotes and lists stand in one another.
+func indents(n *html.Node, depth int) int {
+	switch n.DataAtom {
+	case atom.Blockquote, atom.Ul, atom.Ol, atom.Li, atom.Dl, atom.Dd:
+		depth++
+	default:
+	}
+	deepest := depth
+	for c := n.FirstChild; c != nil; c = c.NextSibling {
+		deepest = max(deepest, indents(c, depth))
+	}
+	return deepest
 }
 
 // defuse takes from a page what makes a converter do far more than the page's length: a cell that spans a billion

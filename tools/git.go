@@ -28,7 +28,7 @@ var gitSettings = []string{ //nolint:gochecknoglobals // a constant list
 var gitEnv = []string{ //nolint:gochecknoglobals // a constant list
 	"LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TERM=dumb", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_ATTR_NOSYSTEM=1",
 	"GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1", "GIT_PAGER=cat", "GIT_EDITOR=:", "GIT_SEQUENCE_EDITOR=:",
-	"GIT_ASKPASS=false", "SSH_ASKPASS=false", "GIT_SSH_COMMAND=false", "GIT_LITERAL_PATHSPECS=1", "GIT_ADVICE=0",
+	"GIT_ASKPASS=false", "SSH_ASKPASS=false", "GIT_SSH_COMMAND=false", "GIT_ADVICE=0",
 }
 
 // gitCall is one run of git.
@@ -40,8 +40,18 @@ type gitCall struct {
 
 // gitOutput is what came of it.
 type gitOutput struct {
-	text string
-	exit Exit
+	text  string
+	exit  Exit
+	reads bool // it changed nothing, so that what it said may be cut off
+}
+
+// gitSpecs limit a run to one path, taken as it is; "" is everything. What no tool may touch is left out: the sandbox hides it, so that
+// git would take it for deleted.
+func gitSpecs(name string) []string {
+	if name == "" {
+		name = "."
+	}
+	return []string{"--", ":(literal)" + name, ":(exclude,icase,glob)**/.troupe", ":(exclude,icase,glob)**/.troupe/**"}
 }
 
 // git runs git in the call's sandbox, whatever the trust: a repository's configuration is code.
@@ -79,7 +89,7 @@ func (c *fileCall) git(g gitCall) (*gitOutput, error) {
 	case err != nil:
 		return nil, Errorf(CodeSandboxUnavailable, "the sandbox %s could not run git: %v", c.Sandbox.Name(), err)
 	}
-	return &gitOutput{c.clean(printable(out.data)), exit}, nil
+	return &gitOutput{c.clean(printable(out.data)), exit, !g.write}, nil
 }
 
 // repository refuses one whose folders are not all in the workspace: a configuration may name any folder as its own.
@@ -103,7 +113,7 @@ func (c *fileCall) repository(dir string) error {
 // failed is what git says when it does not do what it was asked; nil: it did.
 func (o *gitOutput) failed() error {
 	switch {
-	case o.exit.Limit == "output", o.exit.Code == 0:
+	case o.exit.Limit == "output" && o.reads, o.exit.Code == 0 && o.exit.Limit == "":
 		return nil
 	case o.exit.Limit != "":
 		return Errorf(CodeSandboxUnavailable, "git was ended: it used too much %s", o.exit.Limit)

@@ -41,7 +41,7 @@ func gitCommit(c *fileCall, a gitCommitArgs) (*Result, error) {
 	switch staged.exit.Code {
 	case 1: // something is
 	case 0:
-		added, err := c.git(gitCall{write: true, args: []string{"add", "--all", "--", "."}})
+		added, err := c.git(gitCall{write: true, args: append([]string{"-c", "core.safecrlf=false", "add", "--all"}, gitSpecs("")...)})
 		if err != nil {
 			return nil, err
 		}
@@ -49,7 +49,10 @@ func gitCommit(c *fileCall, a gitCommitArgs) (*Result, error) {
 			return nil, err
 		}
 	default:
-		return nil, staged.failed()
+		if err := staged.failed(); err != nil {
+			return nil, err
+		}
+		return nil, Errorf(CodeValidationFailed, "git does not say what is staged")
 	}
 	who, err := c.committer()
 	if err != nil {

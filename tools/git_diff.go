@@ -40,10 +40,7 @@ func gitDiff(c *fileCall, a gitDiffArgs) (*Result, error) {
 	if a.Staged {
 		args = append(args, "--cached")
 	}
-	if spec == "" {
-		spec = "."
-	}
-	out, err := c.git(gitCall{dir: dir, args: append(args, "--", spec)})
+	out, err := c.git(gitCall{dir: dir, args: append(args, gitSpecs(spec)...)})
 	if err != nil {
 		return nil, err
 	}

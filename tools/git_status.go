@@ -36,10 +36,7 @@ func gitStatus(c *fileCall, a gitStatusArgs) (*Result, error) {
 		return nil, err
 	}
 	args := []string{"status", "--porcelain=v1", "--branch", "--untracked-files=normal", "--ignore-submodules=dirty", "--no-renames"}
-	if spec != "" {
-		args = append(args, "--", spec)
-	}
-	out, err := c.git(gitCall{dir: dir, args: args})
+	out, err := c.git(gitCall{dir: dir, args: append(args, gitSpecs(spec)...)})
 	if err != nil {
 		return nil, err
 	}

@@ -113,6 +113,31 @@ func TestGitShowsWhatChangedAndCommitsIt(t *testing.T) {
 	}
 }
 
+// TestGitLeavesAloneWhatNoToolMayTouch: the sandbox hides it, which is no reason to take it for deleted.
+func TestGitLeavesAloneWhatNoToolMayTouch(t *testing.T) {
+	b := newRepo(t, sandbox.Auto, messages.Trust_FULL)
+	write(t, filepath.Join(b.root, ".troupe", "config.yaml"), "model: a/b\n")
+	host(t, b.root, "add", ".troupe")
+	host(t, b.root, "commit", "-q", "-m", "the project's settings")
+	write(t, filepath.Join(b.root, ".troupe", "more.yaml"), "new\n")
+	write(t, filepath.Join(b.root, "*.txt"), "a name with a star\n")
+	if e := b.git(t, "git_status", `{}`); e.Content != "## main\n M a.txt\n?? *.txt\n" {
+		t.Errorf("%+v", e)
+	}
+	if e := b.git(t, "git_diff", `{}`); strings.Contains(e.Content, ".troupe") || !strings.Contains(e.Content, "+more") {
+		t.Errorf("%+v", e)
+	}
+	if e := b.git(t, "git_status", `{"path":"*.txt"}`); e.Content != "## main\n?? *.txt\n" {
+		t.Errorf("a path is no pattern: %+v", e)
+	}
+	if e := b.git(t, "git_commit", `{"message":"all"}`); !e.OK {
+		t.Errorf("%+v", e)
+	}
+	if got := host(t, b.root, "ls-files"); got != "*.txt\n.troupe/config.yaml\na.txt\nsub/b.txt\n" {
+		t.Errorf("the repository has %q", got)
+	}
+}
+
 func TestGitToolsStayInTheirFolder(t *testing.T) {
 	b := newRepo(t, sandbox.Auto, messages.Trust_FULL)
 	if err := os.Symlink(b.out, filepath.Join(b.root, "away")); err != nil {
