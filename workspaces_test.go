@@ -2,6 +2,7 @@ package troupe_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -132,6 +133,13 @@ func TestWorkspacesAreAttachedAndDetachedAndStayWithTheSession(t *testing.T) {
 }
 
 func TestWhatIsAttachedInATurnCountsFromTheNextAndWhatIsDetachedIsLostAtOnce(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		t.Run(fmt.Sprint("attached again: ", again), func(t *testing.T) { meddles(t, again) })
+	}
+}
+
+// meddles attaches and detaches in the middle of a turn. again: what was detached is attached again in the same turn.
+func meddles(t *testing.T, again bool) {
 	lib, docs := folder(t, map[string]string{"a": "lib"}), folder(t, map[string]string{"a": "docs"})
 	var s *troupe.Session
 	var systems []string
@@ -145,7 +153,11 @@ func TestWhatIsAttachedInATurnCountsFromTheNextAndWhatIsDetachedIsLostAtOnce(t *
 		if _, err := s.Attach(tc.Signal, troupe.WorkspaceSpec{URI: docs, Name: "docs"}); err != nil {
 			return nil, err
 		}
-		return &tools.Result{Content: "done"}, s.Detach(tc.Signal, "lib")
+		err := s.Detach(tc.Signal, "lib")
+		if err == nil && again {
+			_, err = s.Attach(tc.Signal, troupe.WorkspaceSpec{URI: lib, Name: "lib", Trust: troupe.Full})
+		}
+		return &tools.Result{Content: "done"}, err
 	})
 	rounds := [][]*messages.ToolCall{
 		{call("read_file", `{"path":"a","workspace_id":"lib"}`), call("meddle", `{}`)},
@@ -194,12 +206,13 @@ func TestWhatIsAttachedInATurnCountsFromTheNextAndWhatIsDetachedIsLostAtOnce(t *
 	if got, want := codes(first), "read_file:ok meddle:ok read_file:workspace_not_available read_file:workspace_not_found"; got != want {
 		t.Errorf("in the turn: %s\ninstead of   %s", got, want)
 	}
-	if got, want := codes(second), "read_file:workspace_not_found read_file:ok"; got != want {
+	next := map[bool]string{false: "read_file:workspace_not_found read_file:ok", true: "read_file:ok read_file:ok"}[again]
+	if got, want := codes(second), next; got != want {
 		t.Errorf("in the next: %s instead of %s", got, want)
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	for i, want := range []bool{true, false, false, false} {
+	for i, want := range []bool{true, false, false, again} {
 		if got := strings.Contains(systems[i], "lib: local:"); got != want {
 			t.Errorf("request %d: lib in the prompt: %v", i, got)
 		}
@@ -211,7 +224,6 @@ func TestWhatIsAttachedInATurnCountsFromTheNextAndWhatIsDetachedIsLostAtOnce(t *
 	}
 }
 
-// TestAFolderHasOneNameInASession: whatever leads to the same files is one workspace, or none.
 // TestAWorkspaceOfAnotherSessionIsNotFound: neither its name, its id nor its address leads there.
 func TestAWorkspaceOfAnotherSessionIsNotFound(t *testing.T) {
 	rt, ctx := runtimeOf(t, troupe.Options{Model: echo()})
@@ -243,6 +255,7 @@ func TestAWorkspaceOfAnotherSessionIsNotFound(t *testing.T) {
 	}
 }
 
+// TestAFolderHasOneNameInASession: whatever leads to the same files is one workspace, or none.
 func TestAFolderHasOneNameInASession(t *testing.T) {
 	base := folder(t, nil)
 	for _, dir := range []string{"repo/sub/deep", "repository", "links", "other"} {

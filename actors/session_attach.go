@@ -163,17 +163,32 @@ func (s *Session) regranted(c actor.Context, m *regrant) {
 	s.written(c, m.facts, m.records, m.receipt)
 	s.grant = m.grant
 	waits := s.configureAll(c, &messages.Configure{Grant: s.grant, Watched: len(s.watchers) > 0})
-	svc, log, done := s.svc, s.log, &granting{m.asker, m.reply}
-	svc.spawn(c.ActorSystem(), c.Self(), func(*act.Panic) any { return done }, func() any {
-		ctx, cancel := context.WithTimeout(context.Background(), toldWait)
-		defer cancel()
-		for _, wait := range waits {
-			if _, err := wait(ctx); err != nil && !errors.Is(err, act.ErrGone) { // one that is gone gets it when it starts anew
-				log.Warn("a worker has not taken its grant yet", "err", err)
-			}
+	asker, reply := m.asker, m.reply
+	s.svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
+		return &granting{asker, messages.Fail(messages.CodeInternal, p.Error(), "")}
+	}, func() any {
+		if fail := taken(waits); fail != nil {
+			return &granting{asker, fail}
 		}
-		return done
+		return &granting{asker, reply}
 	})
+}
+
+// taken waits until every worker has taken a change. One that does not answer may go on without it for a while, which whoever
+// made the change is told. Not for a mailbox.
+func taken(waits []func(context.Context) (*messages.Ack, error)) *messages.Failure {
+	ctx, cancel := context.WithTimeout(context.Background(), toldWait)
+	defer cancel()
+	var late bool
+	for _, wait := range waits {
+		if _, err := wait(ctx); err != nil && !errors.Is(err, act.ErrGone) { // one that is gone gets it when it starts anew
+			late = true
+		}
+	}
+	if late {
+		return messages.Fail(messages.CodeUnavailable, "the change is written down, but a worker has not said yet that it knows", "see `troupe tree` for what it waits for")
+	}
+	return nil
 }
 
 // configureAll sends a change to every worker, from the mailbox, so that none gets an older one after a newer, and once: a

@@ -2,7 +2,6 @@ package actors
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -213,12 +212,8 @@ func (s *Session) tellAllAndWait(c actor.Context, asker *actor.PID, change *mess
 	away.Add(1)
 	s.svc.spawn(c.ActorSystem(), asker, func(p *act.Panic) any { return messages.Fail(messages.CodeInternal, p.Error(), "") }, func() any {
 		defer away.Add(-1)
-		ctx, cancel := context.WithTimeout(context.Background(), ruleWait)
-		defer cancel()
-		for _, wait := range waits {
-			if _, err := wait(ctx); err != nil && !errors.Is(err, act.ErrGone) { // one that is gone gets it when it starts anew
-				return messages.Fail(messages.CodeUnavailable, "the rule is gone, but a worker has not said yet that it knows", "")
-			}
+		if fail := taken(waits); fail != nil {
+			return fail
 		}
 		return &messages.Ack{}
 	})

@@ -62,7 +62,9 @@ func (w *Worker) renew() {
 	}
 	g := &messages.Grant{Revision: w.newest.GetRevision(), Env: w.newest.GetEnv(), ProjectId: w.newest.GetProjectId(), Rules: w.newest.GetRules(), Overlaps: w.newest.GetOverlaps(), Remembered: w.newest.GetRemembered()}
 	for _, ws := range w.newest.GetWorkspaces() {
-		if began[ws.GetUri()] {
+		// What was lost stays lost until the next turn, also when it was attached again: its lease was given back. And a lease
+		// of a folder that overlaps one is no reason to work there.
+		if uri := ws.GetUri(); began[uri] && !has(w.lost, uri) && (w.grant == nil || has(w.grant.GetWorkspaces(), uri)) {
 			g.Workspaces = append(g.Workspaces, ws)
 		}
 	}
@@ -108,10 +110,20 @@ func leasesOf(g *messages.Grant) []*messages.WorkspaceGrant {
 	return out
 }
 
-// releaseLost gives back the leases of what is no longer there. A worker that still waits for some begins anew, so that a turn
-// that has not begun has what was attached before it.
+// releaseLost gives back the leases of what is no longer there. A worker that still waits for some begins anew if others are to be
+// taken, so that a turn that has not begun has what was attached before it; else it keeps its place.
 func (w *Worker) releaseLost(c actor.Context) {
 	if len(w.leases.want) > 0 {
+		next := w.grant
+		if w.state.Turn() == nil {
+			next = w.newest
+		}
+		if slices.EqualFunc(leasesOf(next), w.leases.taken, func(a, b *messages.WorkspaceGrant) bool { return a.GetUri() == b.GetUri() }) {
+			if w.state.Turn() == nil {
+				w.grant = next
+			}
+			return
+		}
 		then, staging := w.leases.then, w.leases.staging
 		w.giveBackAll(c)
 		w.leases.staging = staging

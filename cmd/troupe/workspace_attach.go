@@ -58,7 +58,11 @@ func newWorkspaceDetach(a *app) *cobra.Command {
 		Args:  exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := args[0]
-			if addr, _, err := a.folder(name); err == nil && strings.ContainsAny(name, "/.") {
+			if filepath.IsAbs(name) || strings.HasPrefix(name, "./") || strings.HasPrefix(name, "../") || name == "." || name == ".." { // else it is a name, also one with a dot
+				addr, _, err := a.folder(name)
+				if err != nil {
+					return err
+				}
 				name = addr.Canonical
 			}
 			return a.ofSession(cmd.Context(), "troupe workspace detach", session, func(ctx context.Context, n node) error {
