@@ -17,8 +17,8 @@ type places struct {
 	below map[string]map[string]bool // path -> open paths that lie in it
 }
 
-// place is the path of a folder of this machine, "" for any other workspace: a session's own overlaps nobody's folder, as
-// folders in the data directory are not attached.
+// place is the path of a folder of this machine, "" for any other workspace: a session's own is taken to overlap
+// nobody's folder. Folders in the data directory are not attached; one that the data directory is in does overlap it, without a lease.
 func place(g *messages.WorkspaceGrant) string {
 	if g.GetKind() != string(workspace.KindClient) || !strings.HasPrefix(g.GetUri(), workspace.LocalHost+":/") {
 		return ""

@@ -90,6 +90,9 @@ func (a *app) approve(ctx context.Context, how approving, ids []string) error {
 				if v.GetApprovalId() == id { // what is shown is what is answered
 					m.ArgsHash, one.ApprovalJSON = v.GetArgsHash(), v.JSON()
 					a.note("%s", approvalText(v))
+					if text := leaves(v, m); text != "" {
+						a.note("%s", text)
+					}
 				}
 			}
 			if _, err := n.Ask(ctx, m); err != nil {
@@ -115,6 +118,20 @@ func (a *app) approve(ctx context.Context, how approving, ids []string) error {
 		a.note("troupe: unless its session is at work, it goes on with: troupe run -s %s", done[0].Session)
 		return nil
 	})
+}
+
+// leaves says which rule an answer is to leave behind, and where that counts; "" for one that holds once. Whether it can be
+// written, the answer says.
+func leaves(v *messages.ApprovalView, m *messages.ResolveApproval) string {
+	rules := v.GetRules()
+	if m.GetScope() == "" || m.GetScope() == "once" || len(rules) == 0 {
+		return ""
+	}
+	rule := cmp.Or(m.GetRule(), rules[len(rules)-1])
+	if m.GetDecision() == messages.Decision_REJECTED {
+		rule = "deny " + rules[len(rules)-1]
+	}
+	return fmt.Sprintf("troupe: remembered (%s), in %s: %s", m.GetScope(), visible(cmp.Or(v.GetWorkspace(), "the session's primary folder")), visible(rule))
 }
 
 // approvalText shows a person what a call would do.

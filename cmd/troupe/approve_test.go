@@ -218,10 +218,10 @@ func TestApproveWithAScopeIsRemembered(t *testing.T) {
 	if code, _, stderr := m.run("approve", ids[0], "--scope", "sometimes"); code != exitUsage || !strings.Contains(stderr, "one of once, session, agent, always") {
 		t.Errorf("%d %s", code, stderr)
 	}
-	if code, out, stderr := m.run("approve", ids[0], "--scope", "always"); code != exitDone || !strings.Contains(out, "remembered: always") {
+	if code, out, stderr := m.run("approve", ids[0], "--scope", "always"); code != exitDone || !strings.Contains(out, "remembered: always") || !strings.Contains(stderr, "remembered (always), in local:") || !strings.Contains(stderr, ": write_file(a)") {
 		t.Errorf("%d %s%s", code, out, stderr)
 	}
-	if code, out, stderr := m.run("deny", ids[1], "--scope", "session"); code != exitDone {
+	if code, out, stderr := m.run("deny", ids[1], "--scope", "session"); code != exitDone || !strings.Contains(stderr, ": deny write_file(b)") {
 		t.Errorf("%d %s%s", code, out, stderr)
 	}
 	_, out, _ = m.run("rules", "ls", "-o", "json")

@@ -144,7 +144,7 @@ func remember(v *messages.ApprovalView) (choices []string, keys string) {
 		choices = append(choices, "  s: approve, and "+exact+" for this session")
 		keys = "; s: and this for the session"
 	}
-	return append(choices, fmt.Sprintf("  agent, always: approve, and %s in %s from now on, for agent %s or for every agent", exact, visible(v.GetWorkspace()), visible(cmp.Or(v.GetAgent(), "default")))), keys
+	return append(choices, fmt.Sprintf("  agent, always: approve, and %s in %s from now on, for agent %s or for every agent", exact, visible(cmp.Or(v.GetWorkspace(), "the session's primary folder")), visible(cmp.Or(v.GetAgent(), "default")))), keys
 }
 
 // remembered makes an answer one that is remembered, if that is what a word stands for.
