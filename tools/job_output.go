@@ -77,6 +77,9 @@ func jobOutput(ctx context.Context, tc *Context, a jobOutputArgs) (*Result, erro
 	return part(text, dropped, a.Offset, note, meta), nil
 }
 
+// notKept stands before what is left of a long output.
+const notKept = "[the first %d bytes are not kept]\n"
+
 // part shows a text from an offset on, which counts from the beginning of all that was printed.
 func part(text string, dropped, offset int64, note string, meta map[string]any) *Result {
 	from := int(min(max(0, offset-dropped), int64(len(text))))
@@ -99,7 +102,7 @@ func part(text string, dropped, offset int64, note string, meta map[string]any) 
 		res.Content += "\n"
 	}
 	if offset < dropped {
-		res.Content = fmt.Sprintf("[the first %d bytes are not kept]\n", dropped) + res.Content
+		res.Content = fmt.Sprintf(notKept, dropped) + res.Content
 	}
 	if end < len(shown) {
 		note += "; there is more"
@@ -139,5 +142,9 @@ func leftOutput(tc *Context, a jobOutputArgs) (*Result, error) {
 	if err != nil {
 		return nil, gone
 	}
-	return part(string(f.Data), 0, a.Offset, "it is no more: what it had printed was kept", map[string]any{"job_id": a.JobID, "state": "gone"}), nil
+	text, dropped := string(f.Data), int64(0)
+	if n, err := fmt.Sscanf(text, notKept, &dropped); n == 1 && err == nil {
+		_, text, _ = strings.Cut(text, "\n")
+	}
+	return part(text, dropped, a.Offset, "it is no more: what it had printed was kept", map[string]any{"job_id": a.JobID, "state": "gone"}), nil
 }

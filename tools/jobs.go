@@ -164,7 +164,7 @@ func startJob(c *fileCall, command string, timeout time.Duration, cmd Command) (
 			err = cause
 		}
 		j.finish(exit, err)
-		spill(home, j.id, j.text())
+		spill(home, j.id, j.left())
 	})
 	return &Result{
 		Content: fmt.Sprintf("Started the job %s. See what it prints with job_output, end it with job_kill. It ends with the session, and when another agent waits for the workspace after this turn.", j.id),
@@ -224,10 +224,14 @@ func (j *job) finish(exit Exit, err error) {
 	j.tell()
 }
 
-func (j *job) text() string {
+// left is what stays in home when the job is no more: what it has printed, and before it how much is missing.
+func (j *job) left() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return string(j.kept)
+	if j.dropped == 0 {
+		return string(j.kept)
+	}
+	return fmt.Sprintf(notKept, j.dropped) + string(j.kept)
 }
 
 // state says how the job is, in a word and in a sentence.

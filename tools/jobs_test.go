@@ -219,6 +219,14 @@ func TestJobsAreBoundedInNumberTimeAndOutput(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(s.home, "spill", id)); err != nil || info.Size() > 2<<20 {
 		t.Errorf("%v, %v", info, err)
 	}
+	before := s.call(t, "job_output", `{"job_id":%q,"byte_offset":66000000}`, id)
+	running := s.tc.Jobs
+	s.tc.Jobs = tools.NewJobs(0, nil) // as after a restart
+	after := s.call(t, "job_output", `{"job_id":%q,"byte_offset":66000000}`, id)
+	if line, _, _ := strings.Cut(before.Content, "\n"); before.Meta["next_offset"] != after.Meta["next_offset"] || !strings.HasPrefix(after.Content, line+"\n") {
+		t.Errorf("an offset means something else afterwards: %v, %v, %.60q, %.60q", before.Meta, after.Meta, before.Content, after.Content)
+	}
+	s.tc.Jobs = running
 	s.tc.ExecID = "exe_slow"
 	s.run(t, `{"command":"sleep 1000","background":true,"timeout_ms":200}`)
 	if e := s.call(t, "job_output", `{"job_id":"job_slow","wait_ms":60000}`); !strings.Contains(e.Content, "[killed: it took longer than 200 ms") {
