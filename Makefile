@@ -39,7 +39,7 @@ test: ## run every suite, the slow ones in short form
 	fi
 
 .PHONY: check
-check: fmt-check vet lint race readme cross generated ## all that CI asks: format, lint, vet, tests with -race, fresh generated code
+check: fmt-check vet lint race coverage readme cross generated ## all that CI asks: format, lint, vet, tests with -race, fresh generated code
 	@echo "check: all good"
 
 .PHONY: race
@@ -57,6 +57,10 @@ unprivileged: ## the tests that root skips, as a user who may not do everything
 .PHONY: long
 long: ## the tests that take seconds each, which `make test` leaves out (a minute and a half)
 	@GO="$(GO)" ./.ci/long
+
+.PHONY: coverage
+coverage: ## what confines and approves is covered by tests to more than 90 % (two minutes)
+	@GO="$(GO)" ./.ci/coverage
 
 .PHONY: mcp
 mcp: ## MCP servers of npm, for real; without npm it says so (installs them below .cache)
@@ -102,10 +106,11 @@ fmt-check: $(TOOLS)/gofumpt
 readme: ## every command and file that README.md and CONTRIBUTING.md name exists
 	@$(GO) test ./internal/arch -count=1 -run 'Readme'
 
-# The command line builds and vets for the systems where people attach folders.
+# The command line builds and vets for the systems where people attach folders. Those of this machine are built and vetted anyway.
 .PHONY: cross
-cross: ## build and vet cmd/troupe for linux, darwin and windows
+cross: ## build and vet cmd/troupe for the others of linux, darwin and windows
 	@set -e; for os in linux darwin windows; do \
+		[[ "$$os" != "$$($(GO) env GOHOSTOS)" ]] || continue; \
 		echo "cross $$os/amd64"; \
 		CGO_ENABLED=0 GOOS=$$os GOARCH=amd64 $(GO) build -o /dev/null ./cmd/troupe; \
 		CGO_ENABLED=0 GOOS=$$os GOARCH=amd64 $(GO) vet ./cmd/troupe; \
