@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -193,12 +194,14 @@ func marked(ctx context.Context, store persistence.Store, session string) (mark 
 	return mark, nil
 }
 
-// restrict takes back what a file claims for itself: trust in folders, rules that allow, and the variables of a project.
+// restrict takes back what a file claims for itself: trust in folders, rules that allow, and the variables of a project. Of a
+// workspace whose trust was changed, the journal says how it is: an import takes back what the file says, and what people here
+// have raised since counts.
 func (f *sessionFacts) restrict() {
 	f.created = proto.CloneOf(f.created)
 	f.created.Rules, f.created.ProjectId = nil, ""
 	for i, a := range f.attached {
-		if !IsHome(a) && a.GetTrust() != messages.Trust_RESTRICTED {
+		if !IsHome(a) && a.GetTrust() != messages.Trust_RESTRICTED && !slices.Contains(f.judged, a.GetUri()) {
 			f.attached[i] = proto.CloneOf(a)
 			f.attached[i].Trust = messages.Trust_RESTRICTED
 		}

@@ -76,8 +76,11 @@ func (v *Survey) Closes(e persistence.Entry) bool {
 		open = open || s.Turn() != nil || s.Closed() || s.Panics() > 0 || s.Deaths() > 0 || s.Quarantined() != ""
 	}
 	f, err := factIn(e.Stream, e.Record)
-	if r, ok := f.(*messages.RuleRevoked); ok {
-		return r.GetBy() == byImport
+	switch x := f.(type) {
+	case *messages.RuleRevoked:
+		return x.GetBy() == byImport
+	case *messages.TrustChanged:
+		return x.GetBy() == byImport
 	}
 	if err != nil || !open {
 		return false

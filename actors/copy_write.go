@@ -279,6 +279,11 @@ func (p *Copying) finish(ctx context.Context) error {
 	if err := p.revoked(ctx); err != nil {
 		return err
 	}
+	for _, uri := range p.narrowed() {
+		if err := p.sessionFact(ctx, &messages.TrustChanged{Uri: uri, Trust: messages.Trust_RESTRICTED, By: p.by()}); err != nil {
+			return err
+		}
+	}
 	if err := p.flush(ctx); err != nil {
 		return err
 	}
@@ -345,10 +350,7 @@ func (p *Copying) has(worker string) bool {
 
 // close writes what ends a worker's open turn, and what else is different in the copy from here on.
 func (p *Copying) close(ctx context.Context, id string, s *conversation.State) error {
-	by := byImport
-	if p.Fork {
-		by = "fork"
-	}
+	by := p.by()
 	facts := s.Close(by, p.Reason, func() string { return messages.NewID(messages.ExecPrefix) })
 	if len(facts) > 0 {
 		p.ClosedTurns++
@@ -393,6 +395,14 @@ func (p *Copying) addFact(ctx context.Context, worker string, s *conversation.St
 	}
 	r.RecordId, r.AtUnixMs = newRecordID(), at
 	return p.add(ctx, p.stream(messages.WorkerStream(worker)), r)
+}
+
+// by is who writes down what is different in the copy.
+func (p *Copying) by() string {
+	if p.Fork {
+		return "fork"
+	}
+	return byImport
 }
 
 // byImport is who closes what was open in an imported session.

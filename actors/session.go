@@ -243,6 +243,8 @@ func (s *Session) own(c actor.Context, m *messages.ToSession) {
 		s.attach(c, cmd.AttachWorkspace)
 	case *messages.ToSession_DetachWorkspace:
 		s.detach(c, cmd.DetachWorkspace)
+	case *messages.ToSession_ChangeTrust:
+		s.changeTrust(c, cmd.ChangeTrust)
 	case *messages.ToSession_TakeVariables:
 		s.takeVariables(c)
 	case *messages.ToSession_UseFile:

@@ -27,6 +27,7 @@ type sessionFacts struct {
 	changed  uint64 // the record that changed the grant last
 	workers  []*messages.WorkerSpawned
 	rules    []*messages.RuleView // that answers left behind
+	judged   []string             // addresses of workspaces whose trust was changed since they were attached
 	closed   bool
 }
 
@@ -42,6 +43,9 @@ func (f *sessionFacts) apply(fact proto.Message, r *messages.Record) error {
 		f.attached, f.changed = append(f.attached[:len(f.attached):len(f.attached)], x), f.seq
 	case *messages.WorkspaceDetached:
 		f.attached, f.changed = without(f.attached, x.GetUri()), f.seq
+		f.forgetTrust(x.GetUri())
+	case *messages.TrustChanged:
+		f.applyTrust(x)
 	case *messages.VariablesChanged:
 		f.changed = f.seq
 	case *messages.WorkerSpawned:

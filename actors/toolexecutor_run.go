@@ -211,6 +211,9 @@ func (r *run) context(ctx context.Context, spec *tools.Spec) (*tools.Context, fu
 	}
 	tc.ProcessEnv = env
 	tc.Progress, tc.Jobs, tc.Hold = r.progress, r.jobs, func(id string, end func(string)) (func(), error) { return r.hold(ctx, id, end) }
+	if spec.Name == tools.WriteAccessName {
+		tc.WriteAccess = func() error { return r.raise(ctx) }
+	}
 	if spec.NoTemp {
 		return tc, func() {}, nil
 	}

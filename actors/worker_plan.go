@@ -155,6 +155,9 @@ func (w *Worker) question(spec *tools.Spec, g *messages.WorkspaceGrant, args map
 			ResolvePaths(ws, q.Paths)
 		}
 	}
+	if spec.Name == tools.WriteAccessName && q.Trust != messages.Trust_FULL {
+		q.Flag = true // no rule gives away what only a person does
+	}
 	if network, _ := args["network"].(bool); network && q.Trust != messages.Trust_FULL {
 		q.Flag = true // a rule about a command says nothing about the network
 	}
@@ -357,7 +360,8 @@ func (w *Worker) usable(name string) bool {
 	}
 	return slices.ContainsFunc(w.grant.GetWorkspaces(), func(g *messages.WorkspaceGrant) bool {
 		home := g.GetName() == HomeName && !g.GetPrimary()
-		return !home && offers(g, name) && w.inToolset(name, g.GetTrust())
+		moot := name == tools.WriteAccessName && g.GetTrust() == messages.Trust_FULL
+		return !home && !moot && offers(g, name) && w.inToolset(name, g.GetTrust())
 	})
 }
 

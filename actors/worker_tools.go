@@ -178,6 +178,7 @@ func (w *Worker) execute(c actor.Context, call *conversation.Call, m *messages.E
 	}
 	if call.Requested != nil {
 		m.ApprovedHash, m.ApprovedFiles, m.ApprovedEdited = call.Resolved.GetArgsHash(), call.Requested.GetFiles(), call.Resolved.GetModifiedArgs() != ""
+		m.ApprovalId, m.ApprovedBy = call.Requested.GetApprovalId(), call.Resolved.GetBy()
 	}
 	m.KnownFiles = w.state.KnownFiles(p.GetWorkspace())
 	c.Request(w.executor, m)

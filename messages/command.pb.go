@@ -73,7 +73,7 @@ func (x UseFile_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UseFile_Action.Descriptor instead.
 func (UseFile_Action) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{101, 0}
+	return file_command_proto_rawDescGZIP(), []int{102, 0}
 }
 
 // CreateSession makes a session, its first worker and, when given, the first input, in one append.
@@ -419,6 +419,76 @@ func (x *DetachWorkspace) GetBy() string {
 	return ""
 }
 
+// ChangeTrust says how far a session trusts one of its workspaces, for all of its workers. Reply: WorkspaceGrant, once it is durable
+// and every worker knows of it; also when it was so before.
+type ChangeTrust struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Workspace     string                 `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"` // canonical address
+	Trust         Trust_Level            `protobuf:"varint,2,opt,name=trust,proto3,enum=troupe.v1.Trust_Level" json:"trust,omitempty"`
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	ApprovalId    string                 `protobuf:"bytes,4,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"` // that allows it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeTrust) Reset() {
+	*x = ChangeTrust{}
+	mi := &file_command_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeTrust) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeTrust) ProtoMessage() {}
+
+func (x *ChangeTrust) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeTrust.ProtoReflect.Descriptor instead.
+func (*ChangeTrust) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ChangeTrust) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *ChangeTrust) GetTrust() Trust_Level {
+	if x != nil {
+		return x.Trust
+	}
+	return Trust_UNSPECIFIED
+}
+
+func (x *ChangeTrust) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *ChangeTrust) GetApprovalId() string {
+	if x != nil {
+		return x.ApprovalId
+	}
+	return ""
+}
+
 // ToSession wraps a command for one session: the Supervisor activates the session when it must.
 type ToSession struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -456,6 +526,7 @@ type ToSession struct {
 	//	*ToSession_UseFile
 	//	*ToSession_TakeVariables
 	//	*ToSession_RevokeRule
+	//	*ToSession_ChangeTrust
 	Command       isToSession_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -463,7 +534,7 @@ type ToSession struct {
 
 func (x *ToSession) Reset() {
 	*x = ToSession{}
-	mi := &file_command_proto_msgTypes[4]
+	mi := &file_command_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -475,7 +546,7 @@ func (x *ToSession) String() string {
 func (*ToSession) ProtoMessage() {}
 
 func (x *ToSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[4]
+	mi := &file_command_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -488,7 +559,7 @@ func (x *ToSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToSession.ProtoReflect.Descriptor instead.
 func (*ToSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{4}
+	return file_command_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ToSession) GetSessionId() string {
@@ -784,6 +855,15 @@ func (x *ToSession) GetRevokeRule() *RevokeRule {
 	return nil
 }
 
+func (x *ToSession) GetChangeTrust() *ChangeTrust {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_ChangeTrust); ok {
+			return x.ChangeTrust
+		}
+	}
+	return nil
+}
+
 type isToSession_Command interface {
 	isToSession_Command()
 }
@@ -912,6 +992,10 @@ type ToSession_RevokeRule struct {
 	RevokeRule *RevokeRule `protobuf:"bytes,40,opt,name=revoke_rule,json=revokeRule,proto3,oneof"`
 }
 
+type ToSession_ChangeTrust struct {
+	ChangeTrust *ChangeTrust `protobuf:"bytes,50,opt,name=change_trust,json=changeTrust,proto3,oneof"`
+}
+
 func (*ToSession_Submit) isToSession_Command() {}
 
 func (*ToSession_AwaitTurn) isToSession_Command() {}
@@ -974,6 +1058,8 @@ func (*ToSession_TakeVariables) isToSession_Command() {}
 
 func (*ToSession_RevokeRule) isToSession_Command() {}
 
+func (*ToSession_ChangeTrust) isToSession_Command() {}
+
 // Describe of the live tree. Reply: Tree.
 type DescribeTree struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -984,7 +1070,7 @@ type DescribeTree struct {
 
 func (x *DescribeTree) Reset() {
 	*x = DescribeTree{}
-	mi := &file_command_proto_msgTypes[5]
+	mi := &file_command_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -996,7 +1082,7 @@ func (x *DescribeTree) String() string {
 func (*DescribeTree) ProtoMessage() {}
 
 func (x *DescribeTree) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[5]
+	mi := &file_command_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1009,7 +1095,7 @@ func (x *DescribeTree) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeTree.ProtoReflect.Descriptor instead.
 func (*DescribeTree) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{5}
+	return file_command_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *DescribeTree) GetDeep() bool {
@@ -1034,7 +1120,7 @@ type ActorView struct {
 
 func (x *ActorView) Reset() {
 	*x = ActorView{}
-	mi := &file_command_proto_msgTypes[6]
+	mi := &file_command_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1046,7 +1132,7 @@ func (x *ActorView) String() string {
 func (*ActorView) ProtoMessage() {}
 
 func (x *ActorView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[6]
+	mi := &file_command_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1059,7 +1145,7 @@ func (x *ActorView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorView.ProtoReflect.Descriptor instead.
 func (*ActorView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{6}
+	return file_command_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ActorView) GetKind() string {
@@ -1120,7 +1206,7 @@ type Tree struct {
 
 func (x *Tree) Reset() {
 	*x = Tree{}
-	mi := &file_command_proto_msgTypes[7]
+	mi := &file_command_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1132,7 +1218,7 @@ func (x *Tree) String() string {
 func (*Tree) ProtoMessage() {}
 
 func (x *Tree) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[7]
+	mi := &file_command_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1145,7 +1231,7 @@ func (x *Tree) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tree.ProtoReflect.Descriptor instead.
 func (*Tree) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{7}
+	return file_command_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Tree) GetRoot() *ActorView {
@@ -1170,7 +1256,7 @@ type SubmitInput struct {
 
 func (x *SubmitInput) Reset() {
 	*x = SubmitInput{}
-	mi := &file_command_proto_msgTypes[8]
+	mi := &file_command_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1182,7 +1268,7 @@ func (x *SubmitInput) String() string {
 func (*SubmitInput) ProtoMessage() {}
 
 func (x *SubmitInput) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[8]
+	mi := &file_command_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1195,7 +1281,7 @@ func (x *SubmitInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitInput.ProtoReflect.Descriptor instead.
 func (*SubmitInput) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{8}
+	return file_command_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SubmitInput) GetWorkerId() string {
@@ -1253,7 +1339,7 @@ type InputReply struct {
 
 func (x *InputReply) Reset() {
 	*x = InputReply{}
-	mi := &file_command_proto_msgTypes[9]
+	mi := &file_command_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1265,7 +1351,7 @@ func (x *InputReply) String() string {
 func (*InputReply) ProtoMessage() {}
 
 func (x *InputReply) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[9]
+	mi := &file_command_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1278,7 +1364,7 @@ func (x *InputReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputReply.ProtoReflect.Descriptor instead.
 func (*InputReply) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{9}
+	return file_command_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *InputReply) GetInputId() string {
@@ -1326,7 +1412,7 @@ type RunInput struct {
 
 func (x *RunInput) Reset() {
 	*x = RunInput{}
-	mi := &file_command_proto_msgTypes[10]
+	mi := &file_command_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1338,7 +1424,7 @@ func (x *RunInput) String() string {
 func (*RunInput) ProtoMessage() {}
 
 func (x *RunInput) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[10]
+	mi := &file_command_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1351,7 +1437,7 @@ func (x *RunInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunInput.ProtoReflect.Descriptor instead.
 func (*RunInput) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{10}
+	return file_command_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RunInput) GetInput() *SubmitInput {
@@ -1373,7 +1459,7 @@ type AwaitTurn struct {
 
 func (x *AwaitTurn) Reset() {
 	*x = AwaitTurn{}
-	mi := &file_command_proto_msgTypes[11]
+	mi := &file_command_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1385,7 +1471,7 @@ func (x *AwaitTurn) String() string {
 func (*AwaitTurn) ProtoMessage() {}
 
 func (x *AwaitTurn) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[11]
+	mi := &file_command_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1398,7 +1484,7 @@ func (x *AwaitTurn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitTurn.ProtoReflect.Descriptor instead.
 func (*AwaitTurn) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{11}
+	return file_command_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AwaitTurn) GetWorkerId() string {
@@ -1439,7 +1525,7 @@ type TurnResult struct {
 
 func (x *TurnResult) Reset() {
 	*x = TurnResult{}
-	mi := &file_command_proto_msgTypes[12]
+	mi := &file_command_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1451,7 +1537,7 @@ func (x *TurnResult) String() string {
 func (*TurnResult) ProtoMessage() {}
 
 func (x *TurnResult) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[12]
+	mi := &file_command_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1464,7 +1550,7 @@ func (x *TurnResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnResult.ProtoReflect.Descriptor instead.
 func (*TurnResult) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{12}
+	return file_command_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TurnResult) GetSessionId() string {
@@ -1587,7 +1673,7 @@ type ToolCallView struct {
 
 func (x *ToolCallView) Reset() {
 	*x = ToolCallView{}
-	mi := &file_command_proto_msgTypes[13]
+	mi := &file_command_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1599,7 +1685,7 @@ func (x *ToolCallView) String() string {
 func (*ToolCallView) ProtoMessage() {}
 
 func (x *ToolCallView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[13]
+	mi := &file_command_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1612,7 +1698,7 @@ func (x *ToolCallView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallView.ProtoReflect.Descriptor instead.
 func (*ToolCallView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{13}
+	return file_command_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ToolCallView) GetName() string {
@@ -1678,7 +1764,7 @@ type CancelSession struct {
 
 func (x *CancelSession) Reset() {
 	*x = CancelSession{}
-	mi := &file_command_proto_msgTypes[14]
+	mi := &file_command_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1690,7 +1776,7 @@ func (x *CancelSession) String() string {
 func (*CancelSession) ProtoMessage() {}
 
 func (x *CancelSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[14]
+	mi := &file_command_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1703,7 +1789,7 @@ func (x *CancelSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelSession.ProtoReflect.Descriptor instead.
 func (*CancelSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{14}
+	return file_command_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CancelSession) GetWorkerId() string {
@@ -1744,7 +1830,7 @@ type Cancelled struct {
 
 func (x *Cancelled) Reset() {
 	*x = Cancelled{}
-	mi := &file_command_proto_msgTypes[15]
+	mi := &file_command_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1756,7 +1842,7 @@ func (x *Cancelled) String() string {
 func (*Cancelled) ProtoMessage() {}
 
 func (x *Cancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[15]
+	mi := &file_command_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1769,7 +1855,7 @@ func (x *Cancelled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancelled.ProtoReflect.Descriptor instead.
 func (*Cancelled) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{15}
+	return file_command_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Cancelled) GetTurns() int32 {
@@ -1795,7 +1881,7 @@ type ListInputs struct {
 
 func (x *ListInputs) Reset() {
 	*x = ListInputs{}
-	mi := &file_command_proto_msgTypes[16]
+	mi := &file_command_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1807,7 +1893,7 @@ func (x *ListInputs) String() string {
 func (*ListInputs) ProtoMessage() {}
 
 func (x *ListInputs) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[16]
+	mi := &file_command_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1820,7 +1906,7 @@ func (x *ListInputs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInputs.ProtoReflect.Descriptor instead.
 func (*ListInputs) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{16}
+	return file_command_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListInputs) GetWorkerId() string {
@@ -1842,7 +1928,7 @@ type InputView struct {
 
 func (x *InputView) Reset() {
 	*x = InputView{}
-	mi := &file_command_proto_msgTypes[17]
+	mi := &file_command_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1854,7 +1940,7 @@ func (x *InputView) String() string {
 func (*InputView) ProtoMessage() {}
 
 func (x *InputView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[17]
+	mi := &file_command_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1867,7 +1953,7 @@ func (x *InputView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputView.ProtoReflect.Descriptor instead.
 func (*InputView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{17}
+	return file_command_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *InputView) GetInputId() string {
@@ -1907,7 +1993,7 @@ type Inputs struct {
 
 func (x *Inputs) Reset() {
 	*x = Inputs{}
-	mi := &file_command_proto_msgTypes[18]
+	mi := &file_command_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1919,7 +2005,7 @@ func (x *Inputs) String() string {
 func (*Inputs) ProtoMessage() {}
 
 func (x *Inputs) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[18]
+	mi := &file_command_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1932,7 +2018,7 @@ func (x *Inputs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inputs.ProtoReflect.Descriptor instead.
 func (*Inputs) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{18}
+	return file_command_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Inputs) GetInputs() []*InputView {
@@ -1954,7 +2040,7 @@ type WithdrawInput struct {
 
 func (x *WithdrawInput) Reset() {
 	*x = WithdrawInput{}
-	mi := &file_command_proto_msgTypes[19]
+	mi := &file_command_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1966,7 +2052,7 @@ func (x *WithdrawInput) String() string {
 func (*WithdrawInput) ProtoMessage() {}
 
 func (x *WithdrawInput) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[19]
+	mi := &file_command_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1979,7 +2065,7 @@ func (x *WithdrawInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawInput.ProtoReflect.Descriptor instead.
 func (*WithdrawInput) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{19}
+	return file_command_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WithdrawInput) GetWorkerId() string {
@@ -2016,7 +2102,7 @@ type CallTool struct {
 
 func (x *CallTool) Reset() {
 	*x = CallTool{}
-	mi := &file_command_proto_msgTypes[20]
+	mi := &file_command_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2028,7 +2114,7 @@ func (x *CallTool) String() string {
 func (*CallTool) ProtoMessage() {}
 
 func (x *CallTool) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[20]
+	mi := &file_command_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2041,7 +2127,7 @@ func (x *CallTool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallTool.ProtoReflect.Descriptor instead.
 func (*CallTool) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{20}
+	return file_command_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CallTool) GetWorkerId() string {
@@ -2086,7 +2172,7 @@ type SpawnWorker struct {
 
 func (x *SpawnWorker) Reset() {
 	*x = SpawnWorker{}
-	mi := &file_command_proto_msgTypes[21]
+	mi := &file_command_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2184,7 @@ func (x *SpawnWorker) String() string {
 func (*SpawnWorker) ProtoMessage() {}
 
 func (x *SpawnWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[21]
+	mi := &file_command_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +2197,7 @@ func (x *SpawnWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnWorker.ProtoReflect.Descriptor instead.
 func (*SpawnWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{21}
+	return file_command_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SpawnWorker) GetAgent() string {
@@ -2162,7 +2248,7 @@ type DeleteWorker struct {
 
 func (x *DeleteWorker) Reset() {
 	*x = DeleteWorker{}
-	mi := &file_command_proto_msgTypes[22]
+	mi := &file_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2174,7 +2260,7 @@ func (x *DeleteWorker) String() string {
 func (*DeleteWorker) ProtoMessage() {}
 
 func (x *DeleteWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[22]
+	mi := &file_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2187,7 +2273,7 @@ func (x *DeleteWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorker.ProtoReflect.Descriptor instead.
 func (*DeleteWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{22}
+	return file_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DeleteWorker) GetWorkerId() string {
@@ -2219,7 +2305,7 @@ type DescribeSession struct {
 
 func (x *DescribeSession) Reset() {
 	*x = DescribeSession{}
-	mi := &file_command_proto_msgTypes[23]
+	mi := &file_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2231,7 +2317,7 @@ func (x *DescribeSession) String() string {
 func (*DescribeSession) ProtoMessage() {}
 
 func (x *DescribeSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[23]
+	mi := &file_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2244,7 +2330,7 @@ func (x *DescribeSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeSession.ProtoReflect.Descriptor instead.
 func (*DescribeSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{23}
+	return file_command_proto_rawDescGZIP(), []int{24}
 }
 
 // CountJobs asks how many turns are open in a session, and how many inputs wait for theirs. Reply: JobCount.
@@ -2256,7 +2342,7 @@ type CountJobs struct {
 
 func (x *CountJobs) Reset() {
 	*x = CountJobs{}
-	mi := &file_command_proto_msgTypes[24]
+	mi := &file_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2268,7 +2354,7 @@ func (x *CountJobs) String() string {
 func (*CountJobs) ProtoMessage() {}
 
 func (x *CountJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[24]
+	mi := &file_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2281,7 +2367,7 @@ func (x *CountJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountJobs.ProtoReflect.Descriptor instead.
 func (*CountJobs) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{24}
+	return file_command_proto_rawDescGZIP(), []int{25}
 }
 
 type JobCount struct {
@@ -2294,7 +2380,7 @@ type JobCount struct {
 
 func (x *JobCount) Reset() {
 	*x = JobCount{}
-	mi := &file_command_proto_msgTypes[25]
+	mi := &file_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2306,7 +2392,7 @@ func (x *JobCount) String() string {
 func (*JobCount) ProtoMessage() {}
 
 func (x *JobCount) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[25]
+	mi := &file_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2319,7 +2405,7 @@ func (x *JobCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCount.ProtoReflect.Descriptor instead.
 func (*JobCount) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{25}
+	return file_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *JobCount) GetRunning() int32 {
@@ -2351,7 +2437,7 @@ type ResolveCall struct {
 
 func (x *ResolveCall) Reset() {
 	*x = ResolveCall{}
-	mi := &file_command_proto_msgTypes[26]
+	mi := &file_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2363,7 +2449,7 @@ func (x *ResolveCall) String() string {
 func (*ResolveCall) ProtoMessage() {}
 
 func (x *ResolveCall) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[26]
+	mi := &file_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2376,7 +2462,7 @@ func (x *ResolveCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveCall.ProtoReflect.Descriptor instead.
 func (*ResolveCall) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{26}
+	return file_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ResolveCall) GetWorkerId() string {
@@ -2434,7 +2520,7 @@ type ResolveApproval struct {
 
 func (x *ResolveApproval) Reset() {
 	*x = ResolveApproval{}
-	mi := &file_command_proto_msgTypes[27]
+	mi := &file_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2446,7 +2532,7 @@ func (x *ResolveApproval) String() string {
 func (*ResolveApproval) ProtoMessage() {}
 
 func (x *ResolveApproval) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[27]
+	mi := &file_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2459,7 +2545,7 @@ func (x *ResolveApproval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveApproval.ProtoReflect.Descriptor instead.
 func (*ResolveApproval) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{27}
+	return file_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ResolveApproval) GetWorkerId() string {
@@ -2549,7 +2635,7 @@ type RememberRule struct {
 
 func (x *RememberRule) Reset() {
 	*x = RememberRule{}
-	mi := &file_command_proto_msgTypes[28]
+	mi := &file_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2561,7 +2647,7 @@ func (x *RememberRule) String() string {
 func (*RememberRule) ProtoMessage() {}
 
 func (x *RememberRule) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[28]
+	mi := &file_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2574,7 +2660,7 @@ func (x *RememberRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberRule.ProtoReflect.Descriptor instead.
 func (*RememberRule) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{28}
+	return file_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RememberRule) GetRule() string {
@@ -2637,7 +2723,7 @@ type Remembered struct {
 
 func (x *Remembered) Reset() {
 	*x = Remembered{}
-	mi := &file_command_proto_msgTypes[29]
+	mi := &file_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2649,7 +2735,7 @@ func (x *Remembered) String() string {
 func (*Remembered) ProtoMessage() {}
 
 func (x *Remembered) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[29]
+	mi := &file_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2662,7 +2748,7 @@ func (x *Remembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remembered.ProtoReflect.Descriptor instead.
 func (*Remembered) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{29}
+	return file_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Remembered) GetRule() *RuleView {
@@ -2704,7 +2790,7 @@ type RuleView struct {
 
 func (x *RuleView) Reset() {
 	*x = RuleView{}
-	mi := &file_command_proto_msgTypes[30]
+	mi := &file_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2716,7 +2802,7 @@ func (x *RuleView) String() string {
 func (*RuleView) ProtoMessage() {}
 
 func (x *RuleView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[30]
+	mi := &file_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2729,7 +2815,7 @@ func (x *RuleView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleView.ProtoReflect.Descriptor instead.
 func (*RuleView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{30}
+	return file_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RuleView) GetRuleId() string {
@@ -2805,7 +2891,7 @@ type ListRules struct {
 
 func (x *ListRules) Reset() {
 	*x = ListRules{}
-	mi := &file_command_proto_msgTypes[31]
+	mi := &file_command_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2817,7 +2903,7 @@ func (x *ListRules) String() string {
 func (*ListRules) ProtoMessage() {}
 
 func (x *ListRules) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[31]
+	mi := &file_command_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2830,7 +2916,7 @@ func (x *ListRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRules.ProtoReflect.Descriptor instead.
 func (*ListRules) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{31}
+	return file_command_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListRules) GetSessionId() string {
@@ -2849,7 +2935,7 @@ type Rules struct {
 
 func (x *Rules) Reset() {
 	*x = Rules{}
-	mi := &file_command_proto_msgTypes[32]
+	mi := &file_command_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2861,7 +2947,7 @@ func (x *Rules) String() string {
 func (*Rules) ProtoMessage() {}
 
 func (x *Rules) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[32]
+	mi := &file_command_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2874,7 +2960,7 @@ func (x *Rules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rules.ProtoReflect.Descriptor instead.
 func (*Rules) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{32}
+	return file_command_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Rules) GetRules() []*RuleView {
@@ -2895,7 +2981,7 @@ type RevokeRule struct {
 
 func (x *RevokeRule) Reset() {
 	*x = RevokeRule{}
-	mi := &file_command_proto_msgTypes[33]
+	mi := &file_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2907,7 +2993,7 @@ func (x *RevokeRule) String() string {
 func (*RevokeRule) ProtoMessage() {}
 
 func (x *RevokeRule) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[33]
+	mi := &file_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2920,7 +3006,7 @@ func (x *RevokeRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeRule.ProtoReflect.Descriptor instead.
 func (*RevokeRule) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{33}
+	return file_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RevokeRule) GetRuleId() string {
@@ -2948,7 +3034,7 @@ type ReleaseWorker struct {
 
 func (x *ReleaseWorker) Reset() {
 	*x = ReleaseWorker{}
-	mi := &file_command_proto_msgTypes[34]
+	mi := &file_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2960,7 +3046,7 @@ func (x *ReleaseWorker) String() string {
 func (*ReleaseWorker) ProtoMessage() {}
 
 func (x *ReleaseWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[34]
+	mi := &file_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2973,7 +3059,7 @@ func (x *ReleaseWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseWorker.ProtoReflect.Descriptor instead.
 func (*ReleaseWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{34}
+	return file_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ReleaseWorker) GetWorkerId() string {
@@ -3002,7 +3088,7 @@ type CompactHistory struct {
 
 func (x *CompactHistory) Reset() {
 	*x = CompactHistory{}
-	mi := &file_command_proto_msgTypes[35]
+	mi := &file_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3014,7 +3100,7 @@ func (x *CompactHistory) String() string {
 func (*CompactHistory) ProtoMessage() {}
 
 func (x *CompactHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[35]
+	mi := &file_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3027,7 +3113,7 @@ func (x *CompactHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactHistory.ProtoReflect.Descriptor instead.
 func (*CompactHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{35}
+	return file_command_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CompactHistory) GetWorkerId() string {
@@ -3058,7 +3144,7 @@ type Compacted struct {
 
 func (x *Compacted) Reset() {
 	*x = Compacted{}
-	mi := &file_command_proto_msgTypes[36]
+	mi := &file_command_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3070,7 +3156,7 @@ func (x *Compacted) String() string {
 func (*Compacted) ProtoMessage() {}
 
 func (x *Compacted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[36]
+	mi := &file_command_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3083,7 +3169,7 @@ func (x *Compacted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compacted.ProtoReflect.Descriptor instead.
 func (*Compacted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{36}
+	return file_command_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Compacted) GetWorkerId() string {
@@ -3143,7 +3229,7 @@ type SetTimer struct {
 
 func (x *SetTimer) Reset() {
 	*x = SetTimer{}
-	mi := &file_command_proto_msgTypes[37]
+	mi := &file_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3155,7 +3241,7 @@ func (x *SetTimer) String() string {
 func (*SetTimer) ProtoMessage() {}
 
 func (x *SetTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[37]
+	mi := &file_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3168,7 +3254,7 @@ func (x *SetTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTimer.ProtoReflect.Descriptor instead.
 func (*SetTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{37}
+	return file_command_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SetTimer) GetWorkerId() string {
@@ -3225,7 +3311,7 @@ type CancelTimer struct {
 
 func (x *CancelTimer) Reset() {
 	*x = CancelTimer{}
-	mi := &file_command_proto_msgTypes[38]
+	mi := &file_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3237,7 +3323,7 @@ func (x *CancelTimer) String() string {
 func (*CancelTimer) ProtoMessage() {}
 
 func (x *CancelTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[38]
+	mi := &file_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3250,7 +3336,7 @@ func (x *CancelTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTimer.ProtoReflect.Descriptor instead.
 func (*CancelTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{38}
+	return file_command_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CancelTimer) GetWorkerId() string {
@@ -3284,7 +3370,7 @@ type ListTimers struct {
 
 func (x *ListTimers) Reset() {
 	*x = ListTimers{}
-	mi := &file_command_proto_msgTypes[39]
+	mi := &file_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3296,7 +3382,7 @@ func (x *ListTimers) String() string {
 func (*ListTimers) ProtoMessage() {}
 
 func (x *ListTimers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[39]
+	mi := &file_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3309,7 +3395,7 @@ func (x *ListTimers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTimers.ProtoReflect.Descriptor instead.
 func (*ListTimers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{39}
+	return file_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListTimers) GetWorkerId() string {
@@ -3333,7 +3419,7 @@ type TimerView struct {
 
 func (x *TimerView) Reset() {
 	*x = TimerView{}
-	mi := &file_command_proto_msgTypes[40]
+	mi := &file_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3345,7 +3431,7 @@ func (x *TimerView) String() string {
 func (*TimerView) ProtoMessage() {}
 
 func (x *TimerView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[40]
+	mi := &file_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3358,7 +3444,7 @@ func (x *TimerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerView.ProtoReflect.Descriptor instead.
 func (*TimerView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{40}
+	return file_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TimerView) GetTimerId() string {
@@ -3412,7 +3498,7 @@ type Timers struct {
 
 func (x *Timers) Reset() {
 	*x = Timers{}
-	mi := &file_command_proto_msgTypes[41]
+	mi := &file_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3424,7 +3510,7 @@ func (x *Timers) String() string {
 func (*Timers) ProtoMessage() {}
 
 func (x *Timers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[41]
+	mi := &file_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3437,7 +3523,7 @@ func (x *Timers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timers.ProtoReflect.Descriptor instead.
 func (*Timers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{41}
+	return file_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Timers) GetTimers() []*TimerView {
@@ -3459,7 +3545,7 @@ type FireTimer struct {
 
 func (x *FireTimer) Reset() {
 	*x = FireTimer{}
-	mi := &file_command_proto_msgTypes[42]
+	mi := &file_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3471,7 +3557,7 @@ func (x *FireTimer) String() string {
 func (*FireTimer) ProtoMessage() {}
 
 func (x *FireTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[42]
+	mi := &file_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3484,7 +3570,7 @@ func (x *FireTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FireTimer.ProtoReflect.Descriptor instead.
 func (*FireTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{42}
+	return file_command_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *FireTimer) GetWorkerId() string {
@@ -3511,7 +3597,7 @@ type TimerChanged struct {
 
 func (x *TimerChanged) Reset() {
 	*x = TimerChanged{}
-	mi := &file_command_proto_msgTypes[43]
+	mi := &file_command_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3523,7 +3609,7 @@ func (x *TimerChanged) String() string {
 func (*TimerChanged) ProtoMessage() {}
 
 func (x *TimerChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[43]
+	mi := &file_command_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3536,7 +3622,7 @@ func (x *TimerChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerChanged.ProtoReflect.Descriptor instead.
 func (*TimerChanged) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{43}
+	return file_command_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *TimerChanged) GetDueUnixMs() int64 {
@@ -3556,7 +3642,7 @@ type SaveHistory struct {
 
 func (x *SaveHistory) Reset() {
 	*x = SaveHistory{}
-	mi := &file_command_proto_msgTypes[44]
+	mi := &file_command_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3568,7 +3654,7 @@ func (x *SaveHistory) String() string {
 func (*SaveHistory) ProtoMessage() {}
 
 func (x *SaveHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[44]
+	mi := &file_command_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3581,7 +3667,7 @@ func (x *SaveHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveHistory.ProtoReflect.Descriptor instead.
 func (*SaveHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{44}
+	return file_command_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SaveHistory) GetWorkerId() string {
@@ -3601,7 +3687,7 @@ type WaitIdle struct {
 
 func (x *WaitIdle) Reset() {
 	*x = WaitIdle{}
-	mi := &file_command_proto_msgTypes[45]
+	mi := &file_command_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3613,7 +3699,7 @@ func (x *WaitIdle) String() string {
 func (*WaitIdle) ProtoMessage() {}
 
 func (x *WaitIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[45]
+	mi := &file_command_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3626,7 +3712,7 @@ func (x *WaitIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitIdle.ProtoReflect.Descriptor instead.
 func (*WaitIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{45}
+	return file_command_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *WaitIdle) GetWorkerId() string {
@@ -3648,7 +3734,7 @@ type CloseSession struct {
 
 func (x *CloseSession) Reset() {
 	*x = CloseSession{}
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_command_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3660,7 +3746,7 @@ func (x *CloseSession) String() string {
 func (*CloseSession) ProtoMessage() {}
 
 func (x *CloseSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_command_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3673,7 +3759,7 @@ func (x *CloseSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSession.ProtoReflect.Descriptor instead.
 func (*CloseSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{46}
+	return file_command_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CloseSession) GetReason() string {
@@ -3701,7 +3787,7 @@ type Subscribe struct {
 
 func (x *Subscribe) Reset() {
 	*x = Subscribe{}
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_command_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3713,7 +3799,7 @@ func (x *Subscribe) String() string {
 func (*Subscribe) ProtoMessage() {}
 
 func (x *Subscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_command_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3726,7 +3812,7 @@ func (x *Subscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribe.ProtoReflect.Descriptor instead.
 func (*Subscribe) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{47}
+	return file_command_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Subscribe) GetRequest() uint64 {
@@ -3746,7 +3832,7 @@ type Subscribed struct {
 
 func (x *Subscribed) Reset() {
 	*x = Subscribed{}
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_command_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3758,7 +3844,7 @@ func (x *Subscribed) String() string {
 func (*Subscribed) ProtoMessage() {}
 
 func (x *Subscribed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_command_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3771,7 +3857,7 @@ func (x *Subscribed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribed.ProtoReflect.Descriptor instead.
 func (*Subscribed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{48}
+	return file_command_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Subscribed) GetCursor() uint64 {
@@ -3796,7 +3882,7 @@ type Unsubscribe struct {
 
 func (x *Unsubscribe) Reset() {
 	*x = Unsubscribe{}
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_command_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3808,7 +3894,7 @@ func (x *Unsubscribe) String() string {
 func (*Unsubscribe) ProtoMessage() {}
 
 func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_command_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3821,7 +3907,7 @@ func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unsubscribe.ProtoReflect.Descriptor instead.
 func (*Unsubscribe) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{49}
+	return file_command_proto_rawDescGZIP(), []int{50}
 }
 
 // Published carries events to a watcher. Cursors of one session are dense, so a watcher puts
@@ -3837,7 +3923,7 @@ type Published struct {
 
 func (x *Published) Reset() {
 	*x = Published{}
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_command_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3849,7 +3935,7 @@ func (x *Published) String() string {
 func (*Published) ProtoMessage() {}
 
 func (x *Published) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_command_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3862,7 +3948,7 @@ func (x *Published) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Published.ProtoReflect.Descriptor instead.
 func (*Published) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{50}
+	return file_command_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Published) GetFirstCursor() uint64 {
@@ -3896,7 +3982,7 @@ type ReadHistory struct {
 
 func (x *ReadHistory) Reset() {
 	*x = ReadHistory{}
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_command_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3908,7 +3994,7 @@ func (x *ReadHistory) String() string {
 func (*ReadHistory) ProtoMessage() {}
 
 func (x *ReadHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_command_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3921,7 +4007,7 @@ func (x *ReadHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadHistory.ProtoReflect.Descriptor instead.
 func (*ReadHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{51}
+	return file_command_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ReadHistory) GetWorkerId() string {
@@ -3944,7 +4030,7 @@ type History struct {
 
 func (x *History) Reset() {
 	*x = History{}
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3956,7 +4042,7 @@ func (x *History) String() string {
 func (*History) ProtoMessage() {}
 
 func (x *History) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3969,7 +4055,7 @@ func (x *History) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use History.ProtoReflect.Descriptor instead.
 func (*History) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{52}
+	return file_command_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *History) GetWorkerId() string {
@@ -4022,7 +4108,7 @@ type ConfigureWorker struct {
 
 func (x *ConfigureWorker) Reset() {
 	*x = ConfigureWorker{}
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4034,7 +4120,7 @@ func (x *ConfigureWorker) String() string {
 func (*ConfigureWorker) ProtoMessage() {}
 
 func (x *ConfigureWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4047,7 +4133,7 @@ func (x *ConfigureWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureWorker.ProtoReflect.Descriptor instead.
 func (*ConfigureWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{53}
+	return file_command_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ConfigureWorker) GetWorkerId() string {
@@ -4115,7 +4201,7 @@ type SessionView struct {
 
 func (x *SessionView) Reset() {
 	*x = SessionView{}
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4127,7 +4213,7 @@ func (x *SessionView) String() string {
 func (*SessionView) ProtoMessage() {}
 
 func (x *SessionView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4140,7 +4226,7 @@ func (x *SessionView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionView.ProtoReflect.Descriptor instead.
 func (*SessionView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{54}
+	return file_command_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SessionView) GetId() string {
@@ -4276,7 +4362,7 @@ type WorkerView struct {
 
 func (x *WorkerView) Reset() {
 	*x = WorkerView{}
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4288,7 +4374,7 @@ func (x *WorkerView) String() string {
 func (*WorkerView) ProtoMessage() {}
 
 func (x *WorkerView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4301,7 +4387,7 @@ func (x *WorkerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerView.ProtoReflect.Descriptor instead.
 func (*WorkerView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{55}
+	return file_command_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *WorkerView) GetId() string {
@@ -4465,7 +4551,7 @@ type CallView struct {
 
 func (x *CallView) Reset() {
 	*x = CallView{}
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4477,7 +4563,7 @@ func (x *CallView) String() string {
 func (*CallView) ProtoMessage() {}
 
 func (x *CallView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4490,7 +4576,7 @@ func (x *CallView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallView.ProtoReflect.Descriptor instead.
 func (*CallView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{56}
+	return file_command_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CallView) GetExecId() string {
@@ -4605,7 +4691,7 @@ type ApprovalView struct {
 
 func (x *ApprovalView) Reset() {
 	*x = ApprovalView{}
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4617,7 +4703,7 @@ func (x *ApprovalView) String() string {
 func (*ApprovalView) ProtoMessage() {}
 
 func (x *ApprovalView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4630,7 +4716,7 @@ func (x *ApprovalView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalView.ProtoReflect.Descriptor instead.
 func (*ApprovalView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{57}
+	return file_command_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ApprovalView) GetApprovalId() string {
@@ -4776,7 +4862,7 @@ type ListApprovals struct {
 
 func (x *ListApprovals) Reset() {
 	*x = ListApprovals{}
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4788,7 +4874,7 @@ func (x *ListApprovals) String() string {
 func (*ListApprovals) ProtoMessage() {}
 
 func (x *ListApprovals) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4801,7 +4887,7 @@ func (x *ListApprovals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListApprovals.ProtoReflect.Descriptor instead.
 func (*ListApprovals) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{58}
+	return file_command_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListApprovals) GetSessionId() string {
@@ -4820,7 +4906,7 @@ type Approvals struct {
 
 func (x *Approvals) Reset() {
 	*x = Approvals{}
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4832,7 +4918,7 @@ func (x *Approvals) String() string {
 func (*Approvals) ProtoMessage() {}
 
 func (x *Approvals) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4845,7 +4931,7 @@ func (x *Approvals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approvals.ProtoReflect.Descriptor instead.
 func (*Approvals) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{59}
+	return file_command_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Approvals) GetApprovals() []*ApprovalView {
@@ -4865,7 +4951,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4877,7 +4963,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4890,7 +4976,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{60}
+	return file_command_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *OpenSession) GetSessionId() string {
@@ -4911,7 +4997,7 @@ type SessionIdle struct {
 
 func (x *SessionIdle) Reset() {
 	*x = SessionIdle{}
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4923,7 +5009,7 @@ func (x *SessionIdle) String() string {
 func (*SessionIdle) ProtoMessage() {}
 
 func (x *SessionIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4936,7 +5022,7 @@ func (x *SessionIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionIdle.ProtoReflect.Descriptor instead.
 func (*SessionIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{61}
+	return file_command_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SessionIdle) GetSessionId() string {
@@ -4955,7 +5041,7 @@ type Passivate struct {
 
 func (x *Passivate) Reset() {
 	*x = Passivate{}
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4967,7 +5053,7 @@ func (x *Passivate) String() string {
 func (*Passivate) ProtoMessage() {}
 
 func (x *Passivate) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4980,7 +5066,7 @@ func (x *Passivate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Passivate.ProtoReflect.Descriptor instead.
 func (*Passivate) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{62}
+	return file_command_proto_rawDescGZIP(), []int{63}
 }
 
 type Staying struct {
@@ -4992,7 +5078,7 @@ type Staying struct {
 
 func (x *Staying) Reset() {
 	*x = Staying{}
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5004,7 +5090,7 @@ func (x *Staying) String() string {
 func (*Staying) ProtoMessage() {}
 
 func (x *Staying) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5017,7 +5103,7 @@ func (x *Staying) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Staying.ProtoReflect.Descriptor instead.
 func (*Staying) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{63}
+	return file_command_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Staying) GetSessionId() string {
@@ -5036,7 +5122,7 @@ type ReportIdle struct {
 
 func (x *ReportIdle) Reset() {
 	*x = ReportIdle{}
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5048,7 +5134,7 @@ func (x *ReportIdle) String() string {
 func (*ReportIdle) ProtoMessage() {}
 
 func (x *ReportIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5061,7 +5147,7 @@ func (x *ReportIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportIdle.ProtoReflect.Descriptor instead.
 func (*ReportIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{64}
+	return file_command_proto_rawDescGZIP(), []int{65}
 }
 
 type Idleness struct {
@@ -5075,7 +5161,7 @@ type Idleness struct {
 
 func (x *Idleness) Reset() {
 	*x = Idleness{}
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5087,7 +5173,7 @@ func (x *Idleness) String() string {
 func (*Idleness) ProtoMessage() {}
 
 func (x *Idleness) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5100,7 +5186,7 @@ func (x *Idleness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Idleness.ProtoReflect.Descriptor instead.
 func (*Idleness) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{65}
+	return file_command_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Idleness) GetIdle() bool {
@@ -5143,7 +5229,7 @@ type Configure struct {
 
 func (x *Configure) Reset() {
 	*x = Configure{}
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5155,7 +5241,7 @@ func (x *Configure) String() string {
 func (*Configure) ProtoMessage() {}
 
 func (x *Configure) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5168,7 +5254,7 @@ func (x *Configure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Configure.ProtoReflect.Descriptor instead.
 func (*Configure) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{66}
+	return file_command_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Configure) GetGrant() *Grant {
@@ -5256,7 +5342,7 @@ type WorkerFailed struct {
 
 func (x *WorkerFailed) Reset() {
 	*x = WorkerFailed{}
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5268,7 +5354,7 @@ func (x *WorkerFailed) String() string {
 func (*WorkerFailed) ProtoMessage() {}
 
 func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5281,7 +5367,7 @@ func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerFailed.ProtoReflect.Descriptor instead.
 func (*WorkerFailed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{67}
+	return file_command_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *WorkerFailed) GetWorkerId() string {
@@ -5332,7 +5418,7 @@ type SessionEnded struct {
 
 func (x *SessionEnded) Reset() {
 	*x = SessionEnded{}
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5344,7 +5430,7 @@ func (x *SessionEnded) String() string {
 func (*SessionEnded) ProtoMessage() {}
 
 func (x *SessionEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5357,7 +5443,7 @@ func (x *SessionEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionEnded.ProtoReflect.Descriptor instead.
 func (*SessionEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{68}
+	return file_command_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SessionEnded) GetSessionId() string {
@@ -5390,7 +5476,7 @@ type DescribeWorker struct {
 
 func (x *DescribeWorker) Reset() {
 	*x = DescribeWorker{}
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5402,7 +5488,7 @@ func (x *DescribeWorker) String() string {
 func (*DescribeWorker) ProtoMessage() {}
 
 func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5415,7 +5501,7 @@ func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorker.ProtoReflect.Descriptor instead.
 func (*DescribeWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{69}
+	return file_command_proto_rawDescGZIP(), []int{70}
 }
 
 // Watched tells a worker whether anybody looks at its live events.
@@ -5428,7 +5514,7 @@ type Watched struct {
 
 func (x *Watched) Reset() {
 	*x = Watched{}
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5440,7 +5526,7 @@ func (x *Watched) String() string {
 func (*Watched) ProtoMessage() {}
 
 func (x *Watched) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5453,7 +5539,7 @@ func (x *Watched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watched.ProtoReflect.Descriptor instead.
 func (*Watched) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{70}
+	return file_command_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Watched) GetOn() bool {
@@ -5479,7 +5565,7 @@ type AcquireLease struct {
 
 func (x *AcquireLease) Reset() {
 	*x = AcquireLease{}
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5491,7 +5577,7 @@ func (x *AcquireLease) String() string {
 func (*AcquireLease) ProtoMessage() {}
 
 func (x *AcquireLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5504,7 +5590,7 @@ func (x *AcquireLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireLease.ProtoReflect.Descriptor instead.
 func (*AcquireLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{71}
+	return file_command_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *AcquireLease) GetWorkspace() string {
@@ -5560,7 +5646,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5572,7 +5658,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5585,7 +5671,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{72}
+	return file_command_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *LeaseGranted) GetWorkspace() string {
@@ -5621,7 +5707,7 @@ type LeaseQueued struct {
 
 func (x *LeaseQueued) Reset() {
 	*x = LeaseQueued{}
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5633,7 +5719,7 @@ func (x *LeaseQueued) String() string {
 func (*LeaseQueued) ProtoMessage() {}
 
 func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5646,7 +5732,7 @@ func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseQueued.ProtoReflect.Descriptor instead.
 func (*LeaseQueued) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{73}
+	return file_command_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *LeaseQueued) GetWorkspace() string {
@@ -5690,7 +5776,7 @@ type ReleaseLease struct {
 
 func (x *ReleaseLease) Reset() {
 	*x = ReleaseLease{}
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5702,7 +5788,7 @@ func (x *ReleaseLease) String() string {
 func (*ReleaseLease) ProtoMessage() {}
 
 func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5715,7 +5801,7 @@ func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseLease.ProtoReflect.Descriptor instead.
 func (*ReleaseLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{74}
+	return file_command_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ReleaseLease) GetWorkspace() string {
@@ -5759,7 +5845,7 @@ type EffectBegun struct {
 
 func (x *EffectBegun) Reset() {
 	*x = EffectBegun{}
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5771,7 +5857,7 @@ func (x *EffectBegun) String() string {
 func (*EffectBegun) ProtoMessage() {}
 
 func (x *EffectBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5784,7 +5870,7 @@ func (x *EffectBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectBegun.ProtoReflect.Descriptor instead.
 func (*EffectBegun) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{75}
+	return file_command_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *EffectBegun) GetWorkspace() string {
@@ -5817,7 +5903,7 @@ type EffectAllowed struct {
 
 func (x *EffectAllowed) Reset() {
 	*x = EffectAllowed{}
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5829,7 +5915,7 @@ func (x *EffectAllowed) String() string {
 func (*EffectAllowed) ProtoMessage() {}
 
 func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5842,7 +5928,7 @@ func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectAllowed.ProtoReflect.Descriptor instead.
 func (*EffectAllowed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{76}
+	return file_command_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *EffectAllowed) GetExecId() string {
@@ -5863,7 +5949,7 @@ type EffectEnded struct {
 
 func (x *EffectEnded) Reset() {
 	*x = EffectEnded{}
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5875,7 +5961,7 @@ func (x *EffectEnded) String() string {
 func (*EffectEnded) ProtoMessage() {}
 
 func (x *EffectEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5888,7 +5974,7 @@ func (x *EffectEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectEnded.ProtoReflect.Descriptor instead.
 func (*EffectEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{77}
+	return file_command_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *EffectEnded) GetWorkspace() string {
@@ -5925,7 +6011,7 @@ type OpenWorkspace struct {
 
 func (x *OpenWorkspace) Reset() {
 	*x = OpenWorkspace{}
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5937,7 +6023,7 @@ func (x *OpenWorkspace) String() string {
 func (*OpenWorkspace) ProtoMessage() {}
 
 func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5950,7 +6036,7 @@ func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkspace.ProtoReflect.Descriptor instead.
 func (*OpenWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{78}
+	return file_command_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *OpenWorkspace) GetGrant() *WorkspaceGrant {
@@ -5983,7 +6069,7 @@ type WorkspaceReady struct {
 
 func (x *WorkspaceReady) Reset() {
 	*x = WorkspaceReady{}
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5995,7 +6081,7 @@ func (x *WorkspaceReady) String() string {
 func (*WorkspaceReady) ProtoMessage() {}
 
 func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6008,7 +6094,7 @@ func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceReady.ProtoReflect.Descriptor instead.
 func (*WorkspaceReady) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{79}
+	return file_command_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *WorkspaceReady) GetOverlaps() []*WorkspaceRef {
@@ -6029,7 +6115,7 @@ type KeepWorkspaces struct {
 
 func (x *KeepWorkspaces) Reset() {
 	*x = KeepWorkspaces{}
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6041,7 +6127,7 @@ func (x *KeepWorkspaces) String() string {
 func (*KeepWorkspaces) ProtoMessage() {}
 
 func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6054,7 +6140,7 @@ func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepWorkspaces.ProtoReflect.Descriptor instead.
 func (*KeepWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{80}
+	return file_command_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *KeepWorkspaces) GetSessionId() string {
@@ -6082,7 +6168,7 @@ type RetireWorkspace struct {
 
 func (x *RetireWorkspace) Reset() {
 	*x = RetireWorkspace{}
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6094,7 +6180,7 @@ func (x *RetireWorkspace) String() string {
 func (*RetireWorkspace) ProtoMessage() {}
 
 func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6107,7 +6193,7 @@ func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireWorkspace.ProtoReflect.Descriptor instead.
 func (*RetireWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{81}
+	return file_command_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *RetireWorkspace) GetGeneration() uint64 {
@@ -6127,7 +6213,7 @@ type WorkspaceUnused struct {
 
 func (x *WorkspaceUnused) Reset() {
 	*x = WorkspaceUnused{}
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6139,7 +6225,7 @@ func (x *WorkspaceUnused) String() string {
 func (*WorkspaceUnused) ProtoMessage() {}
 
 func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6152,7 +6238,7 @@ func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceUnused.ProtoReflect.Descriptor instead.
 func (*WorkspaceUnused) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{82}
+	return file_command_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *WorkspaceUnused) GetId() string {
@@ -6177,7 +6263,7 @@ type DescribeWorkspace struct {
 
 func (x *DescribeWorkspace) Reset() {
 	*x = DescribeWorkspace{}
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6189,7 +6275,7 @@ func (x *DescribeWorkspace) String() string {
 func (*DescribeWorkspace) ProtoMessage() {}
 
 func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6202,7 +6288,7 @@ func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorkspace.ProtoReflect.Descriptor instead.
 func (*DescribeWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{83}
+	return file_command_proto_rawDescGZIP(), []int{84}
 }
 
 type WorkspaceView struct {
@@ -6218,7 +6304,7 @@ type WorkspaceView struct {
 
 func (x *WorkspaceView) Reset() {
 	*x = WorkspaceView{}
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6230,7 +6316,7 @@ func (x *WorkspaceView) String() string {
 func (*WorkspaceView) ProtoMessage() {}
 
 func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6243,7 +6329,7 @@ func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceView.ProtoReflect.Descriptor instead.
 func (*WorkspaceView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{84}
+	return file_command_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *WorkspaceView) GetUri() string {
@@ -6291,7 +6377,7 @@ type FindActor struct {
 
 func (x *FindActor) Reset() {
 	*x = FindActor{}
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6303,7 +6389,7 @@ func (x *FindActor) String() string {
 func (*FindActor) ProtoMessage() {}
 
 func (x *FindActor) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6316,7 +6402,7 @@ func (x *FindActor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindActor.ProtoReflect.Descriptor instead.
 func (*FindActor) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{85}
+	return file_command_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *FindActor) GetName() string {
@@ -6336,7 +6422,7 @@ type Replaced struct {
 
 func (x *Replaced) Reset() {
 	*x = Replaced{}
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6348,7 +6434,7 @@ func (x *Replaced) String() string {
 func (*Replaced) ProtoMessage() {}
 
 func (x *Replaced) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6361,7 +6447,7 @@ func (x *Replaced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replaced.ProtoReflect.Descriptor instead.
 func (*Replaced) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{86}
+	return file_command_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Replaced) GetName() string {
@@ -6388,7 +6474,7 @@ type AcquirePermit struct {
 
 func (x *AcquirePermit) Reset() {
 	*x = AcquirePermit{}
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6400,7 +6486,7 @@ func (x *AcquirePermit) String() string {
 func (*AcquirePermit) ProtoMessage() {}
 
 func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6413,7 +6499,7 @@ func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquirePermit.ProtoReflect.Descriptor instead.
 func (*AcquirePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{87}
+	return file_command_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *AcquirePermit) GetRequest() uint64 {
@@ -6439,7 +6525,7 @@ type PermitGranted struct {
 
 func (x *PermitGranted) Reset() {
 	*x = PermitGranted{}
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6451,7 +6537,7 @@ func (x *PermitGranted) String() string {
 func (*PermitGranted) ProtoMessage() {}
 
 func (x *PermitGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6464,7 +6550,7 @@ func (x *PermitGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitGranted.ProtoReflect.Descriptor instead.
 func (*PermitGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{88}
+	return file_command_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *PermitGranted) GetRequest() uint64 {
@@ -6485,7 +6571,7 @@ type ReleasePermit struct {
 
 func (x *ReleasePermit) Reset() {
 	*x = ReleasePermit{}
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6497,7 +6583,7 @@ func (x *ReleasePermit) String() string {
 func (*ReleasePermit) ProtoMessage() {}
 
 func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6510,7 +6596,7 @@ func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasePermit.ProtoReflect.Descriptor instead.
 func (*ReleasePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{89}
+	return file_command_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ReleasePermit) GetRequest() uint64 {
@@ -6561,13 +6647,15 @@ type Execute struct {
 	ApprovedFiles      []*FileHash            `protobuf:"bytes,22,rep,name=approved_files,json=approvedFiles,proto3" json:"approved_files,omitempty"`     // as they were shown
 	ApprovedEdited     bool                   `protobuf:"varint,23,opt,name=approved_edited,json=approvedEdited,proto3" json:"approved_edited,omitempty"` // with arguments of the approver's own: what it leaves was not shown
 	Shares             []*LeaseToken          `protobuf:"bytes,24,rep,name=shares,proto3" json:"shares,omitempty"`                                        // of the folders that overlap its workspace
+	ApprovalId         string                 `protobuf:"bytes,50,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`              // that the call was approved by
+	ApprovedBy         string                 `protobuf:"bytes,51,opt,name=approved_by,json=approvedBy,proto3" json:"approved_by,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Execute) Reset() {
 	*x = Execute{}
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6579,7 +6667,7 @@ func (x *Execute) String() string {
 func (*Execute) ProtoMessage() {}
 
 func (x *Execute) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6592,7 +6680,7 @@ func (x *Execute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Execute.ProtoReflect.Descriptor instead.
 func (*Execute) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{90}
+	return file_command_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Execute) GetExecId() string {
@@ -6763,6 +6851,20 @@ func (x *Execute) GetShares() []*LeaseToken {
 	return nil
 }
 
+func (x *Execute) GetApprovalId() string {
+	if x != nil {
+		return x.ApprovalId
+	}
+	return ""
+}
+
+func (x *Execute) GetApprovedBy() string {
+	if x != nil {
+		return x.ApprovedBy
+	}
+	return ""
+}
+
 // ToolReply is what became of one call.
 type ToolReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6789,7 +6891,7 @@ type ToolReply struct {
 
 func (x *ToolReply) Reset() {
 	*x = ToolReply{}
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6801,7 +6903,7 @@ func (x *ToolReply) String() string {
 func (*ToolReply) ProtoMessage() {}
 
 func (x *ToolReply) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6814,7 +6916,7 @@ func (x *ToolReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolReply.ProtoReflect.Descriptor instead.
 func (*ToolReply) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{91}
+	return file_command_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ToolReply) GetExecId() string {
@@ -6949,7 +7051,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6961,7 +7063,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6974,7 +7076,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{92}
+	return file_command_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *LedgerEntry) GetExecId() string {
@@ -7016,7 +7118,7 @@ type CancelCalls struct {
 
 func (x *CancelCalls) Reset() {
 	*x = CancelCalls{}
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7028,7 +7130,7 @@ func (x *CancelCalls) String() string {
 func (*CancelCalls) ProtoMessage() {}
 
 func (x *CancelCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7041,7 +7143,7 @@ func (x *CancelCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCalls.ProtoReflect.Descriptor instead.
 func (*CancelCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{93}
+	return file_command_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *CancelCalls) GetExecIds() []string {
@@ -7073,7 +7175,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7085,7 +7187,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7098,7 +7200,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{94}
+	return file_command_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Progress) GetExecId() string {
@@ -7152,7 +7254,7 @@ type ListProjects struct {
 
 func (x *ListProjects) Reset() {
 	*x = ListProjects{}
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7164,7 +7266,7 @@ func (x *ListProjects) String() string {
 func (*ListProjects) ProtoMessage() {}
 
 func (x *ListProjects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7177,7 +7279,7 @@ func (x *ListProjects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProjects.ProtoReflect.Descriptor instead.
 func (*ListProjects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{95}
+	return file_command_proto_rawDescGZIP(), []int{96}
 }
 
 type Projects struct {
@@ -7189,7 +7291,7 @@ type Projects struct {
 
 func (x *Projects) Reset() {
 	*x = Projects{}
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7201,7 +7303,7 @@ func (x *Projects) String() string {
 func (*Projects) ProtoMessage() {}
 
 func (x *Projects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7214,7 +7316,7 @@ func (x *Projects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Projects.ProtoReflect.Descriptor instead.
 func (*Projects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{96}
+	return file_command_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *Projects) GetProjects() []*Project {
@@ -7235,7 +7337,7 @@ type SaveProject struct {
 
 func (x *SaveProject) Reset() {
 	*x = SaveProject{}
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7247,7 +7349,7 @@ func (x *SaveProject) String() string {
 func (*SaveProject) ProtoMessage() {}
 
 func (x *SaveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7260,7 +7362,7 @@ func (x *SaveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveProject.ProtoReflect.Descriptor instead.
 func (*SaveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{97}
+	return file_command_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *SaveProject) GetName() string {
@@ -7287,7 +7389,7 @@ type RemoveProject struct {
 
 func (x *RemoveProject) Reset() {
 	*x = RemoveProject{}
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7299,7 +7401,7 @@ func (x *RemoveProject) String() string {
 func (*RemoveProject) ProtoMessage() {}
 
 func (x *RemoveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7312,7 +7414,7 @@ func (x *RemoveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProject.ProtoReflect.Descriptor instead.
 func (*RemoveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{98}
+	return file_command_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *RemoveProject) GetProject() string {
@@ -7334,7 +7436,7 @@ type SetVariables struct {
 
 func (x *SetVariables) Reset() {
 	*x = SetVariables{}
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7346,7 +7448,7 @@ func (x *SetVariables) String() string {
 func (*SetVariables) ProtoMessage() {}
 
 func (x *SetVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7359,7 +7461,7 @@ func (x *SetVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVariables.ProtoReflect.Descriptor instead.
 func (*SetVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{99}
+	return file_command_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *SetVariables) GetProject() string {
@@ -7392,7 +7494,7 @@ type TakeVariables struct {
 
 func (x *TakeVariables) Reset() {
 	*x = TakeVariables{}
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7404,7 +7506,7 @@ func (x *TakeVariables) String() string {
 func (*TakeVariables) ProtoMessage() {}
 
 func (x *TakeVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7417,7 +7519,7 @@ func (x *TakeVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeVariables.ProtoReflect.Descriptor instead.
 func (*TakeVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{100}
+	return file_command_proto_rawDescGZIP(), []int{101}
 }
 
 // UseFile lists, reads, puts or deletes files of the session's own workspace. What changes something waits, as a turn does, until
@@ -7433,7 +7535,7 @@ type UseFile struct {
 
 func (x *UseFile) Reset() {
 	*x = UseFile{}
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7445,7 +7547,7 @@ func (x *UseFile) String() string {
 func (*UseFile) ProtoMessage() {}
 
 func (x *UseFile) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7458,7 +7560,7 @@ func (x *UseFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseFile.ProtoReflect.Descriptor instead.
 func (*UseFile) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{101}
+	return file_command_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *UseFile) GetAction() UseFile_Action {
@@ -7492,7 +7594,7 @@ type Files struct {
 
 func (x *Files) Reset() {
 	*x = Files{}
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7504,7 +7606,7 @@ func (x *Files) String() string {
 func (*Files) ProtoMessage() {}
 
 func (x *Files) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7517,7 +7619,7 @@ func (x *Files) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Files.ProtoReflect.Descriptor instead.
 func (*Files) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{102}
+	return file_command_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Files) GetEntries() []*FileEntry {
@@ -7546,7 +7648,7 @@ type FileEntry struct {
 
 func (x *FileEntry) Reset() {
 	*x = FileEntry{}
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7558,7 +7660,7 @@ func (x *FileEntry) String() string {
 func (*FileEntry) ProtoMessage() {}
 
 func (x *FileEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7571,7 +7673,7 @@ func (x *FileEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEntry.ProtoReflect.Descriptor instead.
 func (*FileEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{103}
+	return file_command_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *FileEntry) GetPath() string {
@@ -7612,7 +7714,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7624,7 +7726,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7637,7 +7739,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{104}
+	return file_command_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -7663,7 +7765,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7675,7 +7777,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7688,7 +7790,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{105}
+	return file_command_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -7707,7 +7809,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7719,7 +7821,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7732,7 +7834,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{106}
+	return file_command_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -7751,7 +7853,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7763,7 +7865,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7776,7 +7878,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{107}
+	return file_command_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -7796,7 +7898,7 @@ type ListWorkspaces struct {
 
 func (x *ListWorkspaces) Reset() {
 	*x = ListWorkspaces{}
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7808,7 +7910,7 @@ func (x *ListWorkspaces) String() string {
 func (*ListWorkspaces) ProtoMessage() {}
 
 func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7821,7 +7923,7 @@ func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspaces.ProtoReflect.Descriptor instead.
 func (*ListWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{108}
+	return file_command_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ListWorkspaces) GetSessionId() string {
@@ -7840,7 +7942,7 @@ type Workspaces struct {
 
 func (x *Workspaces) Reset() {
 	*x = Workspaces{}
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7852,7 +7954,7 @@ func (x *Workspaces) String() string {
 func (*Workspaces) ProtoMessage() {}
 
 func (x *Workspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7865,7 +7967,7 @@ func (x *Workspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workspaces.ProtoReflect.Descriptor instead.
 func (*Workspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{109}
+	return file_command_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *Workspaces) GetWorkspaces() []*SessionWorkspace {
@@ -7886,7 +7988,7 @@ type SessionWorkspace struct {
 
 func (x *SessionWorkspace) Reset() {
 	*x = SessionWorkspace{}
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7898,7 +8000,7 @@ func (x *SessionWorkspace) String() string {
 func (*SessionWorkspace) ProtoMessage() {}
 
 func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7911,7 +8013,7 @@ func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionWorkspace.ProtoReflect.Descriptor instead.
 func (*SessionWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{110}
+	return file_command_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *SessionWorkspace) GetSessionId() string {
@@ -7945,7 +8047,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7957,7 +8059,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7970,7 +8072,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{111}
+	return file_command_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -7996,7 +8098,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8008,7 +8110,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8021,7 +8123,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{112}
+	return file_command_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -8041,7 +8143,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8053,7 +8155,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8066,7 +8168,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{113}
+	return file_command_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *Show) GetId() string {
@@ -8087,7 +8189,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8099,7 +8201,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8112,7 +8214,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{114}
+	return file_command_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -8156,7 +8258,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8168,7 +8270,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8181,7 +8283,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{115}
+	return file_command_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -8283,7 +8385,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8295,7 +8397,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8308,7 +8410,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{116}
+	return file_command_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -8370,7 +8472,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8382,7 +8484,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8395,7 +8497,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{117}
+	return file_command_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -8416,7 +8518,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8428,7 +8530,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8441,7 +8543,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{118}
+	return file_command_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -8476,7 +8578,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8488,7 +8590,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8501,7 +8603,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{119}
+	return file_command_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *Finding) GetStream() string {
@@ -8538,7 +8640,7 @@ type ForkSession struct {
 
 func (x *ForkSession) Reset() {
 	*x = ForkSession{}
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8550,7 +8652,7 @@ func (x *ForkSession) String() string {
 func (*ForkSession) ProtoMessage() {}
 
 func (x *ForkSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8563,7 +8665,7 @@ func (x *ForkSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSession.ProtoReflect.Descriptor instead.
 func (*ForkSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{120}
+	return file_command_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *ForkSession) GetSessionId() string {
@@ -8602,7 +8704,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8614,7 +8716,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8627,7 +8729,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{121}
+	return file_command_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *Forked) GetSession() *SessionView {
@@ -8690,7 +8792,7 @@ type ImportSession struct {
 
 func (x *ImportSession) Reset() {
 	*x = ImportSession{}
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8702,7 +8804,7 @@ func (x *ImportSession) String() string {
 func (*ImportSession) ProtoMessage() {}
 
 func (x *ImportSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8715,7 +8817,7 @@ func (x *ImportSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSession.ProtoReflect.Descriptor instead.
 func (*ImportSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{122}
+	return file_command_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *ImportSession) GetNewId() bool {
@@ -8748,7 +8850,7 @@ type Imported struct {
 
 func (x *Imported) Reset() {
 	*x = Imported{}
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8760,7 +8862,7 @@ func (x *Imported) String() string {
 func (*Imported) ProtoMessage() {}
 
 func (x *Imported) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8773,7 +8875,7 @@ func (x *Imported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Imported.ProtoReflect.Descriptor instead.
 func (*Imported) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{123}
+	return file_command_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *Imported) GetSession() *SessionView {
@@ -8841,7 +8943,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8853,7 +8955,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8866,7 +8968,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{124}
+	return file_command_proto_rawDescGZIP(), []int{125}
 }
 
 type Holder struct {
@@ -8881,7 +8983,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8893,7 +8995,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8906,7 +9008,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{125}
+	return file_command_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -8974,7 +9076,13 @@ const file_command_proto_rawDesc = "" +
 	"\x02by\x18\x02 \x01(\tR\x02by\"?\n" +
 	"\x0fDetachWorkspace\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\tR\x02by\"\xb1\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\"\x8a\x01\n" +
+	"\vChangeTrust\x12\x1c\n" +
+	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12,\n" +
+	"\x05trust\x18\x02 \x01(\x0e2\x16.troupe.v1.Trust.LevelR\x05trust\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x1f\n" +
+	"\vapproval_id\x18\x04 \x01(\tR\n" +
+	"approvalId\"\xee\x0e\n" +
 	"\tToSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x120\n" +
@@ -9015,7 +9123,8 @@ const file_command_proto_rawDesc = "" +
 	"\buse_file\x18\x1e \x01(\v2\x12.troupe.v1.UseFileH\x00R\auseFile\x12A\n" +
 	"\x0etake_variables\x18\x1f \x01(\v2\x18.troupe.v1.TakeVariablesH\x00R\rtakeVariables\x128\n" +
 	"\vrevoke_rule\x18( \x01(\v2\x15.troupe.v1.RevokeRuleH\x00R\n" +
-	"revokeRuleB\t\n" +
+	"revokeRule\x12;\n" +
+	"\fchange_trust\x182 \x01(\v2\x16.troupe.v1.ChangeTrustH\x00R\vchangeTrustB\t\n" +
 	"\acommand\"\"\n" +
 	"\fDescribeTree\x12\x12\n" +
 	"\x04deep\x18\x01 \x01(\bR\x04deep\"\xcc\x01\n" +
@@ -9464,7 +9573,7 @@ const file_command_proto_rawDesc = "" +
 	"\rReleasePermit\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12\x16\n" +
 	"\x06tokens\x18\x02 \x01(\x03R\x06tokens\x12\x1a\n" +
-	"\brequests\x18\x03 \x01(\x05R\brequests\"\xe6\x06\n" +
+	"\brequests\x18\x03 \x01(\x05R\brequests\"\xa8\a\n" +
 	"\aExecute\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x12\n" +
@@ -9493,7 +9602,11 @@ const file_command_proto_rawDesc = "" +
 	"\rapproved_hash\x18\x15 \x01(\fR\fapprovedHash\x12:\n" +
 	"\x0eapproved_files\x18\x16 \x03(\v2\x13.troupe.v1.FileHashR\rapprovedFiles\x12'\n" +
 	"\x0fapproved_edited\x18\x17 \x01(\bR\x0eapprovedEdited\x12-\n" +
-	"\x06shares\x18\x18 \x03(\v2\x15.troupe.v1.LeaseTokenR\x06shares\"\x92\x04\n" +
+	"\x06shares\x18\x18 \x03(\v2\x15.troupe.v1.LeaseTokenR\x06shares\x12\x1f\n" +
+	"\vapproval_id\x182 \x01(\tR\n" +
+	"approvalId\x12\x1f\n" +
+	"\vapproved_by\x183 \x01(\tR\n" +
+	"approvedBy\"\x92\x04\n" +
 	"\tToolReply\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x12\n" +
@@ -9679,268 +9792,271 @@ func file_command_proto_rawDescGZIP() []byte {
 }
 
 var file_command_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 126)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 127)
 var file_command_proto_goTypes = []any{
 	(UseFile_Action)(0),          // 0: troupe.v1.UseFile.Action
 	(*CreateSession)(nil),        // 1: troupe.v1.CreateSession
 	(*WorkspaceSpec)(nil),        // 2: troupe.v1.WorkspaceSpec
 	(*AttachWorkspace)(nil),      // 3: troupe.v1.AttachWorkspace
 	(*DetachWorkspace)(nil),      // 4: troupe.v1.DetachWorkspace
-	(*ToSession)(nil),            // 5: troupe.v1.ToSession
-	(*DescribeTree)(nil),         // 6: troupe.v1.DescribeTree
-	(*ActorView)(nil),            // 7: troupe.v1.ActorView
-	(*Tree)(nil),                 // 8: troupe.v1.Tree
-	(*SubmitInput)(nil),          // 9: troupe.v1.SubmitInput
-	(*InputReply)(nil),           // 10: troupe.v1.InputReply
-	(*RunInput)(nil),             // 11: troupe.v1.RunInput
-	(*AwaitTurn)(nil),            // 12: troupe.v1.AwaitTurn
-	(*TurnResult)(nil),           // 13: troupe.v1.TurnResult
-	(*ToolCallView)(nil),         // 14: troupe.v1.ToolCallView
-	(*CancelSession)(nil),        // 15: troupe.v1.CancelSession
-	(*Cancelled)(nil),            // 16: troupe.v1.Cancelled
-	(*ListInputs)(nil),           // 17: troupe.v1.ListInputs
-	(*InputView)(nil),            // 18: troupe.v1.InputView
-	(*Inputs)(nil),               // 19: troupe.v1.Inputs
-	(*WithdrawInput)(nil),        // 20: troupe.v1.WithdrawInput
-	(*CallTool)(nil),             // 21: troupe.v1.CallTool
-	(*SpawnWorker)(nil),          // 22: troupe.v1.SpawnWorker
-	(*DeleteWorker)(nil),         // 23: troupe.v1.DeleteWorker
-	(*DescribeSession)(nil),      // 24: troupe.v1.DescribeSession
-	(*CountJobs)(nil),            // 25: troupe.v1.CountJobs
-	(*JobCount)(nil),             // 26: troupe.v1.JobCount
-	(*ResolveCall)(nil),          // 27: troupe.v1.ResolveCall
-	(*ResolveApproval)(nil),      // 28: troupe.v1.ResolveApproval
-	(*RememberRule)(nil),         // 29: troupe.v1.RememberRule
-	(*Remembered)(nil),           // 30: troupe.v1.Remembered
-	(*RuleView)(nil),             // 31: troupe.v1.RuleView
-	(*ListRules)(nil),            // 32: troupe.v1.ListRules
-	(*Rules)(nil),                // 33: troupe.v1.Rules
-	(*RevokeRule)(nil),           // 34: troupe.v1.RevokeRule
-	(*ReleaseWorker)(nil),        // 35: troupe.v1.ReleaseWorker
-	(*CompactHistory)(nil),       // 36: troupe.v1.CompactHistory
-	(*Compacted)(nil),            // 37: troupe.v1.Compacted
-	(*SetTimer)(nil),             // 38: troupe.v1.SetTimer
-	(*CancelTimer)(nil),          // 39: troupe.v1.CancelTimer
-	(*ListTimers)(nil),           // 40: troupe.v1.ListTimers
-	(*TimerView)(nil),            // 41: troupe.v1.TimerView
-	(*Timers)(nil),               // 42: troupe.v1.Timers
-	(*FireTimer)(nil),            // 43: troupe.v1.FireTimer
-	(*TimerChanged)(nil),         // 44: troupe.v1.TimerChanged
-	(*SaveHistory)(nil),          // 45: troupe.v1.SaveHistory
-	(*WaitIdle)(nil),             // 46: troupe.v1.WaitIdle
-	(*CloseSession)(nil),         // 47: troupe.v1.CloseSession
-	(*Subscribe)(nil),            // 48: troupe.v1.Subscribe
-	(*Subscribed)(nil),           // 49: troupe.v1.Subscribed
-	(*Unsubscribe)(nil),          // 50: troupe.v1.Unsubscribe
-	(*Published)(nil),            // 51: troupe.v1.Published
-	(*ReadHistory)(nil),          // 52: troupe.v1.ReadHistory
-	(*History)(nil),              // 53: troupe.v1.History
-	(*ConfigureWorker)(nil),      // 54: troupe.v1.ConfigureWorker
-	(*SessionView)(nil),          // 55: troupe.v1.SessionView
-	(*WorkerView)(nil),           // 56: troupe.v1.WorkerView
-	(*CallView)(nil),             // 57: troupe.v1.CallView
-	(*ApprovalView)(nil),         // 58: troupe.v1.ApprovalView
-	(*ListApprovals)(nil),        // 59: troupe.v1.ListApprovals
-	(*Approvals)(nil),            // 60: troupe.v1.Approvals
-	(*OpenSession)(nil),          // 61: troupe.v1.OpenSession
-	(*SessionIdle)(nil),          // 62: troupe.v1.SessionIdle
-	(*Passivate)(nil),            // 63: troupe.v1.Passivate
-	(*Staying)(nil),              // 64: troupe.v1.Staying
-	(*ReportIdle)(nil),           // 65: troupe.v1.ReportIdle
-	(*Idleness)(nil),             // 66: troupe.v1.Idleness
-	(*Configure)(nil),            // 67: troupe.v1.Configure
-	(*WorkerFailed)(nil),         // 68: troupe.v1.WorkerFailed
-	(*SessionEnded)(nil),         // 69: troupe.v1.SessionEnded
-	(*DescribeWorker)(nil),       // 70: troupe.v1.DescribeWorker
-	(*Watched)(nil),              // 71: troupe.v1.Watched
-	(*AcquireLease)(nil),         // 72: troupe.v1.AcquireLease
-	(*LeaseGranted)(nil),         // 73: troupe.v1.LeaseGranted
-	(*LeaseQueued)(nil),          // 74: troupe.v1.LeaseQueued
-	(*ReleaseLease)(nil),         // 75: troupe.v1.ReleaseLease
-	(*EffectBegun)(nil),          // 76: troupe.v1.EffectBegun
-	(*EffectAllowed)(nil),        // 77: troupe.v1.EffectAllowed
-	(*EffectEnded)(nil),          // 78: troupe.v1.EffectEnded
-	(*OpenWorkspace)(nil),        // 79: troupe.v1.OpenWorkspace
-	(*WorkspaceReady)(nil),       // 80: troupe.v1.WorkspaceReady
-	(*KeepWorkspaces)(nil),       // 81: troupe.v1.KeepWorkspaces
-	(*RetireWorkspace)(nil),      // 82: troupe.v1.RetireWorkspace
-	(*WorkspaceUnused)(nil),      // 83: troupe.v1.WorkspaceUnused
-	(*DescribeWorkspace)(nil),    // 84: troupe.v1.DescribeWorkspace
-	(*WorkspaceView)(nil),        // 85: troupe.v1.WorkspaceView
-	(*FindActor)(nil),            // 86: troupe.v1.FindActor
-	(*Replaced)(nil),             // 87: troupe.v1.Replaced
-	(*AcquirePermit)(nil),        // 88: troupe.v1.AcquirePermit
-	(*PermitGranted)(nil),        // 89: troupe.v1.PermitGranted
-	(*ReleasePermit)(nil),        // 90: troupe.v1.ReleasePermit
-	(*Execute)(nil),              // 91: troupe.v1.Execute
-	(*ToolReply)(nil),            // 92: troupe.v1.ToolReply
-	(*LedgerEntry)(nil),          // 93: troupe.v1.LedgerEntry
-	(*CancelCalls)(nil),          // 94: troupe.v1.CancelCalls
-	(*Progress)(nil),             // 95: troupe.v1.Progress
-	(*ListProjects)(nil),         // 96: troupe.v1.ListProjects
-	(*Projects)(nil),             // 97: troupe.v1.Projects
-	(*SaveProject)(nil),          // 98: troupe.v1.SaveProject
-	(*RemoveProject)(nil),        // 99: troupe.v1.RemoveProject
-	(*SetVariables)(nil),         // 100: troupe.v1.SetVariables
-	(*TakeVariables)(nil),        // 101: troupe.v1.TakeVariables
-	(*UseFile)(nil),              // 102: troupe.v1.UseFile
-	(*Files)(nil),                // 103: troupe.v1.Files
-	(*FileEntry)(nil),            // 104: troupe.v1.FileEntry
-	(*ListSessions)(nil),         // 105: troupe.v1.ListSessions
-	(*Sessions)(nil),             // 106: troupe.v1.Sessions
-	(*ListWorkers)(nil),          // 107: troupe.v1.ListWorkers
-	(*Workers)(nil),              // 108: troupe.v1.Workers
-	(*ListWorkspaces)(nil),       // 109: troupe.v1.ListWorkspaces
-	(*Workspaces)(nil),           // 110: troupe.v1.Workspaces
-	(*SessionWorkspace)(nil),     // 111: troupe.v1.SessionWorkspace
-	(*ListCalls)(nil),            // 112: troupe.v1.ListCalls
-	(*Calls)(nil),                // 113: troupe.v1.Calls
-	(*Show)(nil),                 // 114: troupe.v1.Show
-	(*Shown)(nil),                // 115: troupe.v1.Shown
-	(*TurnView)(nil),             // 116: troupe.v1.TurnView
-	(*GenerationView)(nil),       // 117: troupe.v1.GenerationView
-	(*Verify)(nil),               // 118: troupe.v1.Verify
-	(*Verified)(nil),             // 119: troupe.v1.Verified
-	(*Finding)(nil),              // 120: troupe.v1.Finding
-	(*ForkSession)(nil),          // 121: troupe.v1.ForkSession
-	(*Forked)(nil),               // 122: troupe.v1.Forked
-	(*ImportSession)(nil),        // 123: troupe.v1.ImportSession
-	(*Imported)(nil),             // 124: troupe.v1.Imported
-	(*Hello)(nil),                // 125: troupe.v1.Hello
-	(*Holder)(nil),               // 126: troupe.v1.Holder
-	(*EnvVar)(nil),               // 127: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 128: troupe.v1.Lineage
-	(*Turn)(nil),                 // 129: troupe.v1.Turn
-	(Persist_Policy)(0),          // 130: troupe.v1.Persist.Policy
-	(Trust_Level)(0),             // 131: troupe.v1.Trust.Level
-	(*Part)(nil),                 // 132: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 133: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 134: troupe.v1.InputAccepted.Origin
-	(TurnCompleted_Outcome)(0),   // 135: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 136: troupe.v1.Usage
-	(CallResolved_Resolution)(0), // 137: troupe.v1.CallResolved.Resolution
-	(Decision_Value)(0),          // 138: troupe.v1.Decision.Value
-	(*Failure)(nil),              // 139: troupe.v1.Failure
-	(TimerSet_Misfire)(0),        // 140: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 141: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 142: troupe.v1.WorkspaceGrant
-	(*Grant)(nil),                // 143: troupe.v1.Grant
-	(*WorkspaceRef)(nil),         // 144: troupe.v1.WorkspaceRef
-	(*LeaseToken)(nil),           // 145: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 146: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 147: troupe.v1.ToolFinished.Status
-	(*Project)(nil),              // 148: troupe.v1.Project
-	(*Variable)(nil),             // 149: troupe.v1.Variable
-	(*Timing)(nil),               // 150: troupe.v1.Timing
+	(*ChangeTrust)(nil),          // 5: troupe.v1.ChangeTrust
+	(*ToSession)(nil),            // 6: troupe.v1.ToSession
+	(*DescribeTree)(nil),         // 7: troupe.v1.DescribeTree
+	(*ActorView)(nil),            // 8: troupe.v1.ActorView
+	(*Tree)(nil),                 // 9: troupe.v1.Tree
+	(*SubmitInput)(nil),          // 10: troupe.v1.SubmitInput
+	(*InputReply)(nil),           // 11: troupe.v1.InputReply
+	(*RunInput)(nil),             // 12: troupe.v1.RunInput
+	(*AwaitTurn)(nil),            // 13: troupe.v1.AwaitTurn
+	(*TurnResult)(nil),           // 14: troupe.v1.TurnResult
+	(*ToolCallView)(nil),         // 15: troupe.v1.ToolCallView
+	(*CancelSession)(nil),        // 16: troupe.v1.CancelSession
+	(*Cancelled)(nil),            // 17: troupe.v1.Cancelled
+	(*ListInputs)(nil),           // 18: troupe.v1.ListInputs
+	(*InputView)(nil),            // 19: troupe.v1.InputView
+	(*Inputs)(nil),               // 20: troupe.v1.Inputs
+	(*WithdrawInput)(nil),        // 21: troupe.v1.WithdrawInput
+	(*CallTool)(nil),             // 22: troupe.v1.CallTool
+	(*SpawnWorker)(nil),          // 23: troupe.v1.SpawnWorker
+	(*DeleteWorker)(nil),         // 24: troupe.v1.DeleteWorker
+	(*DescribeSession)(nil),      // 25: troupe.v1.DescribeSession
+	(*CountJobs)(nil),            // 26: troupe.v1.CountJobs
+	(*JobCount)(nil),             // 27: troupe.v1.JobCount
+	(*ResolveCall)(nil),          // 28: troupe.v1.ResolveCall
+	(*ResolveApproval)(nil),      // 29: troupe.v1.ResolveApproval
+	(*RememberRule)(nil),         // 30: troupe.v1.RememberRule
+	(*Remembered)(nil),           // 31: troupe.v1.Remembered
+	(*RuleView)(nil),             // 32: troupe.v1.RuleView
+	(*ListRules)(nil),            // 33: troupe.v1.ListRules
+	(*Rules)(nil),                // 34: troupe.v1.Rules
+	(*RevokeRule)(nil),           // 35: troupe.v1.RevokeRule
+	(*ReleaseWorker)(nil),        // 36: troupe.v1.ReleaseWorker
+	(*CompactHistory)(nil),       // 37: troupe.v1.CompactHistory
+	(*Compacted)(nil),            // 38: troupe.v1.Compacted
+	(*SetTimer)(nil),             // 39: troupe.v1.SetTimer
+	(*CancelTimer)(nil),          // 40: troupe.v1.CancelTimer
+	(*ListTimers)(nil),           // 41: troupe.v1.ListTimers
+	(*TimerView)(nil),            // 42: troupe.v1.TimerView
+	(*Timers)(nil),               // 43: troupe.v1.Timers
+	(*FireTimer)(nil),            // 44: troupe.v1.FireTimer
+	(*TimerChanged)(nil),         // 45: troupe.v1.TimerChanged
+	(*SaveHistory)(nil),          // 46: troupe.v1.SaveHistory
+	(*WaitIdle)(nil),             // 47: troupe.v1.WaitIdle
+	(*CloseSession)(nil),         // 48: troupe.v1.CloseSession
+	(*Subscribe)(nil),            // 49: troupe.v1.Subscribe
+	(*Subscribed)(nil),           // 50: troupe.v1.Subscribed
+	(*Unsubscribe)(nil),          // 51: troupe.v1.Unsubscribe
+	(*Published)(nil),            // 52: troupe.v1.Published
+	(*ReadHistory)(nil),          // 53: troupe.v1.ReadHistory
+	(*History)(nil),              // 54: troupe.v1.History
+	(*ConfigureWorker)(nil),      // 55: troupe.v1.ConfigureWorker
+	(*SessionView)(nil),          // 56: troupe.v1.SessionView
+	(*WorkerView)(nil),           // 57: troupe.v1.WorkerView
+	(*CallView)(nil),             // 58: troupe.v1.CallView
+	(*ApprovalView)(nil),         // 59: troupe.v1.ApprovalView
+	(*ListApprovals)(nil),        // 60: troupe.v1.ListApprovals
+	(*Approvals)(nil),            // 61: troupe.v1.Approvals
+	(*OpenSession)(nil),          // 62: troupe.v1.OpenSession
+	(*SessionIdle)(nil),          // 63: troupe.v1.SessionIdle
+	(*Passivate)(nil),            // 64: troupe.v1.Passivate
+	(*Staying)(nil),              // 65: troupe.v1.Staying
+	(*ReportIdle)(nil),           // 66: troupe.v1.ReportIdle
+	(*Idleness)(nil),             // 67: troupe.v1.Idleness
+	(*Configure)(nil),            // 68: troupe.v1.Configure
+	(*WorkerFailed)(nil),         // 69: troupe.v1.WorkerFailed
+	(*SessionEnded)(nil),         // 70: troupe.v1.SessionEnded
+	(*DescribeWorker)(nil),       // 71: troupe.v1.DescribeWorker
+	(*Watched)(nil),              // 72: troupe.v1.Watched
+	(*AcquireLease)(nil),         // 73: troupe.v1.AcquireLease
+	(*LeaseGranted)(nil),         // 74: troupe.v1.LeaseGranted
+	(*LeaseQueued)(nil),          // 75: troupe.v1.LeaseQueued
+	(*ReleaseLease)(nil),         // 76: troupe.v1.ReleaseLease
+	(*EffectBegun)(nil),          // 77: troupe.v1.EffectBegun
+	(*EffectAllowed)(nil),        // 78: troupe.v1.EffectAllowed
+	(*EffectEnded)(nil),          // 79: troupe.v1.EffectEnded
+	(*OpenWorkspace)(nil),        // 80: troupe.v1.OpenWorkspace
+	(*WorkspaceReady)(nil),       // 81: troupe.v1.WorkspaceReady
+	(*KeepWorkspaces)(nil),       // 82: troupe.v1.KeepWorkspaces
+	(*RetireWorkspace)(nil),      // 83: troupe.v1.RetireWorkspace
+	(*WorkspaceUnused)(nil),      // 84: troupe.v1.WorkspaceUnused
+	(*DescribeWorkspace)(nil),    // 85: troupe.v1.DescribeWorkspace
+	(*WorkspaceView)(nil),        // 86: troupe.v1.WorkspaceView
+	(*FindActor)(nil),            // 87: troupe.v1.FindActor
+	(*Replaced)(nil),             // 88: troupe.v1.Replaced
+	(*AcquirePermit)(nil),        // 89: troupe.v1.AcquirePermit
+	(*PermitGranted)(nil),        // 90: troupe.v1.PermitGranted
+	(*ReleasePermit)(nil),        // 91: troupe.v1.ReleasePermit
+	(*Execute)(nil),              // 92: troupe.v1.Execute
+	(*ToolReply)(nil),            // 93: troupe.v1.ToolReply
+	(*LedgerEntry)(nil),          // 94: troupe.v1.LedgerEntry
+	(*CancelCalls)(nil),          // 95: troupe.v1.CancelCalls
+	(*Progress)(nil),             // 96: troupe.v1.Progress
+	(*ListProjects)(nil),         // 97: troupe.v1.ListProjects
+	(*Projects)(nil),             // 98: troupe.v1.Projects
+	(*SaveProject)(nil),          // 99: troupe.v1.SaveProject
+	(*RemoveProject)(nil),        // 100: troupe.v1.RemoveProject
+	(*SetVariables)(nil),         // 101: troupe.v1.SetVariables
+	(*TakeVariables)(nil),        // 102: troupe.v1.TakeVariables
+	(*UseFile)(nil),              // 103: troupe.v1.UseFile
+	(*Files)(nil),                // 104: troupe.v1.Files
+	(*FileEntry)(nil),            // 105: troupe.v1.FileEntry
+	(*ListSessions)(nil),         // 106: troupe.v1.ListSessions
+	(*Sessions)(nil),             // 107: troupe.v1.Sessions
+	(*ListWorkers)(nil),          // 108: troupe.v1.ListWorkers
+	(*Workers)(nil),              // 109: troupe.v1.Workers
+	(*ListWorkspaces)(nil),       // 110: troupe.v1.ListWorkspaces
+	(*Workspaces)(nil),           // 111: troupe.v1.Workspaces
+	(*SessionWorkspace)(nil),     // 112: troupe.v1.SessionWorkspace
+	(*ListCalls)(nil),            // 113: troupe.v1.ListCalls
+	(*Calls)(nil),                // 114: troupe.v1.Calls
+	(*Show)(nil),                 // 115: troupe.v1.Show
+	(*Shown)(nil),                // 116: troupe.v1.Shown
+	(*TurnView)(nil),             // 117: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 118: troupe.v1.GenerationView
+	(*Verify)(nil),               // 119: troupe.v1.Verify
+	(*Verified)(nil),             // 120: troupe.v1.Verified
+	(*Finding)(nil),              // 121: troupe.v1.Finding
+	(*ForkSession)(nil),          // 122: troupe.v1.ForkSession
+	(*Forked)(nil),               // 123: troupe.v1.Forked
+	(*ImportSession)(nil),        // 124: troupe.v1.ImportSession
+	(*Imported)(nil),             // 125: troupe.v1.Imported
+	(*Hello)(nil),                // 126: troupe.v1.Hello
+	(*Holder)(nil),               // 127: troupe.v1.Holder
+	(*EnvVar)(nil),               // 128: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 129: troupe.v1.Lineage
+	(*Turn)(nil),                 // 130: troupe.v1.Turn
+	(Persist_Policy)(0),          // 131: troupe.v1.Persist.Policy
+	(Trust_Level)(0),             // 132: troupe.v1.Trust.Level
+	(*Part)(nil),                 // 133: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 134: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 135: troupe.v1.InputAccepted.Origin
+	(TurnCompleted_Outcome)(0),   // 136: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 137: troupe.v1.Usage
+	(CallResolved_Resolution)(0), // 138: troupe.v1.CallResolved.Resolution
+	(Decision_Value)(0),          // 139: troupe.v1.Decision.Value
+	(*Failure)(nil),              // 140: troupe.v1.Failure
+	(TimerSet_Misfire)(0),        // 141: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 142: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 143: troupe.v1.WorkspaceGrant
+	(*Grant)(nil),                // 144: troupe.v1.Grant
+	(*WorkspaceRef)(nil),         // 145: troupe.v1.WorkspaceRef
+	(*LeaseToken)(nil),           // 146: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 147: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 148: troupe.v1.ToolFinished.Status
+	(*Project)(nil),              // 149: troupe.v1.Project
+	(*Variable)(nil),             // 150: troupe.v1.Variable
+	(*Timing)(nil),               // 151: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	2,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	127, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
-	9,   // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	128, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	129, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	130, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	131, // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	128, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	10,  // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
+	129, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	130, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	131, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	132, // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	2,   // 7: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
-	9,   // 8: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
-	12,  // 9: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
-	15,  // 10: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
-	17,  // 11: troupe.v1.ToSession.list_inputs:type_name -> troupe.v1.ListInputs
-	20,  // 12: troupe.v1.ToSession.withdraw_input:type_name -> troupe.v1.WithdrawInput
-	21,  // 13: troupe.v1.ToSession.call_tool:type_name -> troupe.v1.CallTool
-	22,  // 14: troupe.v1.ToSession.spawn_worker:type_name -> troupe.v1.SpawnWorker
-	23,  // 15: troupe.v1.ToSession.delete_worker:type_name -> troupe.v1.DeleteWorker
-	24,  // 16: troupe.v1.ToSession.describe:type_name -> troupe.v1.DescribeSession
-	48,  // 17: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
-	52,  // 18: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
-	54,  // 19: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
-	25,  // 20: troupe.v1.ToSession.count_jobs:type_name -> troupe.v1.CountJobs
-	46,  // 21: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
-	47,  // 22: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
-	50,  // 23: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
-	27,  // 24: troupe.v1.ToSession.resolve_call:type_name -> troupe.v1.ResolveCall
-	35,  // 25: troupe.v1.ToSession.release_worker:type_name -> troupe.v1.ReleaseWorker
-	36,  // 26: troupe.v1.ToSession.compact:type_name -> troupe.v1.CompactHistory
-	38,  // 27: troupe.v1.ToSession.set_timer:type_name -> troupe.v1.SetTimer
-	39,  // 28: troupe.v1.ToSession.cancel_timer:type_name -> troupe.v1.CancelTimer
-	40,  // 29: troupe.v1.ToSession.list_timers:type_name -> troupe.v1.ListTimers
-	45,  // 30: troupe.v1.ToSession.save:type_name -> troupe.v1.SaveHistory
-	11,  // 31: troupe.v1.ToSession.run:type_name -> troupe.v1.RunInput
-	43,  // 32: troupe.v1.ToSession.fire_timer:type_name -> troupe.v1.FireTimer
-	28,  // 33: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
-	3,   // 34: troupe.v1.ToSession.attach_workspace:type_name -> troupe.v1.AttachWorkspace
-	4,   // 35: troupe.v1.ToSession.detach_workspace:type_name -> troupe.v1.DetachWorkspace
-	102, // 36: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
-	101, // 37: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
-	34,  // 38: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
-	7,   // 39: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
-	7,   // 40: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	132, // 41: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	133, // 42: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	134, // 43: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	9,   // 44: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	135, // 45: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	136, // 46: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
-	14,  // 47: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
-	18,  // 48: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	128, // 49: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	129, // 50: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	137, // 51: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	138, // 52: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
-	31,  // 53: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
-	139, // 54: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
-	31,  // 55: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
-	132, // 56: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	140, // 57: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
-	41,  // 58: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	141, // 59: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	129, // 60: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	142, // 61: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
-	56,  // 62: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	136, // 63: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
-	10,  // 64: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	130, // 65: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	136, // 66: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	58,  // 67: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
-	143, // 68: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	130, // 69: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	142, // 70: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	144, // 71: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
-	142, // 72: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	145, // 73: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	127, // 74: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	146, // 75: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	146, // 76: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	142, // 77: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	146, // 78: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
-	145, // 79: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
-	147, // 80: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	146, // 81: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	92,  // 82: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	148, // 83: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
-	149, // 84: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
-	0,   // 85: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
-	104, // 86: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
-	55,  // 87: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	56,  // 88: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	111, // 89: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
-	142, // 90: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
-	57,  // 91: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	55,  // 92: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	116, // 93: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	136, // 94: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	14,  // 95: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	117, // 96: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	150, // 97: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	136, // 98: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	120, // 99: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	55,  // 100: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
-	55,  // 101: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
-	102, // [102:102] is the sub-list for method output_type
-	102, // [102:102] is the sub-list for method input_type
-	102, // [102:102] is the sub-list for extension type_name
-	102, // [102:102] is the sub-list for extension extendee
-	0,   // [0:102] is the sub-list for field type_name
+	132, // 8: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
+	10,  // 9: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
+	13,  // 10: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
+	16,  // 11: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
+	18,  // 12: troupe.v1.ToSession.list_inputs:type_name -> troupe.v1.ListInputs
+	21,  // 13: troupe.v1.ToSession.withdraw_input:type_name -> troupe.v1.WithdrawInput
+	22,  // 14: troupe.v1.ToSession.call_tool:type_name -> troupe.v1.CallTool
+	23,  // 15: troupe.v1.ToSession.spawn_worker:type_name -> troupe.v1.SpawnWorker
+	24,  // 16: troupe.v1.ToSession.delete_worker:type_name -> troupe.v1.DeleteWorker
+	25,  // 17: troupe.v1.ToSession.describe:type_name -> troupe.v1.DescribeSession
+	49,  // 18: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
+	53,  // 19: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
+	55,  // 20: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
+	26,  // 21: troupe.v1.ToSession.count_jobs:type_name -> troupe.v1.CountJobs
+	47,  // 22: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
+	48,  // 23: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
+	51,  // 24: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
+	28,  // 25: troupe.v1.ToSession.resolve_call:type_name -> troupe.v1.ResolveCall
+	36,  // 26: troupe.v1.ToSession.release_worker:type_name -> troupe.v1.ReleaseWorker
+	37,  // 27: troupe.v1.ToSession.compact:type_name -> troupe.v1.CompactHistory
+	39,  // 28: troupe.v1.ToSession.set_timer:type_name -> troupe.v1.SetTimer
+	40,  // 29: troupe.v1.ToSession.cancel_timer:type_name -> troupe.v1.CancelTimer
+	41,  // 30: troupe.v1.ToSession.list_timers:type_name -> troupe.v1.ListTimers
+	46,  // 31: troupe.v1.ToSession.save:type_name -> troupe.v1.SaveHistory
+	12,  // 32: troupe.v1.ToSession.run:type_name -> troupe.v1.RunInput
+	44,  // 33: troupe.v1.ToSession.fire_timer:type_name -> troupe.v1.FireTimer
+	29,  // 34: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
+	3,   // 35: troupe.v1.ToSession.attach_workspace:type_name -> troupe.v1.AttachWorkspace
+	4,   // 36: troupe.v1.ToSession.detach_workspace:type_name -> troupe.v1.DetachWorkspace
+	103, // 37: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
+	102, // 38: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
+	35,  // 39: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
+	5,   // 40: troupe.v1.ToSession.change_trust:type_name -> troupe.v1.ChangeTrust
+	8,   // 41: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
+	8,   // 42: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
+	133, // 43: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	134, // 44: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	135, // 45: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	10,  // 46: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
+	136, // 47: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	137, // 48: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	15,  // 49: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
+	19,  // 50: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
+	129, // 51: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	130, // 52: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	138, // 53: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	139, // 54: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	32,  // 55: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
+	140, // 56: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
+	32,  // 57: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
+	133, // 58: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	141, // 59: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	42,  // 60: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
+	142, // 61: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	130, // 62: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	143, // 63: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	57,  // 64: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
+	137, // 65: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	11,  // 66: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
+	131, // 67: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	137, // 68: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	59,  // 69: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
+	144, // 70: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	131, // 71: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	143, // 72: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	145, // 73: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
+	143, // 74: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	146, // 75: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	128, // 76: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	147, // 77: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	147, // 78: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	143, // 79: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	147, // 80: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	146, // 81: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
+	148, // 82: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	147, // 83: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	93,  // 84: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	149, // 85: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
+	150, // 86: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
+	0,   // 87: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
+	105, // 88: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
+	56,  // 89: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	57,  // 90: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	112, // 91: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
+	143, // 92: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	58,  // 93: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	56,  // 94: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	117, // 95: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	137, // 96: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	15,  // 97: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	118, // 98: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	151, // 99: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	137, // 100: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	121, // 101: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	56,  // 102: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
+	56,  // 103: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
+	104, // [104:104] is the sub-list for method output_type
+	104, // [104:104] is the sub-list for method input_type
+	104, // [104:104] is the sub-list for extension type_name
+	104, // [104:104] is the sub-list for extension extendee
+	0,   // [0:104] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }
@@ -9951,7 +10067,7 @@ func file_command_proto_init() {
 	file_common_proto_init()
 	file_event_proto_init()
 	file_worker_proto_init()
-	file_command_proto_msgTypes[4].OneofWrappers = []any{
+	file_command_proto_msgTypes[5].OneofWrappers = []any{
 		(*ToSession_Submit)(nil),
 		(*ToSession_AwaitTurn)(nil),
 		(*ToSession_Cancel)(nil),
@@ -9983,6 +10099,7 @@ func file_command_proto_init() {
 		(*ToSession_UseFile)(nil),
 		(*ToSession_TakeVariables)(nil),
 		(*ToSession_RevokeRule)(nil),
+		(*ToSession_ChangeTrust)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -9990,7 +10107,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   126,
+			NumMessages:   127,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -587,11 +587,13 @@ func (x *WorkspaceDetached) GetBy() string {
 	return ""
 }
 
+// TrustChanged says how far the session trusts one of its workspaces from now on.
 type TrustChanged struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uri           string                 `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
 	Trust         Trust_Level            `protobuf:"varint,2,opt,name=trust,proto3,enum=troupe.v1.Trust_Level" json:"trust,omitempty"`
 	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	ApprovalId    string                 `protobuf:"bytes,4,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"` // that allowed it; empty: it was no agent that asked
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -643,6 +645,13 @@ func (x *TrustChanged) GetTrust() Trust_Level {
 func (x *TrustChanged) GetBy() string {
 	if x != nil {
 		return x.By
+	}
+	return ""
+}
+
+func (x *TrustChanged) GetApprovalId() string {
+	if x != nil {
+		return x.ApprovalId
 	}
 	return ""
 }
@@ -3222,11 +3231,13 @@ const file_session_proto_rawDesc = "" +
 	" \x03(\tR\x05tools\"5\n" +
 	"\x11WorkspaceDetached\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\tR\x02by\"^\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\"\x7f\n" +
 	"\fTrustChanged\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12,\n" +
 	"\x05trust\x18\x02 \x01(\x0e2\x16.troupe.v1.Trust.LevelR\x05trust\x12\x0e\n" +
-	"\x02by\x18\x03 \x01(\tR\x02by\"p\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x1f\n" +
+	"\vapproval_id\x18\x04 \x01(\tR\n" +
+	"approvalId\"p\n" +
 	"\rWorkerSpawned\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x14\n" +

@@ -105,8 +105,10 @@ type Context struct {
 	Progress func(*messages.Progress)
 	// Hold keeps the workspace for what a call leaves running under an id, until release is called. end may be called to ask
 	// for its end, with the reason. nil: nothing may be left running.
-	Hold   func(id string, end func(why string)) (release func(), err error)
-	Redact func(string) string // takes secrets out of a text; nil: none are known. Results are redacted anyway: tools call it where they cut or keep text
+	Hold func(id string, end func(why string)) (release func(), err error)
+	// WriteAccess raises the trust in the call's workspace for the session, as a person allowed. nil: there is no session.
+	WriteAccess func() error
+	Redact      func(string) string // takes secrets out of a text; nil: none are known. Results are redacted anyway: tools call it where they cut or keep text
 }
 
 // clean gives text that may be cut or kept: half a secret is not recognised any more.

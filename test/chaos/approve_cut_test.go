@@ -46,6 +46,7 @@ type question struct {
 	mem *memory.Store
 
 	scopes map[string]troupe.Scope // of the answers, by call; none: once
+	model  troupe.Model            // nil: writeTwice
 
 	mu   sync.Mutex
 	said map[string]troupe.Decision // acknowledged answers
@@ -58,8 +59,11 @@ func newQuestion(t *testing.T) *question {
 
 func (q *question) live(t *testing.T, limit int, heard bool) int {
 	t.Helper()
+	if q.model == nil {
+		q.model = writeTwice{}
+	}
 	store := lifeUntilCut(t, q.mem, limit, heard, func(s *cutStore) troupe.Options {
-		return troupe.Options{Model: writeTwice{}, Store: s, DataDir: t.TempDir()}
+		return troupe.Options{Model: q.model, Store: s, DataDir: t.TempDir()}
 	}, q.person, q.prompt)
 	q.store, q.mem = store, q.mem.Reopen()
 	return store.count
