@@ -127,7 +127,7 @@ func mayRun(c *fileCall) error {
 	}
 	if c.ws.Trust() != messages.Trust_FULL && !c.Sandbox.Confines() {
 		return Errorf(CodeSandboxUnavailable, "commands cannot be run in this Restricted workspace: the sandbox %q does not confine them. "+
-			"The user can install bubblewrap or trust the folder", c.Sandbox.Name())
+			"The user can install bubblewrap, use Linux 6.12 or later, or trust the folder", c.Sandbox.Name())
 	}
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/tools"
-	"github.com/troupe-dev/troupe/tools/sandbox"
 )
 
 // Every recorded attack by a command ends as it shall in a Restricted workspace.
@@ -37,24 +36,26 @@ func TestAttacksByCommandsAreContained(t *testing.T) {
 			continue
 		}
 		seen++
-		t.Run(a.ID+" "+a.Name, func(t *testing.T) {
-			b := newBox(t, sandbox.Bwrap, messages.Trust_RESTRICTED)
-			e := b.run(t, strings.ReplaceAll(string(a.Arguments), "$OUT", b.out))
-			contained(t, b, e)
-			switch a.Expect {
-			case "deny":
-				if e.OK || e.ErrorCode != a.Code {
-					t.Errorf("%+v, want %s", e, a.Code)
+		for _, mode := range confining() {
+			t.Run(string(mode)+" "+a.ID+" "+a.Name, func(t *testing.T) {
+				b := newBox(t, mode, messages.Trust_RESTRICTED)
+				e := b.run(t, strings.ReplaceAll(string(a.Arguments), "$OUT", b.out))
+				contained(t, b, e)
+				switch a.Expect {
+				case "deny":
+					if e.OK || e.ErrorCode != a.Code {
+						t.Errorf("%+v, want %s", e, a.Code)
+					}
+				case "error":
+					if e.OK {
+						t.Errorf("%+v, want an error", e)
+					}
 				}
-			case "error":
-				if e.OK {
-					t.Errorf("%+v, want an error", e)
+				if check := invariants()[a.ID]; check != nil {
+					check(t, e)
 				}
-			}
-			if check := invariants()[a.ID]; check != nil {
-				check(t, e)
-			}
-		})
+			})
+		}
 	}
 	if seen < 19 {
 		t.Errorf("%d cases, want 19", seen)

@@ -33,10 +33,22 @@ type box struct {
 	home string
 }
 
+// bareLandlock is landlock without namespaces, for tests.
+const bareLandlock sandbox.Mode = "landlock-bare"
+
+// confining are the back ends that confine.
+func confining() []sandbox.Mode {
+	return []sandbox.Mode{sandbox.Bwrap, sandbox.Landlock, bareLandlock}
+}
+
 func newBox(t *testing.T, mode sandbox.Mode, trust messages.Trust_Level) *box {
 	t.Helper()
+	bare := mode == bareLandlock
+	if bare {
+		mode = sandbox.Landlock
+	}
 	s, err := sandbox.Detect(context.Background(), mode, sandbox.Options{
-		CacheDir: t.TempDir(), Reexec: true, Limits: sandbox.Limits{Memory: 256 << 20, Processes: 200},
+		CacheDir: t.TempDir(), Reexec: true, Bare: bare, Limits: sandbox.Limits{Memory: 256 << 20, Processes: 200},
 	})
 	var missing *sandbox.Unavailable
 	if errors.As(err, &missing) {

@@ -99,7 +99,9 @@ func TestNothingThatARepositoryConfiguresIsRun(t *testing.T) {
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) { attack(t, sandbox.None, name) })
 	}
-	t.Run("several in a sandbox", func(t *testing.T) { attack(t, sandbox.Bwrap, "core.fsmonitor", "core.hooksPath", "textconv") })
+	for _, mode := range confining() {
+		t.Run("several in "+string(mode), func(t *testing.T) { attack(t, mode, "core.fsmonitor", "core.hooksPath", "textconv") })
+	}
 }
 
 // tools calls every git tool.

@@ -9,7 +9,7 @@ import (
 // Sandbox runs commands for tools. Back ends live in tools/sandbox. It is safe for concurrent
 // use: commands of different calls run side by side.
 type Sandbox interface {
-	// Name is the back end's: `bwrap`, `none`. It is reported in `meta.sandbox`.
+	// Name is the back end's: `bwrap`, `landlock`, `none`. It is reported in `meta.sandbox`.
 	Name() string
 	// Confines tells whether a command is kept from what lies outside its workspace. A
 	// Restricted workspace runs nothing in a sandbox that does not (fail closed).

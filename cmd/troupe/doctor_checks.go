@@ -144,7 +144,7 @@ func checkSandbox(ctx context.Context, p *patient) finding {
 	case err != nil:
 		return finding{Level: levelFail, config: true, Message: fmt.Sprintf("sandbox.exec: %s (%s): %v", c.Exec, p.loaded.Origin("sandbox.exec"), err), Fix: "set sandbox.exec: auto"}
 	case box.Confines():
-		return finding{Level: levelOK, Message: box.Name() + " confines commands, shown by a probe"}
+		return finding{Level: levelOK, Message: box.Name() + " confines commands, shown by a probe: " + sandbox.Describe(box)}
 	}
 	fix := "set sandbox.exec: auto"
 	if _, err := sandbox.Detect(ctx, sandbox.Bwrap, o); errors.As(err, &missing) {

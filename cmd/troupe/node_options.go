@@ -207,7 +207,7 @@ func notYet(loaded *config.Loaded, path, value string) error {
 // detectSandbox finds the back end of sandbox.exec. The data directory is shown to no command.
 func detectSandbox(ctx context.Context, loaded *config.Loaded, hide ...string) (tools.Sandbox, error) {
 	c := loaded.Config.Sandbox
-	if c.Exec == "landlock" || c.Exec == "container" {
+	if c.Exec == "container" {
 		return nil, notYet(loaded, "sandbox.exec", c.Exec)
 	}
 	box, err := sandbox.Detect(ctx, sandbox.Mode(c.Exec), sandboxOptions(loaded, hide))

@@ -66,13 +66,15 @@ func newBwrap(ctx context.Context, o Options) (tools.Sandbox, error) {
 	if strings.Contains(string(text), "--disable-userns ") {
 		b.flags = append(b.flags, "--disable-userns")
 	}
-	if err := prove(ctx, b, &b.o, Bwrap, namespaceHint); err != nil {
+	if err := prove(ctx, b, &b.o, Bwrap, true, namespaceHint); err != nil {
 		return nil, err
 	}
 	return b, nil
 }
 
 func (b *bwrap) Name() string { return "bwrap" }
+
+func (b *bwrap) describe() string { return "own files, processes, /tmp and loopback network" }
 
 func (b *bwrap) Confines() bool { return true }
 

@@ -34,8 +34,8 @@ type helperStatus struct {
 
 // Main must be called first thing in main, and in TestMain, of a program that sets
 // Options.Reexec. It returns false at once unless the process was started as the helper of a
-// command in mode none, or as the guard of those in mode bwrap: then it does that work and ends
-// the process.
+// command in mode none or landlock, or as the guard of those in mode bwrap: then it does that
+// work and ends the process.
 //
 // The helper adopts whatever its command leaves behind (it is a subreaper), and kills all of it
 // when the command ends, when asked, or when the process that started it is gone.
@@ -43,18 +43,19 @@ func Main() bool {
 	if len(os.Args) < 3 {
 		return false
 	}
-	switch os.Args[1] {
-	case helperArg:
-	case guardArg:
-		if err := watchOver(); err != nil {
-			os.Exit(1)
-		}
-		os.Exit(0)
-	default:
+	work := map[string]func(args []string, status *os.File) error{
+		helperArg: help, guardArg: watchOver, confineArg: helpConfined, initArg: first, enterArg: enter,
+	}[os.Args[1]]
+	if work == nil {
 		return false
 	}
 	status := os.NewFile(statusFD, "status")
-	if err := help(os.Args[2:], status); err != nil {
+	err := work(os.Args[2:], status)
+	var code exitCode
+	switch {
+	case errors.As(err, &code):
+		os.Exit(int(code))
+	case err != nil:
 		_ = json.NewEncoder(status).Encode(helperStatus{Error: err.Error()})
 		os.Exit(1)
 	}
@@ -63,6 +64,24 @@ func Main() bool {
 }
 
 func help(argv []string, status *os.File) error {
+	return lookAfter(status, func() (*os.Process, error) {
+		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+			return nil, fmt.Errorf("hide the memory: %w", err)
+		}
+		p, err := os.StartProcess(argv[0], argv, &os.ProcAttr{
+			Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+			Env:   os.Environ(),
+			Sys:   dyingWithUs(&syscall.SysProcAttr{Setsid: true}),
+		})
+		if err != nil {
+			return nil, fmt.Errorf("start %s: %w", argv[0], err)
+		}
+		return p, nil
+	})
+}
+
+// lookAfter does a helper's work for the process that start starts.
+func lookAfter(status *os.File, start func() (*os.Process, error)) error {
 	runtime.LockOSThread() // with its end the command ends
 	for _, fd := range []int{controlFD, statusFD} {
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
@@ -72,16 +91,9 @@ func help(argv []string, status *os.File) error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become a subreaper: %w", err)
 	}
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return fmt.Errorf("hide the memory: %w", err)
-	}
-	p, err := os.StartProcess(argv[0], argv, &os.ProcAttr{
-		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
-		Env:   os.Environ(),
-		Sys:   dyingWithUs(&syscall.SysProcAttr{Setsid: true}),
-	})
+	p, err := start()
 	if err != nil {
-		return fmt.Errorf("start %s: %w", argv[0], err)
+		return err
 	}
 	out := json.NewEncoder(status)
 	_ = out.Encode(helperStatus{Child: p.Pid}) // nobody listens when the one who started us is dead: then control has ended

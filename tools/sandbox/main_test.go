@@ -18,10 +18,24 @@ func TestMain(m *testing.M) {
 	if Main() {
 		return
 	}
+	if args := os.Getenv("SANDBOX_TEST_ATTACK"); args != "" {
+		attackFrom(args)
+		return
+	}
 	if os.Getenv("SANDBOX_TEST_PARENT") != "" {
 		os.Exit(parent())
 	}
 	os.Exit(m.Run())
+}
+
+// bareLandlock is landlock without namespaces, for tests.
+const bareLandlock = "landlock-bare"
+
+func (m Mode) bare() (Mode, bool) {
+	if m == bareLandlock {
+		return Landlock, true
+	}
+	return m, false
 }
 
 // detect returns a back end, or skips the test where this machine has none such.
@@ -31,6 +45,7 @@ func detect(t testing.TB, mode Mode, change ...func(*Options)) tools.Sandbox {
 	for _, c := range change {
 		c(&o)
 	}
+	mode, o.Bare = mode.bare()
 	s, err := Detect(context.Background(), mode, o)
 	var missing *Unavailable
 	if errors.As(err, &missing) {
@@ -100,7 +115,8 @@ func alive(t testing.TB, word string) []string {
 
 // parent is the main function of a process that runs a command and is killed meanwhile.
 func parent() int {
-	s, err := Detect(context.Background(), Mode(os.Getenv("SANDBOX_TEST_PARENT")), Options{CacheDir: os.Getenv("SANDBOX_TEST_CACHE"), Reexec: true})
+	mode, bare := Mode(os.Getenv("SANDBOX_TEST_PARENT")).bare()
+	s, err := Detect(context.Background(), mode, Options{CacheDir: os.Getenv("SANDBOX_TEST_CACHE"), Reexec: true, Bare: bare})
 	if err != nil {
 		fmt.Println(err)
 		return 1

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,16 +14,26 @@ import (
 // read what is in it nor create it where it is missing. Where it is missing it exists for as
 // long as commands run there, and is removed after the last one.
 type masks struct {
+	// aside says that nothing can be mounted over the folder: one that is there already cannot be
+	// hidden, and what a command has put into ours is moved away, where nobody heeds it.
+	aside bool
+
 	mu   sync.Mutex
 	made map[string]int // workspace -> commands that run there, if we made the folder
 }
 
+// troupeFolder is the name of that folder.
+const troupeFolder = ".troupe"
+
 func (m *masks) take(workspace string) (release func(), err error) {
-	dir := filepath.Join(workspace, ".troupe")
+	dir := filepath.Join(workspace, troupeFolder)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.made[workspace] == 0 {
 		info, err := os.Lstat(dir)
+		if err == nil && info.IsDir() && m.aside {
+			return nil, fmt.Errorf("landlock cannot hide the folder %s without namespaces: install bubblewrap, or move the folder away", dir)
+		}
 		if err == nil && info.IsDir() {
 			return func() {}, nil
 		}
@@ -45,6 +56,9 @@ func (m *masks) release(workspace, dir string) {
 	defer m.mu.Unlock()
 	if m.made[workspace]--; m.made[workspace] == 0 {
 		delete(m.made, workspace)
-		_ = os.Remove(dir) // stays if somebody has put something into it meanwhile
+		// It stays if somebody has put something into it meanwhile.
+		if err := os.Remove(dir); err != nil && m.aside {
+			_ = os.Rename(dir, dir+"-by-a-command-"+rand.Text()[:8])
+		}
 	}
 }

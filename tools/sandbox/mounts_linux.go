@@ -87,7 +87,7 @@ func commandMounts(o *Options, system []mount, workspace, home, temp string, rea
 	if temp != "" {
 		m = append(m, mount{"rw", temp, temp})
 	}
-	m = append(m, mount{kind, workspace, workspace}, mount{"mask", "", filepath.Join(workspace, ".troupe")})
+	m = append(m, mount{kind, workspace, workspace}, mount{"mask", "", filepath.Join(workspace, troupeFolder)})
 	for _, hidden := range o.Hide {
 		seen := slices.ContainsFunc(m, func(v mount) bool {
 			return (v.kind == "ro" || v.kind == "rw") && v.dst != hidden && isBelow(hidden, v.dst)

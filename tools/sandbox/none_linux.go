@@ -42,6 +42,18 @@ type helped struct {
 
 // runBelowHelper runs this program again as the helper of one command.
 func (n *none) runBelowHelper(ctx context.Context, c tools.Command, argv []string, dir string, env []string) (tools.Exit, error) {
+	cmd := exec.Command("/proc/self/exe", append([]string{helperArg}, argv...)...)
+	cmd.Dir, cmd.Env = dir, env
+	return runHelped(ctx, c, n.o.Limits, cmd)
+}
+
+// runHelped runs a helper; its files are its own to close.
+func runHelped(ctx context.Context, c tools.Command, l Limits, cmd *exec.Cmd, files ...*os.File) (tools.Exit, error) {
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
 	controlR, controlW, err := os.Pipe()
 	if err != nil {
 		return tools.Exit{}, fmt.Errorf("open a pipe to the helper: %w", err)
@@ -53,14 +65,12 @@ func (n *none) runBelowHelper(ctx context.Context, c tools.Command, argv []strin
 		return tools.Exit{}, fmt.Errorf("open a pipe from the helper: %w", err)
 	}
 	defer statusR.Close()
-	cmd := exec.Command("/proc/self/exe", append([]string{helperArg}, argv...)...)
-	cmd.Dir, cmd.Env = dir, env
-	cmd.ExtraFiles = []*os.File{controlR, statusW}
+	cmd.ExtraFiles = append([]*os.File{controlR, statusW}, files...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal, no Ctrl-C
 	h := &helped{cmd: cmd, control: controlW}
 	h.job = job{p: newChild(cmd), out: c.Output, max: c.MaxOutput, kill: h.kill, gone: h.gone}
 	h.job.watch = func(stop <-chan struct{}, exceeded func(string)) {
-		watchTree(func() int { return cmd.Process.Pid }, n.o.Limits, stop, exceeded)
+		watchTree(func() int { return cmd.Process.Pid }, l, stop, exceeded)
 	}
 	read := make(chan struct{})
 	go func() {

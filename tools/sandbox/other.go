@@ -16,6 +16,10 @@ func newBwrap(context.Context, Options) (tools.Sandbox, error) {
 	return nil, &Unavailable{Bwrap, "bubblewrap exists on Linux alone", "use a workspace on a Linux machine"}
 }
 
+func newLandlock(context.Context, Options) (tools.Sandbox, error) {
+	return nil, &Unavailable{Landlock, "landlock exists on Linux alone", "use a workspace on a Linux machine"}
+}
+
 func watchTree(func() int, Limits, <-chan struct{}, func(string)) {}
 
 // machineMemory is not asked for here: nothing watches it.

@@ -24,11 +24,31 @@ import (
 // eachMode runs a claim against every back end: what a command leaves behind is theirs to end.
 func eachMode(t *testing.T, claim func(t *testing.T, s tools.Sandbox)) {
 	t.Helper()
-	for _, mode := range []Mode{Bwrap, None} {
+	each(t, claim, Bwrap, Landlock, bareLandlock, None)
+}
+
+// eachConfined runs a claim against every back end that confines.
+func eachConfined(t *testing.T, claim func(t *testing.T, s tools.Sandbox)) {
+	t.Helper()
+	each(t, claim, Bwrap, Landlock, bareLandlock)
+}
+
+// isBare tells a landlock without namespaces.
+func isBare(s tools.Sandbox) bool {
+	l, ok := s.(*landlock)
+	return ok && !l.spaces
+}
+
+func each(t *testing.T, claim func(t *testing.T, s tools.Sandbox), modes ...Mode) {
+	t.Helper()
+	for _, mode := range modes {
 		t.Run(string(mode), func(t *testing.T) {
 			s := detect(t, mode)
-			if s.Name() != string(mode) {
+			if want, _ := mode.bare(); s.Name() != string(want) {
 				t.Fatalf("detected %s", s.Name())
+			}
+			if l, ok := s.(*landlock); ok && mode == Landlock && !l.spaces {
+				t.Skipf("no namespaces here: %v", l.why)
 			}
 			claim(t, s)
 			goleak.VerifyNone(t)

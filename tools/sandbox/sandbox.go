@@ -1,12 +1,15 @@
-// Package sandbox runs commands for tools.Sandbox: confined by bubblewrap (`bwrap`), or not
-// confined but owned to the last process (`none`). A back end is taken only after a probe run
-// has shown that it holds here.
+// Package sandbox runs commands for tools.Sandbox: confined by bubblewrap (`bwrap`) or by the
+// kernel's landlock and seccomp (`landlock`), or not confined but owned to the last process
+// (`none`). A back end is taken only after a probe run has shown that it holds here.
 //
 // What bwrap gives: the workspace and a private home are the only folders on disk that can be
 // written, the system's and the toolchains' are read-only, the rest does not exist; its own
 // process table, so that nothing survives the command; no network unless the call may use it;
 // no privileges and none to gain; limits on processes, memory, files and output.
-// What it does not give: protection from flaws of the kernel, and from what the command writes
+// What landlock gives is the same by other means: this program, run again, shuts itself in and
+// becomes the command. It has its own process table, /tmp and loopback where namespaces may be
+// made; elsewhere it sees no processes, no /tmp and no network of any kind.
+// What neither gives: protection from flaws of the kernel, and from what the command writes
 // into the workspace itself (a hook below .git runs when its owner next uses git).
 package sandbox
 
@@ -23,9 +26,10 @@ type Mode string
 
 // The modes.
 const (
-	Auto  Mode = "auto"  // bwrap where it works, else none
-	Bwrap Mode = "bwrap" // bwrap or an error
-	None  Mode = "none"  // no confinement
+	Auto     Mode = "auto"     // the first that works of bwrap, landlock, none
+	Bwrap    Mode = "bwrap"    // bwrap or an error
+	Landlock Mode = "landlock" // the kernel's landlock and seccomp, or an error
+	None     Mode = "none"     // no confinement
 )
 
 // Options are what back ends need to know. CacheDir is required.
@@ -39,8 +43,13 @@ type Options struct {
 	// of this program that ends all of them with the call, and when this process is killed, at
 	// whatever moment. Without it, bwrap may leave a command behind when this process is killed
 	// in the few milliseconds of its start, and none ends the command's process group alone:
-	// what left the group by setsid survives.
+	// what left the group by setsid survives. Landlock needs it: there is no other moment to
+	// confine a process than in itself, before it becomes the command.
 	Reexec bool
+
+	// Bare has landlock do without namespaces even where they can be made, as it must in most
+	// containers: no /tmp of its own, no process table, no loopback network.
+	Bare bool
 }
 
 // Limits bound one command and all that it starts. A zero field stands for its default.
@@ -49,7 +58,7 @@ type Limits struct {
 	Memory    int64 // bytes of private memory together; default half of the machine's
 	FileSize  int64 // bytes of one written file; default 8 GiB
 	Files     int   // open files of one process; default 8192
-	Scratch   int64 // bytes in /tmp, which is memory; default 1 GiB; bwrap only
+	Scratch   int64 // bytes in /tmp, which is memory; default 1 GiB; not where /tmp cannot be mounted
 }
 
 func (l Limits) orDefault() Limits {
@@ -84,8 +93,8 @@ func (e *Unavailable) Error() string {
 
 // Detect returns the back end of a mode after a probe run has proven it; that takes some 30 ms.
 // It marks files that this process has inherited so that commands do not inherit them in turn.
-// It fails with *Unavailable, whose Hint says how to get it. Auto never fails because bwrap does
-// not work: it falls back to none, which refuses Restricted workspaces by Confines.
+// It fails with *Unavailable, whose Hint says how to get it. Auto never fails because nothing
+// confines here: it falls back to none, which refuses Restricted workspaces by Confines.
 func Detect(ctx context.Context, mode Mode, o Options) (tools.Sandbox, error) {
 	if !filepath.IsAbs(o.CacheDir) {
 		return nil, fmt.Errorf("detect sandbox: the cache directory %q is not absolute", o.CacheDir)
@@ -99,15 +108,27 @@ func Detect(ctx context.Context, mode Mode, o Options) (tools.Sandbox, error) {
 	switch mode {
 	case Bwrap:
 		return newBwrap(ctx, o)
+	case Landlock:
+		return newLandlock(ctx, o)
 	case None:
 		return newNone(ctx, o)
 	case Auto, "":
-		if s, err := newBwrap(ctx, o); err == nil {
-			return s, nil
-		} else if ctx.Err() != nil {
-			return nil, err
+		for _, confined := range []func(context.Context, Options) (tools.Sandbox, error){newBwrap, newLandlock} {
+			if s, err := confined(ctx, o); err == nil {
+				return s, nil
+			} else if ctx.Err() != nil {
+				return nil, err
+			}
 		}
 		return newNone(ctx, o)
 	}
-	return nil, fmt.Errorf("detect sandbox: unknown mode %q; known are auto, bwrap, none", mode)
+	return nil, fmt.Errorf("detect sandbox: unknown mode %q; known are auto, bwrap, landlock, none", mode)
+}
+
+// Describe says in a few words for people what a command finds in a back end of this package.
+func Describe(s tools.Sandbox) string {
+	if d, ok := s.(interface{ describe() string }); ok {
+		return d.describe()
+	}
+	return "commands are not confined"
 }

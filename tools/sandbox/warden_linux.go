@@ -36,7 +36,7 @@ type warded struct {
 }
 
 // watchOver does the work of the guard until the process that started it is gone.
-func watchOver() error {
+func watchOver([]string, *os.File) error {
 	runtime.LockOSThread() // the one whose end is the end of each bwrap
 	unix.CloseOnExec(guardSocket)
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {

@@ -1,0 +1,177 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/troupe-dev/troupe/tools"
+)
+
+// attackVar has this test program, run as a confined command, attack what is outside.
+const attackVar = "SANDBOX_TEST_ATTACK"
+
+func attackFrom(args string) {
+	part := strings.Split(args, ",")
+	pid, _ := strconv.Atoi(part[2])
+	attack(part[0], part[1], pid)
+}
+
+// attack tries what must fail and tells what did not. Args: a file outside, a socket outside, a
+// process outside.
+func attack(file, socket string, pid int) {
+	tell := func(what string, err error) {
+		if err == nil {
+			fmt.Println("DONE", what)
+		} else {
+			fmt.Println("failed", what, err)
+		}
+	}
+	_, err := os.ReadFile(file)
+	tell("read outside", err)
+	tell("truncate outside", os.Truncate(file, 0))
+	tell("remove outside", os.Remove(file))
+	tell("rename into the workspace", os.Rename(file, "stolen"))
+	tell("link into the workspace", os.Link(file, "linked"))
+	_, err = net.DialTimeout("unix", socket, time.Second)
+	tell("connect to a socket", err)
+	tell("signal", unix.Kill(pid, 0))
+	tell("trace", unix.PtraceAttach(pid))
+	_, err = os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	tell("environ", err)
+	_, err = os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	tell("cmdline", err)
+	tell("mount", unix.Mount("tmpfs", ".", "tmpfs", 0, ""))
+	tell("namespace", unix.Unshare(unix.CLONE_NEWUSER))
+	tell("namespace for files", unix.Unshare(unix.CLONE_NEWNS))
+	tell("bind", exec.Command("unshare", "-Ur", "true").Run())
+	_, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, 1, 0, 0)
+	tell("io_uring", nonzero(errno))
+	_, err = unix.KeyctlInt(unix.KEYCTL_GET_KEYRING_ID, unix.KEY_SPEC_SESSION_KEYRING, 0, 0, 0)
+	tell("keyctl", err)
+	_, _, errno = unix.Syscall(unix.SYS_BPF, 0, 0, 0)
+	tell("bpf", refusedBy(errno))
+	_, err = net.DialTimeout("tcp", "192.0.2.1:80", 200*time.Millisecond)
+	tell("connect outside", err)
+	tell("make a device", unix.Mknod("device", unix.S_IFCHR|0o600, 1<<8|3))
+	tell("gain", gain())
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	fmt.Println("loopback", err == nil)
+	if err == nil {
+		l.Close()
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	fmt.Println("pair", err == nil, pair[0] != pair[1])
+}
+
+func nonzero(errno unix.Errno) error {
+	if errno == 0 {
+		return nil
+	}
+	return refusedBy(errno)
+}
+
+// refusedBy tells a call that was refused from one that was only wrong.
+func refusedBy(errno unix.Errno) error {
+	if errors.Is(errno, unix.EPERM) || errors.Is(errno, unix.ENOSYS) {
+		return errno
+	}
+	return nil
+}
+
+// gain tries to get privileges back.
+func gain() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	data := [2]unix.CapUserData{{Effective: 1 << unix.CAP_SYS_ADMIN, Permitted: 1 << unix.CAP_SYS_ADMIN}}
+	return unix.Capset(&header, &data[0])
+}
+
+func TestLandlockHoldsWhatAProgramTries(t *testing.T) {
+	for _, mode := range []Mode{Bwrap, Landlock, bareLandlock} {
+		t.Run(string(mode), func(t *testing.T) {
+			self, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			outside, ws := folder(t), folder(t)
+			file := filepath.Join(outside, "secret")
+			if err := os.WriteFile(file, []byte("TOPSECRET"), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			l, err := net.Listen("unix", filepath.Join(outside, "s"))
+			if err != nil {
+				t.Skipf("no sockets in files here: %v", err)
+			}
+			defer l.Close()
+			program := filepath.Join(ws, "attack")
+			copyFile(t, self, program)
+			s := detect(t, mode)
+			out, _ := sh(t, s, ws, "./attack", func(c *tools.Command) {
+				c.Env = append(c.Env, fmt.Sprintf("%s=%s,%s,%d", attackVar, file, l.Addr(), os.Getpid()))
+			})
+			allowed := ""
+			if mode == Bwrap {
+				allowed = "io_uring bpf keyctl" // it filters no calls; what they reach is its own
+			}
+			for line := range strings.Lines(out) {
+				if what, ok := strings.CutPrefix(line, "DONE "); ok && !strings.Contains(allowed, strings.TrimSpace(what)) {
+					t.Errorf("it could %s", what)
+				}
+			}
+			if want := fmt.Sprintf("loopback %v", !isBare(s)); !strings.Contains(out, want) || !strings.Contains(out, "pair true true") {
+				t.Errorf("want %q:\n%s", want, out)
+			}
+			if n := strings.Count(out, "failed ") + strings.Count(out, "DONE "); n != 20 {
+				t.Errorf("%d attacks were tried:\n%s", n, out)
+			}
+			if b, err := os.ReadFile(file); err != nil || string(b) != "TOPSECRET" {
+				t.Errorf("the secret is %q, %v", b, err)
+			}
+		})
+	}
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	b, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, b, 0o755); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+}
+
+func TestLandlockNeedsAMainThatTakesPart(t *testing.T) {
+	_, err := Detect(t.Context(), Landlock, Options{CacheDir: t.TempDir()})
+	var missing *Unavailable
+	if !errors.As(err, &missing) || !strings.Contains(missing.Hint, "sandbox.Main") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAutoTakesLandlockWhereBwrapIsMissing(t *testing.T) {
+	detect(t, Landlock)
+	t.Setenv("PATH", t.TempDir())
+	if s := detect(t, Auto); s.Name() != "landlock" || !s.Confines() {
+		t.Errorf("%s, confines: %v", s.Name(), s.Confines())
+	}
+}
+
+// Without namespaces a command can put something into the folder that we make; nobody heeds it later.
+func TestWhatACommandPutsIntoTroupesFolderIsMovedAway(t *testing.T) {
+	s, ws := detect(t, bareLandlock), folder(t)
+	sh(t, s, ws, `mkdir -p .troupe; echo 'policy: {trust: full}' >.troupe/config.yaml`)
+	if _, err := os.Lstat(filepath.Join(ws, ".troupe")); err == nil {
+		t.Error("its settings stay in the workspace")
+	}
+}
