@@ -272,6 +272,20 @@ func (w *Worker) SetMCP(ctx context.Context, on bool) error {
 	return err
 }
 
+// SetTools gives the worker a toolset of its own: the tools named, and no others, where the trust in a workspace allows them; AgentTools alone
+// gives it that of its agent again. It is durable when SetTools returns, the next model call is offered it, and of
+// calls that wait those of other tools are refused.
+func (w *Worker) SetTools(ctx context.Context, names ...string) error {
+	if len(names) == 0 {
+		return messages.Fail(messages.CodeBadRequest, "no tools are named", "name some, or AgentTools")
+	}
+	_, err := ask[*messages.WorkerView](ctx, w.rt, w.session, &messages.ConfigureWorker{WorkerId: w.id, Tools: names, By: "program"})
+	return err
+}
+
+// AgentTools stands for the toolset of a worker's agent.
+const AgentTools = conversation.AgentsTools
+
 // ask sends a command to a session, through the Supervisor, which finds or starts it.
 func ask[T any](ctx context.Context, rt *Runtime, session string, cmd any) (T, error) {
 	m, err := toSession(session, cmd)

@@ -2,10 +2,15 @@ package actors
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/troupe-dev/troupe/conversation"
 	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/policy"
+	"github.com/troupe-dev/troupe/tools"
 )
 
 // reconfigure changes what later generations use.
@@ -26,9 +31,73 @@ func (w *Worker) reconfigure(c actor.Context, m *messages.ConfigureWorker) {
 		c.Respond(messages.Fail(messages.CodeBadRequest, fmt.Sprintf("mcp: %q is neither on nor off", mcp), ""))
 		return
 	}
+	if fail := w.svc.checkToolset(m.GetTools()); fail != nil {
+		c.Respond(fail)
+		return
+	}
 	asker := c.Sender()
 	w.append(c, asker, func(c actor.Context) {
 		w.system, w.tools = "", nil
 		c.Send(asker, w.view())
-	}, &messages.ConfigChanged{Agent: m.GetAgent(), Model: m.GetModel(), Tools: m.GetTools(), Mcp: m.GetMcp(), System: w.svc.Redact.String(m.GetSystem())})
+		w.reequipped(c)
+	}, &messages.ConfigChanged{
+		Agent: m.GetAgent(), Model: m.GetModel(), Tools: slices.Compact(slices.Sorted(slices.Values(m.GetTools()))), Mcp: m.GetMcp(),
+		System: w.svc.Redact.String(m.GetSystem()), By: m.GetBy(),
+	})
+}
+
+// checkToolset refuses names of tools that there are not.
+func (s *Services) checkToolset(names []string) *messages.Failure {
+	if len(names) == 1 && names[0] == conversation.AgentsTools {
+		return nil
+	}
+	for _, name := range names {
+		if _, err := s.Tools.Lookup(name); err != nil {
+			return messages.Fail(messages.CodeBadRequest, asToolError(err).Message, "`troupe tool ls` lists them; "+conversation.AgentsTools+" alone stands for the agent's own")
+		}
+	}
+	return nil
+}
+
+// reequipped answers what was planned with a toolset that is no longer the worker's.
+func (w *Worker) reequipped(c actor.Context) {
+	t := w.state.Turn()
+	if t == nil || t.Cancelled != nil || w.failing {
+		return
+	}
+	if facts := w.deprived(t.OpenCalls()); len(facts) > 0 {
+		w.append(c, nil, w.resolved, facts...)
+	}
+}
+
+// toolsetChange is who answers an approval of a call whose tool was taken away.
+const toolsetChange = "toolset"
+
+// deprived answers the calls that wait and whose tool the worker was deprived of. What was dispatched has perhaps begun: it goes on.
+func (w *Worker) deprived(open []*conversation.Call) []proto.Message {
+	var facts []proto.Message
+	for _, call := range open {
+		if w.running[call.Plan.GetExecId()] || !w.isDeprived(call) {
+			continue
+		}
+		if call.Pending() {
+			facts = append(facts, &messages.ApprovalResolved{
+				ApprovalId: call.Requested.GetApprovalId(), ExecId: call.Plan.GetExecId(), Decision: messages.Decision_CANCELLED, By: toolsetChange,
+				ArgsHash: call.Requested.GetArgsHash(),
+			})
+		}
+		facts = append(facts, refusal(call.Plan, messages.ToolFinished_DENIED,
+			tools.Errorf(tools.CodePermissionDenied, "Not run: the tool %s was taken from the toolset while the call waited", call.Name)))
+	}
+	return facts
+}
+
+// isDeprived says whether a call that has not been dispatched is one of a tool that the worker has no longer. Without a toolset of its
+// own it has what it was planned with.
+func (w *Worker) isDeprived(call *conversation.Call) bool {
+	if w.state.Tools() == nil || call.Dispatched != nil || call.InDoubt() || call.Settled() || call.Refused() {
+		return false
+	}
+	added := slices.ContainsFunc(w.rules(), func(r policy.Rule) bool { return r.Tool == call.Name && r.Action == policy.Allow })
+	return !added && !w.inToolset(call.Name, messages.Trust_FULL)
 }

@@ -167,7 +167,7 @@ func (w *Worker) unavailable(open []*conversation.Call) []proto.Message {
 	var facts []proto.Message
 	for _, call := range open {
 		exec := call.Plan.GetExecId()
-		if w.running[exec] || call.InDoubt() || !w.isLost(call) {
+		if w.running[exec] || call.InDoubt() || !w.isLost(call) || w.isDeprived(call) {
 			continue
 		}
 		if call.Pending() {

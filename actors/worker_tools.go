@@ -37,7 +37,7 @@ func (w *Worker) settle(c actor.Context) {
 			busy[call.Plan.GetWorkspace()] = true
 		}
 	}
-	if facts := w.unavailable(open); len(facts) > 0 {
+	if facts := append(w.unavailable(open), w.deprived(open)...); len(facts) > 0 {
 		w.append(c, nil, w.advance, facts...)
 		return
 	}
@@ -197,7 +197,7 @@ func (w *Worker) toolReply(c actor.Context, m *messages.ToolReply) {
 		w.finishAll(c, []*conversation.Call{call})
 	case (m.GetPrepared() || m.GetNotDone() || m.GetPreviewed()) && w.failing:
 		w.failTurn(c)
-	case (m.GetPrepared() || m.GetNotDone() || m.GetPreviewed()) && w.isLost(call):
+	case (m.GetPrepared() || m.GetNotDone() || m.GetPreviewed()) && (w.isLost(call) || w.isDeprived(call)):
 		w.advance(c)
 	case m.GetPreviewed():
 		w.previewed(c, m)

@@ -106,6 +106,12 @@ func answers(m proto.Message) *call {
 	case *messages.ListRules:
 		return get("/api/rules", listed[messages.RuleJSON](func(v []*messages.RuleView) proto.Message { return &messages.Rules{Rules: v} }),
 			"session", x.GetSessionId())
+	case *messages.ListAudit:
+		limit := ""
+		if x.GetLimit() > 0 {
+			limit = strconv.Itoa(int(x.GetLimit()))
+		}
+		return get("/api/audit", audited, "session", x.GetSessionId(), "limit", limit)
 	case *messages.RevokeRule:
 		return remove("/api/rules/"+segment(x.GetRuleId()), "by", x.GetBy())
 	}
@@ -139,7 +145,7 @@ func toSession(base string, m *messages.ToSession) (*call, error) {
 		return get(base+"/history", as[messages.HistoryJSON]), nil
 	case *messages.ToSession_Configure:
 		w := x.Configure
-		body := messages.ConfigureJSON{Worker: w.GetWorkerId(), Model: w.GetModel(), Agent: w.GetAgent(), System: w.GetSystem(), Tools: w.GetTools(), MCP: w.GetMcp()}
+		body := messages.ConfigureJSON{Worker: w.GetWorkerId(), Model: w.GetModel(), Agent: w.GetAgent(), System: w.GetSystem(), Tools: w.GetTools(), MCP: w.GetMcp(), By: w.GetBy()}
 		return &call{method: http.MethodPatch, path: base, body: body, read: as[messages.WorkerJSON]}, nil
 	case *messages.ToSession_WaitIdle:
 		q := get(base+"/idle", acked, "worker", x.WaitIdle.GetWorkerId())
@@ -254,6 +260,14 @@ func jobs(body []byte, _ http.Header) (proto.Message, error) {
 		return nil, fmt.Errorf("decode the reply: %w", err)
 	}
 	return &messages.JobCount{Running: j.Running, Waiting: j.Waiting}, nil
+}
+
+func audited(body []byte, h http.Header) (proto.Message, error) {
+	m, err := listed[messages.AuditJSON](func(v []*messages.AuditView) proto.Message { return &messages.Audit{Entries: v} })(body, h)
+	if a, ok := m.(*messages.Audit); ok {
+		a.Trimmed = h.Get(messages.TrimmedHeader) != ""
+	}
+	return m, err
 }
 
 func post(path string, body any, read reader) *call {

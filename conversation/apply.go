@@ -190,6 +190,9 @@ func (s *State) applyWithdrawn(f *messages.InputWithdrawn) error {
 	return fmt.Errorf("withdrawn input %s is not staged: %w", f.GetInputId(), ErrIllegal)
 }
 
+// AgentsTools in the place of a worker's toolset gives it that of its agent again.
+const AgentsTools = "*"
+
 func (s *State) applyConfig(f *messages.ConfigChanged) {
 	if f.GetAgent() != "" {
 		s.agent = f.GetAgent()
@@ -201,8 +204,11 @@ func (s *State) applyConfig(f *messages.ConfigChanged) {
 	if f.GetSystem() != "" {
 		s.system = f.GetSystem()
 	}
-	if len(f.GetTools()) > 0 {
-		s.tools = f.GetTools()
+	switch own := f.GetTools(); {
+	case len(own) == 1 && own[0] == AgentsTools:
+		s.tools = nil
+	case len(own) > 0:
+		s.tools = own
 	}
 	if f.GetMcp() != "" {
 		s.noMCP = f.GetMcp() == "off"

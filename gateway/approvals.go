@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/http"
+	"strconv"
 
 	"github.com/troupe-dev/troupe/messages"
 )
@@ -30,4 +31,33 @@ func (a *api) approve(w http.ResponseWriter, r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	return a.done(r, m)
+}
+
+// audit tells who let what run.
+func (a *api) audit(_ http.ResponseWriter, r *http.Request) (answer, error) {
+	q, err := query(r, "session", "limit")
+	if err != nil {
+		return answer{}, err
+	}
+	m := &messages.ListAudit{SessionId: q.Get("session")}
+	if text := q.Get("limit"); text != "" {
+		n, err := strconv.ParseInt(text, 10, 32)
+		if err != nil || n < 0 {
+			return answer{}, bad("limit %q is no number", text)
+		}
+		m.Limit = int32(n)
+	}
+	l, err := ask[*messages.Audit](r.Context(), a, m)
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{status: http.StatusOK, body: l.JSON(), header: trimmedHeader(l.GetTrimmed())}, nil
+}
+
+// trimmedHeader says of a listing that its beginning is gone for good.
+func trimmedHeader(trimmed bool) map[string]string {
+	if !trimmed {
+		return nil
+	}
+	return map[string]string{messages.TrimmedHeader: "true"}
 }

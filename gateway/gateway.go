@@ -150,6 +150,7 @@ func (a *api) routes() {
 		"GET /api/approvals":             a.approvals,
 		"POST /api/approvals/{approval}": a.approve,
 		"GET /api/rules":                 a.rules,
+		"GET /api/audit":                 a.audit,
 		"DELETE /api/rules/{rule}":       a.revoke,
 		"GET /api/tree":                  a.tree,
 		"POST /api/verify":               a.verify,

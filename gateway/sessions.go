@@ -92,7 +92,7 @@ func (a *api) configure(w http.ResponseWriter, r *http.Request) (answer, error) 
 		return answer{}, err
 	}
 	v, err := ask[*messages.WorkerView](r.Context(), a, &messages.ToSession{SessionId: r.PathValue("id"), Command: &messages.ToSession_Configure{Configure: &messages.ConfigureWorker{
-		WorkerId: body.Worker, Model: body.Model, Agent: body.Agent, System: body.System, Tools: body.Tools, Mcp: body.MCP,
+		WorkerId: body.Worker, Model: body.Model, Agent: body.Agent, System: body.System, Tools: body.Tools, Mcp: body.MCP, By: body.By,
 	}}})
 	if err != nil {
 		return answer{}, err

@@ -73,7 +73,7 @@ func (x UseFile_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UseFile_Action.Descriptor instead.
 func (UseFile_Action) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{102, 0}
+	return file_command_proto_rawDescGZIP(), []int{105, 0}
 }
 
 // CreateSession makes a session, its first worker and, when given, the first input, in one append.
@@ -4100,8 +4100,9 @@ type ConfigureWorker struct {
 	Model         string                 `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
 	Agent         string                 `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
 	System        string                 `protobuf:"bytes,4,opt,name=system,proto3" json:"system,omitempty"`
-	Tools         []string               `protobuf:"bytes,5,rep,name=tools,proto3" json:"tools,omitempty"`
-	Mcp           string                 `protobuf:"bytes,6,opt,name=mcp,proto3" json:"mcp,omitempty"` // "on" or "off": the tools of the agent's MCP servers
+	Tools         []string               `protobuf:"bytes,5,rep,name=tools,proto3" json:"tools,omitempty"` // it has these, and no others; "*" alone: those of its agent again
+	Mcp           string                 `protobuf:"bytes,6,opt,name=mcp,proto3" json:"mcp,omitempty"`     // "on" or "off": the tools of the agent's MCP servers
+	By            string                 `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4174,6 +4175,13 @@ func (x *ConfigureWorker) GetTools() []string {
 func (x *ConfigureWorker) GetMcp() string {
 	if x != nil {
 		return x.Mcp
+	}
+	return ""
+}
+
+func (x *ConfigureWorker) GetBy() string {
+	if x != nil {
+		return x.By
 	}
 	return ""
 }
@@ -4356,6 +4364,7 @@ type WorkerView struct {
 	Executor        string                 `protobuf:"bytes,18,opt,name=executor,proto3" json:"executor,omitempty"`                 // the actor that runs its calls, when there is one
 	Calls           int32                  `protobuf:"varint,19,opt,name=calls,proto3" json:"calls,omitempty"`                      // that run
 	Approvals       int32                  `protobuf:"varint,20,opt,name=approvals,proto3" json:"approvals,omitempty"`              // calls that wait for an approval
+	Tools           []string               `protobuf:"bytes,30,rep,name=tools,proto3" json:"tools,omitempty"`                       // its own toolset, where it was given one
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -4528,6 +4537,13 @@ func (x *WorkerView) GetApprovals() int32 {
 		return x.Approvals
 	}
 	return 0
+}
+
+func (x *WorkerView) GetTools() []string {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
 }
 
 // CallView is one tool call, as `ls calls` shows it (row 48).
@@ -4941,6 +4957,341 @@ func (x *Approvals) GetApprovals() []*ApprovalView {
 	return nil
 }
 
+// ListAudit asks who let what run, and what came of it, from the journals: of one session, also one that was closed, or of all.
+// Reply: Audit, in the order of time.
+type ListAudit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	Limit         int32                  `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"` // only the newest; 0: all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAudit) Reset() {
+	*x = ListAudit{}
+	mi := &file_command_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAudit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAudit) ProtoMessage() {}
+
+func (x *ListAudit) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAudit.ProtoReflect.Descriptor instead.
+func (*ListAudit) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *ListAudit) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ListAudit) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type Audit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entries       []*AuditView           `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	Trimmed       bool                   `protobuf:"varint,2,opt,name=trimmed,proto3" json:"trimmed,omitempty"` // the oldest records of a session are gone for good
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Audit) Reset() {
+	*x = Audit{}
+	mi := &file_command_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Audit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Audit) ProtoMessage() {}
+
+func (x *Audit) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Audit.ProtoReflect.Descriptor instead.
+func (*Audit) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *Audit) GetEntries() []*AuditView {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *Audit) GetTrimmed() bool {
+	if x != nil {
+		return x.Trimmed
+	}
+	return false
+}
+
+// AuditView is one decision: about a call, about trust, a rule or a toolset.
+type AuditView struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AtUnixMs      int64                  `protobuf:"varint,1,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"` // when it was planned or changed
+	Cursor        uint64                 `protobuf:"varint,2,opt,name=cursor,proto3" json:"cursor,omitempty"`                       // of that record in its session; 0: it stands in the stream of the whole store
+	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`                            // call | trust | rule | toolset
+	SessionId     string                 `protobuf:"bytes,4,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	WorkerId      string                 `protobuf:"bytes,5,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	Agent         string                 `protobuf:"bytes,6,opt,name=agent,proto3" json:"agent,omitempty"`
+	TurnId        string                 `protobuf:"bytes,7,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	ExecId        string                 `protobuf:"bytes,8,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	What          string                 `protobuf:"bytes,9,opt,name=what,proto3" json:"what,omitempty"` // the tool, the level of trust, the rule, or the names of the tools
+	Workspace     string                 `protobuf:"bytes,10,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	ArgsHash      []byte                 `protobuf:"bytes,11,opt,name=args_hash,json=argsHash,proto3" json:"args_hash,omitempty"` // of the arguments; as they were approved, where a person changed them
+	Decision      string                 `protobuf:"bytes,12,opt,name=decision,proto3" json:"decision,omitempty"`                 // of a call: allowed | denied | not_asked | refused | pending | approved | rejected | cancelled | expired; else: set | revoked
+	By            string                 `protobuf:"bytes,13,opt,name=by,proto3" json:"by,omitempty"`                             // who answered or changed it; empty: no person was asked
+	Why           string                 `protobuf:"bytes,14,opt,name=why,proto3" json:"why,omitempty"`                           // the rule or the trust that decided, in words
+	ApprovalId    string                 `protobuf:"bytes,15,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
+	Scope         string                 `protobuf:"bytes,16,opt,name=scope,proto3" json:"scope,omitempty"` // for how long the answer holds
+	Rule          string                 `protobuf:"bytes,17,opt,name=rule,proto3" json:"rule,omitempty"`   // that it left behind
+	RuleId        string                 `protobuf:"bytes,18,opt,name=rule_id,json=ruleId,proto3" json:"rule_id,omitempty"`
+	Message       string                 `protobuf:"bytes,19,opt,name=message,proto3" json:"message,omitempty"` // of who answered
+	Outcome       string                 `protobuf:"bytes,20,opt,name=outcome,proto3" json:"outcome,omitempty"` // status of the call; empty: it has not ended
+	ErrorCode     string                 `protobuf:"bytes,21,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"`
+	DurationUs    int64                  `protobuf:"varint,22,opt,name=duration_us,json=durationUs,proto3" json:"duration_us,omitempty"` // of the run
+	WaitedMs      int64                  `protobuf:"varint,23,opt,name=waited_ms,json=waitedMs,proto3" json:"waited_ms,omitempty"`       // for the answer
+	Edited        bool                   `protobuf:"varint,24,opt,name=edited,proto3" json:"edited,omitempty"`                           // the arguments are those of who answered
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuditView) Reset() {
+	*x = AuditView{}
+	mi := &file_command_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuditView) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuditView) ProtoMessage() {}
+
+func (x *AuditView) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuditView.ProtoReflect.Descriptor instead.
+func (*AuditView) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *AuditView) GetAtUnixMs() int64 {
+	if x != nil {
+		return x.AtUnixMs
+	}
+	return 0
+}
+
+func (x *AuditView) GetCursor() uint64 {
+	if x != nil {
+		return x.Cursor
+	}
+	return 0
+}
+
+func (x *AuditView) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *AuditView) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *AuditView) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *AuditView) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *AuditView) GetTurnId() string {
+	if x != nil {
+		return x.TurnId
+	}
+	return ""
+}
+
+func (x *AuditView) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *AuditView) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *AuditView) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *AuditView) GetArgsHash() []byte {
+	if x != nil {
+		return x.ArgsHash
+	}
+	return nil
+}
+
+func (x *AuditView) GetDecision() string {
+	if x != nil {
+		return x.Decision
+	}
+	return ""
+}
+
+func (x *AuditView) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *AuditView) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *AuditView) GetApprovalId() string {
+	if x != nil {
+		return x.ApprovalId
+	}
+	return ""
+}
+
+func (x *AuditView) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *AuditView) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *AuditView) GetRuleId() string {
+	if x != nil {
+		return x.RuleId
+	}
+	return ""
+}
+
+func (x *AuditView) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *AuditView) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *AuditView) GetErrorCode() string {
+	if x != nil {
+		return x.ErrorCode
+	}
+	return ""
+}
+
+func (x *AuditView) GetDurationUs() int64 {
+	if x != nil {
+		return x.DurationUs
+	}
+	return 0
+}
+
+func (x *AuditView) GetWaitedMs() int64 {
+	if x != nil {
+		return x.WaitedMs
+	}
+	return 0
+}
+
+func (x *AuditView) GetEdited() bool {
+	if x != nil {
+		return x.Edited
+	}
+	return false
+}
+
 // OpenSession tells a freshly spawned Session which one it is; CreateSession does the same for a new one.
 type OpenSession struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4951,7 +5302,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4963,7 +5314,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4976,7 +5327,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{61}
+	return file_command_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *OpenSession) GetSessionId() string {
@@ -4997,7 +5348,7 @@ type SessionIdle struct {
 
 func (x *SessionIdle) Reset() {
 	*x = SessionIdle{}
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5009,7 +5360,7 @@ func (x *SessionIdle) String() string {
 func (*SessionIdle) ProtoMessage() {}
 
 func (x *SessionIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5022,7 +5373,7 @@ func (x *SessionIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionIdle.ProtoReflect.Descriptor instead.
 func (*SessionIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{62}
+	return file_command_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SessionIdle) GetSessionId() string {
@@ -5041,7 +5392,7 @@ type Passivate struct {
 
 func (x *Passivate) Reset() {
 	*x = Passivate{}
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5053,7 +5404,7 @@ func (x *Passivate) String() string {
 func (*Passivate) ProtoMessage() {}
 
 func (x *Passivate) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5066,7 +5417,7 @@ func (x *Passivate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Passivate.ProtoReflect.Descriptor instead.
 func (*Passivate) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{63}
+	return file_command_proto_rawDescGZIP(), []int{66}
 }
 
 type Staying struct {
@@ -5078,7 +5429,7 @@ type Staying struct {
 
 func (x *Staying) Reset() {
 	*x = Staying{}
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5090,7 +5441,7 @@ func (x *Staying) String() string {
 func (*Staying) ProtoMessage() {}
 
 func (x *Staying) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5103,7 +5454,7 @@ func (x *Staying) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Staying.ProtoReflect.Descriptor instead.
 func (*Staying) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{64}
+	return file_command_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Staying) GetSessionId() string {
@@ -5122,7 +5473,7 @@ type ReportIdle struct {
 
 func (x *ReportIdle) Reset() {
 	*x = ReportIdle{}
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5134,7 +5485,7 @@ func (x *ReportIdle) String() string {
 func (*ReportIdle) ProtoMessage() {}
 
 func (x *ReportIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5147,7 +5498,7 @@ func (x *ReportIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportIdle.ProtoReflect.Descriptor instead.
 func (*ReportIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{65}
+	return file_command_proto_rawDescGZIP(), []int{68}
 }
 
 type Idleness struct {
@@ -5161,7 +5512,7 @@ type Idleness struct {
 
 func (x *Idleness) Reset() {
 	*x = Idleness{}
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5173,7 +5524,7 @@ func (x *Idleness) String() string {
 func (*Idleness) ProtoMessage() {}
 
 func (x *Idleness) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5186,7 +5537,7 @@ func (x *Idleness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Idleness.ProtoReflect.Descriptor instead.
 func (*Idleness) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{66}
+	return file_command_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Idleness) GetIdle() bool {
@@ -5229,7 +5580,7 @@ type Configure struct {
 
 func (x *Configure) Reset() {
 	*x = Configure{}
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5241,7 +5592,7 @@ func (x *Configure) String() string {
 func (*Configure) ProtoMessage() {}
 
 func (x *Configure) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5254,7 +5605,7 @@ func (x *Configure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Configure.ProtoReflect.Descriptor instead.
 func (*Configure) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{67}
+	return file_command_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Configure) GetGrant() *Grant {
@@ -5342,7 +5693,7 @@ type WorkerFailed struct {
 
 func (x *WorkerFailed) Reset() {
 	*x = WorkerFailed{}
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5354,7 +5705,7 @@ func (x *WorkerFailed) String() string {
 func (*WorkerFailed) ProtoMessage() {}
 
 func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5367,7 +5718,7 @@ func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerFailed.ProtoReflect.Descriptor instead.
 func (*WorkerFailed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{68}
+	return file_command_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *WorkerFailed) GetWorkerId() string {
@@ -5418,7 +5769,7 @@ type SessionEnded struct {
 
 func (x *SessionEnded) Reset() {
 	*x = SessionEnded{}
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5430,7 +5781,7 @@ func (x *SessionEnded) String() string {
 func (*SessionEnded) ProtoMessage() {}
 
 func (x *SessionEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5443,7 +5794,7 @@ func (x *SessionEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionEnded.ProtoReflect.Descriptor instead.
 func (*SessionEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{69}
+	return file_command_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SessionEnded) GetSessionId() string {
@@ -5476,7 +5827,7 @@ type DescribeWorker struct {
 
 func (x *DescribeWorker) Reset() {
 	*x = DescribeWorker{}
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5488,7 +5839,7 @@ func (x *DescribeWorker) String() string {
 func (*DescribeWorker) ProtoMessage() {}
 
 func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5501,7 +5852,7 @@ func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorker.ProtoReflect.Descriptor instead.
 func (*DescribeWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{70}
+	return file_command_proto_rawDescGZIP(), []int{73}
 }
 
 // Watched tells a worker whether anybody looks at its live events.
@@ -5514,7 +5865,7 @@ type Watched struct {
 
 func (x *Watched) Reset() {
 	*x = Watched{}
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5526,7 +5877,7 @@ func (x *Watched) String() string {
 func (*Watched) ProtoMessage() {}
 
 func (x *Watched) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5539,7 +5890,7 @@ func (x *Watched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watched.ProtoReflect.Descriptor instead.
 func (*Watched) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{71}
+	return file_command_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Watched) GetOn() bool {
@@ -5565,7 +5916,7 @@ type AcquireLease struct {
 
 func (x *AcquireLease) Reset() {
 	*x = AcquireLease{}
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5577,7 +5928,7 @@ func (x *AcquireLease) String() string {
 func (*AcquireLease) ProtoMessage() {}
 
 func (x *AcquireLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5590,7 +5941,7 @@ func (x *AcquireLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireLease.ProtoReflect.Descriptor instead.
 func (*AcquireLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{72}
+	return file_command_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *AcquireLease) GetWorkspace() string {
@@ -5646,7 +5997,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5658,7 +6009,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5671,7 +6022,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{73}
+	return file_command_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *LeaseGranted) GetWorkspace() string {
@@ -5707,7 +6058,7 @@ type LeaseQueued struct {
 
 func (x *LeaseQueued) Reset() {
 	*x = LeaseQueued{}
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5719,7 +6070,7 @@ func (x *LeaseQueued) String() string {
 func (*LeaseQueued) ProtoMessage() {}
 
 func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5732,7 +6083,7 @@ func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseQueued.ProtoReflect.Descriptor instead.
 func (*LeaseQueued) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{74}
+	return file_command_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *LeaseQueued) GetWorkspace() string {
@@ -5776,7 +6127,7 @@ type ReleaseLease struct {
 
 func (x *ReleaseLease) Reset() {
 	*x = ReleaseLease{}
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5788,7 +6139,7 @@ func (x *ReleaseLease) String() string {
 func (*ReleaseLease) ProtoMessage() {}
 
 func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5801,7 +6152,7 @@ func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseLease.ProtoReflect.Descriptor instead.
 func (*ReleaseLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{75}
+	return file_command_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ReleaseLease) GetWorkspace() string {
@@ -5845,7 +6196,7 @@ type EffectBegun struct {
 
 func (x *EffectBegun) Reset() {
 	*x = EffectBegun{}
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5857,7 +6208,7 @@ func (x *EffectBegun) String() string {
 func (*EffectBegun) ProtoMessage() {}
 
 func (x *EffectBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5870,7 +6221,7 @@ func (x *EffectBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectBegun.ProtoReflect.Descriptor instead.
 func (*EffectBegun) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{76}
+	return file_command_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *EffectBegun) GetWorkspace() string {
@@ -5903,7 +6254,7 @@ type EffectAllowed struct {
 
 func (x *EffectAllowed) Reset() {
 	*x = EffectAllowed{}
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5915,7 +6266,7 @@ func (x *EffectAllowed) String() string {
 func (*EffectAllowed) ProtoMessage() {}
 
 func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5928,7 +6279,7 @@ func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectAllowed.ProtoReflect.Descriptor instead.
 func (*EffectAllowed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{77}
+	return file_command_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *EffectAllowed) GetExecId() string {
@@ -5949,7 +6300,7 @@ type EffectEnded struct {
 
 func (x *EffectEnded) Reset() {
 	*x = EffectEnded{}
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5961,7 +6312,7 @@ func (x *EffectEnded) String() string {
 func (*EffectEnded) ProtoMessage() {}
 
 func (x *EffectEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5974,7 +6325,7 @@ func (x *EffectEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectEnded.ProtoReflect.Descriptor instead.
 func (*EffectEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{78}
+	return file_command_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *EffectEnded) GetWorkspace() string {
@@ -6011,7 +6362,7 @@ type OpenWorkspace struct {
 
 func (x *OpenWorkspace) Reset() {
 	*x = OpenWorkspace{}
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6023,7 +6374,7 @@ func (x *OpenWorkspace) String() string {
 func (*OpenWorkspace) ProtoMessage() {}
 
 func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6036,7 +6387,7 @@ func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkspace.ProtoReflect.Descriptor instead.
 func (*OpenWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{79}
+	return file_command_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *OpenWorkspace) GetGrant() *WorkspaceGrant {
@@ -6069,7 +6420,7 @@ type WorkspaceReady struct {
 
 func (x *WorkspaceReady) Reset() {
 	*x = WorkspaceReady{}
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6081,7 +6432,7 @@ func (x *WorkspaceReady) String() string {
 func (*WorkspaceReady) ProtoMessage() {}
 
 func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6094,7 +6445,7 @@ func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceReady.ProtoReflect.Descriptor instead.
 func (*WorkspaceReady) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{80}
+	return file_command_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *WorkspaceReady) GetOverlaps() []*WorkspaceRef {
@@ -6115,7 +6466,7 @@ type KeepWorkspaces struct {
 
 func (x *KeepWorkspaces) Reset() {
 	*x = KeepWorkspaces{}
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6127,7 +6478,7 @@ func (x *KeepWorkspaces) String() string {
 func (*KeepWorkspaces) ProtoMessage() {}
 
 func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6140,7 +6491,7 @@ func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepWorkspaces.ProtoReflect.Descriptor instead.
 func (*KeepWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{81}
+	return file_command_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *KeepWorkspaces) GetSessionId() string {
@@ -6168,7 +6519,7 @@ type RetireWorkspace struct {
 
 func (x *RetireWorkspace) Reset() {
 	*x = RetireWorkspace{}
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6180,7 +6531,7 @@ func (x *RetireWorkspace) String() string {
 func (*RetireWorkspace) ProtoMessage() {}
 
 func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6193,7 +6544,7 @@ func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireWorkspace.ProtoReflect.Descriptor instead.
 func (*RetireWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{82}
+	return file_command_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *RetireWorkspace) GetGeneration() uint64 {
@@ -6213,7 +6564,7 @@ type WorkspaceUnused struct {
 
 func (x *WorkspaceUnused) Reset() {
 	*x = WorkspaceUnused{}
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6225,7 +6576,7 @@ func (x *WorkspaceUnused) String() string {
 func (*WorkspaceUnused) ProtoMessage() {}
 
 func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6238,7 +6589,7 @@ func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceUnused.ProtoReflect.Descriptor instead.
 func (*WorkspaceUnused) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{83}
+	return file_command_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *WorkspaceUnused) GetId() string {
@@ -6263,7 +6614,7 @@ type DescribeWorkspace struct {
 
 func (x *DescribeWorkspace) Reset() {
 	*x = DescribeWorkspace{}
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6275,7 +6626,7 @@ func (x *DescribeWorkspace) String() string {
 func (*DescribeWorkspace) ProtoMessage() {}
 
 func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6288,7 +6639,7 @@ func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorkspace.ProtoReflect.Descriptor instead.
 func (*DescribeWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{84}
+	return file_command_proto_rawDescGZIP(), []int{87}
 }
 
 type WorkspaceView struct {
@@ -6304,7 +6655,7 @@ type WorkspaceView struct {
 
 func (x *WorkspaceView) Reset() {
 	*x = WorkspaceView{}
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6316,7 +6667,7 @@ func (x *WorkspaceView) String() string {
 func (*WorkspaceView) ProtoMessage() {}
 
 func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6329,7 +6680,7 @@ func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceView.ProtoReflect.Descriptor instead.
 func (*WorkspaceView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{85}
+	return file_command_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *WorkspaceView) GetUri() string {
@@ -6377,7 +6728,7 @@ type FindActor struct {
 
 func (x *FindActor) Reset() {
 	*x = FindActor{}
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6389,7 +6740,7 @@ func (x *FindActor) String() string {
 func (*FindActor) ProtoMessage() {}
 
 func (x *FindActor) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6402,7 +6753,7 @@ func (x *FindActor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindActor.ProtoReflect.Descriptor instead.
 func (*FindActor) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{86}
+	return file_command_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *FindActor) GetName() string {
@@ -6422,7 +6773,7 @@ type Replaced struct {
 
 func (x *Replaced) Reset() {
 	*x = Replaced{}
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6434,7 +6785,7 @@ func (x *Replaced) String() string {
 func (*Replaced) ProtoMessage() {}
 
 func (x *Replaced) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6447,7 +6798,7 @@ func (x *Replaced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replaced.ProtoReflect.Descriptor instead.
 func (*Replaced) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{87}
+	return file_command_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Replaced) GetName() string {
@@ -6474,7 +6825,7 @@ type AcquirePermit struct {
 
 func (x *AcquirePermit) Reset() {
 	*x = AcquirePermit{}
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6486,7 +6837,7 @@ func (x *AcquirePermit) String() string {
 func (*AcquirePermit) ProtoMessage() {}
 
 func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6499,7 +6850,7 @@ func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquirePermit.ProtoReflect.Descriptor instead.
 func (*AcquirePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{88}
+	return file_command_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *AcquirePermit) GetRequest() uint64 {
@@ -6525,7 +6876,7 @@ type PermitGranted struct {
 
 func (x *PermitGranted) Reset() {
 	*x = PermitGranted{}
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6537,7 +6888,7 @@ func (x *PermitGranted) String() string {
 func (*PermitGranted) ProtoMessage() {}
 
 func (x *PermitGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6550,7 +6901,7 @@ func (x *PermitGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitGranted.ProtoReflect.Descriptor instead.
 func (*PermitGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{89}
+	return file_command_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *PermitGranted) GetRequest() uint64 {
@@ -6571,7 +6922,7 @@ type ReleasePermit struct {
 
 func (x *ReleasePermit) Reset() {
 	*x = ReleasePermit{}
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6583,7 +6934,7 @@ func (x *ReleasePermit) String() string {
 func (*ReleasePermit) ProtoMessage() {}
 
 func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6596,7 +6947,7 @@ func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasePermit.ProtoReflect.Descriptor instead.
 func (*ReleasePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{90}
+	return file_command_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ReleasePermit) GetRequest() uint64 {
@@ -6655,7 +7006,7 @@ type Execute struct {
 
 func (x *Execute) Reset() {
 	*x = Execute{}
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6667,7 +7018,7 @@ func (x *Execute) String() string {
 func (*Execute) ProtoMessage() {}
 
 func (x *Execute) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6680,7 +7031,7 @@ func (x *Execute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Execute.ProtoReflect.Descriptor instead.
 func (*Execute) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{91}
+	return file_command_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Execute) GetExecId() string {
@@ -6891,7 +7242,7 @@ type ToolReply struct {
 
 func (x *ToolReply) Reset() {
 	*x = ToolReply{}
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6903,7 +7254,7 @@ func (x *ToolReply) String() string {
 func (*ToolReply) ProtoMessage() {}
 
 func (x *ToolReply) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6916,7 +7267,7 @@ func (x *ToolReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolReply.ProtoReflect.Descriptor instead.
 func (*ToolReply) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{92}
+	return file_command_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ToolReply) GetExecId() string {
@@ -7051,7 +7402,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7063,7 +7414,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7076,7 +7427,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{93}
+	return file_command_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *LedgerEntry) GetExecId() string {
@@ -7118,7 +7469,7 @@ type CancelCalls struct {
 
 func (x *CancelCalls) Reset() {
 	*x = CancelCalls{}
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7130,7 +7481,7 @@ func (x *CancelCalls) String() string {
 func (*CancelCalls) ProtoMessage() {}
 
 func (x *CancelCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7143,7 +7494,7 @@ func (x *CancelCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCalls.ProtoReflect.Descriptor instead.
 func (*CancelCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{94}
+	return file_command_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *CancelCalls) GetExecIds() []string {
@@ -7175,7 +7526,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7187,7 +7538,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7200,7 +7551,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{95}
+	return file_command_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Progress) GetExecId() string {
@@ -7254,7 +7605,7 @@ type ListProjects struct {
 
 func (x *ListProjects) Reset() {
 	*x = ListProjects{}
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7266,7 +7617,7 @@ func (x *ListProjects) String() string {
 func (*ListProjects) ProtoMessage() {}
 
 func (x *ListProjects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7279,7 +7630,7 @@ func (x *ListProjects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProjects.ProtoReflect.Descriptor instead.
 func (*ListProjects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{96}
+	return file_command_proto_rawDescGZIP(), []int{99}
 }
 
 type Projects struct {
@@ -7291,7 +7642,7 @@ type Projects struct {
 
 func (x *Projects) Reset() {
 	*x = Projects{}
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7303,7 +7654,7 @@ func (x *Projects) String() string {
 func (*Projects) ProtoMessage() {}
 
 func (x *Projects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7316,7 +7667,7 @@ func (x *Projects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Projects.ProtoReflect.Descriptor instead.
 func (*Projects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{97}
+	return file_command_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *Projects) GetProjects() []*Project {
@@ -7337,7 +7688,7 @@ type SaveProject struct {
 
 func (x *SaveProject) Reset() {
 	*x = SaveProject{}
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7349,7 +7700,7 @@ func (x *SaveProject) String() string {
 func (*SaveProject) ProtoMessage() {}
 
 func (x *SaveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7362,7 +7713,7 @@ func (x *SaveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveProject.ProtoReflect.Descriptor instead.
 func (*SaveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{98}
+	return file_command_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *SaveProject) GetName() string {
@@ -7389,7 +7740,7 @@ type RemoveProject struct {
 
 func (x *RemoveProject) Reset() {
 	*x = RemoveProject{}
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7401,7 +7752,7 @@ func (x *RemoveProject) String() string {
 func (*RemoveProject) ProtoMessage() {}
 
 func (x *RemoveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7414,7 +7765,7 @@ func (x *RemoveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProject.ProtoReflect.Descriptor instead.
 func (*RemoveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{99}
+	return file_command_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *RemoveProject) GetProject() string {
@@ -7436,7 +7787,7 @@ type SetVariables struct {
 
 func (x *SetVariables) Reset() {
 	*x = SetVariables{}
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7448,7 +7799,7 @@ func (x *SetVariables) String() string {
 func (*SetVariables) ProtoMessage() {}
 
 func (x *SetVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7461,7 +7812,7 @@ func (x *SetVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVariables.ProtoReflect.Descriptor instead.
 func (*SetVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{100}
+	return file_command_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *SetVariables) GetProject() string {
@@ -7494,7 +7845,7 @@ type TakeVariables struct {
 
 func (x *TakeVariables) Reset() {
 	*x = TakeVariables{}
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7506,7 +7857,7 @@ func (x *TakeVariables) String() string {
 func (*TakeVariables) ProtoMessage() {}
 
 func (x *TakeVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7519,7 +7870,7 @@ func (x *TakeVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeVariables.ProtoReflect.Descriptor instead.
 func (*TakeVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{101}
+	return file_command_proto_rawDescGZIP(), []int{104}
 }
 
 // UseFile lists, reads, puts or deletes files of the session's own workspace. What changes something waits, as a turn does, until
@@ -7535,7 +7886,7 @@ type UseFile struct {
 
 func (x *UseFile) Reset() {
 	*x = UseFile{}
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7547,7 +7898,7 @@ func (x *UseFile) String() string {
 func (*UseFile) ProtoMessage() {}
 
 func (x *UseFile) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7560,7 +7911,7 @@ func (x *UseFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseFile.ProtoReflect.Descriptor instead.
 func (*UseFile) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{102}
+	return file_command_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *UseFile) GetAction() UseFile_Action {
@@ -7594,7 +7945,7 @@ type Files struct {
 
 func (x *Files) Reset() {
 	*x = Files{}
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7606,7 +7957,7 @@ func (x *Files) String() string {
 func (*Files) ProtoMessage() {}
 
 func (x *Files) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7619,7 +7970,7 @@ func (x *Files) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Files.ProtoReflect.Descriptor instead.
 func (*Files) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{103}
+	return file_command_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *Files) GetEntries() []*FileEntry {
@@ -7648,7 +7999,7 @@ type FileEntry struct {
 
 func (x *FileEntry) Reset() {
 	*x = FileEntry{}
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7660,7 +8011,7 @@ func (x *FileEntry) String() string {
 func (*FileEntry) ProtoMessage() {}
 
 func (x *FileEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7673,7 +8024,7 @@ func (x *FileEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEntry.ProtoReflect.Descriptor instead.
 func (*FileEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{104}
+	return file_command_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *FileEntry) GetPath() string {
@@ -7714,7 +8065,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7726,7 +8077,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7739,7 +8090,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{105}
+	return file_command_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -7765,7 +8116,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7777,7 +8128,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7790,7 +8141,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{106}
+	return file_command_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -7809,7 +8160,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7821,7 +8172,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7834,7 +8185,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{107}
+	return file_command_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -7853,7 +8204,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7865,7 +8216,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7878,7 +8229,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{108}
+	return file_command_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -7898,7 +8249,7 @@ type ListWorkspaces struct {
 
 func (x *ListWorkspaces) Reset() {
 	*x = ListWorkspaces{}
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7910,7 +8261,7 @@ func (x *ListWorkspaces) String() string {
 func (*ListWorkspaces) ProtoMessage() {}
 
 func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7923,7 +8274,7 @@ func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspaces.ProtoReflect.Descriptor instead.
 func (*ListWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{109}
+	return file_command_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ListWorkspaces) GetSessionId() string {
@@ -7942,7 +8293,7 @@ type Workspaces struct {
 
 func (x *Workspaces) Reset() {
 	*x = Workspaces{}
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7954,7 +8305,7 @@ func (x *Workspaces) String() string {
 func (*Workspaces) ProtoMessage() {}
 
 func (x *Workspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7967,7 +8318,7 @@ func (x *Workspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workspaces.ProtoReflect.Descriptor instead.
 func (*Workspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{110}
+	return file_command_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *Workspaces) GetWorkspaces() []*SessionWorkspace {
@@ -7988,7 +8339,7 @@ type SessionWorkspace struct {
 
 func (x *SessionWorkspace) Reset() {
 	*x = SessionWorkspace{}
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8000,7 +8351,7 @@ func (x *SessionWorkspace) String() string {
 func (*SessionWorkspace) ProtoMessage() {}
 
 func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8013,7 +8364,7 @@ func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionWorkspace.ProtoReflect.Descriptor instead.
 func (*SessionWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{111}
+	return file_command_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *SessionWorkspace) GetSessionId() string {
@@ -8047,7 +8398,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8059,7 +8410,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8072,7 +8423,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{112}
+	return file_command_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -8098,7 +8449,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8110,7 +8461,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8123,7 +8474,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{113}
+	return file_command_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -8143,7 +8494,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8155,7 +8506,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8168,7 +8519,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{114}
+	return file_command_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *Show) GetId() string {
@@ -8189,7 +8540,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8201,7 +8552,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8214,7 +8565,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{115}
+	return file_command_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -8258,7 +8609,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8270,7 +8621,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8283,7 +8634,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{116}
+	return file_command_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -8385,7 +8736,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8397,7 +8748,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8410,7 +8761,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{117}
+	return file_command_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -8472,7 +8823,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8484,7 +8835,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8497,7 +8848,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{118}
+	return file_command_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -8518,7 +8869,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8530,7 +8881,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8543,7 +8894,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{119}
+	return file_command_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -8578,7 +8929,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8590,7 +8941,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8603,7 +8954,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{120}
+	return file_command_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *Finding) GetStream() string {
@@ -8640,7 +8991,7 @@ type ForkSession struct {
 
 func (x *ForkSession) Reset() {
 	*x = ForkSession{}
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8652,7 +9003,7 @@ func (x *ForkSession) String() string {
 func (*ForkSession) ProtoMessage() {}
 
 func (x *ForkSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8665,7 +9016,7 @@ func (x *ForkSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSession.ProtoReflect.Descriptor instead.
 func (*ForkSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{121}
+	return file_command_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *ForkSession) GetSessionId() string {
@@ -8704,7 +9055,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8716,7 +9067,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8729,7 +9080,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{122}
+	return file_command_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *Forked) GetSession() *SessionView {
@@ -8792,7 +9143,7 @@ type ImportSession struct {
 
 func (x *ImportSession) Reset() {
 	*x = ImportSession{}
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8804,7 +9155,7 @@ func (x *ImportSession) String() string {
 func (*ImportSession) ProtoMessage() {}
 
 func (x *ImportSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8817,7 +9168,7 @@ func (x *ImportSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSession.ProtoReflect.Descriptor instead.
 func (*ImportSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{123}
+	return file_command_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *ImportSession) GetNewId() bool {
@@ -8850,7 +9201,7 @@ type Imported struct {
 
 func (x *Imported) Reset() {
 	*x = Imported{}
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8862,7 +9213,7 @@ func (x *Imported) String() string {
 func (*Imported) ProtoMessage() {}
 
 func (x *Imported) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8875,7 +9226,7 @@ func (x *Imported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Imported.ProtoReflect.Descriptor instead.
 func (*Imported) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{124}
+	return file_command_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *Imported) GetSession() *SessionView {
@@ -8943,7 +9294,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8955,7 +9306,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8968,7 +9319,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{125}
+	return file_command_proto_rawDescGZIP(), []int{128}
 }
 
 type Holder struct {
@@ -8983,7 +9334,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8995,7 +9346,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9008,7 +9359,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{126}
+	return file_command_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -9358,14 +9709,15 @@ const file_command_proto_rawDesc = "" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12%\n" +
 	"\x05turns\x18\x03 \x03(\v2\x0f.troupe.v1.TurnR\x05turns\x12\x18\n" +
 	"\asummary\x18\x04 \x01(\tR\asummary\x12\x18\n" +
-	"\atrimmed\x18\x05 \x01(\bR\atrimmed\"\x9a\x01\n" +
+	"\atrimmed\x18\x05 \x01(\bR\atrimmed\"\xaa\x01\n" +
 	"\x0fConfigureWorker\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x14\n" +
 	"\x05agent\x18\x03 \x01(\tR\x05agent\x12\x16\n" +
 	"\x06system\x18\x04 \x01(\tR\x06system\x12\x14\n" +
 	"\x05tools\x18\x05 \x03(\tR\x05tools\x12\x10\n" +
-	"\x03mcp\x18\x06 \x01(\tR\x03mcp\"\x92\x04\n" +
+	"\x03mcp\x18\x06 \x01(\tR\x03mcp\x12\x0e\n" +
+	"\x02by\x18\a \x01(\tR\x02by\"\x92\x04\n" +
 	"\vSessionView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12+\n" +
@@ -9385,7 +9737,7 @@ const file_command_proto_rawDesc = "" +
 	"\x05first\x18\r \x01(\v2\x15.troupe.v1.InputReplyR\x05first\x12\x1d\n" +
 	"\n" +
 	"project_id\x18\x0e \x01(\tR\tprojectId\x123\n" +
-	"\apersist\x18\x14 \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\"\xb6\x04\n" +
+	"\apersist\x18\x14 \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\"\xcc\x04\n" +
 	"\n" +
 	"WorkerView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -9410,7 +9762,8 @@ const file_command_proto_rawDesc = "" +
 	"\apending\x18\x11 \x01(\x05R\apending\x12\x1a\n" +
 	"\bexecutor\x18\x12 \x01(\tR\bexecutor\x12\x14\n" +
 	"\x05calls\x18\x13 \x01(\x05R\x05calls\x12\x1c\n" +
-	"\tapprovals\x18\x14 \x01(\x05R\tapprovals\"\xc6\x02\n" +
+	"\tapprovals\x18\x14 \x01(\x05R\tapprovals\x12\x14\n" +
+	"\x05tools\x18\x1e \x03(\tR\x05tools\"\xc6\x02\n" +
 	"\bCallView\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x1d\n" +
@@ -9456,7 +9809,45 @@ const file_command_proto_rawDesc = "" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"B\n" +
 	"\tApprovals\x125\n" +
-	"\tapprovals\x18\x01 \x03(\v2\x17.troupe.v1.ApprovalViewR\tapprovals\",\n" +
+	"\tapprovals\x18\x01 \x03(\v2\x17.troupe.v1.ApprovalViewR\tapprovals\"@\n" +
+	"\tListAudit\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\"Q\n" +
+	"\x05Audit\x12.\n" +
+	"\aentries\x18\x01 \x03(\v2\x14.troupe.v1.AuditViewR\aentries\x12\x18\n" +
+	"\atrimmed\x18\x02 \x01(\bR\atrimmed\"\xf3\x04\n" +
+	"\tAuditView\x12\x1c\n" +
+	"\n" +
+	"at_unix_ms\x18\x01 \x01(\x03R\batUnixMs\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\x04R\x06cursor\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x04 \x01(\tR\tsessionId\x12\x1b\n" +
+	"\tworker_id\x18\x05 \x01(\tR\bworkerId\x12\x14\n" +
+	"\x05agent\x18\x06 \x01(\tR\x05agent\x12\x17\n" +
+	"\aturn_id\x18\a \x01(\tR\x06turnId\x12\x17\n" +
+	"\aexec_id\x18\b \x01(\tR\x06execId\x12\x12\n" +
+	"\x04what\x18\t \x01(\tR\x04what\x12\x1c\n" +
+	"\tworkspace\x18\n" +
+	" \x01(\tR\tworkspace\x12\x1b\n" +
+	"\targs_hash\x18\v \x01(\fR\bargsHash\x12\x1a\n" +
+	"\bdecision\x18\f \x01(\tR\bdecision\x12\x0e\n" +
+	"\x02by\x18\r \x01(\tR\x02by\x12\x10\n" +
+	"\x03why\x18\x0e \x01(\tR\x03why\x12\x1f\n" +
+	"\vapproval_id\x18\x0f \x01(\tR\n" +
+	"approvalId\x12\x14\n" +
+	"\x05scope\x18\x10 \x01(\tR\x05scope\x12\x12\n" +
+	"\x04rule\x18\x11 \x01(\tR\x04rule\x12\x17\n" +
+	"\arule_id\x18\x12 \x01(\tR\x06ruleId\x12\x18\n" +
+	"\amessage\x18\x13 \x01(\tR\amessage\x12\x18\n" +
+	"\aoutcome\x18\x14 \x01(\tR\aoutcome\x12\x1d\n" +
+	"\n" +
+	"error_code\x18\x15 \x01(\tR\terrorCode\x12\x1f\n" +
+	"\vduration_us\x18\x16 \x01(\x03R\n" +
+	"durationUs\x12\x1b\n" +
+	"\twaited_ms\x18\x17 \x01(\x03R\bwaitedMs\x12\x16\n" +
+	"\x06edited\x18\x18 \x01(\bR\x06edited\",\n" +
 	"\vOpenSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\",\n" +
@@ -9792,7 +10183,7 @@ func file_command_proto_rawDescGZIP() []byte {
 }
 
 var file_command_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 127)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 130)
 var file_command_proto_goTypes = []any{
 	(UseFile_Action)(0),          // 0: troupe.v1.UseFile.Action
 	(*CreateSession)(nil),        // 1: troupe.v1.CreateSession
@@ -9856,107 +10247,110 @@ var file_command_proto_goTypes = []any{
 	(*ApprovalView)(nil),         // 59: troupe.v1.ApprovalView
 	(*ListApprovals)(nil),        // 60: troupe.v1.ListApprovals
 	(*Approvals)(nil),            // 61: troupe.v1.Approvals
-	(*OpenSession)(nil),          // 62: troupe.v1.OpenSession
-	(*SessionIdle)(nil),          // 63: troupe.v1.SessionIdle
-	(*Passivate)(nil),            // 64: troupe.v1.Passivate
-	(*Staying)(nil),              // 65: troupe.v1.Staying
-	(*ReportIdle)(nil),           // 66: troupe.v1.ReportIdle
-	(*Idleness)(nil),             // 67: troupe.v1.Idleness
-	(*Configure)(nil),            // 68: troupe.v1.Configure
-	(*WorkerFailed)(nil),         // 69: troupe.v1.WorkerFailed
-	(*SessionEnded)(nil),         // 70: troupe.v1.SessionEnded
-	(*DescribeWorker)(nil),       // 71: troupe.v1.DescribeWorker
-	(*Watched)(nil),              // 72: troupe.v1.Watched
-	(*AcquireLease)(nil),         // 73: troupe.v1.AcquireLease
-	(*LeaseGranted)(nil),         // 74: troupe.v1.LeaseGranted
-	(*LeaseQueued)(nil),          // 75: troupe.v1.LeaseQueued
-	(*ReleaseLease)(nil),         // 76: troupe.v1.ReleaseLease
-	(*EffectBegun)(nil),          // 77: troupe.v1.EffectBegun
-	(*EffectAllowed)(nil),        // 78: troupe.v1.EffectAllowed
-	(*EffectEnded)(nil),          // 79: troupe.v1.EffectEnded
-	(*OpenWorkspace)(nil),        // 80: troupe.v1.OpenWorkspace
-	(*WorkspaceReady)(nil),       // 81: troupe.v1.WorkspaceReady
-	(*KeepWorkspaces)(nil),       // 82: troupe.v1.KeepWorkspaces
-	(*RetireWorkspace)(nil),      // 83: troupe.v1.RetireWorkspace
-	(*WorkspaceUnused)(nil),      // 84: troupe.v1.WorkspaceUnused
-	(*DescribeWorkspace)(nil),    // 85: troupe.v1.DescribeWorkspace
-	(*WorkspaceView)(nil),        // 86: troupe.v1.WorkspaceView
-	(*FindActor)(nil),            // 87: troupe.v1.FindActor
-	(*Replaced)(nil),             // 88: troupe.v1.Replaced
-	(*AcquirePermit)(nil),        // 89: troupe.v1.AcquirePermit
-	(*PermitGranted)(nil),        // 90: troupe.v1.PermitGranted
-	(*ReleasePermit)(nil),        // 91: troupe.v1.ReleasePermit
-	(*Execute)(nil),              // 92: troupe.v1.Execute
-	(*ToolReply)(nil),            // 93: troupe.v1.ToolReply
-	(*LedgerEntry)(nil),          // 94: troupe.v1.LedgerEntry
-	(*CancelCalls)(nil),          // 95: troupe.v1.CancelCalls
-	(*Progress)(nil),             // 96: troupe.v1.Progress
-	(*ListProjects)(nil),         // 97: troupe.v1.ListProjects
-	(*Projects)(nil),             // 98: troupe.v1.Projects
-	(*SaveProject)(nil),          // 99: troupe.v1.SaveProject
-	(*RemoveProject)(nil),        // 100: troupe.v1.RemoveProject
-	(*SetVariables)(nil),         // 101: troupe.v1.SetVariables
-	(*TakeVariables)(nil),        // 102: troupe.v1.TakeVariables
-	(*UseFile)(nil),              // 103: troupe.v1.UseFile
-	(*Files)(nil),                // 104: troupe.v1.Files
-	(*FileEntry)(nil),            // 105: troupe.v1.FileEntry
-	(*ListSessions)(nil),         // 106: troupe.v1.ListSessions
-	(*Sessions)(nil),             // 107: troupe.v1.Sessions
-	(*ListWorkers)(nil),          // 108: troupe.v1.ListWorkers
-	(*Workers)(nil),              // 109: troupe.v1.Workers
-	(*ListWorkspaces)(nil),       // 110: troupe.v1.ListWorkspaces
-	(*Workspaces)(nil),           // 111: troupe.v1.Workspaces
-	(*SessionWorkspace)(nil),     // 112: troupe.v1.SessionWorkspace
-	(*ListCalls)(nil),            // 113: troupe.v1.ListCalls
-	(*Calls)(nil),                // 114: troupe.v1.Calls
-	(*Show)(nil),                 // 115: troupe.v1.Show
-	(*Shown)(nil),                // 116: troupe.v1.Shown
-	(*TurnView)(nil),             // 117: troupe.v1.TurnView
-	(*GenerationView)(nil),       // 118: troupe.v1.GenerationView
-	(*Verify)(nil),               // 119: troupe.v1.Verify
-	(*Verified)(nil),             // 120: troupe.v1.Verified
-	(*Finding)(nil),              // 121: troupe.v1.Finding
-	(*ForkSession)(nil),          // 122: troupe.v1.ForkSession
-	(*Forked)(nil),               // 123: troupe.v1.Forked
-	(*ImportSession)(nil),        // 124: troupe.v1.ImportSession
-	(*Imported)(nil),             // 125: troupe.v1.Imported
-	(*Hello)(nil),                // 126: troupe.v1.Hello
-	(*Holder)(nil),               // 127: troupe.v1.Holder
-	(*EnvVar)(nil),               // 128: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 129: troupe.v1.Lineage
-	(*Turn)(nil),                 // 130: troupe.v1.Turn
-	(Persist_Policy)(0),          // 131: troupe.v1.Persist.Policy
-	(Trust_Level)(0),             // 132: troupe.v1.Trust.Level
-	(*Part)(nil),                 // 133: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 134: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 135: troupe.v1.InputAccepted.Origin
-	(TurnCompleted_Outcome)(0),   // 136: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 137: troupe.v1.Usage
-	(CallResolved_Resolution)(0), // 138: troupe.v1.CallResolved.Resolution
-	(Decision_Value)(0),          // 139: troupe.v1.Decision.Value
-	(*Failure)(nil),              // 140: troupe.v1.Failure
-	(TimerSet_Misfire)(0),        // 141: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 142: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 143: troupe.v1.WorkspaceGrant
-	(*Grant)(nil),                // 144: troupe.v1.Grant
-	(*WorkspaceRef)(nil),         // 145: troupe.v1.WorkspaceRef
-	(*LeaseToken)(nil),           // 146: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 147: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 148: troupe.v1.ToolFinished.Status
-	(*Project)(nil),              // 149: troupe.v1.Project
-	(*Variable)(nil),             // 150: troupe.v1.Variable
-	(*Timing)(nil),               // 151: troupe.v1.Timing
+	(*ListAudit)(nil),            // 62: troupe.v1.ListAudit
+	(*Audit)(nil),                // 63: troupe.v1.Audit
+	(*AuditView)(nil),            // 64: troupe.v1.AuditView
+	(*OpenSession)(nil),          // 65: troupe.v1.OpenSession
+	(*SessionIdle)(nil),          // 66: troupe.v1.SessionIdle
+	(*Passivate)(nil),            // 67: troupe.v1.Passivate
+	(*Staying)(nil),              // 68: troupe.v1.Staying
+	(*ReportIdle)(nil),           // 69: troupe.v1.ReportIdle
+	(*Idleness)(nil),             // 70: troupe.v1.Idleness
+	(*Configure)(nil),            // 71: troupe.v1.Configure
+	(*WorkerFailed)(nil),         // 72: troupe.v1.WorkerFailed
+	(*SessionEnded)(nil),         // 73: troupe.v1.SessionEnded
+	(*DescribeWorker)(nil),       // 74: troupe.v1.DescribeWorker
+	(*Watched)(nil),              // 75: troupe.v1.Watched
+	(*AcquireLease)(nil),         // 76: troupe.v1.AcquireLease
+	(*LeaseGranted)(nil),         // 77: troupe.v1.LeaseGranted
+	(*LeaseQueued)(nil),          // 78: troupe.v1.LeaseQueued
+	(*ReleaseLease)(nil),         // 79: troupe.v1.ReleaseLease
+	(*EffectBegun)(nil),          // 80: troupe.v1.EffectBegun
+	(*EffectAllowed)(nil),        // 81: troupe.v1.EffectAllowed
+	(*EffectEnded)(nil),          // 82: troupe.v1.EffectEnded
+	(*OpenWorkspace)(nil),        // 83: troupe.v1.OpenWorkspace
+	(*WorkspaceReady)(nil),       // 84: troupe.v1.WorkspaceReady
+	(*KeepWorkspaces)(nil),       // 85: troupe.v1.KeepWorkspaces
+	(*RetireWorkspace)(nil),      // 86: troupe.v1.RetireWorkspace
+	(*WorkspaceUnused)(nil),      // 87: troupe.v1.WorkspaceUnused
+	(*DescribeWorkspace)(nil),    // 88: troupe.v1.DescribeWorkspace
+	(*WorkspaceView)(nil),        // 89: troupe.v1.WorkspaceView
+	(*FindActor)(nil),            // 90: troupe.v1.FindActor
+	(*Replaced)(nil),             // 91: troupe.v1.Replaced
+	(*AcquirePermit)(nil),        // 92: troupe.v1.AcquirePermit
+	(*PermitGranted)(nil),        // 93: troupe.v1.PermitGranted
+	(*ReleasePermit)(nil),        // 94: troupe.v1.ReleasePermit
+	(*Execute)(nil),              // 95: troupe.v1.Execute
+	(*ToolReply)(nil),            // 96: troupe.v1.ToolReply
+	(*LedgerEntry)(nil),          // 97: troupe.v1.LedgerEntry
+	(*CancelCalls)(nil),          // 98: troupe.v1.CancelCalls
+	(*Progress)(nil),             // 99: troupe.v1.Progress
+	(*ListProjects)(nil),         // 100: troupe.v1.ListProjects
+	(*Projects)(nil),             // 101: troupe.v1.Projects
+	(*SaveProject)(nil),          // 102: troupe.v1.SaveProject
+	(*RemoveProject)(nil),        // 103: troupe.v1.RemoveProject
+	(*SetVariables)(nil),         // 104: troupe.v1.SetVariables
+	(*TakeVariables)(nil),        // 105: troupe.v1.TakeVariables
+	(*UseFile)(nil),              // 106: troupe.v1.UseFile
+	(*Files)(nil),                // 107: troupe.v1.Files
+	(*FileEntry)(nil),            // 108: troupe.v1.FileEntry
+	(*ListSessions)(nil),         // 109: troupe.v1.ListSessions
+	(*Sessions)(nil),             // 110: troupe.v1.Sessions
+	(*ListWorkers)(nil),          // 111: troupe.v1.ListWorkers
+	(*Workers)(nil),              // 112: troupe.v1.Workers
+	(*ListWorkspaces)(nil),       // 113: troupe.v1.ListWorkspaces
+	(*Workspaces)(nil),           // 114: troupe.v1.Workspaces
+	(*SessionWorkspace)(nil),     // 115: troupe.v1.SessionWorkspace
+	(*ListCalls)(nil),            // 116: troupe.v1.ListCalls
+	(*Calls)(nil),                // 117: troupe.v1.Calls
+	(*Show)(nil),                 // 118: troupe.v1.Show
+	(*Shown)(nil),                // 119: troupe.v1.Shown
+	(*TurnView)(nil),             // 120: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 121: troupe.v1.GenerationView
+	(*Verify)(nil),               // 122: troupe.v1.Verify
+	(*Verified)(nil),             // 123: troupe.v1.Verified
+	(*Finding)(nil),              // 124: troupe.v1.Finding
+	(*ForkSession)(nil),          // 125: troupe.v1.ForkSession
+	(*Forked)(nil),               // 126: troupe.v1.Forked
+	(*ImportSession)(nil),        // 127: troupe.v1.ImportSession
+	(*Imported)(nil),             // 128: troupe.v1.Imported
+	(*Hello)(nil),                // 129: troupe.v1.Hello
+	(*Holder)(nil),               // 130: troupe.v1.Holder
+	(*EnvVar)(nil),               // 131: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 132: troupe.v1.Lineage
+	(*Turn)(nil),                 // 133: troupe.v1.Turn
+	(Persist_Policy)(0),          // 134: troupe.v1.Persist.Policy
+	(Trust_Level)(0),             // 135: troupe.v1.Trust.Level
+	(*Part)(nil),                 // 136: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 137: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 138: troupe.v1.InputAccepted.Origin
+	(TurnCompleted_Outcome)(0),   // 139: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 140: troupe.v1.Usage
+	(CallResolved_Resolution)(0), // 141: troupe.v1.CallResolved.Resolution
+	(Decision_Value)(0),          // 142: troupe.v1.Decision.Value
+	(*Failure)(nil),              // 143: troupe.v1.Failure
+	(TimerSet_Misfire)(0),        // 144: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 145: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 146: troupe.v1.WorkspaceGrant
+	(*Grant)(nil),                // 147: troupe.v1.Grant
+	(*WorkspaceRef)(nil),         // 148: troupe.v1.WorkspaceRef
+	(*LeaseToken)(nil),           // 149: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 150: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 151: troupe.v1.ToolFinished.Status
+	(*Project)(nil),              // 152: troupe.v1.Project
+	(*Variable)(nil),             // 153: troupe.v1.Variable
+	(*Timing)(nil),               // 154: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	2,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	128, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	131, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	10,  // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	129, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	130, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	131, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	132, // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	132, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	133, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	134, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	135, // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	2,   // 7: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
-	132, // 8: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
+	135, // 8: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
 	10,  // 9: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
 	13,  // 10: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
 	16,  // 11: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
@@ -9985,78 +10379,79 @@ var file_command_proto_depIdxs = []int32{
 	29,  // 34: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
 	3,   // 35: troupe.v1.ToSession.attach_workspace:type_name -> troupe.v1.AttachWorkspace
 	4,   // 36: troupe.v1.ToSession.detach_workspace:type_name -> troupe.v1.DetachWorkspace
-	103, // 37: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
-	102, // 38: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
+	106, // 37: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
+	105, // 38: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
 	35,  // 39: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
 	5,   // 40: troupe.v1.ToSession.change_trust:type_name -> troupe.v1.ChangeTrust
 	8,   // 41: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
 	8,   // 42: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	133, // 43: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	134, // 44: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	135, // 45: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	136, // 43: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	137, // 44: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	138, // 45: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
 	10,  // 46: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	136, // 47: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	137, // 48: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	139, // 47: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	140, // 48: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
 	15,  // 49: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
 	19,  // 50: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	129, // 51: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	130, // 52: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	138, // 53: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	139, // 54: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	132, // 51: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	133, // 52: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	141, // 53: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	142, // 54: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
 	32,  // 55: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
-	140, // 56: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
+	143, // 56: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
 	32,  // 57: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
-	133, // 58: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	141, // 59: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	136, // 58: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	144, // 59: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
 	42,  // 60: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	142, // 61: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	130, // 62: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	143, // 63: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	145, // 61: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	133, // 62: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	146, // 63: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
 	57,  // 64: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	137, // 65: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	140, // 65: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
 	11,  // 66: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	131, // 67: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	137, // 68: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	134, // 67: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	140, // 68: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
 	59,  // 69: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
-	144, // 70: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	131, // 71: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	143, // 72: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	145, // 73: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
-	143, // 74: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	146, // 75: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	128, // 76: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	147, // 77: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	147, // 78: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	143, // 79: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	147, // 80: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
-	146, // 81: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
-	148, // 82: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	147, // 83: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	93,  // 84: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	149, // 85: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
-	150, // 86: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
-	0,   // 87: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
-	105, // 88: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
-	56,  // 89: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	57,  // 90: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	112, // 91: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
-	143, // 92: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
-	58,  // 93: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	56,  // 94: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	117, // 95: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	137, // 96: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	15,  // 97: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	118, // 98: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	151, // 99: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	137, // 100: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	121, // 101: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	56,  // 102: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
-	56,  // 103: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
-	104, // [104:104] is the sub-list for method output_type
-	104, // [104:104] is the sub-list for method input_type
-	104, // [104:104] is the sub-list for extension type_name
-	104, // [104:104] is the sub-list for extension extendee
-	0,   // [0:104] is the sub-list for field type_name
+	64,  // 70: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
+	147, // 71: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	134, // 72: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	146, // 73: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	148, // 74: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
+	146, // 75: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	149, // 76: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	131, // 77: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	150, // 78: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	150, // 79: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	146, // 80: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	150, // 81: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	149, // 82: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
+	151, // 83: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	150, // 84: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	96,  // 85: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	152, // 86: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
+	153, // 87: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
+	0,   // 88: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
+	108, // 89: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
+	56,  // 90: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	57,  // 91: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	115, // 92: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
+	146, // 93: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	58,  // 94: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	56,  // 95: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	120, // 96: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	140, // 97: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	15,  // 98: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	121, // 99: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	154, // 100: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	140, // 101: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	124, // 102: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	56,  // 103: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
+	56,  // 104: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
+	105, // [105:105] is the sub-list for method output_type
+	105, // [105:105] is the sub-list for method input_type
+	105, // [105:105] is the sub-list for extension type_name
+	105, // [105:105] is the sub-list for extension extendee
+	0,   // [0:105] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }
@@ -10107,7 +10502,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   127,
+			NumMessages:   130,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -130,6 +130,7 @@ type ConfigureJSON struct {
 	System string   `json:"system,omitempty"`
 	Tools  []string `json:"tools,omitempty"`
 	MCP    string   `json:"mcp,omitempty"` // on or off
+	By     string   `json:"by,omitempty"`
 }
 
 // SpawnJSON adds a worker to a session.

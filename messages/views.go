@@ -79,6 +79,7 @@ type WorkerJSON struct {
 	LastError   string    `json:"last_error,omitempty"`
 	UpdatedAt   string    `json:"updated_at,omitempty"`
 	Usage       UsageJSON `json:"usage"`
+	Tools       []string  `json:"tools,omitempty"` // its own toolset, where it was given one
 }
 
 // CallJSON is one tool call of a listing. ID is the exec id, or the provider's id of a call that
@@ -235,7 +236,7 @@ func (x *WorkerView) JSON() WorkerJSON {
 		Staged: x.GetStaged(), Restarts: x.GetRestarts(), LastOutcome: x.GetLastOutcome(), LastError: x.GetLastError(),
 		Quarantined: x.GetQuarantined(), InDoubt: x.GetInDoubt(), Approvals: x.GetApprovals(), Turn: x.GetTurn(),
 		WaitsFor: x.GetWaitsFor(), Pending: x.GetPending(), Executor: x.GetExecutor(), Calls: x.GetCalls(),
-		UpdatedAt: timeText(x.GetUpdatedAtUnixMs()), Usage: x.GetUsage().JSON(),
+		UpdatedAt: timeText(x.GetUpdatedAtUnixMs()), Usage: x.GetUsage().JSON(), Tools: x.GetTools(),
 	}
 }
 
@@ -246,7 +247,7 @@ func (j WorkerJSON) Proto() *WorkerView {
 		Restarts: j.Restarts, LastOutcome: j.LastOutcome, LastError: j.LastError, UpdatedAtUnixMs: timeRead(j.UpdatedAt),
 		Quarantined: j.Quarantined, InDoubt: j.InDoubt, Approvals: j.Approvals, Turn: j.Turn,
 		WaitsFor: j.WaitsFor, Pending: j.Pending, Executor: j.Executor, Calls: j.Calls,
-		Usage: j.Usage.Proto(),
+		Usage: j.Usage.Proto(), Tools: j.Tools,
 	}
 }
 

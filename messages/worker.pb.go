@@ -3211,9 +3211,10 @@ type ConfigChanged struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
 	Model         string                 `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
-	Tools         []string               `protobuf:"bytes,3,rep,name=tools,proto3" json:"tools,omitempty"`
+	Tools         []string               `protobuf:"bytes,3,rep,name=tools,proto3" json:"tools,omitempty"` // its toolset from now on; "*" alone: its agent's; none: as it was
 	System        string                 `protobuf:"bytes,4,opt,name=system,proto3" json:"system,omitempty"`
 	Mcp           string                 `protobuf:"bytes,5,opt,name=mcp,proto3" json:"mcp,omitempty"` // "on" or "off"; "": as it was
+	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3279,6 +3280,13 @@ func (x *ConfigChanged) GetSystem() string {
 func (x *ConfigChanged) GetMcp() string {
 	if x != nil {
 		return x.Mcp
+	}
+	return ""
+}
+
+func (x *ConfigChanged) GetBy() string {
+	if x != nil {
+		return x.By
 	}
 	return ""
 }
@@ -4298,13 +4306,14 @@ const file_worker_proto_rawDesc = "" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12&\n" +
 	"\x05usage\x18\a \x01(\v2\x10.troupe.v1.UsageR\x05usage\x12\x0e\n" +
 	"\x02by\x18\b \x01(\tR\x02by\x12\x14\n" +
-	"\x05turns\x18\t \x01(\rR\x05turns\"{\n" +
+	"\x05turns\x18\t \x01(\rR\x05turns\"\x8b\x01\n" +
 	"\rConfigChanged\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x14\n" +
 	"\x05tools\x18\x03 \x03(\tR\x05tools\x12\x16\n" +
 	"\x06system\x18\x04 \x01(\tR\x06system\x12\x10\n" +
-	"\x03mcp\x18\x05 \x01(\tR\x03mcp\"d\n" +
+	"\x03mcp\x18\x05 \x01(\tR\x03mcp\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\"d\n" +
 	"\fChildSpawned\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x17\n" +
 	"\aexec_id\x18\x02 \x01(\tR\x06execId\x12\x1e\n" +

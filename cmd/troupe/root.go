@@ -42,7 +42,7 @@ func newRoot(a *app) *cobra.Command {
 		newCalls(a),
 		newApprove(a, true),
 		newApprove(a, false),
-		newRules(a),
+		newRules(a), newAudit(a),
 		newShow(a),
 		newFork(a),
 		newCompact(a),

@@ -11,10 +11,10 @@ import (
 )
 
 func newWorkers(a *app) *cobra.Command {
-	cmd := &cobra.Command{Use: "workers", Short: "The agents of sessions: list, add, cancel, wait for, release or remove them"}
+	cmd := &cobra.Command{Use: "workers", Short: "The agents of sessions: list, add, change, cancel, wait for, release or remove them"}
 	cmd.AddCommand(
 		listWorkers(a, "ls", "List the workers of all sessions, or of one"),
-		newWorkerNew(a), newWorkerCancel(a), newWorkerWait(a), newRelease(a), newWorkerRemove(a),
+		newWorkerNew(a), newWorkerSet(a), newWorkerCancel(a), newWorkerWait(a), newRelease(a), newWorkerRemove(a),
 	)
 	return cmd
 }
@@ -37,6 +37,39 @@ func newWorkerNew(a *app) *cobra.Command {
 	}, "table", "json", "yaml")
 	cmd.Flags().StringVar(&m.Agent, "agent", "", "`AGENT` profile; default: the default one")
 	cmd.Flags().StringVarP(&m.Model, "model", "m", "", "`MODEL`; default: the agent's, or the session's")
+	return cmd
+}
+
+func newWorkerSet(a *app) *cobra.Command {
+	m := &messages.ConfigureWorker{By: "user"}
+	cmd := formats(&cobra.Command{
+		Use:   "set WORKER",
+		Short: "Change what a worker has from its next model call on: its tools, model, agent",
+		Long: `Change what a worker has from its next model call on. What is not named stays.
+
+--tools gives it just the tools that are named; '*' gives it those of its agent again. Trust decides about each call as before. A call that waits,
+and whose tool it has no longer, is refused; one that runs goes on.`,
+		Args: exactly("WORKER"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if m.GetAgent() == "" && m.GetModel() == "" && m.GetMcp() == "" && len(m.GetTools()) == 0 {
+				e := usage("troupe workers set: nothing is to be changed")
+				e.hint = "name --tools, --model, --agent or --mcp"
+				return e
+			}
+			return a.onWorker(cmd.Context(), args[0], func(ctx context.Context, n node, w *messages.WorkerView) error {
+				m.WorkerId = w.GetId()
+				v, err := ask[*messages.WorkerView](ctx, n, inSession(w.GetSessionId(), &messages.ToSession{Command: &messages.ToSession_Configure{Configure: m}}))
+				if err != nil {
+					return err
+				}
+				return a.printWorker(v)
+			})
+		},
+	}, "table", "json", "yaml")
+	cmd.Flags().StringSliceVar(&m.Tools, "tools", nil, "`NAMES` of the tools it has, with commas between")
+	cmd.Flags().StringVarP(&m.Model, "model", "m", "", "`MODEL`")
+	cmd.Flags().StringVar(&m.Agent, "agent", "", "`AGENT` profile")
+	cmd.Flags().StringVar(&m.Mcp, "mcp", "", "on or off: whether it has the tools of its agent's MCP servers")
 	return cmd
 }
 

@@ -1,0 +1,238 @@
+package actors
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/conversation"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
+	"github.com/troupe-dev/troupe/policy"
+)
+
+// What decided about a call stands in the journals already: an audit reads them, and adds nothing of its own.
+
+// Audit tells who let what run, of one session or of all (""). It wakes nobody, and reads sessions that were closed, too.
+func Audit(ctx context.Context, store persistence.Store, session string) (*messages.Audit, error) {
+	out := &messages.Audit{}
+	sessions := []string{session}
+	if session == "" {
+		sessions = nil
+		err := store.Streams(ctx, messages.SessionStream(""), func(s string) error {
+			sessions = append(sessions, strings.TrimPrefix(s, messages.SessionStream("")))
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("list the sessions: %w", err)
+		}
+	}
+	for _, id := range sessions {
+		a, trimmed, err := auditOf(ctx, store, id)
+		if err != nil {
+			return nil, err
+		}
+		if session != "" && a.seen == 0 && !trimmed {
+			return nil, NoSession(session)
+		}
+		out.Entries, out.Trimmed = append(out.Entries, a.entries...), out.GetTrimmed() || trimmed
+	}
+	if err := auditSystem(ctx, store, session, out); err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(out.Entries, func(a, b *messages.AuditView) int {
+		return cmp.Or(cmp.Compare(a.GetAtUnixMs(), b.GetAtUnixMs()), cmp.Compare(a.GetSessionId(), b.GetSessionId()), cmp.Compare(a.GetCursor(), b.GetCursor()))
+	})
+	return out, nil
+}
+
+func auditOf(ctx context.Context, store persistence.Store, session string) (a *audited, trimmed bool, err error) {
+	a = &audited{session: session, agents: make(map[string]string), calls: make(map[string]*messages.AuditView), asked: make(map[string]int64)}
+	err = store.ReadSession(ctx, session, 0, a.take)
+	var left *persistence.TrimmedError
+	if errors.As(err, &left) && left.First > 0 {
+		trimmed, err = true, store.ReadSession(ctx, session, left.First-1, a.take)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("read the records of %s: %w", session, err)
+	}
+	return a, trimmed, nil
+}
+
+// auditSystem adds the rules that outlast a session.
+func auditSystem(ctx context.Context, store persistence.Store, session string, out *messages.Audit) error {
+	known := make(map[string]bool) // rules of the session
+	err := store.Read(ctx, messages.SystemStream, 1, func(e persistence.Entry) error {
+		f, err := messages.SystemFactIn(e.Record)
+		if err != nil {
+			return err
+		}
+		v := &messages.AuditView{AtUnixMs: e.Record.GetAtUnixMs(), Kind: auditRule}
+		switch x := f.(type) {
+		case *messages.RuleRemembered:
+			if session != "" && session != x.GetSessionId() {
+				return nil
+			}
+			known[x.GetRuleId()] = true
+			v.SessionId, v.Agent, v.What, v.Workspace, v.Decision, v.By = x.GetSessionId(), x.GetAgent(), x.GetRule(), x.GetWorkspace(), auditSet, x.GetBy()
+			v.ApprovalId, v.Scope, v.RuleId = x.GetApprovalId(), x.GetScope(), x.GetRuleId()
+		case *messages.RuleRevoked:
+			if !known[x.GetRuleId()] {
+				return nil
+			}
+			v.What, v.RuleId, v.Decision, v.By = x.GetRule(), x.GetRuleId(), auditRevoked, x.GetBy()
+		default:
+			return nil
+		}
+		out.Entries = append(out.Entries, v)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read the rules: %w", err)
+	}
+	return nil
+}
+
+// Words of an audit that stand nowhere else.
+const (
+	auditCall    = "call"
+	auditTrust   = "trust"
+	auditRule    = "rule"
+	auditToolset = "toolset"
+
+	auditAllowed = "allowed"
+	auditDenied  = "denied"
+	auditRefused = "refused" // there is no such tool, or no such workspace, or its arguments cannot be read
+	auditPending = "pending"
+	auditSet     = "set"
+	auditRevoked = "revoked"
+)
+
+// audited is the audit of one session while it is read.
+type audited struct {
+	session string
+	seen    int
+	agents  map[string]string // by worker
+	entries []*messages.AuditView
+	calls   map[string]*messages.AuditView // by exec id
+	asked   map[string]int64               // when, by exec id
+}
+
+func (a *audited) take(e persistence.Entry) error {
+	f, err := factIn(e.Stream, e.Record)
+	if err != nil {
+		return fmt.Errorf("record %d: %w", e.Cursor, err)
+	}
+	a.seen++
+	if strings.HasPrefix(e.Stream, messages.SessionStream("")) {
+		a.about(e, f)
+		return nil
+	}
+	a.worker(e, strings.TrimPrefix(e.Stream, messages.WorkerStream("")), f)
+	return nil
+}
+
+// add begins an entry.
+func (a *audited) add(e persistence.Entry, kind, worker string) *messages.AuditView {
+	v := &messages.AuditView{
+		AtUnixMs: e.Record.GetAtUnixMs(), Cursor: e.Cursor, Kind: kind, SessionId: a.session, WorkerId: worker, Agent: a.agents[worker], TurnId: e.Record.GetTurnId(),
+	}
+	a.entries = append(a.entries, v)
+	return v
+}
+
+// about takes what is about the session as a whole.
+func (a *audited) about(e persistence.Entry, f proto.Message) {
+	switch x := f.(type) {
+	case *messages.WorkspaceAttached:
+		v := a.add(e, auditTrust, "")
+		v.What, v.Workspace, v.Decision, v.Why = strings.ToLower(x.GetTrust().String()), x.GetUri(), auditSet, "attached"
+	case *messages.TrustChanged:
+		v := a.add(e, auditTrust, "")
+		v.What, v.Workspace, v.Decision, v.By, v.ApprovalId = strings.ToLower(x.GetTrust().String()), x.GetUri(), auditSet, x.GetBy(), x.GetApprovalId()
+	case *messages.RuleAdded:
+		v := a.add(e, auditRule, "")
+		v.What, v.Workspace, v.Decision, v.By = x.GetRule(), x.GetWorkspace(), auditSet, x.GetBy()
+		v.ApprovalId, v.Scope, v.RuleId = x.GetApprovalId(), x.GetScope(), x.GetRuleId()
+	case *messages.RuleRevoked:
+		v := a.add(e, auditRule, "")
+		v.What, v.RuleId, v.Decision, v.By = x.GetRule(), x.GetRuleId(), auditRevoked, x.GetBy()
+	}
+}
+
+func (a *audited) worker(e persistence.Entry, worker string, f proto.Message) {
+	switch x := f.(type) {
+	case *messages.WorkerCreated:
+		a.agents[worker] = x.GetAgent()
+	case *messages.ConfigChanged:
+		if x.GetAgent() != "" {
+			a.agents[worker] = x.GetAgent()
+		}
+		if len(x.GetTools()) > 0 {
+			v := a.add(e, auditToolset, worker)
+			v.What, v.Decision, v.By = strings.Join(x.GetTools(), " "), auditSet, x.GetBy()
+		}
+	case *messages.ToolPlanned:
+		v := a.add(e, auditCall, worker)
+		v.ExecId, v.What, v.Workspace, v.ArgsHash, v.Why = x.GetExecId(), x.GetTool(), x.GetWorkspace(), x.GetArgsHash(), x.GetDecidedBy()
+		v.Decision = auditAllowed
+		if x.GetNeedsApproval() {
+			v.Decision = auditPending
+		}
+		a.calls[x.GetExecId()] = v
+	case *messages.ApprovalRequested:
+		v := a.call(e, worker, x.GetExecId(), x.GetTool())
+		v.ApprovalId = x.GetApprovalId()
+		a.asked[x.GetExecId()] = cmp.Or(x.GetAskedAtUnixMs(), e.Record.GetAtUnixMs())
+	case *messages.ApprovalResolved:
+		a.resolved(e, worker, x)
+	case *messages.ToolFinished:
+		a.finished(a.call(e, worker, x.GetExecId(), x.GetTool()), x)
+	}
+}
+
+// call is the entry of a call; a new one, when its plan was trimmed away.
+func (a *audited) call(e persistence.Entry, worker, exec, tool string) *messages.AuditView {
+	v := a.calls[exec]
+	if v == nil {
+		v = a.add(e, auditCall, worker)
+		v.ExecId, v.What = exec, tool
+		a.calls[exec] = v
+	}
+	return v
+}
+
+func (a *audited) resolved(e persistence.Entry, worker string, x *messages.ApprovalResolved) {
+	v := a.call(e, worker, x.GetExecId(), "")
+	v.Decision, v.By, v.Message = conversation.DecisionName(x.GetDecision()), x.GetBy(), x.GetMessage()
+	v.ApprovalId, v.Scope, v.Rule, v.RuleId = x.GetApprovalId(), x.GetScope(), x.GetRule(), x.GetRuleId()
+	v.Edited = x.GetModifiedArgs() != ""
+	if v.GetEdited() {
+		v.ArgsHash = x.GetArgsHash()
+	}
+	if at := a.asked[x.GetExecId()]; at > 0 {
+		v.WaitedMs = max(e.Record.GetAtUnixMs()-at, 0)
+	}
+}
+
+func (a *audited) finished(v *messages.AuditView, x *messages.ToolFinished) {
+	v.Outcome, v.ErrorCode, v.DurationUs = conversation.StatusName(x.GetStatus()), x.GetErrorCode(), x.GetDurationUs()
+	switch {
+	case v.GetDecision() == auditPending:
+		v.Decision = conversation.DecisionName(messages.Decision_CANCELLED) // it ended before anybody was asked
+	case v.GetDecision() == auditAllowed && x.GetStatus() == messages.ToolFinished_DENIED:
+		v.Decision = auditDenied
+		var details struct{ Decision string }
+		if json.Unmarshal([]byte(x.GetDetailsJson()), &details) == nil && details.Decision == policy.NotAsked {
+			v.Decision = policy.NotAsked
+		}
+	case v.GetDecision() == auditAllowed && v.GetWhy() == "":
+		v.Decision = auditRefused
+	}
+}

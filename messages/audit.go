@@ -1,0 +1,59 @@
+package messages
+
+import "encoding/hex"
+
+// AuditJSON is one decision, as an audit lists it.
+type AuditJSON struct {
+	At         string `json:"at"`
+	Seq        uint64 `json:"seq,omitempty"` // of the session's events; absent: it is about more than one session
+	Kind       string `json:"kind"`          // call | trust | rule | toolset
+	Session    string `json:"session,omitempty"`
+	Worker     string `json:"worker,omitempty"`
+	Agent      string `json:"agent,omitempty"`
+	Turn       string `json:"turn,omitempty"`
+	ExecID     string `json:"exec_id,omitempty"`
+	What       string `json:"what"` // the tool, the level of trust, the rule, or the names of the tools
+	Workspace  string `json:"workspace,omitempty"`
+	ArgsHash   string `json:"args_hash,omitempty"` // hex
+	Edited     bool   `json:"edited,omitempty"`    // the arguments are those of who answered
+	Decision   string `json:"decision"`
+	By         string `json:"by,omitempty"`  // absent: no person was asked
+	Why        string `json:"why,omitempty"` // the rule or the trust that decided
+	ApprovalID string `json:"approval_id,omitempty"`
+	Scope      string `json:"scope,omitempty"`
+	Rule       string `json:"rule,omitempty"` // that the answer left behind
+	RuleID     string `json:"rule_id,omitempty"`
+	Message    string `json:"message,omitempty"`
+	Outcome    string `json:"outcome,omitempty"` // absent: it has not ended
+	ErrorCode  string `json:"error_code,omitempty"`
+	DurationUS int64  `json:"duration_us,omitempty"`
+	WaitedMS   int64  `json:"waited_ms,omitempty"`
+}
+
+// JSON is the form that every surface shows.
+func (x *AuditView) JSON() AuditJSON {
+	return AuditJSON{
+		At: FormatTime(x.GetAtUnixMs()), Seq: x.GetCursor(), Kind: x.GetKind(), Session: x.GetSessionId(), Worker: x.GetWorkerId(), Agent: x.GetAgent(),
+		Turn: x.GetTurnId(), ExecID: x.GetExecId(), What: x.GetWhat(), Workspace: x.GetWorkspace(), ArgsHash: hex.EncodeToString(x.GetArgsHash()),
+		Edited: x.GetEdited(), Decision: x.GetDecision(), By: x.GetBy(), Why: x.GetWhy(), ApprovalID: x.GetApprovalId(), Scope: x.GetScope(),
+		Rule: x.GetRule(), RuleID: x.GetRuleId(), Message: x.GetMessage(), Outcome: x.GetOutcome(), ErrorCode: x.GetErrorCode(),
+		DurationUS: x.GetDurationUs(), WaitedMS: x.GetWaitedMs(),
+	}
+}
+
+// Proto is the way back, for clients.
+func (j AuditJSON) Proto() *AuditView {
+	hash, _ := hex.DecodeString(j.ArgsHash)
+	return &AuditView{
+		AtUnixMs: timeRead(j.At), Cursor: j.Seq, Kind: j.Kind, SessionId: j.Session, WorkerId: j.Worker, Agent: j.Agent, TurnId: j.Turn, ExecId: j.ExecID,
+		What: j.What, Workspace: j.Workspace, ArgsHash: hash, Edited: j.Edited, Decision: j.Decision, By: j.By, Why: j.Why, ApprovalId: j.ApprovalID,
+		Scope: j.Scope, Rule: j.Rule, RuleId: j.RuleID, Message: j.Message, Outcome: j.Outcome, ErrorCode: j.ErrorCode, DurationUs: j.DurationUS,
+		WaitedMs: j.WaitedMS,
+	}
+}
+
+// TrimmedHeader is set where the oldest records of a session are gone for good.
+const TrimmedHeader = "Troupe-Trimmed"
+
+// JSON lists them; never null.
+func (x *Audit) JSON() []AuditJSON { return list(x.GetEntries(), (*AuditView).JSON) }
