@@ -111,6 +111,8 @@ func project(fact proto.Message) *messages.Event {
 		return &messages.Event{Type: messages.EventSessionCreated, Agent: f.GetAgent(), Model: f.GetModel(), Workspace: f.GetFolder()}
 	case *messages.SessionClosed:
 		return &messages.Event{Type: messages.EventSessionClosed, Reason: f.GetReason()}
+	case *messages.FieldNoted:
+		return &messages.Event{Type: messages.EventFieldChanged, Workspace: f.GetWorkspace(), ExecId: f.GetSet().GetExecId(), DetailsJson: f.DetailsJSON()}
 	case *messages.WorkerSpawned:
 		return &messages.Event{Type: messages.EventWorkerSpawned, Worker: f.GetWorkerId(), Agent: f.GetAgent(), Model: f.GetModel()}
 	case *messages.WorkerEnded:

@@ -73,7 +73,7 @@ func (x UseFile_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UseFile_Action.Descriptor instead.
 func (UseFile_Action) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{105, 0}
+	return file_command_proto_rawDescGZIP(), []int{112, 0}
 }
 
 // CreateSession makes a session, its first worker and, when given, the first input, in one append.
@@ -95,6 +95,7 @@ type CreateSession struct {
 	Copied        []*Turn                `protobuf:"bytes,13,rep,name=copied,proto3" json:"copied,omitempty"`                                  // its turns, by value
 	Persist       Persist_Policy         `protobuf:"varint,14,opt,name=persist,proto3,enum=troupe.v1.Persist_Policy" json:"persist,omitempty"` // when facts without effects are made durable
 	Ask           bool                   `protobuf:"varint,15,opt,name=ask,proto3" json:"ask,omitempty"`                                       // calls that need an approval wait for an answer; else, and with no_input, they are denied
+	Fields        string                 `protobuf:"bytes,20,opt,name=fields,proto3" json:"fields,omitempty"`                                  // a JSON schema: the fields of the primary workspace; empty: what the agent's profile says
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -232,6 +233,13 @@ func (x *CreateSession) GetAsk() bool {
 		return x.Ask
 	}
 	return false
+}
+
+func (x *CreateSession) GetFields() string {
+	if x != nil {
+		return x.Fields
+	}
+	return ""
 }
 
 // WorkspaceSpec asks for a workspace of a session.
@@ -527,6 +535,9 @@ type ToSession struct {
 	//	*ToSession_TakeVariables
 	//	*ToSession_RevokeRule
 	//	*ToSession_ChangeTrust
+	//	*ToSession_ReadFields
+	//	*ToSession_SetField
+	//	*ToSession_DeclareFields
 	Command       isToSession_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -864,6 +875,33 @@ func (x *ToSession) GetChangeTrust() *ChangeTrust {
 	return nil
 }
 
+func (x *ToSession) GetReadFields() *ReadFields {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_ReadFields); ok {
+			return x.ReadFields
+		}
+	}
+	return nil
+}
+
+func (x *ToSession) GetSetField() *SetField {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_SetField); ok {
+			return x.SetField
+		}
+	}
+	return nil
+}
+
+func (x *ToSession) GetDeclareFields() *DeclareFields {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_DeclareFields); ok {
+			return x.DeclareFields
+		}
+	}
+	return nil
+}
+
 type isToSession_Command interface {
 	isToSession_Command()
 }
@@ -996,6 +1034,18 @@ type ToSession_ChangeTrust struct {
 	ChangeTrust *ChangeTrust `protobuf:"bytes,50,opt,name=change_trust,json=changeTrust,proto3,oneof"`
 }
 
+type ToSession_ReadFields struct {
+	ReadFields *ReadFields `protobuf:"bytes,60,opt,name=read_fields,json=readFields,proto3,oneof"`
+}
+
+type ToSession_SetField struct {
+	SetField *SetField `protobuf:"bytes,61,opt,name=set_field,json=setField,proto3,oneof"`
+}
+
+type ToSession_DeclareFields struct {
+	DeclareFields *DeclareFields `protobuf:"bytes,62,opt,name=declare_fields,json=declareFields,proto3,oneof"`
+}
+
 func (*ToSession_Submit) isToSession_Command() {}
 
 func (*ToSession_AwaitTurn) isToSession_Command() {}
@@ -1059,6 +1109,12 @@ func (*ToSession_TakeVariables) isToSession_Command() {}
 func (*ToSession_RevokeRule) isToSession_Command() {}
 
 func (*ToSession_ChangeTrust) isToSession_Command() {}
+
+func (*ToSession_ReadFields) isToSession_Command() {}
+
+func (*ToSession_SetField) isToSession_Command() {}
+
+func (*ToSession_DeclareFields) isToSession_Command() {}
 
 // Describe of the live tree. Reply: Tree.
 type DescribeTree struct {
@@ -7873,6 +7929,503 @@ func (*TakeVariables) Descriptor() ([]byte, []int) {
 	return file_command_proto_rawDescGZIP(), []int{104}
 }
 
+// ReadFields answers with FieldsView. Also an edit that was acknowledged at that moment stands in it.
+type ReadFields struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Workspace     string                 `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"` // id, name or address; empty: the primary one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadFields) Reset() {
+	*x = ReadFields{}
+	mi := &file_command_proto_msgTypes[105]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadFields) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadFields) ProtoMessage() {}
+
+func (x *ReadFields) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[105]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadFields.ProtoReflect.Descriptor instead.
+func (*ReadFields) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{105}
+}
+
+func (x *ReadFields) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+type FieldsView struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Workspace     string                 `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"` // canonical address
+	Rev           uint64                 `protobuf:"varint,2,opt,name=rev,proto3" json:"rev,omitempty"`            // 0: no fields were ever declared
+	Schema        string                 `protobuf:"bytes,3,opt,name=schema,proto3" json:"schema,omitempty"`
+	Fields        []*FieldView           `protobuf:"bytes,4,rep,name=fields,proto3" json:"fields,omitempty"` // in the order of their names
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FieldsView) Reset() {
+	*x = FieldsView{}
+	mi := &file_command_proto_msgTypes[106]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FieldsView) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FieldsView) ProtoMessage() {}
+
+func (x *FieldsView) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[106]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FieldsView.ProtoReflect.Descriptor instead.
+func (*FieldsView) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{106}
+}
+
+func (x *FieldsView) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *FieldsView) GetRev() uint64 {
+	if x != nil {
+		return x.Rev
+	}
+	return 0
+}
+
+func (x *FieldsView) GetSchema() string {
+	if x != nil {
+		return x.Schema
+	}
+	return ""
+}
+
+func (x *FieldsView) GetFields() []*FieldView {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
+type FieldView struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Editable      bool                   `protobuf:"varint,2,opt,name=editable,proto3" json:"editable,omitempty"`
+	Derived       bool                   `protobuf:"varint,3,opt,name=derived,proto3" json:"derived,omitempty"`
+	Required      bool                   `protobuf:"varint,4,opt,name=required,proto3" json:"required,omitempty"`
+	Value         string                 `protobuf:"bytes,5,opt,name=value,proto3" json:"value,omitempty"` // JSON; empty: it is unset
+	Set           bool                   `protobuf:"varint,6,opt,name=set,proto3" json:"set,omitempty"`    // by somebody, and not a default or derived
+	Description   string                 `protobuf:"bytes,7,opt,name=description,proto3" json:"description,omitempty"`
+	Schema        string                 `protobuf:"bytes,8,opt,name=schema,proto3" json:"schema,omitempty"` // what values it takes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FieldView) Reset() {
+	*x = FieldView{}
+	mi := &file_command_proto_msgTypes[107]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FieldView) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FieldView) ProtoMessage() {}
+
+func (x *FieldView) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[107]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FieldView.ProtoReflect.Descriptor instead.
+func (*FieldView) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{107}
+}
+
+func (x *FieldView) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *FieldView) GetEditable() bool {
+	if x != nil {
+		return x.Editable
+	}
+	return false
+}
+
+func (x *FieldView) GetDerived() bool {
+	if x != nil {
+		return x.Derived
+	}
+	return false
+}
+
+func (x *FieldView) GetRequired() bool {
+	if x != nil {
+		return x.Required
+	}
+	return false
+}
+
+func (x *FieldView) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *FieldView) GetSet() bool {
+	if x != nil {
+		return x.Set
+	}
+	return false
+}
+
+func (x *FieldView) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *FieldView) GetSchema() string {
+	if x != nil {
+		return x.Schema
+	}
+	return ""
+}
+
+// SetField sets a field, or clears it. Reply: FieldUpdated once that is durable, or a Failure field_not_found, field_read_only,
+// validation_failed or conflict.
+type SetField struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Workspace     string                 `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	Field         string                 `protobuf:"bytes,2,opt,name=field,proto3" json:"field,omitempty"`
+	Value         string                 `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`                 // JSON; empty or null: cleared
+	IfRev         uint64                 `protobuf:"varint,4,opt,name=if_rev,json=ifRev,proto3" json:"if_rev,omitempty"`   // refused with conflict if the fields are of another revision; 0: it does not matter
+	ExecId        string                 `protobuf:"bytes,5,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"` // empty: made by the Session
+	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`
+	Owner         bool                   `protobuf:"varint,7,opt,name=owner,proto3" json:"owner,omitempty"`                         // also a field that is not editable: for the program that keeps it
+	SessionId     string                 `protobuf:"bytes,8,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"` // set by the Session
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetField) Reset() {
+	*x = SetField{}
+	mi := &file_command_proto_msgTypes[108]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetField) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetField) ProtoMessage() {}
+
+func (x *SetField) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[108]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetField.ProtoReflect.Descriptor instead.
+func (*SetField) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{108}
+}
+
+func (x *SetField) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *SetField) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *SetField) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *SetField) GetIfRev() uint64 {
+	if x != nil {
+		return x.IfRev
+	}
+	return 0
+}
+
+func (x *SetField) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *SetField) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *SetField) GetOwner() bool {
+	if x != nil {
+		return x.Owner
+	}
+	return false
+}
+
+func (x *SetField) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+type FieldUpdated struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Workspace     string                 `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	Set           *FieldSet              `protobuf:"bytes,2,opt,name=set,proto3" json:"set,omitempty"`
+	Duplicate     bool                   `protobuf:"varint,3,opt,name=duplicate,proto3" json:"duplicate,omitempty"` // it was made before
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FieldUpdated) Reset() {
+	*x = FieldUpdated{}
+	mi := &file_command_proto_msgTypes[109]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FieldUpdated) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FieldUpdated) ProtoMessage() {}
+
+func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[109]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FieldUpdated.ProtoReflect.Descriptor instead.
+func (*FieldUpdated) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{109}
+}
+
+func (x *FieldUpdated) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *FieldUpdated) GetSet() *FieldSet {
+	if x != nil {
+		return x.Set
+	}
+	return nil
+}
+
+func (x *FieldUpdated) GetDuplicate() bool {
+	if x != nil {
+		return x.Duplicate
+	}
+	return false
+}
+
+// DeclareFields says which fields a workspace has. Reply: FieldsView.
+type DeclareFields struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Workspace     string                 `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	Schema        string                 `protobuf:"bytes,2,opt,name=schema,proto3" json:"schema,omitempty"` // a JSON schema of an object
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	Weak          bool                   `protobuf:"varint,4,opt,name=weak,proto3" json:"weak,omitempty"` // only if none are declared, or the same one declared them
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeclareFields) Reset() {
+	*x = DeclareFields{}
+	mi := &file_command_proto_msgTypes[110]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeclareFields) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeclareFields) ProtoMessage() {}
+
+func (x *DeclareFields) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[110]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeclareFields.ProtoReflect.Descriptor instead.
+func (*DeclareFields) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{110}
+}
+
+func (x *DeclareFields) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *DeclareFields) GetSchema() string {
+	if x != nil {
+		return x.Schema
+	}
+	return ""
+}
+
+func (x *DeclareFields) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *DeclareFields) GetWeak() bool {
+	if x != nil {
+		return x.Weak
+	}
+	return false
+}
+
+// FieldChanged tells the Supervisor, and from there the sessions in memory that use the workspace.
+type FieldChanged struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // of the workspace
+	Noted         *FieldNoted            `protobuf:"bytes,2,opt,name=noted,proto3" json:"noted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FieldChanged) Reset() {
+	*x = FieldChanged{}
+	mi := &file_command_proto_msgTypes[111]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FieldChanged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FieldChanged) ProtoMessage() {}
+
+func (x *FieldChanged) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[111]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FieldChanged.ProtoReflect.Descriptor instead.
+func (*FieldChanged) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{111}
+}
+
+func (x *FieldChanged) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *FieldChanged) GetNoted() *FieldNoted {
+	if x != nil {
+		return x.Noted
+	}
+	return nil
+}
+
 // UseFile lists, reads, puts or deletes files of the session's own workspace. What changes something waits, as a turn does, until
 // nobody works there. Reply: Files.
 type UseFile struct {
@@ -7886,7 +8439,7 @@ type UseFile struct {
 
 func (x *UseFile) Reset() {
 	*x = UseFile{}
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7898,7 +8451,7 @@ func (x *UseFile) String() string {
 func (*UseFile) ProtoMessage() {}
 
 func (x *UseFile) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7911,7 +8464,7 @@ func (x *UseFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseFile.ProtoReflect.Descriptor instead.
 func (*UseFile) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{105}
+	return file_command_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *UseFile) GetAction() UseFile_Action {
@@ -7945,7 +8498,7 @@ type Files struct {
 
 func (x *Files) Reset() {
 	*x = Files{}
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7957,7 +8510,7 @@ func (x *Files) String() string {
 func (*Files) ProtoMessage() {}
 
 func (x *Files) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7970,7 +8523,7 @@ func (x *Files) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Files.ProtoReflect.Descriptor instead.
 func (*Files) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{106}
+	return file_command_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *Files) GetEntries() []*FileEntry {
@@ -7999,7 +8552,7 @@ type FileEntry struct {
 
 func (x *FileEntry) Reset() {
 	*x = FileEntry{}
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8011,7 +8564,7 @@ func (x *FileEntry) String() string {
 func (*FileEntry) ProtoMessage() {}
 
 func (x *FileEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8024,7 +8577,7 @@ func (x *FileEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEntry.ProtoReflect.Descriptor instead.
 func (*FileEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{107}
+	return file_command_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *FileEntry) GetPath() string {
@@ -8065,7 +8618,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8077,7 +8630,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8090,7 +8643,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{108}
+	return file_command_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -8116,7 +8669,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8128,7 +8681,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8141,7 +8694,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{109}
+	return file_command_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -8160,7 +8713,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8172,7 +8725,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8185,7 +8738,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{110}
+	return file_command_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -8204,7 +8757,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8216,7 +8769,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8229,7 +8782,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{111}
+	return file_command_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -8249,7 +8802,7 @@ type ListWorkspaces struct {
 
 func (x *ListWorkspaces) Reset() {
 	*x = ListWorkspaces{}
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8261,7 +8814,7 @@ func (x *ListWorkspaces) String() string {
 func (*ListWorkspaces) ProtoMessage() {}
 
 func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8274,7 +8827,7 @@ func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspaces.ProtoReflect.Descriptor instead.
 func (*ListWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{112}
+	return file_command_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *ListWorkspaces) GetSessionId() string {
@@ -8293,7 +8846,7 @@ type Workspaces struct {
 
 func (x *Workspaces) Reset() {
 	*x = Workspaces{}
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8305,7 +8858,7 @@ func (x *Workspaces) String() string {
 func (*Workspaces) ProtoMessage() {}
 
 func (x *Workspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8318,7 +8871,7 @@ func (x *Workspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workspaces.ProtoReflect.Descriptor instead.
 func (*Workspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{113}
+	return file_command_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *Workspaces) GetWorkspaces() []*SessionWorkspace {
@@ -8339,7 +8892,7 @@ type SessionWorkspace struct {
 
 func (x *SessionWorkspace) Reset() {
 	*x = SessionWorkspace{}
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8351,7 +8904,7 @@ func (x *SessionWorkspace) String() string {
 func (*SessionWorkspace) ProtoMessage() {}
 
 func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8364,7 +8917,7 @@ func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionWorkspace.ProtoReflect.Descriptor instead.
 func (*SessionWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{114}
+	return file_command_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *SessionWorkspace) GetSessionId() string {
@@ -8398,7 +8951,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8410,7 +8963,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8423,7 +8976,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{115}
+	return file_command_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -8449,7 +9002,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8461,7 +9014,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8474,7 +9027,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{116}
+	return file_command_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -8494,7 +9047,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8506,7 +9059,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8519,7 +9072,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{117}
+	return file_command_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *Show) GetId() string {
@@ -8540,7 +9093,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8552,7 +9105,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8565,7 +9118,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{118}
+	return file_command_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -8609,7 +9162,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8621,7 +9174,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8634,7 +9187,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{119}
+	return file_command_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -8736,7 +9289,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8748,7 +9301,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8761,7 +9314,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{120}
+	return file_command_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -8823,7 +9376,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8835,7 +9388,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8848,7 +9401,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{121}
+	return file_command_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -8869,7 +9422,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8881,7 +9434,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8894,7 +9447,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{122}
+	return file_command_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -8929,7 +9482,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8941,7 +9494,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8954,7 +9507,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{123}
+	return file_command_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *Finding) GetStream() string {
@@ -8991,7 +9544,7 @@ type ForkSession struct {
 
 func (x *ForkSession) Reset() {
 	*x = ForkSession{}
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9003,7 +9556,7 @@ func (x *ForkSession) String() string {
 func (*ForkSession) ProtoMessage() {}
 
 func (x *ForkSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9016,7 +9569,7 @@ func (x *ForkSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSession.ProtoReflect.Descriptor instead.
 func (*ForkSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{124}
+	return file_command_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *ForkSession) GetSessionId() string {
@@ -9055,7 +9608,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9067,7 +9620,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9080,7 +9633,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{125}
+	return file_command_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *Forked) GetSession() *SessionView {
@@ -9143,7 +9696,7 @@ type ImportSession struct {
 
 func (x *ImportSession) Reset() {
 	*x = ImportSession{}
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9155,7 +9708,7 @@ func (x *ImportSession) String() string {
 func (*ImportSession) ProtoMessage() {}
 
 func (x *ImportSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9168,7 +9721,7 @@ func (x *ImportSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSession.ProtoReflect.Descriptor instead.
 func (*ImportSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{126}
+	return file_command_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *ImportSession) GetNewId() bool {
@@ -9201,7 +9754,7 @@ type Imported struct {
 
 func (x *Imported) Reset() {
 	*x = Imported{}
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9213,7 +9766,7 @@ func (x *Imported) String() string {
 func (*Imported) ProtoMessage() {}
 
 func (x *Imported) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9226,7 +9779,7 @@ func (x *Imported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Imported.ProtoReflect.Descriptor instead.
 func (*Imported) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{127}
+	return file_command_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *Imported) GetSession() *SessionView {
@@ -9294,7 +9847,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9306,7 +9859,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9319,7 +9872,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{128}
+	return file_command_proto_rawDescGZIP(), []int{135}
 }
 
 type Holder struct {
@@ -9334,7 +9887,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9346,7 +9899,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9359,7 +9912,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{129}
+	return file_command_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -9394,7 +9947,7 @@ var File_command_proto protoreflect.FileDescriptor
 
 const file_command_proto_rawDesc = "" +
 	"\n" +
-	"\rcommand.proto\x12\ttroupe.v1\x1a\fcommon.proto\x1a\vevent.proto\x1a\fworker.proto\"\x83\x04\n" +
+	"\rcommand.proto\x12\ttroupe.v1\x1a\fcommon.proto\x1a\vevent.proto\x1a\rsession.proto\x1a\fworker.proto\"\x9b\x04\n" +
 	"\rCreateSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
@@ -9415,7 +9968,8 @@ const file_command_proto_rawDesc = "" +
 	"\x06origin\x18\f \x01(\v2\x12.troupe.v1.LineageR\x06origin\x12'\n" +
 	"\x06copied\x18\r \x03(\v2\x0f.troupe.v1.TurnR\x06copied\x123\n" +
 	"\apersist\x18\x0e \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\x12\x10\n" +
-	"\x03ask\x18\x0f \x01(\bR\x03ask\"\x93\x01\n" +
+	"\x03ask\x18\x0f \x01(\bR\x03ask\x12\x16\n" +
+	"\x06fields\x18\x14 \x01(\tR\x06fields\"\x93\x01\n" +
 	"\rWorkspaceSpec\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12,\n" +
@@ -9433,7 +9987,7 @@ const file_command_proto_rawDesc = "" +
 	"\x05trust\x18\x02 \x01(\x0e2\x16.troupe.v1.Trust.LevelR\x05trust\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x1f\n" +
 	"\vapproval_id\x18\x04 \x01(\tR\n" +
-	"approvalId\"\xee\x0e\n" +
+	"approvalId\"\x9f\x10\n" +
 	"\tToSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x120\n" +
@@ -9475,7 +10029,11 @@ const file_command_proto_rawDesc = "" +
 	"\x0etake_variables\x18\x1f \x01(\v2\x18.troupe.v1.TakeVariablesH\x00R\rtakeVariables\x128\n" +
 	"\vrevoke_rule\x18( \x01(\v2\x15.troupe.v1.RevokeRuleH\x00R\n" +
 	"revokeRule\x12;\n" +
-	"\fchange_trust\x182 \x01(\v2\x16.troupe.v1.ChangeTrustH\x00R\vchangeTrustB\t\n" +
+	"\fchange_trust\x182 \x01(\v2\x16.troupe.v1.ChangeTrustH\x00R\vchangeTrust\x128\n" +
+	"\vread_fields\x18< \x01(\v2\x15.troupe.v1.ReadFieldsH\x00R\n" +
+	"readFields\x122\n" +
+	"\tset_field\x18= \x01(\v2\x13.troupe.v1.SetFieldH\x00R\bsetField\x12A\n" +
+	"\x0edeclare_fields\x18> \x01(\v2\x18.troupe.v1.DeclareFieldsH\x00R\rdeclareFieldsB\t\n" +
 	"\acommand\"\"\n" +
 	"\fDescribeTree\x12\x12\n" +
 	"\x04deep\x18\x01 \x01(\bR\x04deep\"\xcc\x01\n" +
@@ -10047,7 +10605,47 @@ const file_command_proto_rawDesc = "" +
 	"\aproject\x18\x01 \x01(\tR\aproject\x12%\n" +
 	"\x03set\x18\x02 \x03(\v2\x13.troupe.v1.VariableR\x03set\x12\x14\n" +
 	"\x05unset\x18\x03 \x03(\tR\x05unset\"\x0f\n" +
-	"\rTakeVariables\"\x97\x01\n" +
+	"\rTakeVariables\"*\n" +
+	"\n" +
+	"ReadFields\x12\x1c\n" +
+	"\tworkspace\x18\x01 \x01(\tR\tworkspace\"\x82\x01\n" +
+	"\n" +
+	"FieldsView\x12\x1c\n" +
+	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x10\n" +
+	"\x03rev\x18\x02 \x01(\x04R\x03rev\x12\x16\n" +
+	"\x06schema\x18\x03 \x01(\tR\x06schema\x12,\n" +
+	"\x06fields\x18\x04 \x03(\v2\x14.troupe.v1.FieldViewR\x06fields\"\xd3\x01\n" +
+	"\tFieldView\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\beditable\x18\x02 \x01(\bR\beditable\x12\x18\n" +
+	"\aderived\x18\x03 \x01(\bR\aderived\x12\x1a\n" +
+	"\brequired\x18\x04 \x01(\bR\brequired\x12\x14\n" +
+	"\x05value\x18\x05 \x01(\tR\x05value\x12\x10\n" +
+	"\x03set\x18\x06 \x01(\bR\x03set\x12 \n" +
+	"\vdescription\x18\a \x01(\tR\vdescription\x12\x16\n" +
+	"\x06schema\x18\b \x01(\tR\x06schema\"\xc9\x01\n" +
+	"\bSetField\x12\x1c\n" +
+	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x14\n" +
+	"\x05field\x18\x02 \x01(\tR\x05field\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\tR\x05value\x12\x15\n" +
+	"\x06if_rev\x18\x04 \x01(\x04R\x05ifRev\x12\x17\n" +
+	"\aexec_id\x18\x05 \x01(\tR\x06execId\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\x12\x14\n" +
+	"\x05owner\x18\a \x01(\bR\x05owner\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\b \x01(\tR\tsessionId\"q\n" +
+	"\fFieldUpdated\x12\x1c\n" +
+	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12%\n" +
+	"\x03set\x18\x02 \x01(\v2\x13.troupe.v1.FieldSetR\x03set\x12\x1c\n" +
+	"\tduplicate\x18\x03 \x01(\bR\tduplicate\"i\n" +
+	"\rDeclareFields\x12\x1c\n" +
+	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x16\n" +
+	"\x06schema\x18\x02 \x01(\tR\x06schema\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x12\n" +
+	"\x04weak\x18\x04 \x01(\bR\x04weak\"K\n" +
+	"\fFieldChanged\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
+	"\x05noted\x18\x02 \x01(\v2\x15.troupe.v1.FieldNotedR\x05noted\"\x97\x01\n" +
 	"\aUseFile\x121\n" +
 	"\x06action\x18\x01 \x01(\x0e2\x19.troupe.v1.UseFile.ActionR\x06action\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
@@ -10183,7 +10781,7 @@ func file_command_proto_rawDescGZIP() []byte {
 }
 
 var file_command_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 130)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 137)
 var file_command_proto_goTypes = []any{
 	(UseFile_Action)(0),          // 0: troupe.v1.UseFile.Action
 	(*CreateSession)(nil),        // 1: troupe.v1.CreateSession
@@ -10291,66 +10889,75 @@ var file_command_proto_goTypes = []any{
 	(*RemoveProject)(nil),        // 103: troupe.v1.RemoveProject
 	(*SetVariables)(nil),         // 104: troupe.v1.SetVariables
 	(*TakeVariables)(nil),        // 105: troupe.v1.TakeVariables
-	(*UseFile)(nil),              // 106: troupe.v1.UseFile
-	(*Files)(nil),                // 107: troupe.v1.Files
-	(*FileEntry)(nil),            // 108: troupe.v1.FileEntry
-	(*ListSessions)(nil),         // 109: troupe.v1.ListSessions
-	(*Sessions)(nil),             // 110: troupe.v1.Sessions
-	(*ListWorkers)(nil),          // 111: troupe.v1.ListWorkers
-	(*Workers)(nil),              // 112: troupe.v1.Workers
-	(*ListWorkspaces)(nil),       // 113: troupe.v1.ListWorkspaces
-	(*Workspaces)(nil),           // 114: troupe.v1.Workspaces
-	(*SessionWorkspace)(nil),     // 115: troupe.v1.SessionWorkspace
-	(*ListCalls)(nil),            // 116: troupe.v1.ListCalls
-	(*Calls)(nil),                // 117: troupe.v1.Calls
-	(*Show)(nil),                 // 118: troupe.v1.Show
-	(*Shown)(nil),                // 119: troupe.v1.Shown
-	(*TurnView)(nil),             // 120: troupe.v1.TurnView
-	(*GenerationView)(nil),       // 121: troupe.v1.GenerationView
-	(*Verify)(nil),               // 122: troupe.v1.Verify
-	(*Verified)(nil),             // 123: troupe.v1.Verified
-	(*Finding)(nil),              // 124: troupe.v1.Finding
-	(*ForkSession)(nil),          // 125: troupe.v1.ForkSession
-	(*Forked)(nil),               // 126: troupe.v1.Forked
-	(*ImportSession)(nil),        // 127: troupe.v1.ImportSession
-	(*Imported)(nil),             // 128: troupe.v1.Imported
-	(*Hello)(nil),                // 129: troupe.v1.Hello
-	(*Holder)(nil),               // 130: troupe.v1.Holder
-	(*EnvVar)(nil),               // 131: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 132: troupe.v1.Lineage
-	(*Turn)(nil),                 // 133: troupe.v1.Turn
-	(Persist_Policy)(0),          // 134: troupe.v1.Persist.Policy
-	(Trust_Level)(0),             // 135: troupe.v1.Trust.Level
-	(*Part)(nil),                 // 136: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 137: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 138: troupe.v1.InputAccepted.Origin
-	(TurnCompleted_Outcome)(0),   // 139: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 140: troupe.v1.Usage
-	(CallResolved_Resolution)(0), // 141: troupe.v1.CallResolved.Resolution
-	(Decision_Value)(0),          // 142: troupe.v1.Decision.Value
-	(*Failure)(nil),              // 143: troupe.v1.Failure
-	(TimerSet_Misfire)(0),        // 144: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 145: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 146: troupe.v1.WorkspaceGrant
-	(*Grant)(nil),                // 147: troupe.v1.Grant
-	(*WorkspaceRef)(nil),         // 148: troupe.v1.WorkspaceRef
-	(*LeaseToken)(nil),           // 149: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 150: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 151: troupe.v1.ToolFinished.Status
-	(*Project)(nil),              // 152: troupe.v1.Project
-	(*Variable)(nil),             // 153: troupe.v1.Variable
-	(*Timing)(nil),               // 154: troupe.v1.Timing
+	(*ReadFields)(nil),           // 106: troupe.v1.ReadFields
+	(*FieldsView)(nil),           // 107: troupe.v1.FieldsView
+	(*FieldView)(nil),            // 108: troupe.v1.FieldView
+	(*SetField)(nil),             // 109: troupe.v1.SetField
+	(*FieldUpdated)(nil),         // 110: troupe.v1.FieldUpdated
+	(*DeclareFields)(nil),        // 111: troupe.v1.DeclareFields
+	(*FieldChanged)(nil),         // 112: troupe.v1.FieldChanged
+	(*UseFile)(nil),              // 113: troupe.v1.UseFile
+	(*Files)(nil),                // 114: troupe.v1.Files
+	(*FileEntry)(nil),            // 115: troupe.v1.FileEntry
+	(*ListSessions)(nil),         // 116: troupe.v1.ListSessions
+	(*Sessions)(nil),             // 117: troupe.v1.Sessions
+	(*ListWorkers)(nil),          // 118: troupe.v1.ListWorkers
+	(*Workers)(nil),              // 119: troupe.v1.Workers
+	(*ListWorkspaces)(nil),       // 120: troupe.v1.ListWorkspaces
+	(*Workspaces)(nil),           // 121: troupe.v1.Workspaces
+	(*SessionWorkspace)(nil),     // 122: troupe.v1.SessionWorkspace
+	(*ListCalls)(nil),            // 123: troupe.v1.ListCalls
+	(*Calls)(nil),                // 124: troupe.v1.Calls
+	(*Show)(nil),                 // 125: troupe.v1.Show
+	(*Shown)(nil),                // 126: troupe.v1.Shown
+	(*TurnView)(nil),             // 127: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 128: troupe.v1.GenerationView
+	(*Verify)(nil),               // 129: troupe.v1.Verify
+	(*Verified)(nil),             // 130: troupe.v1.Verified
+	(*Finding)(nil),              // 131: troupe.v1.Finding
+	(*ForkSession)(nil),          // 132: troupe.v1.ForkSession
+	(*Forked)(nil),               // 133: troupe.v1.Forked
+	(*ImportSession)(nil),        // 134: troupe.v1.ImportSession
+	(*Imported)(nil),             // 135: troupe.v1.Imported
+	(*Hello)(nil),                // 136: troupe.v1.Hello
+	(*Holder)(nil),               // 137: troupe.v1.Holder
+	(*EnvVar)(nil),               // 138: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 139: troupe.v1.Lineage
+	(*Turn)(nil),                 // 140: troupe.v1.Turn
+	(Persist_Policy)(0),          // 141: troupe.v1.Persist.Policy
+	(Trust_Level)(0),             // 142: troupe.v1.Trust.Level
+	(*Part)(nil),                 // 143: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 144: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 145: troupe.v1.InputAccepted.Origin
+	(TurnCompleted_Outcome)(0),   // 146: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 147: troupe.v1.Usage
+	(CallResolved_Resolution)(0), // 148: troupe.v1.CallResolved.Resolution
+	(Decision_Value)(0),          // 149: troupe.v1.Decision.Value
+	(*Failure)(nil),              // 150: troupe.v1.Failure
+	(TimerSet_Misfire)(0),        // 151: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 152: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 153: troupe.v1.WorkspaceGrant
+	(*Grant)(nil),                // 154: troupe.v1.Grant
+	(*WorkspaceRef)(nil),         // 155: troupe.v1.WorkspaceRef
+	(*LeaseToken)(nil),           // 156: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 157: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 158: troupe.v1.ToolFinished.Status
+	(*Project)(nil),              // 159: troupe.v1.Project
+	(*Variable)(nil),             // 160: troupe.v1.Variable
+	(*FieldSet)(nil),             // 161: troupe.v1.FieldSet
+	(*FieldNoted)(nil),           // 162: troupe.v1.FieldNoted
+	(*Timing)(nil),               // 163: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	2,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	131, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	138, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	10,  // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	132, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	133, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	134, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	135, // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	139, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	140, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	141, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	142, // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	2,   // 7: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
-	135, // 8: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
+	142, // 8: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
 	10,  // 9: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
 	13,  // 10: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
 	16,  // 11: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
@@ -10379,79 +10986,85 @@ var file_command_proto_depIdxs = []int32{
 	29,  // 34: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
 	3,   // 35: troupe.v1.ToSession.attach_workspace:type_name -> troupe.v1.AttachWorkspace
 	4,   // 36: troupe.v1.ToSession.detach_workspace:type_name -> troupe.v1.DetachWorkspace
-	106, // 37: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
+	113, // 37: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
 	105, // 38: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
 	35,  // 39: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
 	5,   // 40: troupe.v1.ToSession.change_trust:type_name -> troupe.v1.ChangeTrust
-	8,   // 41: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
-	8,   // 42: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	136, // 43: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	137, // 44: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	138, // 45: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	10,  // 46: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	139, // 47: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	140, // 48: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
-	15,  // 49: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
-	19,  // 50: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	132, // 51: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	133, // 52: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	141, // 53: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	142, // 54: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
-	32,  // 55: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
-	143, // 56: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
-	32,  // 57: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
-	136, // 58: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	144, // 59: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
-	42,  // 60: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	145, // 61: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	133, // 62: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	146, // 63: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
-	57,  // 64: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	140, // 65: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
-	11,  // 66: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	134, // 67: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	140, // 68: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	59,  // 69: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
-	64,  // 70: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
-	147, // 71: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	134, // 72: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	146, // 73: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	148, // 74: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
-	146, // 75: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	149, // 76: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	131, // 77: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	150, // 78: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	150, // 79: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	146, // 80: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	150, // 81: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
-	149, // 82: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
-	151, // 83: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	150, // 84: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	96,  // 85: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	152, // 86: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
-	153, // 87: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
-	0,   // 88: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
-	108, // 89: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
-	56,  // 90: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	57,  // 91: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	115, // 92: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
-	146, // 93: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
-	58,  // 94: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	56,  // 95: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	120, // 96: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	140, // 97: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	15,  // 98: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	121, // 99: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	154, // 100: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	140, // 101: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	124, // 102: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	56,  // 103: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
-	56,  // 104: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
-	105, // [105:105] is the sub-list for method output_type
-	105, // [105:105] is the sub-list for method input_type
-	105, // [105:105] is the sub-list for extension type_name
-	105, // [105:105] is the sub-list for extension extendee
-	0,   // [0:105] is the sub-list for field type_name
+	106, // 41: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
+	109, // 42: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
+	111, // 43: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
+	8,   // 44: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
+	8,   // 45: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
+	143, // 46: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	144, // 47: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	145, // 48: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	10,  // 49: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
+	146, // 50: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	147, // 51: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	15,  // 52: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
+	19,  // 53: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
+	139, // 54: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	140, // 55: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	148, // 56: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	149, // 57: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	32,  // 58: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
+	150, // 59: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
+	32,  // 60: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
+	143, // 61: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	151, // 62: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	42,  // 63: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
+	152, // 64: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	140, // 65: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	153, // 66: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	57,  // 67: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
+	147, // 68: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	11,  // 69: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
+	141, // 70: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	147, // 71: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	59,  // 72: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
+	64,  // 73: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
+	154, // 74: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	141, // 75: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	153, // 76: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	155, // 77: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
+	153, // 78: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	156, // 79: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	138, // 80: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	157, // 81: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	157, // 82: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	153, // 83: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	157, // 84: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	156, // 85: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
+	158, // 86: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	157, // 87: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	96,  // 88: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	159, // 89: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
+	160, // 90: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
+	108, // 91: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
+	161, // 92: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
+	162, // 93: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
+	0,   // 94: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
+	115, // 95: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
+	56,  // 96: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	57,  // 97: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	122, // 98: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
+	153, // 99: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	58,  // 100: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	56,  // 101: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	127, // 102: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	147, // 103: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	15,  // 104: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	128, // 105: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	163, // 106: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	147, // 107: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	131, // 108: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	56,  // 109: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
+	56,  // 110: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
+	111, // [111:111] is the sub-list for method output_type
+	111, // [111:111] is the sub-list for method input_type
+	111, // [111:111] is the sub-list for extension type_name
+	111, // [111:111] is the sub-list for extension extendee
+	0,   // [0:111] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }
@@ -10461,6 +11074,7 @@ func file_command_proto_init() {
 	}
 	file_common_proto_init()
 	file_event_proto_init()
+	file_session_proto_init()
 	file_worker_proto_init()
 	file_command_proto_msgTypes[5].OneofWrappers = []any{
 		(*ToSession_Submit)(nil),
@@ -10495,6 +11109,9 @@ func file_command_proto_init() {
 		(*ToSession_TakeVariables)(nil),
 		(*ToSession_RevokeRule)(nil),
 		(*ToSession_ChangeTrust)(nil),
+		(*ToSession_ReadFields)(nil),
+		(*ToSession_SetField)(nil),
+		(*ToSession_DeclareFields)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -10502,7 +11119,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   130,
+			NumMessages:   137,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

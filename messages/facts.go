@@ -39,6 +39,15 @@ func NewSystemRecord(fact proto.Message) (*Record, error) {
 	return newRecord(fact, num, "")
 }
 
+// NewWorkspaceRecord is NewRecord for the stream of a workspace.
+func NewWorkspaceRecord(fact proto.Message) (*Record, error) {
+	num, ok := workspaceFacts()[fact.ProtoReflect().Descriptor()]
+	if !ok {
+		return nil, fmt.Errorf("make record of %T: no fact of a workspace", fact)
+	}
+	return newRecord(fact, num, "")
+}
+
 func newRecord(fact proto.Message, num protowire.Number, turnID string) (*Record, error) {
 	// What is written is a WorkerFact or a SessionFact with this one field: without the detour over
 	// the message of the oneof, which costs more than the fact.
@@ -90,6 +99,30 @@ func SystemFactIn(r *Record) (proto.Message, error) {
 	return f, known("system", r, &f)
 }
 
+// WorkspaceFactIn is WorkerFactIn for a workspace's stream.
+func WorkspaceFactIn(r *Record) (proto.Message, error) {
+	var w WorkspaceFact
+	if err := proto.Unmarshal(r.GetBody(), &w); err != nil {
+		return nil, fmt.Errorf("decode workspace record %d: %w", r.GetSeq(), err)
+	}
+	var f proto.Message
+	switch x := w.GetFact().(type) {
+	case *WorkspaceFact_WorkspaceOpened:
+		f = x.WorkspaceOpened
+	case *WorkspaceFact_FieldSet:
+		f = x.FieldSet
+	case *WorkspaceFact_LeaseRevoked:
+		f = x.LeaseRevoked
+	case *WorkspaceFact_FieldsDeclared:
+		f = x.FieldsDeclared
+	case *WorkspaceFact_FieldEffectStarted:
+		f = x.FieldEffectStarted
+	case *WorkspaceFact_FieldEffectEnded:
+		f = x.FieldEffectEnded
+	}
+	return f, known("workspace", r, &f)
+}
+
 // known refuses a fact whose type or whose meaning is of a newer release. One that may be skipped becomes nil.
 func known(journal string, r *Record, fact *proto.Message) error {
 	if *fact != nil && r.GetSchema() <= schema {
@@ -109,6 +142,8 @@ var (
 	workerFacts  = sync.OnceValue(func() factNumbers { return numbers(&WorkerFact{}) })
 	sessionFacts = sync.OnceValue(func() factNumbers { return numbers(&SessionFact{}) })
 	systemFacts  = sync.OnceValue(func() factNumbers { return numbers(&SystemFact{}) })
+
+	workspaceFacts = sync.OnceValue(func() factNumbers { return numbers(&WorkspaceFact{}) })
 )
 
 type factNumbers map[protoreflect.MessageDescriptor]protowire.Number
@@ -222,6 +257,8 @@ func UnwrapSession(w *SessionFact) proto.Message {
 		return f.VariablesChanged
 	case *SessionFact_RuleRevoked:
 		return f.RuleRevoked
+	case *SessionFact_FieldNoted:
+		return f.FieldNoted
 	}
 	return nil
 }

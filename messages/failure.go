@@ -24,6 +24,11 @@ const (
 	CodeResolved      = "already_resolved" // somebody was first
 	CodeTrimmed       = "trimmed"          // records that are needed for it were removed for good
 	CodeNoWorkspace   = "workspace_not_found"
+	CodeNotAvailable  = "workspace_not_available"
+
+	CodeFieldNotFound    = "field_not_found"
+	CodeFieldReadOnly    = "field_read_only"
+	CodeValidationFailed = "validation_failed"
 )
 
 // Fail makes a Failure. hint says what to do and may be empty.

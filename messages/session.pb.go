@@ -39,6 +39,7 @@ type SessionFact struct {
 	//	*SessionFact_SessionClosed
 	//	*SessionFact_VariablesChanged
 	//	*SessionFact_RuleRevoked
+	//	*SessionFact_FieldNoted
 	Fact          isSessionFact_Fact `protobuf_oneof:"fact"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -180,6 +181,15 @@ func (x *SessionFact) GetRuleRevoked() *RuleRevoked {
 	return nil
 }
 
+func (x *SessionFact) GetFieldNoted() *FieldNoted {
+	if x != nil {
+		if x, ok := x.Fact.(*SessionFact_FieldNoted); ok {
+			return x.FieldNoted
+		}
+	}
+	return nil
+}
+
 type isSessionFact_Fact interface {
 	isSessionFact_Fact()
 }
@@ -228,6 +238,10 @@ type SessionFact_RuleRevoked struct {
 	RuleRevoked *RuleRevoked `protobuf:"bytes,12,opt,name=rule_revoked,json=ruleRevoked,proto3,oneof"`
 }
 
+type SessionFact_FieldNoted struct {
+	FieldNoted *FieldNoted `protobuf:"bytes,20,opt,name=field_noted,json=fieldNoted,proto3,oneof"`
+}
+
 func (*SessionFact_SessionCreated) isSessionFact_Fact() {}
 
 func (*SessionFact_WorkspaceAttached) isSessionFact_Fact() {}
@@ -250,6 +264,61 @@ func (*SessionFact_VariablesChanged) isSessionFact_Fact() {}
 
 func (*SessionFact_RuleRevoked) isSessionFact_Fact() {}
 
+func (*SessionFact_FieldNoted) isSessionFact_Fact() {}
+
+// FieldNoted says that a field of one of the session's workspaces was set, by whomever. The value is with the workspace.
+type FieldNoted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Workspace     string                 `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"` // canonical address
+	Set           *FieldSet              `protobuf:"bytes,2,opt,name=set,proto3" json:"set,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FieldNoted) Reset() {
+	*x = FieldNoted{}
+	mi := &file_session_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FieldNoted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FieldNoted) ProtoMessage() {}
+
+func (x *FieldNoted) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FieldNoted.ProtoReflect.Descriptor instead.
+func (*FieldNoted) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *FieldNoted) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *FieldNoted) GetSet() *FieldSet {
+	if x != nil {
+		return x.Set
+	}
+	return nil
+}
+
 // VariablesChanged says that what the session's project gives to commands has changed. The values are with the project.
 type VariablesChanged struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -260,7 +329,7 @@ type VariablesChanged struct {
 
 func (x *VariablesChanged) Reset() {
 	*x = VariablesChanged{}
-	mi := &file_session_proto_msgTypes[1]
+	mi := &file_session_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -272,7 +341,7 @@ func (x *VariablesChanged) String() string {
 func (*VariablesChanged) ProtoMessage() {}
 
 func (x *VariablesChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[1]
+	mi := &file_session_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -285,7 +354,7 @@ func (x *VariablesChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VariablesChanged.ProtoReflect.Descriptor instead.
 func (*VariablesChanged) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{1}
+	return file_session_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *VariablesChanged) GetProjectId() string {
@@ -314,7 +383,7 @@ type SessionCreated struct {
 
 func (x *SessionCreated) Reset() {
 	*x = SessionCreated{}
-	mi := &file_session_proto_msgTypes[2]
+	mi := &file_session_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -326,7 +395,7 @@ func (x *SessionCreated) String() string {
 func (*SessionCreated) ProtoMessage() {}
 
 func (x *SessionCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[2]
+	mi := &file_session_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -339,7 +408,7 @@ func (x *SessionCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionCreated.ProtoReflect.Descriptor instead.
 func (*SessionCreated) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{2}
+	return file_session_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SessionCreated) GetSessionId() string {
@@ -437,7 +506,7 @@ type WorkspaceAttached struct {
 
 func (x *WorkspaceAttached) Reset() {
 	*x = WorkspaceAttached{}
-	mi := &file_session_proto_msgTypes[3]
+	mi := &file_session_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -449,7 +518,7 @@ func (x *WorkspaceAttached) String() string {
 func (*WorkspaceAttached) ProtoMessage() {}
 
 func (x *WorkspaceAttached) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[3]
+	mi := &file_session_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -462,7 +531,7 @@ func (x *WorkspaceAttached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceAttached.ProtoReflect.Descriptor instead.
 func (*WorkspaceAttached) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{3}
+	return file_session_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *WorkspaceAttached) GetUri() string {
@@ -545,7 +614,7 @@ type WorkspaceDetached struct {
 
 func (x *WorkspaceDetached) Reset() {
 	*x = WorkspaceDetached{}
-	mi := &file_session_proto_msgTypes[4]
+	mi := &file_session_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -557,7 +626,7 @@ func (x *WorkspaceDetached) String() string {
 func (*WorkspaceDetached) ProtoMessage() {}
 
 func (x *WorkspaceDetached) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[4]
+	mi := &file_session_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -570,7 +639,7 @@ func (x *WorkspaceDetached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceDetached.ProtoReflect.Descriptor instead.
 func (*WorkspaceDetached) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{4}
+	return file_session_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *WorkspaceDetached) GetUri() string {
@@ -600,7 +669,7 @@ type TrustChanged struct {
 
 func (x *TrustChanged) Reset() {
 	*x = TrustChanged{}
-	mi := &file_session_proto_msgTypes[5]
+	mi := &file_session_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -612,7 +681,7 @@ func (x *TrustChanged) String() string {
 func (*TrustChanged) ProtoMessage() {}
 
 func (x *TrustChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[5]
+	mi := &file_session_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -625,7 +694,7 @@ func (x *TrustChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrustChanged.ProtoReflect.Descriptor instead.
 func (*TrustChanged) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{5}
+	return file_session_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *TrustChanged) GetUri() string {
@@ -668,7 +737,7 @@ type WorkerSpawned struct {
 
 func (x *WorkerSpawned) Reset() {
 	*x = WorkerSpawned{}
-	mi := &file_session_proto_msgTypes[6]
+	mi := &file_session_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -680,7 +749,7 @@ func (x *WorkerSpawned) String() string {
 func (*WorkerSpawned) ProtoMessage() {}
 
 func (x *WorkerSpawned) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[6]
+	mi := &file_session_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -693,7 +762,7 @@ func (x *WorkerSpawned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerSpawned.ProtoReflect.Descriptor instead.
 func (*WorkerSpawned) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{6}
+	return file_session_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *WorkerSpawned) GetWorkerId() string {
@@ -734,7 +803,7 @@ type WorkerEnded struct {
 
 func (x *WorkerEnded) Reset() {
 	*x = WorkerEnded{}
-	mi := &file_session_proto_msgTypes[7]
+	mi := &file_session_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -746,7 +815,7 @@ func (x *WorkerEnded) String() string {
 func (*WorkerEnded) ProtoMessage() {}
 
 func (x *WorkerEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[7]
+	mi := &file_session_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -759,7 +828,7 @@ func (x *WorkerEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerEnded.ProtoReflect.Descriptor instead.
 func (*WorkerEnded) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{7}
+	return file_session_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WorkerEnded) GetWorkerId() string {
@@ -785,7 +854,7 @@ type PolicyChanged struct {
 
 func (x *PolicyChanged) Reset() {
 	*x = PolicyChanged{}
-	mi := &file_session_proto_msgTypes[8]
+	mi := &file_session_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -797,7 +866,7 @@ func (x *PolicyChanged) String() string {
 func (*PolicyChanged) ProtoMessage() {}
 
 func (x *PolicyChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[8]
+	mi := &file_session_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -810,7 +879,7 @@ func (x *PolicyChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyChanged.ProtoReflect.Descriptor instead.
 func (*PolicyChanged) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{8}
+	return file_session_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PolicyChanged) GetRules() []string {
@@ -835,7 +904,7 @@ type RuleAdded struct {
 
 func (x *RuleAdded) Reset() {
 	*x = RuleAdded{}
-	mi := &file_session_proto_msgTypes[9]
+	mi := &file_session_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -847,7 +916,7 @@ func (x *RuleAdded) String() string {
 func (*RuleAdded) ProtoMessage() {}
 
 func (x *RuleAdded) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[9]
+	mi := &file_session_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -860,7 +929,7 @@ func (x *RuleAdded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleAdded.ProtoReflect.Descriptor instead.
 func (*RuleAdded) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{9}
+	return file_session_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RuleAdded) GetRule() string {
@@ -914,7 +983,7 @@ type SessionClosed struct {
 
 func (x *SessionClosed) Reset() {
 	*x = SessionClosed{}
-	mi := &file_session_proto_msgTypes[10]
+	mi := &file_session_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -926,7 +995,7 @@ func (x *SessionClosed) String() string {
 func (*SessionClosed) ProtoMessage() {}
 
 func (x *SessionClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[10]
+	mi := &file_session_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -939,7 +1008,7 @@ func (x *SessionClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClosed.ProtoReflect.Descriptor instead.
 func (*SessionClosed) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{10}
+	return file_session_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SessionClosed) GetReason() string {
@@ -956,6 +1025,9 @@ type WorkspaceFact struct {
 	//	*WorkspaceFact_WorkspaceOpened
 	//	*WorkspaceFact_FieldSet
 	//	*WorkspaceFact_LeaseRevoked
+	//	*WorkspaceFact_FieldsDeclared
+	//	*WorkspaceFact_FieldEffectStarted
+	//	*WorkspaceFact_FieldEffectEnded
 	Fact          isWorkspaceFact_Fact `protobuf_oneof:"fact"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -963,7 +1035,7 @@ type WorkspaceFact struct {
 
 func (x *WorkspaceFact) Reset() {
 	*x = WorkspaceFact{}
-	mi := &file_session_proto_msgTypes[11]
+	mi := &file_session_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -975,7 +1047,7 @@ func (x *WorkspaceFact) String() string {
 func (*WorkspaceFact) ProtoMessage() {}
 
 func (x *WorkspaceFact) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[11]
+	mi := &file_session_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -988,7 +1060,7 @@ func (x *WorkspaceFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceFact.ProtoReflect.Descriptor instead.
 func (*WorkspaceFact) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{11}
+	return file_session_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WorkspaceFact) GetFact() isWorkspaceFact_Fact {
@@ -1025,6 +1097,33 @@ func (x *WorkspaceFact) GetLeaseRevoked() *LeaseRevoked {
 	return nil
 }
 
+func (x *WorkspaceFact) GetFieldsDeclared() *FieldsDeclared {
+	if x != nil {
+		if x, ok := x.Fact.(*WorkspaceFact_FieldsDeclared); ok {
+			return x.FieldsDeclared
+		}
+	}
+	return nil
+}
+
+func (x *WorkspaceFact) GetFieldEffectStarted() *FieldEffectStarted {
+	if x != nil {
+		if x, ok := x.Fact.(*WorkspaceFact_FieldEffectStarted); ok {
+			return x.FieldEffectStarted
+		}
+	}
+	return nil
+}
+
+func (x *WorkspaceFact) GetFieldEffectEnded() *FieldEffectEnded {
+	if x != nil {
+		if x, ok := x.Fact.(*WorkspaceFact_FieldEffectEnded); ok {
+			return x.FieldEffectEnded
+		}
+	}
+	return nil
+}
+
 type isWorkspaceFact_Fact interface {
 	isWorkspaceFact_Fact()
 }
@@ -1041,11 +1140,29 @@ type WorkspaceFact_LeaseRevoked struct {
 	LeaseRevoked *LeaseRevoked `protobuf:"bytes,3,opt,name=lease_revoked,json=leaseRevoked,proto3,oneof"`
 }
 
+type WorkspaceFact_FieldsDeclared struct {
+	FieldsDeclared *FieldsDeclared `protobuf:"bytes,4,opt,name=fields_declared,json=fieldsDeclared,proto3,oneof"`
+}
+
+type WorkspaceFact_FieldEffectStarted struct {
+	FieldEffectStarted *FieldEffectStarted `protobuf:"bytes,5,opt,name=field_effect_started,json=fieldEffectStarted,proto3,oneof"`
+}
+
+type WorkspaceFact_FieldEffectEnded struct {
+	FieldEffectEnded *FieldEffectEnded `protobuf:"bytes,6,opt,name=field_effect_ended,json=fieldEffectEnded,proto3,oneof"`
+}
+
 func (*WorkspaceFact_WorkspaceOpened) isWorkspaceFact_Fact() {}
 
 func (*WorkspaceFact_FieldSet) isWorkspaceFact_Fact() {}
 
 func (*WorkspaceFact_LeaseRevoked) isWorkspaceFact_Fact() {}
+
+func (*WorkspaceFact_FieldsDeclared) isWorkspaceFact_Fact() {}
+
+func (*WorkspaceFact_FieldEffectStarted) isWorkspaceFact_Fact() {}
+
+func (*WorkspaceFact_FieldEffectEnded) isWorkspaceFact_Fact() {}
 
 type WorkspaceOpened struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1057,7 +1174,7 @@ type WorkspaceOpened struct {
 
 func (x *WorkspaceOpened) Reset() {
 	*x = WorkspaceOpened{}
-	mi := &file_session_proto_msgTypes[12]
+	mi := &file_session_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1069,7 +1186,7 @@ func (x *WorkspaceOpened) String() string {
 func (*WorkspaceOpened) ProtoMessage() {}
 
 func (x *WorkspaceOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[12]
+	mi := &file_session_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1082,7 +1199,7 @@ func (x *WorkspaceOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceOpened.ProtoReflect.Descriptor instead.
 func (*WorkspaceOpened) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{12}
+	return file_session_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WorkspaceOpened) GetUri() string {
@@ -1099,20 +1216,26 @@ func (x *WorkspaceOpened) GetSchemaHash() string {
 	return ""
 }
 
+// FieldSet is one edit, with what followed from it. Values are JSON; empty: there is none.
 type FieldSet struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Field         string                 `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
-	Old           string                 `protobuf:"bytes,2,opt,name=old,proto3" json:"old,omitempty"`
-	New           string                 `protobuf:"bytes,3,opt,name=new,proto3" json:"new,omitempty"`
-	Rev           uint64                 `protobuf:"varint,4,opt,name=rev,proto3" json:"rev,omitempty"`
-	ExecId        string                 `protobuf:"bytes,5,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	Old           string                 `protobuf:"bytes,2,opt,name=old,proto3" json:"old,omitempty"`                     // that counted before, a default as well
+	New           string                 `protobuf:"bytes,3,opt,name=new,proto3" json:"new,omitempty"`                     // that counts from now on
+	Rev           uint64                 `protobuf:"varint,4,opt,name=rev,proto3" json:"rev,omitempty"`                    // one more than the edit or declaration before
+	ExecId        string                 `protobuf:"bytes,5,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"` // of the edit: made again, it gets the same answer
+	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`
+	Cleared       bool                   `protobuf:"varint,7,opt,name=cleared,proto3" json:"cleared,omitempty"`                     // new is what the schema says, if anything
+	Derived       []*FieldChange         `protobuf:"bytes,8,rep,name=derived,proto3" json:"derived,omitempty"`                      // fields that follow from others, in the order in which they were worked out
+	SessionId     string                 `protobuf:"bytes,9,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"` // whose edit it was
+	Effect        string                 `protobuf:"bytes,10,opt,name=effect,proto3" json:"effect,omitempty"`                       // that follows, by its name; empty: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FieldSet) Reset() {
 	*x = FieldSet{}
-	mi := &file_session_proto_msgTypes[13]
+	mi := &file_session_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1124,7 +1247,7 @@ func (x *FieldSet) String() string {
 func (*FieldSet) ProtoMessage() {}
 
 func (x *FieldSet) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[13]
+	mi := &file_session_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1137,7 +1260,7 @@ func (x *FieldSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldSet.ProtoReflect.Descriptor instead.
 func (*FieldSet) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{13}
+	return file_session_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *FieldSet) GetField() string {
@@ -1175,6 +1298,308 @@ func (x *FieldSet) GetExecId() string {
 	return ""
 }
 
+func (x *FieldSet) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *FieldSet) GetCleared() bool {
+	if x != nil {
+		return x.Cleared
+	}
+	return false
+}
+
+func (x *FieldSet) GetDerived() []*FieldChange {
+	if x != nil {
+		return x.Derived
+	}
+	return nil
+}
+
+func (x *FieldSet) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *FieldSet) GetEffect() string {
+	if x != nil {
+		return x.Effect
+	}
+	return ""
+}
+
+type FieldChange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Field         string                 `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
+	Old           string                 `protobuf:"bytes,2,opt,name=old,proto3" json:"old,omitempty"`
+	New           string                 `protobuf:"bytes,3,opt,name=new,proto3" json:"new,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FieldChange) Reset() {
+	*x = FieldChange{}
+	mi := &file_session_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FieldChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FieldChange) ProtoMessage() {}
+
+func (x *FieldChange) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
+func (*FieldChange) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *FieldChange) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *FieldChange) GetOld() string {
+	if x != nil {
+		return x.Old
+	}
+	return ""
+}
+
+func (x *FieldChange) GetNew() string {
+	if x != nil {
+		return x.New
+	}
+	return ""
+}
+
+// FieldsDeclared says which fields the workspace has from now on. Values that still fit stay.
+type FieldsDeclared struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Schema        string                 `protobuf:"bytes,1,opt,name=schema,proto3" json:"schema,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	Rev           uint64                 `protobuf:"varint,3,opt,name=rev,proto3" json:"rev,omitempty"`
+	Dropped       []string               `protobuf:"bytes,4,rep,name=dropped,proto3" json:"dropped,omitempty"` // fields whose value the schema does not take
+	Derived       []*FieldChange         `protobuf:"bytes,5,rep,name=derived,proto3" json:"derived,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FieldsDeclared) Reset() {
+	*x = FieldsDeclared{}
+	mi := &file_session_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FieldsDeclared) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FieldsDeclared) ProtoMessage() {}
+
+func (x *FieldsDeclared) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FieldsDeclared.ProtoReflect.Descriptor instead.
+func (*FieldsDeclared) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *FieldsDeclared) GetSchema() string {
+	if x != nil {
+		return x.Schema
+	}
+	return ""
+}
+
+func (x *FieldsDeclared) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *FieldsDeclared) GetRev() uint64 {
+	if x != nil {
+		return x.Rev
+	}
+	return 0
+}
+
+func (x *FieldsDeclared) GetDropped() []string {
+	if x != nil {
+		return x.Dropped
+	}
+	return nil
+}
+
+func (x *FieldsDeclared) GetDerived() []*FieldChange {
+	if x != nil {
+		return x.Derived
+	}
+	return nil
+}
+
+// FieldEffectStarted and FieldEffectEnded are about what an edit set off: not started, it starts; started and not
+// ended, it starts again if its class allows that.
+type FieldEffectStarted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rev           uint64                 `protobuf:"varint,1,opt,name=rev,proto3" json:"rev,omitempty"` // of the edit
+	Effect        string                 `protobuf:"bytes,2,opt,name=effect,proto3" json:"effect,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FieldEffectStarted) Reset() {
+	*x = FieldEffectStarted{}
+	mi := &file_session_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FieldEffectStarted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FieldEffectStarted) ProtoMessage() {}
+
+func (x *FieldEffectStarted) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FieldEffectStarted.ProtoReflect.Descriptor instead.
+func (*FieldEffectStarted) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *FieldEffectStarted) GetRev() uint64 {
+	if x != nil {
+		return x.Rev
+	}
+	return 0
+}
+
+func (x *FieldEffectStarted) GetEffect() string {
+	if x != nil {
+		return x.Effect
+	}
+	return ""
+}
+
+func (x *FieldEffectStarted) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+type FieldEffectEnded struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rev           uint64                 `protobuf:"varint,1,opt,name=rev,proto3" json:"rev,omitempty"`
+	Effect        string                 `protobuf:"bytes,2,opt,name=effect,proto3" json:"effect,omitempty"`
+	Status        string                 `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"` // ok | failed | unknown
+	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FieldEffectEnded) Reset() {
+	*x = FieldEffectEnded{}
+	mi := &file_session_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FieldEffectEnded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FieldEffectEnded) ProtoMessage() {}
+
+func (x *FieldEffectEnded) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FieldEffectEnded.ProtoReflect.Descriptor instead.
+func (*FieldEffectEnded) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *FieldEffectEnded) GetRev() uint64 {
+	if x != nil {
+		return x.Rev
+	}
+	return 0
+}
+
+func (x *FieldEffectEnded) GetEffect() string {
+	if x != nil {
+		return x.Effect
+	}
+	return ""
+}
+
+func (x *FieldEffectEnded) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *FieldEffectEnded) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 type LeaseRevoked struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Token         uint64                 `protobuf:"varint,1,opt,name=token,proto3" json:"token,omitempty"`
@@ -1185,7 +1610,7 @@ type LeaseRevoked struct {
 
 func (x *LeaseRevoked) Reset() {
 	*x = LeaseRevoked{}
-	mi := &file_session_proto_msgTypes[14]
+	mi := &file_session_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1197,7 +1622,7 @@ func (x *LeaseRevoked) String() string {
 func (*LeaseRevoked) ProtoMessage() {}
 
 func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[14]
+	mi := &file_session_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1210,7 +1635,7 @@ func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRevoked.ProtoReflect.Descriptor instead.
 func (*LeaseRevoked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{14}
+	return file_session_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LeaseRevoked) GetToken() uint64 {
@@ -1247,7 +1672,7 @@ type RunFact struct {
 
 func (x *RunFact) Reset() {
 	*x = RunFact{}
-	mi := &file_session_proto_msgTypes[15]
+	mi := &file_session_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1259,7 +1684,7 @@ func (x *RunFact) String() string {
 func (*RunFact) ProtoMessage() {}
 
 func (x *RunFact) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[15]
+	mi := &file_session_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1272,7 +1697,7 @@ func (x *RunFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFact.ProtoReflect.Descriptor instead.
 func (*RunFact) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{15}
+	return file_session_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RunFact) GetFact() isRunFact_Fact {
@@ -1432,7 +1857,7 @@ type RunStarted struct {
 
 func (x *RunStarted) Reset() {
 	*x = RunStarted{}
-	mi := &file_session_proto_msgTypes[16]
+	mi := &file_session_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1444,7 +1869,7 @@ func (x *RunStarted) String() string {
 func (*RunStarted) ProtoMessage() {}
 
 func (x *RunStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[16]
+	mi := &file_session_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1457,7 +1882,7 @@ func (x *RunStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStarted.ProtoReflect.Descriptor instead.
 func (*RunStarted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{16}
+	return file_session_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RunStarted) GetRunId() string {
@@ -1490,7 +1915,7 @@ type StepStarted struct {
 
 func (x *StepStarted) Reset() {
 	*x = StepStarted{}
-	mi := &file_session_proto_msgTypes[17]
+	mi := &file_session_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1502,7 +1927,7 @@ func (x *StepStarted) String() string {
 func (*StepStarted) ProtoMessage() {}
 
 func (x *StepStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[17]
+	mi := &file_session_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1515,7 +1940,7 @@ func (x *StepStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepStarted.ProtoReflect.Descriptor instead.
 func (*StepStarted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{17}
+	return file_session_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StepStarted) GetStep() string {
@@ -1537,7 +1962,7 @@ type StepItemStarted struct {
 
 func (x *StepItemStarted) Reset() {
 	*x = StepItemStarted{}
-	mi := &file_session_proto_msgTypes[18]
+	mi := &file_session_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1549,7 +1974,7 @@ func (x *StepItemStarted) String() string {
 func (*StepItemStarted) ProtoMessage() {}
 
 func (x *StepItemStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[18]
+	mi := &file_session_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1562,7 +1987,7 @@ func (x *StepItemStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepItemStarted.ProtoReflect.Descriptor instead.
 func (*StepItemStarted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{18}
+	return file_session_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StepItemStarted) GetStep() string {
@@ -1607,7 +2032,7 @@ type StepFinished struct {
 
 func (x *StepFinished) Reset() {
 	*x = StepFinished{}
-	mi := &file_session_proto_msgTypes[19]
+	mi := &file_session_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1619,7 +2044,7 @@ func (x *StepFinished) String() string {
 func (*StepFinished) ProtoMessage() {}
 
 func (x *StepFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[19]
+	mi := &file_session_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1632,7 +2057,7 @@ func (x *StepFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepFinished.ProtoReflect.Descriptor instead.
 func (*StepFinished) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{19}
+	return file_session_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StepFinished) GetStep() string {
@@ -1689,7 +2114,7 @@ type HumanAsked struct {
 
 func (x *HumanAsked) Reset() {
 	*x = HumanAsked{}
-	mi := &file_session_proto_msgTypes[20]
+	mi := &file_session_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1701,7 +2126,7 @@ func (x *HumanAsked) String() string {
 func (*HumanAsked) ProtoMessage() {}
 
 func (x *HumanAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[20]
+	mi := &file_session_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1714,7 +2139,7 @@ func (x *HumanAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanAsked.ProtoReflect.Descriptor instead.
 func (*HumanAsked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{20}
+	return file_session_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *HumanAsked) GetStep() string {
@@ -1756,7 +2181,7 @@ type HumanAnswered struct {
 
 func (x *HumanAnswered) Reset() {
 	*x = HumanAnswered{}
-	mi := &file_session_proto_msgTypes[21]
+	mi := &file_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1768,7 +2193,7 @@ func (x *HumanAnswered) String() string {
 func (*HumanAnswered) ProtoMessage() {}
 
 func (x *HumanAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[21]
+	mi := &file_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1781,7 +2206,7 @@ func (x *HumanAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanAnswered.ProtoReflect.Descriptor instead.
 func (*HumanAnswered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{21}
+	return file_session_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *HumanAnswered) GetStep() string {
@@ -1814,7 +2239,7 @@ type RunPaused struct {
 
 func (x *RunPaused) Reset() {
 	*x = RunPaused{}
-	mi := &file_session_proto_msgTypes[22]
+	mi := &file_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1826,7 +2251,7 @@ func (x *RunPaused) String() string {
 func (*RunPaused) ProtoMessage() {}
 
 func (x *RunPaused) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[22]
+	mi := &file_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1839,7 +2264,7 @@ func (x *RunPaused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunPaused.ProtoReflect.Descriptor instead.
 func (*RunPaused) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{22}
+	return file_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RunPaused) GetReason() string {
@@ -1858,7 +2283,7 @@ type RunResumed struct {
 
 func (x *RunResumed) Reset() {
 	*x = RunResumed{}
-	mi := &file_session_proto_msgTypes[23]
+	mi := &file_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1870,7 +2295,7 @@ func (x *RunResumed) String() string {
 func (*RunResumed) ProtoMessage() {}
 
 func (x *RunResumed) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[23]
+	mi := &file_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1883,7 +2308,7 @@ func (x *RunResumed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResumed.ProtoReflect.Descriptor instead.
 func (*RunResumed) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{23}
+	return file_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RunResumed) GetBy() string {
@@ -1903,7 +2328,7 @@ type RunFinished struct {
 
 func (x *RunFinished) Reset() {
 	*x = RunFinished{}
-	mi := &file_session_proto_msgTypes[24]
+	mi := &file_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1915,7 +2340,7 @@ func (x *RunFinished) String() string {
 func (*RunFinished) ProtoMessage() {}
 
 func (x *RunFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[24]
+	mi := &file_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1928,7 +2353,7 @@ func (x *RunFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFinished.ProtoReflect.Descriptor instead.
 func (*RunFinished) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{24}
+	return file_session_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RunFinished) GetStatus() string {
@@ -1960,7 +2385,7 @@ type ConversationFact struct {
 
 func (x *ConversationFact) Reset() {
 	*x = ConversationFact{}
-	mi := &file_session_proto_msgTypes[25]
+	mi := &file_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1972,7 +2397,7 @@ func (x *ConversationFact) String() string {
 func (*ConversationFact) ProtoMessage() {}
 
 func (x *ConversationFact) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[25]
+	mi := &file_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1985,7 +2410,7 @@ func (x *ConversationFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversationFact.ProtoReflect.Descriptor instead.
 func (*ConversationFact) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{25}
+	return file_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ConversationFact) GetFact() isConversationFact_Fact {
@@ -2069,7 +2494,7 @@ type ConversationOpened struct {
 
 func (x *ConversationOpened) Reset() {
 	*x = ConversationOpened{}
-	mi := &file_session_proto_msgTypes[26]
+	mi := &file_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2081,7 +2506,7 @@ func (x *ConversationOpened) String() string {
 func (*ConversationOpened) ProtoMessage() {}
 
 func (x *ConversationOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[26]
+	mi := &file_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2094,7 +2519,7 @@ func (x *ConversationOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversationOpened.ProtoReflect.Descriptor instead.
 func (*ConversationOpened) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{26}
+	return file_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ConversationOpened) GetConversationId() string {
@@ -2120,7 +2545,7 @@ type MemberJoined struct {
 
 func (x *MemberJoined) Reset() {
 	*x = MemberJoined{}
-	mi := &file_session_proto_msgTypes[27]
+	mi := &file_session_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2132,7 +2557,7 @@ func (x *MemberJoined) String() string {
 func (*MemberJoined) ProtoMessage() {}
 
 func (x *MemberJoined) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[27]
+	mi := &file_session_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2145,7 +2570,7 @@ func (x *MemberJoined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberJoined.ProtoReflect.Descriptor instead.
 func (*MemberJoined) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{27}
+	return file_session_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *MemberJoined) GetWorkerId() string {
@@ -2166,7 +2591,7 @@ type TurnSubmitted struct {
 
 func (x *TurnSubmitted) Reset() {
 	*x = TurnSubmitted{}
-	mi := &file_session_proto_msgTypes[28]
+	mi := &file_session_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2178,7 +2603,7 @@ func (x *TurnSubmitted) String() string {
 func (*TurnSubmitted) ProtoMessage() {}
 
 func (x *TurnSubmitted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[28]
+	mi := &file_session_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2191,7 +2616,7 @@ func (x *TurnSubmitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnSubmitted.ProtoReflect.Descriptor instead.
 func (*TurnSubmitted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{28}
+	return file_session_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *TurnSubmitted) GetWorkerId() string {
@@ -2225,7 +2650,7 @@ type MemberLeft struct {
 
 func (x *MemberLeft) Reset() {
 	*x = MemberLeft{}
-	mi := &file_session_proto_msgTypes[29]
+	mi := &file_session_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2237,7 +2662,7 @@ func (x *MemberLeft) String() string {
 func (*MemberLeft) ProtoMessage() {}
 
 func (x *MemberLeft) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[29]
+	mi := &file_session_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2250,7 +2675,7 @@ func (x *MemberLeft) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberLeft.ProtoReflect.Descriptor instead.
 func (*MemberLeft) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{29}
+	return file_session_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *MemberLeft) GetWorkerId() string {
@@ -2289,7 +2714,7 @@ type SystemFact struct {
 
 func (x *SystemFact) Reset() {
 	*x = SystemFact{}
-	mi := &file_session_proto_msgTypes[30]
+	mi := &file_session_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2301,7 +2726,7 @@ func (x *SystemFact) String() string {
 func (*SystemFact) ProtoMessage() {}
 
 func (x *SystemFact) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[30]
+	mi := &file_session_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2314,7 +2739,7 @@ func (x *SystemFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemFact.ProtoReflect.Descriptor instead.
 func (*SystemFact) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{30}
+	return file_session_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SystemFact) GetFact() isSystemFact_Fact {
@@ -2504,7 +2929,7 @@ type NodeBooted struct {
 
 func (x *NodeBooted) Reset() {
 	*x = NodeBooted{}
-	mi := &file_session_proto_msgTypes[31]
+	mi := &file_session_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2516,7 +2941,7 @@ func (x *NodeBooted) String() string {
 func (*NodeBooted) ProtoMessage() {}
 
 func (x *NodeBooted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[31]
+	mi := &file_session_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2529,7 +2954,7 @@ func (x *NodeBooted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeBooted.ProtoReflect.Descriptor instead.
 func (*NodeBooted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{31}
+	return file_session_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *NodeBooted) GetBoot() uint64 {
@@ -2570,7 +2995,7 @@ type RuleRemembered struct {
 
 func (x *RuleRemembered) Reset() {
 	*x = RuleRemembered{}
-	mi := &file_session_proto_msgTypes[32]
+	mi := &file_session_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2582,7 +3007,7 @@ func (x *RuleRemembered) String() string {
 func (*RuleRemembered) ProtoMessage() {}
 
 func (x *RuleRemembered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[32]
+	mi := &file_session_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2595,7 +3020,7 @@ func (x *RuleRemembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleRemembered.ProtoReflect.Descriptor instead.
 func (*RuleRemembered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{32}
+	return file_session_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RuleRemembered) GetRule() string {
@@ -2666,7 +3091,7 @@ type RuleRevoked struct {
 
 func (x *RuleRevoked) Reset() {
 	*x = RuleRevoked{}
-	mi := &file_session_proto_msgTypes[33]
+	mi := &file_session_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2678,7 +3103,7 @@ func (x *RuleRevoked) String() string {
 func (*RuleRevoked) ProtoMessage() {}
 
 func (x *RuleRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[33]
+	mi := &file_session_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2691,7 +3116,7 @@ func (x *RuleRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleRevoked.ProtoReflect.Descriptor instead.
 func (*RuleRevoked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{33}
+	return file_session_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RuleRevoked) GetRule() string {
@@ -2727,7 +3152,7 @@ type TokenCreated struct {
 
 func (x *TokenCreated) Reset() {
 	*x = TokenCreated{}
-	mi := &file_session_proto_msgTypes[34]
+	mi := &file_session_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2739,7 +3164,7 @@ func (x *TokenCreated) String() string {
 func (*TokenCreated) ProtoMessage() {}
 
 func (x *TokenCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[34]
+	mi := &file_session_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2752,7 +3177,7 @@ func (x *TokenCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenCreated.ProtoReflect.Descriptor instead.
 func (*TokenCreated) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{34}
+	return file_session_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TokenCreated) GetTokenId() string {
@@ -2792,7 +3217,7 @@ type TokenRevoked struct {
 
 func (x *TokenRevoked) Reset() {
 	*x = TokenRevoked{}
-	mi := &file_session_proto_msgTypes[35]
+	mi := &file_session_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2804,7 +3229,7 @@ func (x *TokenRevoked) String() string {
 func (*TokenRevoked) ProtoMessage() {}
 
 func (x *TokenRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[35]
+	mi := &file_session_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2817,7 +3242,7 @@ func (x *TokenRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenRevoked.ProtoReflect.Descriptor instead.
 func (*TokenRevoked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{35}
+	return file_session_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TokenRevoked) GetTokenId() string {
@@ -2837,7 +3262,7 @@ type HostRegistered struct {
 
 func (x *HostRegistered) Reset() {
 	*x = HostRegistered{}
-	mi := &file_session_proto_msgTypes[36]
+	mi := &file_session_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2849,7 +3274,7 @@ func (x *HostRegistered) String() string {
 func (*HostRegistered) ProtoMessage() {}
 
 func (x *HostRegistered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[36]
+	mi := &file_session_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2862,7 +3287,7 @@ func (x *HostRegistered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostRegistered.ProtoReflect.Descriptor instead.
 func (*HostRegistered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{36}
+	return file_session_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *HostRegistered) GetHost() string {
@@ -2891,7 +3316,7 @@ type ProjectSaved struct {
 
 func (x *ProjectSaved) Reset() {
 	*x = ProjectSaved{}
-	mi := &file_session_proto_msgTypes[37]
+	mi := &file_session_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2903,7 +3328,7 @@ func (x *ProjectSaved) String() string {
 func (*ProjectSaved) ProtoMessage() {}
 
 func (x *ProjectSaved) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[37]
+	mi := &file_session_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2916,7 +3341,7 @@ func (x *ProjectSaved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProjectSaved.ProtoReflect.Descriptor instead.
 func (*ProjectSaved) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{37}
+	return file_session_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ProjectSaved) GetProjectId() string {
@@ -2956,7 +3381,7 @@ type ProjectRemoved struct {
 
 func (x *ProjectRemoved) Reset() {
 	*x = ProjectRemoved{}
-	mi := &file_session_proto_msgTypes[38]
+	mi := &file_session_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2968,7 +3393,7 @@ func (x *ProjectRemoved) String() string {
 func (*ProjectRemoved) ProtoMessage() {}
 
 func (x *ProjectRemoved) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[38]
+	mi := &file_session_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2981,7 +3406,7 @@ func (x *ProjectRemoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProjectRemoved.ProtoReflect.Descriptor instead.
 func (*ProjectRemoved) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{38}
+	return file_session_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ProjectRemoved) GetProjectId() string {
@@ -3001,7 +3426,7 @@ type FolderTrusted struct {
 
 func (x *FolderTrusted) Reset() {
 	*x = FolderTrusted{}
-	mi := &file_session_proto_msgTypes[39]
+	mi := &file_session_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3013,7 +3438,7 @@ func (x *FolderTrusted) String() string {
 func (*FolderTrusted) ProtoMessage() {}
 
 func (x *FolderTrusted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[39]
+	mi := &file_session_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3026,7 +3451,7 @@ func (x *FolderTrusted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FolderTrusted.ProtoReflect.Descriptor instead.
 func (*FolderTrusted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{39}
+	return file_session_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *FolderTrusted) GetUri() string {
@@ -3053,7 +3478,7 @@ type FolderUntrusted struct {
 
 func (x *FolderUntrusted) Reset() {
 	*x = FolderUntrusted{}
-	mi := &file_session_proto_msgTypes[40]
+	mi := &file_session_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3065,7 +3490,7 @@ func (x *FolderUntrusted) String() string {
 func (*FolderUntrusted) ProtoMessage() {}
 
 func (x *FolderUntrusted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[40]
+	mi := &file_session_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3078,7 +3503,7 @@ func (x *FolderUntrusted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FolderUntrusted.ProtoReflect.Descriptor instead.
 func (*FolderUntrusted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{40}
+	return file_session_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *FolderUntrusted) GetUri() string {
@@ -3109,7 +3534,7 @@ type Audited struct {
 
 func (x *Audited) Reset() {
 	*x = Audited{}
-	mi := &file_session_proto_msgTypes[41]
+	mi := &file_session_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3121,7 +3546,7 @@ func (x *Audited) String() string {
 func (*Audited) ProtoMessage() {}
 
 func (x *Audited) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[41]
+	mi := &file_session_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3134,7 +3559,7 @@ func (x *Audited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audited.ProtoReflect.Descriptor instead.
 func (*Audited) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{41}
+	return file_session_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Audited) GetWho() string {
@@ -3183,7 +3608,7 @@ var File_session_proto protoreflect.FileDescriptor
 
 const file_session_proto_rawDesc = "" +
 	"\n" +
-	"\rsession.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\xff\x05\n" +
+	"\rsession.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\xb9\x06\n" +
 	"\vSessionFact\x12D\n" +
 	"\x0fsession_created\x18\x01 \x01(\v2\x19.troupe.v1.SessionCreatedH\x00R\x0esessionCreated\x12M\n" +
 	"\x12workspace_attached\x18\x02 \x01(\v2\x1c.troupe.v1.WorkspaceAttachedH\x00R\x11workspaceAttached\x12M\n" +
@@ -3197,8 +3622,14 @@ const file_session_proto_rawDesc = "" +
 	"\x0esession_closed\x18\t \x01(\v2\x18.troupe.v1.SessionClosedH\x00R\rsessionClosed\x12J\n" +
 	"\x11variables_changed\x18\n" +
 	" \x01(\v2\x1b.troupe.v1.VariablesChangedH\x00R\x10variablesChanged\x12;\n" +
-	"\frule_revoked\x18\f \x01(\v2\x16.troupe.v1.RuleRevokedH\x00R\vruleRevokedB\x06\n" +
-	"\x04fact\"1\n" +
+	"\frule_revoked\x18\f \x01(\v2\x16.troupe.v1.RuleRevokedH\x00R\vruleRevoked\x128\n" +
+	"\vfield_noted\x18\x14 \x01(\v2\x15.troupe.v1.FieldNotedH\x00R\n" +
+	"fieldNotedB\x06\n" +
+	"\x04fact\"Q\n" +
+	"\n" +
+	"FieldNoted\x12\x1c\n" +
+	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12%\n" +
+	"\x03set\x18\x02 \x01(\v2\x13.troupe.v1.FieldSetR\x03set\"1\n" +
 	"\x10VariablesChanged\x12\x1d\n" +
 	"\n" +
 	"project_id\x18\x01 \x01(\tR\tprojectId\"\xc7\x02\n" +
@@ -3257,22 +3688,51 @@ const file_session_proto_rawDesc = "" +
 	"\vapproval_id\x18\x06 \x01(\tR\n" +
 	"approvalId\"'\n" +
 	"\rSessionClosed\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xd4\x01\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xba\x03\n" +
 	"\rWorkspaceFact\x12G\n" +
 	"\x10workspace_opened\x18\x01 \x01(\v2\x1a.troupe.v1.WorkspaceOpenedH\x00R\x0fworkspaceOpened\x122\n" +
 	"\tfield_set\x18\x02 \x01(\v2\x13.troupe.v1.FieldSetH\x00R\bfieldSet\x12>\n" +
-	"\rlease_revoked\x18\x03 \x01(\v2\x17.troupe.v1.LeaseRevokedH\x00R\fleaseRevokedB\x06\n" +
+	"\rlease_revoked\x18\x03 \x01(\v2\x17.troupe.v1.LeaseRevokedH\x00R\fleaseRevoked\x12D\n" +
+	"\x0ffields_declared\x18\x04 \x01(\v2\x19.troupe.v1.FieldsDeclaredH\x00R\x0efieldsDeclared\x12Q\n" +
+	"\x14field_effect_started\x18\x05 \x01(\v2\x1d.troupe.v1.FieldEffectStartedH\x00R\x12fieldEffectStarted\x12K\n" +
+	"\x12field_effect_ended\x18\x06 \x01(\v2\x1b.troupe.v1.FieldEffectEndedH\x00R\x10fieldEffectEndedB\x06\n" +
 	"\x04fact\"D\n" +
 	"\x0fWorkspaceOpened\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x1f\n" +
 	"\vschema_hash\x18\x02 \x01(\tR\n" +
-	"schemaHash\"o\n" +
+	"schemaHash\"\x82\x02\n" +
 	"\bFieldSet\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x10\n" +
 	"\x03old\x18\x02 \x01(\tR\x03old\x12\x10\n" +
 	"\x03new\x18\x03 \x01(\tR\x03new\x12\x10\n" +
 	"\x03rev\x18\x04 \x01(\x04R\x03rev\x12\x17\n" +
-	"\aexec_id\x18\x05 \x01(\tR\x06execId\"<\n" +
+	"\aexec_id\x18\x05 \x01(\tR\x06execId\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\x12\x18\n" +
+	"\acleared\x18\a \x01(\bR\acleared\x120\n" +
+	"\aderived\x18\b \x03(\v2\x16.troupe.v1.FieldChangeR\aderived\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\t \x01(\tR\tsessionId\x12\x16\n" +
+	"\x06effect\x18\n" +
+	" \x01(\tR\x06effect\"G\n" +
+	"\vFieldChange\x12\x14\n" +
+	"\x05field\x18\x01 \x01(\tR\x05field\x12\x10\n" +
+	"\x03old\x18\x02 \x01(\tR\x03old\x12\x10\n" +
+	"\x03new\x18\x03 \x01(\tR\x03new\"\x96\x01\n" +
+	"\x0eFieldsDeclared\x12\x16\n" +
+	"\x06schema\x18\x01 \x01(\tR\x06schema\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x10\n" +
+	"\x03rev\x18\x03 \x01(\x04R\x03rev\x12\x18\n" +
+	"\adropped\x18\x04 \x03(\tR\adropped\x120\n" +
+	"\aderived\x18\x05 \x03(\v2\x16.troupe.v1.FieldChangeR\aderived\"X\n" +
+	"\x12FieldEffectStarted\x12\x10\n" +
+	"\x03rev\x18\x01 \x01(\x04R\x03rev\x12\x16\n" +
+	"\x06effect\x18\x02 \x01(\tR\x06effect\x12\x18\n" +
+	"\aattempt\x18\x03 \x01(\rR\aattempt\"j\n" +
+	"\x10FieldEffectEnded\x12\x10\n" +
+	"\x03rev\x18\x01 \x01(\x04R\x03rev\x12\x16\n" +
+	"\x06effect\x18\x02 \x01(\tR\x06effect\x12\x16\n" +
+	"\x06status\x18\x03 \x01(\tR\x06status\x12\x14\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\"<\n" +
 	"\fLeaseRevoked\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\x04R\x05token\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xbd\x04\n" +
@@ -3433,105 +3893,117 @@ func file_session_proto_rawDescGZIP() []byte {
 	return file_session_proto_rawDescData
 }
 
-var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_session_proto_goTypes = []any{
 	(*SessionFact)(nil),        // 0: troupe.v1.SessionFact
-	(*VariablesChanged)(nil),   // 1: troupe.v1.VariablesChanged
-	(*SessionCreated)(nil),     // 2: troupe.v1.SessionCreated
-	(*WorkspaceAttached)(nil),  // 3: troupe.v1.WorkspaceAttached
-	(*WorkspaceDetached)(nil),  // 4: troupe.v1.WorkspaceDetached
-	(*TrustChanged)(nil),       // 5: troupe.v1.TrustChanged
-	(*WorkerSpawned)(nil),      // 6: troupe.v1.WorkerSpawned
-	(*WorkerEnded)(nil),        // 7: troupe.v1.WorkerEnded
-	(*PolicyChanged)(nil),      // 8: troupe.v1.PolicyChanged
-	(*RuleAdded)(nil),          // 9: troupe.v1.RuleAdded
-	(*SessionClosed)(nil),      // 10: troupe.v1.SessionClosed
-	(*WorkspaceFact)(nil),      // 11: troupe.v1.WorkspaceFact
-	(*WorkspaceOpened)(nil),    // 12: troupe.v1.WorkspaceOpened
-	(*FieldSet)(nil),           // 13: troupe.v1.FieldSet
-	(*LeaseRevoked)(nil),       // 14: troupe.v1.LeaseRevoked
-	(*RunFact)(nil),            // 15: troupe.v1.RunFact
-	(*RunStarted)(nil),         // 16: troupe.v1.RunStarted
-	(*StepStarted)(nil),        // 17: troupe.v1.StepStarted
-	(*StepItemStarted)(nil),    // 18: troupe.v1.StepItemStarted
-	(*StepFinished)(nil),       // 19: troupe.v1.StepFinished
-	(*HumanAsked)(nil),         // 20: troupe.v1.HumanAsked
-	(*HumanAnswered)(nil),      // 21: troupe.v1.HumanAnswered
-	(*RunPaused)(nil),          // 22: troupe.v1.RunPaused
-	(*RunResumed)(nil),         // 23: troupe.v1.RunResumed
-	(*RunFinished)(nil),        // 24: troupe.v1.RunFinished
-	(*ConversationFact)(nil),   // 25: troupe.v1.ConversationFact
-	(*ConversationOpened)(nil), // 26: troupe.v1.ConversationOpened
-	(*MemberJoined)(nil),       // 27: troupe.v1.MemberJoined
-	(*TurnSubmitted)(nil),      // 28: troupe.v1.TurnSubmitted
-	(*MemberLeft)(nil),         // 29: troupe.v1.MemberLeft
-	(*SystemFact)(nil),         // 30: troupe.v1.SystemFact
-	(*NodeBooted)(nil),         // 31: troupe.v1.NodeBooted
-	(*RuleRemembered)(nil),     // 32: troupe.v1.RuleRemembered
-	(*RuleRevoked)(nil),        // 33: troupe.v1.RuleRevoked
-	(*TokenCreated)(nil),       // 34: troupe.v1.TokenCreated
-	(*TokenRevoked)(nil),       // 35: troupe.v1.TokenRevoked
-	(*HostRegistered)(nil),     // 36: troupe.v1.HostRegistered
-	(*ProjectSaved)(nil),       // 37: troupe.v1.ProjectSaved
-	(*ProjectRemoved)(nil),     // 38: troupe.v1.ProjectRemoved
-	(*FolderTrusted)(nil),      // 39: troupe.v1.FolderTrusted
-	(*FolderUntrusted)(nil),    // 40: troupe.v1.FolderUntrusted
-	(*Audited)(nil),            // 41: troupe.v1.Audited
-	(Persist_Policy)(0),        // 42: troupe.v1.Persist.Policy
-	(*EnvVar)(nil),             // 43: troupe.v1.EnvVar
-	(Trust_Level)(0),           // 44: troupe.v1.Trust.Level
-	(*Usage)(nil),              // 45: troupe.v1.Usage
+	(*FieldNoted)(nil),         // 1: troupe.v1.FieldNoted
+	(*VariablesChanged)(nil),   // 2: troupe.v1.VariablesChanged
+	(*SessionCreated)(nil),     // 3: troupe.v1.SessionCreated
+	(*WorkspaceAttached)(nil),  // 4: troupe.v1.WorkspaceAttached
+	(*WorkspaceDetached)(nil),  // 5: troupe.v1.WorkspaceDetached
+	(*TrustChanged)(nil),       // 6: troupe.v1.TrustChanged
+	(*WorkerSpawned)(nil),      // 7: troupe.v1.WorkerSpawned
+	(*WorkerEnded)(nil),        // 8: troupe.v1.WorkerEnded
+	(*PolicyChanged)(nil),      // 9: troupe.v1.PolicyChanged
+	(*RuleAdded)(nil),          // 10: troupe.v1.RuleAdded
+	(*SessionClosed)(nil),      // 11: troupe.v1.SessionClosed
+	(*WorkspaceFact)(nil),      // 12: troupe.v1.WorkspaceFact
+	(*WorkspaceOpened)(nil),    // 13: troupe.v1.WorkspaceOpened
+	(*FieldSet)(nil),           // 14: troupe.v1.FieldSet
+	(*FieldChange)(nil),        // 15: troupe.v1.FieldChange
+	(*FieldsDeclared)(nil),     // 16: troupe.v1.FieldsDeclared
+	(*FieldEffectStarted)(nil), // 17: troupe.v1.FieldEffectStarted
+	(*FieldEffectEnded)(nil),   // 18: troupe.v1.FieldEffectEnded
+	(*LeaseRevoked)(nil),       // 19: troupe.v1.LeaseRevoked
+	(*RunFact)(nil),            // 20: troupe.v1.RunFact
+	(*RunStarted)(nil),         // 21: troupe.v1.RunStarted
+	(*StepStarted)(nil),        // 22: troupe.v1.StepStarted
+	(*StepItemStarted)(nil),    // 23: troupe.v1.StepItemStarted
+	(*StepFinished)(nil),       // 24: troupe.v1.StepFinished
+	(*HumanAsked)(nil),         // 25: troupe.v1.HumanAsked
+	(*HumanAnswered)(nil),      // 26: troupe.v1.HumanAnswered
+	(*RunPaused)(nil),          // 27: troupe.v1.RunPaused
+	(*RunResumed)(nil),         // 28: troupe.v1.RunResumed
+	(*RunFinished)(nil),        // 29: troupe.v1.RunFinished
+	(*ConversationFact)(nil),   // 30: troupe.v1.ConversationFact
+	(*ConversationOpened)(nil), // 31: troupe.v1.ConversationOpened
+	(*MemberJoined)(nil),       // 32: troupe.v1.MemberJoined
+	(*TurnSubmitted)(nil),      // 33: troupe.v1.TurnSubmitted
+	(*MemberLeft)(nil),         // 34: troupe.v1.MemberLeft
+	(*SystemFact)(nil),         // 35: troupe.v1.SystemFact
+	(*NodeBooted)(nil),         // 36: troupe.v1.NodeBooted
+	(*RuleRemembered)(nil),     // 37: troupe.v1.RuleRemembered
+	(*RuleRevoked)(nil),        // 38: troupe.v1.RuleRevoked
+	(*TokenCreated)(nil),       // 39: troupe.v1.TokenCreated
+	(*TokenRevoked)(nil),       // 40: troupe.v1.TokenRevoked
+	(*HostRegistered)(nil),     // 41: troupe.v1.HostRegistered
+	(*ProjectSaved)(nil),       // 42: troupe.v1.ProjectSaved
+	(*ProjectRemoved)(nil),     // 43: troupe.v1.ProjectRemoved
+	(*FolderTrusted)(nil),      // 44: troupe.v1.FolderTrusted
+	(*FolderUntrusted)(nil),    // 45: troupe.v1.FolderUntrusted
+	(*Audited)(nil),            // 46: troupe.v1.Audited
+	(Persist_Policy)(0),        // 47: troupe.v1.Persist.Policy
+	(*EnvVar)(nil),             // 48: troupe.v1.EnvVar
+	(Trust_Level)(0),           // 49: troupe.v1.Trust.Level
+	(*Usage)(nil),              // 50: troupe.v1.Usage
 }
 var file_session_proto_depIdxs = []int32{
-	2,  // 0: troupe.v1.SessionFact.session_created:type_name -> troupe.v1.SessionCreated
-	3,  // 1: troupe.v1.SessionFact.workspace_attached:type_name -> troupe.v1.WorkspaceAttached
-	4,  // 2: troupe.v1.SessionFact.workspace_detached:type_name -> troupe.v1.WorkspaceDetached
-	5,  // 3: troupe.v1.SessionFact.trust_changed:type_name -> troupe.v1.TrustChanged
-	6,  // 4: troupe.v1.SessionFact.worker_spawned:type_name -> troupe.v1.WorkerSpawned
-	7,  // 5: troupe.v1.SessionFact.worker_ended:type_name -> troupe.v1.WorkerEnded
-	8,  // 6: troupe.v1.SessionFact.policy_changed:type_name -> troupe.v1.PolicyChanged
-	9,  // 7: troupe.v1.SessionFact.rule_added:type_name -> troupe.v1.RuleAdded
-	10, // 8: troupe.v1.SessionFact.session_closed:type_name -> troupe.v1.SessionClosed
-	1,  // 9: troupe.v1.SessionFact.variables_changed:type_name -> troupe.v1.VariablesChanged
-	33, // 10: troupe.v1.SessionFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
-	42, // 11: troupe.v1.SessionCreated.persist:type_name -> troupe.v1.Persist.Policy
-	43, // 12: troupe.v1.SessionCreated.env:type_name -> troupe.v1.EnvVar
-	44, // 13: troupe.v1.WorkspaceAttached.trust:type_name -> troupe.v1.Trust.Level
-	44, // 14: troupe.v1.TrustChanged.trust:type_name -> troupe.v1.Trust.Level
-	12, // 15: troupe.v1.WorkspaceFact.workspace_opened:type_name -> troupe.v1.WorkspaceOpened
-	13, // 16: troupe.v1.WorkspaceFact.field_set:type_name -> troupe.v1.FieldSet
-	14, // 17: troupe.v1.WorkspaceFact.lease_revoked:type_name -> troupe.v1.LeaseRevoked
-	16, // 18: troupe.v1.RunFact.run_started:type_name -> troupe.v1.RunStarted
-	17, // 19: troupe.v1.RunFact.step_started:type_name -> troupe.v1.StepStarted
-	18, // 20: troupe.v1.RunFact.step_item_started:type_name -> troupe.v1.StepItemStarted
-	19, // 21: troupe.v1.RunFact.step_finished:type_name -> troupe.v1.StepFinished
-	20, // 22: troupe.v1.RunFact.human_asked:type_name -> troupe.v1.HumanAsked
-	21, // 23: troupe.v1.RunFact.human_answered:type_name -> troupe.v1.HumanAnswered
-	22, // 24: troupe.v1.RunFact.run_paused:type_name -> troupe.v1.RunPaused
-	23, // 25: troupe.v1.RunFact.run_resumed:type_name -> troupe.v1.RunResumed
-	24, // 26: troupe.v1.RunFact.run_finished:type_name -> troupe.v1.RunFinished
-	45, // 27: troupe.v1.StepFinished.usage:type_name -> troupe.v1.Usage
-	26, // 28: troupe.v1.ConversationFact.conversation_opened:type_name -> troupe.v1.ConversationOpened
-	27, // 29: troupe.v1.ConversationFact.member_joined:type_name -> troupe.v1.MemberJoined
-	28, // 30: troupe.v1.ConversationFact.turn_submitted:type_name -> troupe.v1.TurnSubmitted
-	29, // 31: troupe.v1.ConversationFact.member_left:type_name -> troupe.v1.MemberLeft
-	31, // 32: troupe.v1.SystemFact.node_booted:type_name -> troupe.v1.NodeBooted
-	32, // 33: troupe.v1.SystemFact.rule_remembered:type_name -> troupe.v1.RuleRemembered
-	33, // 34: troupe.v1.SystemFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
-	34, // 35: troupe.v1.SystemFact.token_created:type_name -> troupe.v1.TokenCreated
-	35, // 36: troupe.v1.SystemFact.token_revoked:type_name -> troupe.v1.TokenRevoked
-	36, // 37: troupe.v1.SystemFact.host_registered:type_name -> troupe.v1.HostRegistered
-	37, // 38: troupe.v1.SystemFact.project_saved:type_name -> troupe.v1.ProjectSaved
-	38, // 39: troupe.v1.SystemFact.project_removed:type_name -> troupe.v1.ProjectRemoved
-	39, // 40: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
-	40, // 41: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
-	41, // 42: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
-	43, // 43: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
-	44, // [44:44] is the sub-list for method output_type
-	44, // [44:44] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	3,  // 0: troupe.v1.SessionFact.session_created:type_name -> troupe.v1.SessionCreated
+	4,  // 1: troupe.v1.SessionFact.workspace_attached:type_name -> troupe.v1.WorkspaceAttached
+	5,  // 2: troupe.v1.SessionFact.workspace_detached:type_name -> troupe.v1.WorkspaceDetached
+	6,  // 3: troupe.v1.SessionFact.trust_changed:type_name -> troupe.v1.TrustChanged
+	7,  // 4: troupe.v1.SessionFact.worker_spawned:type_name -> troupe.v1.WorkerSpawned
+	8,  // 5: troupe.v1.SessionFact.worker_ended:type_name -> troupe.v1.WorkerEnded
+	9,  // 6: troupe.v1.SessionFact.policy_changed:type_name -> troupe.v1.PolicyChanged
+	10, // 7: troupe.v1.SessionFact.rule_added:type_name -> troupe.v1.RuleAdded
+	11, // 8: troupe.v1.SessionFact.session_closed:type_name -> troupe.v1.SessionClosed
+	2,  // 9: troupe.v1.SessionFact.variables_changed:type_name -> troupe.v1.VariablesChanged
+	38, // 10: troupe.v1.SessionFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
+	1,  // 11: troupe.v1.SessionFact.field_noted:type_name -> troupe.v1.FieldNoted
+	14, // 12: troupe.v1.FieldNoted.set:type_name -> troupe.v1.FieldSet
+	47, // 13: troupe.v1.SessionCreated.persist:type_name -> troupe.v1.Persist.Policy
+	48, // 14: troupe.v1.SessionCreated.env:type_name -> troupe.v1.EnvVar
+	49, // 15: troupe.v1.WorkspaceAttached.trust:type_name -> troupe.v1.Trust.Level
+	49, // 16: troupe.v1.TrustChanged.trust:type_name -> troupe.v1.Trust.Level
+	13, // 17: troupe.v1.WorkspaceFact.workspace_opened:type_name -> troupe.v1.WorkspaceOpened
+	14, // 18: troupe.v1.WorkspaceFact.field_set:type_name -> troupe.v1.FieldSet
+	19, // 19: troupe.v1.WorkspaceFact.lease_revoked:type_name -> troupe.v1.LeaseRevoked
+	16, // 20: troupe.v1.WorkspaceFact.fields_declared:type_name -> troupe.v1.FieldsDeclared
+	17, // 21: troupe.v1.WorkspaceFact.field_effect_started:type_name -> troupe.v1.FieldEffectStarted
+	18, // 22: troupe.v1.WorkspaceFact.field_effect_ended:type_name -> troupe.v1.FieldEffectEnded
+	15, // 23: troupe.v1.FieldSet.derived:type_name -> troupe.v1.FieldChange
+	15, // 24: troupe.v1.FieldsDeclared.derived:type_name -> troupe.v1.FieldChange
+	21, // 25: troupe.v1.RunFact.run_started:type_name -> troupe.v1.RunStarted
+	22, // 26: troupe.v1.RunFact.step_started:type_name -> troupe.v1.StepStarted
+	23, // 27: troupe.v1.RunFact.step_item_started:type_name -> troupe.v1.StepItemStarted
+	24, // 28: troupe.v1.RunFact.step_finished:type_name -> troupe.v1.StepFinished
+	25, // 29: troupe.v1.RunFact.human_asked:type_name -> troupe.v1.HumanAsked
+	26, // 30: troupe.v1.RunFact.human_answered:type_name -> troupe.v1.HumanAnswered
+	27, // 31: troupe.v1.RunFact.run_paused:type_name -> troupe.v1.RunPaused
+	28, // 32: troupe.v1.RunFact.run_resumed:type_name -> troupe.v1.RunResumed
+	29, // 33: troupe.v1.RunFact.run_finished:type_name -> troupe.v1.RunFinished
+	50, // 34: troupe.v1.StepFinished.usage:type_name -> troupe.v1.Usage
+	31, // 35: troupe.v1.ConversationFact.conversation_opened:type_name -> troupe.v1.ConversationOpened
+	32, // 36: troupe.v1.ConversationFact.member_joined:type_name -> troupe.v1.MemberJoined
+	33, // 37: troupe.v1.ConversationFact.turn_submitted:type_name -> troupe.v1.TurnSubmitted
+	34, // 38: troupe.v1.ConversationFact.member_left:type_name -> troupe.v1.MemberLeft
+	36, // 39: troupe.v1.SystemFact.node_booted:type_name -> troupe.v1.NodeBooted
+	37, // 40: troupe.v1.SystemFact.rule_remembered:type_name -> troupe.v1.RuleRemembered
+	38, // 41: troupe.v1.SystemFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
+	39, // 42: troupe.v1.SystemFact.token_created:type_name -> troupe.v1.TokenCreated
+	40, // 43: troupe.v1.SystemFact.token_revoked:type_name -> troupe.v1.TokenRevoked
+	41, // 44: troupe.v1.SystemFact.host_registered:type_name -> troupe.v1.HostRegistered
+	42, // 45: troupe.v1.SystemFact.project_saved:type_name -> troupe.v1.ProjectSaved
+	43, // 46: troupe.v1.SystemFact.project_removed:type_name -> troupe.v1.ProjectRemoved
+	44, // 47: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
+	45, // 48: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
+	46, // 49: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
+	48, // 50: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
+	51, // [51:51] is the sub-list for method output_type
+	51, // [51:51] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_session_proto_init() }
@@ -3552,13 +4024,17 @@ func file_session_proto_init() {
 		(*SessionFact_SessionClosed)(nil),
 		(*SessionFact_VariablesChanged)(nil),
 		(*SessionFact_RuleRevoked)(nil),
+		(*SessionFact_FieldNoted)(nil),
 	}
-	file_session_proto_msgTypes[11].OneofWrappers = []any{
+	file_session_proto_msgTypes[12].OneofWrappers = []any{
 		(*WorkspaceFact_WorkspaceOpened)(nil),
 		(*WorkspaceFact_FieldSet)(nil),
 		(*WorkspaceFact_LeaseRevoked)(nil),
+		(*WorkspaceFact_FieldsDeclared)(nil),
+		(*WorkspaceFact_FieldEffectStarted)(nil),
+		(*WorkspaceFact_FieldEffectEnded)(nil),
 	}
-	file_session_proto_msgTypes[15].OneofWrappers = []any{
+	file_session_proto_msgTypes[20].OneofWrappers = []any{
 		(*RunFact_RunStarted)(nil),
 		(*RunFact_StepStarted)(nil),
 		(*RunFact_StepItemStarted)(nil),
@@ -3569,13 +4045,13 @@ func file_session_proto_init() {
 		(*RunFact_RunResumed)(nil),
 		(*RunFact_RunFinished)(nil),
 	}
-	file_session_proto_msgTypes[25].OneofWrappers = []any{
+	file_session_proto_msgTypes[30].OneofWrappers = []any{
 		(*ConversationFact_ConversationOpened)(nil),
 		(*ConversationFact_MemberJoined)(nil),
 		(*ConversationFact_TurnSubmitted)(nil),
 		(*ConversationFact_MemberLeft)(nil),
 	}
-	file_session_proto_msgTypes[30].OneofWrappers = []any{
+	file_session_proto_msgTypes[35].OneofWrappers = []any{
 		(*SystemFact_NodeBooted)(nil),
 		(*SystemFact_RuleRemembered)(nil),
 		(*SystemFact_RuleRevoked)(nil),
@@ -3594,7 +4070,7 @@ func file_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_session_proto_rawDesc), len(file_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   42,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
