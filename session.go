@@ -32,6 +32,9 @@ type SessionOptions struct {
 	// Workspaces are attached besides Dir, in this order. A call that names no workspace goes to Dir, or without one to the first.
 	Workspaces []WorkspaceSpec
 
+	// Fields is a JSON schema: the fields of the primary workspace. "" declares those of the agent's profile, if it has some.
+	Fields string
+
 	Conversation *Conversation // that the first worker continues; nil begins a new one
 
 	// Persist says what a crash may lose of the session's turns while nobody watches its events. Prompts that were accepted, and
@@ -69,7 +72,7 @@ type Result struct {
 
 // Session makes a session. It is durable when Session returns.
 func (rt *Runtime) Session(ctx context.Context, o SessionOptions) (*Session, error) {
-	m := &messages.CreateSession{Agent: o.Agent, Model: o.Model, Rules: o.Rules, Ask: o.Ask, Persist: o.Persist}
+	m := &messages.CreateSession{Agent: o.Agent, Model: o.Model, Rules: o.Rules, Ask: o.Ask, Persist: o.Persist, Fields: o.Fields}
 	for _, name := range slices.Sorted(maps.Keys(o.Env)) {
 		m.Env = append(m.Env, &messages.EnvVar{Name: name, Value: o.Env[name]})
 	}
@@ -344,6 +347,12 @@ func toSession(session string, cmd any) (*messages.ToSession, error) {
 		m.Command = &messages.ToSession_AttachWorkspace{AttachWorkspace: x}
 	case *messages.DetachWorkspace:
 		m.Command = &messages.ToSession_DetachWorkspace{DetachWorkspace: x}
+	case *messages.ReadFields:
+		m.Command = &messages.ToSession_ReadFields{ReadFields: x}
+	case *messages.SetField:
+		m.Command = &messages.ToSession_SetField{SetField: x}
+	case *messages.DeclareFields:
+		m.Command = &messages.ToSession_DeclareFields{DeclareFields: x}
 	case *messages.SpawnWorker:
 		m.Command = &messages.ToSession_SpawnWorker{SpawnWorker: x}
 	case *messages.SaveHistory:

@@ -154,6 +154,8 @@ type Options struct {
 	Rules func(folder string) ([]string, error)
 	// Hooks are called before and after each turn, off the mailbox.
 	Hooks Hooks
+	// FieldEffects are what edits of workspaces' fields may set off, by the names that schemas give in x-effect.
+	FieldEffects map[string]FieldEffect
 	// Redact takes secrets out of everything that is written, shown and sent to a model; nil: nothing
 	// is secret. config.NewRedactor makes one.
 	Redact Redactor
@@ -210,6 +212,9 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 			if _, err := policy.ParseRule(text); err != nil {
 				return nil, fmt.Errorf("read the rules of agent %s: %w", a.Name, err)
 			}
+		}
+		if err := actors.CheckFields(a, o.FieldEffects); err != nil {
+			return nil, err
 		}
 	}
 	rt := &Runtime{failed: make(chan error, 1), dataDir: o.DataDir}
@@ -338,7 +343,7 @@ func services(o *Options, store persistence.Store, registry *tools.Registry) *ac
 	}
 	return &actors.Services{
 		Store: store, Models: models, Tools: registry, Unknown: o.Unknown, Agents: agents, Sandbox: o.Sandbox, Reach: o.Reach, Log: o.Logger, Limits: o.Limits,
-		Now: o.Now, Clock: o.Clock, Node: nodeName(), ServerName: o.ServerName, DataDir: o.DataDir, TempDir: filepath.Join(o.DataDir, "tmp"),
+		Now: o.Now, Clock: o.Clock, FieldEffects: o.FieldEffects, Node: nodeName(), ServerName: o.ServerName, DataDir: o.DataDir, TempDir: filepath.Join(o.DataDir, "tmp"),
 		Env: env, Values: o.ToolContext, Hooks: o.Hooks, Rules: o.Rules, IdleAfter: o.IdleAfter, Still: o.Still, IgnoreTimers: o.IgnoreTimers, Redact: o.Redact,
 		ProviderLimits: o.ProviderLimits, ToolTimes: o.ToolTimes, Trim: o.Trim,
 	}

@@ -55,6 +55,7 @@ type Agent struct {
 	Context []string
 	Rules   []string // policy rules for this agent alone
 	MCP     []string // names of the MCP servers whose tools it has, besides its own
+	Fields  string   // a JSON schema: the fields that its sessions give their primary workspace, unless somebody else declared some
 	XML     bool     // tools are offered and called in text, whatever the model
 	Limits  AgentLimits
 }
@@ -100,14 +101,17 @@ type Services struct {
 	// Rules gives the standing rules for sessions in a folder ("" for none), whenever one comes into memory; may be nil.
 	Rules  func(folder string) ([]string, error)
 	Hooks  Hooks
-	Redact Redactor    // nil: nothing is secret
-	Fatal  func(error) // the store failed: nothing is answered any more
-	Sent   func(any)   // sees every message between actors before it is taken, for tests; may be nil
+	Redact Redactor // nil: nothing is secret
+	// FieldEffects are what edits of fields may set off, by the names that schemas use.
+	FieldEffects map[string]FieldEffect
+	Fatal        func(error) // the store failed: nothing is answered any more
+	Sent         func(any)   // sees every message between actors before it is taken, for tests; may be nil
 
 	props   struct{ worker, executor *actor.Props }
 	offers  sync.Map // joined tool names -> []model.ToolDef: one slice for all workers with that toolset
 	folders *Folders
 	rules   ruleBook // that outlast a session
+	fields  fielded  // which workspaces have fields
 	ledger  *tools.FileLedger
 	crashed bool // the last process on the data directory did not end in order
 	pool    *act.Pool

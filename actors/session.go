@@ -169,6 +169,10 @@ func (s *Session) ready(c actor.Context) {
 		s.rememberRule(c, m)
 	case *ruleWritten:
 		s.ruleWritten(c, m)
+	case *messages.FieldChanged:
+		s.noteField(c, m)
+	case *fieldNoted:
+		s.fieldNoted(c, m)
 	case *messages.Passivate:
 		s.passivate(c)
 	case *messages.SubmitInput, *messages.RunInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
@@ -249,6 +253,8 @@ func (s *Session) own(c actor.Context, m *messages.ToSession) {
 		s.takeVariables(c)
 	case *messages.ToSession_UseFile:
 		s.useFile(c, cmd.UseFile)
+	case *messages.ToSession_ReadFields, *messages.ToSession_SetField, *messages.ToSession_DeclareFields:
+		s.onFields(c, m)
 	case *messages.ToSession_DeleteWorker:
 		s.deleteWorker(c, cmd.DeleteWorker)
 	case *messages.ToSession_RevokeRule:

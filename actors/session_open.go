@@ -98,6 +98,9 @@ func (s *Session) create(c actor.Context, m *messages.CreateSession) {
 		if o.fail == nil {
 			o.fail = openWorkspaces(svc, sys, o.facts.created.GetSessionId(), o.grant)
 		}
+		if o.fail == nil {
+			o.fail = giveFields(svc, sys, o, m.GetFields())
+		}
 		o.creator = creator
 		return o
 	})
@@ -113,6 +116,11 @@ func (s *Session) open(c actor.Context) {
 		o := readSession(svc, id)
 		if o.fail == nil {
 			o.fail = openWorkspaces(svc, sys, o.facts.created.GetSessionId(), o.grant)
+		}
+		if o.fail == nil {
+			if fail := giveFields(svc, sys, o, ""); fail != nil { // which keeps nobody from working
+				svc.Log.Warn("a workspace has not the fields of its agent's profile", "session", id, "err", fail)
+			}
 		}
 		return o
 	})
@@ -360,6 +368,19 @@ func records(facts []proto.Message) ([]*messages.Record, error) {
 	return out, nil
 }
 
+// check refuses what a session cannot be made with.
+func (b *sessionBuilder) check() *messages.Failure {
+	for _, r := range b.m.GetRules() {
+		if _, err := policy.ParseRule(r); err != nil {
+			return messages.Fail(messages.CodeBadRequest, err.Error(), "")
+		}
+	}
+	if fail := b.checkEnv(); fail != nil {
+		return fail
+	}
+	return b.svc.checkFields(b.m.GetFields())
+}
+
 // facts checks the command and says what is to be written: the worker's facts and the session's.
 func (b *sessionBuilder) facts() (worker, session []proto.Message, fail *messages.Failure) {
 	m := b.m
@@ -367,14 +388,9 @@ func (b *sessionBuilder) facts() (worker, session []proto.Message, fail *message
 	if !ok {
 		return nil, nil, messages.Fail(messages.CodeAgent, fmt.Sprintf("agent %q is not configured", m.GetAgent()), "see `agents:` in the configuration")
 	}
-	for _, r := range m.GetRules() {
-		if _, err := policy.ParseRule(r); err != nil {
-			return nil, nil, messages.Fail(messages.CodeBadRequest, err.Error(), "")
-		}
-	}
 	attached, fail := b.attached()
 	if fail == nil {
-		fail = b.checkEnv()
+		fail = b.check()
 	}
 	if fail != nil {
 		return nil, nil, fail

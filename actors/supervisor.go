@@ -121,6 +121,7 @@ func Start(sys *actor.ActorSystem, svc *Services) (*actor.PID, error) {
 	}
 	svc.sys = sys
 	svc.loadRules(context.Background())
+	svc.loadFielded(context.Background())
 	return sys.Root.SpawnNamed(NewSupervisor(svc), root)
 }
 
@@ -182,6 +183,8 @@ func (s *Supervisor) Receive(c actor.Context) {
 		s.find(c, m)
 	case *messages.RememberRule, *messages.RevokeRule:
 		s.toRules(c)
+	case *messages.FieldChanged:
+		s.fieldChanged(c, m)
 	case *actor.Terminated:
 		s.terminated(c, m.GetWho())
 	case *kidDue:

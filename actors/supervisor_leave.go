@@ -167,6 +167,15 @@ func (s *Supervisor) tellReplaced(c actor.Context, k *kid) {
 	}
 }
 
+// fieldChanged tells the sessions in memory that use a workspace of an edit there.
+func (s *Supervisor) fieldChanged(c actor.Context, m *messages.FieldChanged) {
+	for _, user := range s.kids {
+		if user.pid != nil && slices.Contains(user.uses, workspaceName(m.GetId())) {
+			c.Send(user.pid, m)
+		}
+	}
+}
+
 // shared says whether a child belongs to those sessions that use it, and not to all.
 func (k *kid) shared() bool { return strings.HasPrefix(k.name, workspaceName("")) }
 

@@ -192,6 +192,7 @@ func (r *run) context(ctx context.Context, spec *tools.Spec) (*tools.Context, fu
 			return nil, nil, tools.Errorf(tools.CodeWorkspaceNotAvailable, "No active project: %v", err)
 		}
 		tc.Workspace, tc.WorkspaceInfo = ws, workspaceInfo(g)
+		tc.Fields = &callFields{run: r}
 	}
 	if h := m.GetHome(); h != nil {
 		if ws, err := r.svc.folders.handle(h); err == nil { // without a home output is not spilled

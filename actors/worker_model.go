@@ -173,7 +173,7 @@ func (w *Worker) modelCall(c actor.Context, g *generation) *modelCall {
 			Model: g.model.Name, Prompt: g.prompt, Tools: w.toolDefs(), Agent: w.state.Agent(), Session: w.session,
 			XML: g.model.XML || w.inText(),
 		},
-		event: messages.Event{Session: w.session, Worker: w.id, Turn: w.state.Turn().ID, GenId: g.id},
+		event: messages.Event{Session: w.session, Worker: w.id, Turn: w.state.Turn().ID, GenId: g.id}, grant: w.grant,
 	}
 	w.surround(call)
 	return call
@@ -197,6 +197,7 @@ type modelCall struct {
 	request   *model.Request
 	event     messages.Event // what the deltas have in common
 	before    *surroundings  // to gather before the call; nil when that was done
+	grant     *messages.Grant
 
 	start time.Time
 	first time.Duration
@@ -215,6 +216,7 @@ func (m *modelCall) run(ctx context.Context) *generated {
 		out.around = &around{turn: m.before.turn.Turn, text: text}
 		m.request.Prompt = extended(m.request.Prompt, text)
 	}
+	m.request.Prompt = extended(m.request.Prompt, m.svc.Redact.String(fieldsText(ctx, m.svc, m.sys, m.grant))) // as they are now (row 57)
 	m.start = time.Now()
 	out.completion, out.err = model.Collect(m.model.Stream(ctx, m.request), m.see)
 	out.first, out.took = m.first, time.Since(m.start)

@@ -17,7 +17,8 @@ import (
 // Tools run elsewhere, so it always answers.
 //
 // Owns: the lease queue, the newest fencing token (epoch << 32 + n: it only grows, since n counts the leases
-// of all workspaces since the start, and the epoch the starts), the count of effects per token. Accepts: AcquireLease (LeaseGranted or LeaseQueued at once, LeaseGranted when
+// of all workspaces since the start, and the epoch the starts), the count of effects per token, the fields (workspace_fields.go). Accepts: ReadFields,
+// SetField, DeclareFields, AcquireLease (LeaseGranted or LeaseQueued at once, LeaseGranted when
 // the turn comes), ReleaseLease, EffectBegun, EffectEnded, DescribeWorkspace, Terminated of a holder.
 // A lease passes on only when its effects have ended: a dead worker's command may still run. Jobs, which calls left running,
 // move on to their worker's next lease while nobody else waits; when somebody does, they are ended.
@@ -33,6 +34,7 @@ type Workspace struct {
 	held   []*lease  // granted and not passed on
 	queue  []*lease
 	watch  map[string]bool // PIDs that are watched: once each, until they end
+	book   fieldBook
 }
 
 type lease struct {
@@ -59,8 +61,10 @@ func (w *Workspace) Receive(c actor.Context) {
 		w.gone(c, m.GetWho())
 	case *actor.Stopping:
 		w.refuse(c)
+		w.closeFields(c)
 	case *actor.Stopped:
 		w.svc.folders.close(w.uri)
+		w.book = fieldBook{}
 		w.held, w.queue, w.watch, w.early = nil, nil, nil, act.Stash{}
 	default:
 		if w.uri == "" {
@@ -87,6 +91,14 @@ func (w *Workspace) serve(c actor.Context) {
 	case *messages.RetireWorkspace:
 		w.unused = m.GetGeneration()
 		w.grant(c)
+	case *messages.ReadFields, *messages.SetField, *messages.DeclareFields:
+		w.onFields(c)
+	case *fieldsOpened:
+		w.fieldsOpened(c, m)
+	case *fieldsWritten:
+		w.fieldsWritten(c, m)
+	case *fieldEffectDone:
+		w.fieldEffectDone(c, m)
 	default:
 		act.Unexpected(c, w.log)
 	}
@@ -99,6 +111,9 @@ func (w *Workspace) open(c actor.Context, m *messages.OpenWorkspace) {
 		w.uri, w.epoch = m.GetGrant().GetUri(), m.GetEpoch()
 		w.svc.folders.admit(m.GetGrant())
 		w.inherit()
+		if w.svc.fields.has(w.id(c)) { // what an edit set off may not have run yet
+			w.openFields(c)
+		}
 		w.early.Replay(c, w.serve, func() bool { return true })
 	}
 	if c.Sender() != nil {
@@ -166,7 +181,7 @@ func (w *Workspace) grant(c actor.Context) {
 		c.Send(l.who, &messages.LeaseGranted{Workspace: w.uri, Token: l.token, Request: l.request})
 	}
 	w.queue = nil
-	if w.unused != 0 && len(w.held) == 0 { // also no effect of somebody who is dead runs any more (I6)
+	if w.unused != 0 && len(w.held) == 0 && !w.book.working() { // also no effect of somebody who is dead runs any more (I6)
 		c.Send(c.Parent(), &messages.WorkspaceUnused{Id: nameOf(c.Self()), Generation: w.unused})
 		w.unused = 0
 	}

@@ -81,7 +81,7 @@ func Builtin() []Tool {
 	all := []Tool{
 		CreateDirectory(), DeleteFile(), EditFile(), Exec(), Fetch(), GitCommit(), GitDiff(), GitLog(), GitStatus(), Glob(), Grep(),
 		JobKill(), JobList(), JobOutput(),
-		ListFiles(), MoveFile(), ReadFile(), RequestWriteAccess(), Todo(), WriteFile(),
+		ListFiles(), MoveFile(), ReadFile(), RequestWriteAccess(), Todo(), UpdateWorkspace(), WriteFile(),
 	}
 	for _, t := range all {
 		t.Spec().NoTemp = t.Spec().Name != "exec"

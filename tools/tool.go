@@ -93,6 +93,7 @@ type Context struct {
 	WorkspaceInfo    *messages.WorkspaceInfo
 	Workspace        *workspace.Workspace // the one workspace that the call was routed to
 	Home             *workspace.Workspace // the session's own, for spilled output
+	Fields           Fields               // of Workspace; nil: it has none, as with a lone caller
 
 	ExecID   string // idempotency key (TROUPE_EXEC_ID of commands)
 	Trust    messages.Trust_Level
@@ -109,6 +110,13 @@ type Context struct {
 	// WriteAccess raises the trust in the call's workspace for the session, as a person allowed. nil: there is no session.
 	WriteAccess func() error
 	Redact      func(string) string // takes secrets out of a text; nil: none are known. Results are redacted anyway: tools call it where they cut or keep text
+}
+
+// Fields are what a workspace holds besides its files.
+type Fields interface {
+	// Set sets a field to a JSON value, null clears it, and returns what that led to once it is durable. An edit of a call that
+	// runs again with its exec id, in the same order, is the same edit: it gets the same answer. A refusal is an *Error.
+	Set(ctx context.Context, name string, value json.RawMessage) (*messages.FieldSet, error)
 }
 
 // clean gives text that may be cut or kept: half a secret is not recognised any more.

@@ -1,0 +1,40 @@
+package actors
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/tools"
+)
+
+// callFields are the fields of a call's workspace, as its tool comes at them: it asks the Workspace actor, off every mailbox.
+type callFields struct {
+	run   *run
+	edits atomic.Int64
+}
+
+// Set implements tools.Fields.
+func (f *callFields) Set(ctx context.Context, name string, value json.RawMessage) (*messages.FieldSet, error) {
+	m := f.run.m
+	id := m.GetExecId()
+	if n := f.edits.Add(1); n > 1 {
+		id = fmt.Sprintf("%s#%d", id, n)
+	}
+	done, err := askFields[*messages.FieldUpdated](ctx, f.run.sys, m.GetWorkspace().GetId(), &messages.SetField{
+		Field: name, Value: string(value), ExecId: id, By: m.GetWorkerId(), SessionId: m.GetSessionId(),
+	})
+	var fail *messages.Failure
+	switch {
+	case err == nil:
+		return done.GetSet(), nil
+	case errors.As(err, &fail) && fail.GetCode() != messages.CodeUnavailable:
+		return nil, tools.Errorf(fail.GetCode(), "%s", fail.GetMessage())
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	}
+	return nil, tools.Errorf(tools.CodeWorkspaceNotAvailable, "Error: Workspace not available: %v", err)
+}
