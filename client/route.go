@@ -192,8 +192,30 @@ func members(base string, m *messages.ToSession) *call {
 		return remove(base+"/workspaces/"+segment(x.DetachWorkspace.GetWorkspace()), "by", x.DetachWorkspace.GetBy())
 	case *messages.ToSession_UseFile:
 		return useFile(base+"/files", x.UseFile)
+	case *messages.ToSession_ReadFields:
+		return get(base+"/fields", as[messages.FieldsJSON], "workspace", x.ReadFields.GetWorkspace())
+	case *messages.ToSession_DeclareFields:
+		body, err := messages.DeclareFieldsFrom(x.DeclareFields)
+		if err != nil {
+			return nil
+		}
+		return &call{method: http.MethodPut, path: base + "/fields", body: body, read: as[messages.FieldsJSON]}
+	case *messages.ToSession_SetField:
+		return setField(base+"/fields/"+segment(x.SetField.GetField()), x.SetField)
 	}
 	return nil
+}
+
+// setField gives an edit its id here, when it has none: sent twice, it is made once. That a program owns a field, a client cannot say.
+func setField(path string, m *messages.SetField) *call {
+	if m.GetOwner() {
+		return nil
+	}
+	body := messages.SetFieldFrom(m)
+	if body.EditID == "" {
+		body.EditID = messages.NewID(messages.ExecPrefix)
+	}
+	return &call{method: http.MethodPut, path: path, body: body, read: as[messages.FieldUpdatedJSON], key: body.EditID}
 }
 
 // submit gives an input its id here, when it has none: sent twice, it is accepted once.

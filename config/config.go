@@ -131,6 +131,7 @@ type Agent struct {
 	System      string      `yaml:"system" project:"free" doc:"System prompt."`
 	Model       string      `yaml:"model" project:"model" doc:"Model; empty: the session's."`
 	Context     []string    `yaml:"context" project:"free" doc:"Files of the folder that stand in the system prompt; empty: AGENTS.md."`
+	Fields      string      `yaml:"fields" kind:"path" doc:"File with a JSON schema: the fields that its sessions give their primary workspace, unless others were declared there."`
 	Tools       []string    `yaml:"tools" doc:"Tools it has; empty: those of the workspace's trust."`
 	MCP         []string    `yaml:"mcp" doc:"MCP servers whose tools it has, besides its own."`
 	Limits      Limits      `yaml:"limits" doc:"Tighter bounds for this agent; 0: the common ones."`

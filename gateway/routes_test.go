@@ -152,6 +152,24 @@ func routeCases() []routeCase {
 			&messages.Project{Id: "prj_1", Name: "p", Path: "/p"}, 200, `{"id":"prj_1","state":"active","name":"p","path":"/p","variables":[]}`,
 		},
 		{"DELETE /api/projects/p", "", &messages.RemoveProject{Project: "p"}, &messages.Ack{}, 204, ""},
+		{
+			"GET /api/sessions/ses_1/fields?workspace=lib", "",
+			to("ses_1", &messages.ToSession{Command: &messages.ToSession_ReadFields{ReadFields: &messages.ReadFields{Workspace: "lib"}}}),
+			&messages.FieldsView{Workspace: "local:/lib", Rev: 3, Schema: `{"properties":{"a":{}}}`, Fields: []*messages.FieldView{{Name: "a", Editable: true}}},
+			200, `{"workspace":"local:/lib","rev":3,"schema":{"properties":{"a":{}}},"fields":[{"name":"a","editable":true,"value":null,"set":false}]}`,
+		},
+		{
+			"PUT /api/sessions/ses_1/fields", `{"schema":"{\"properties\": {}}","by":"me"}`,
+			to("ses_1", &messages.ToSession{Command: &messages.ToSession_DeclareFields{DeclareFields: &messages.DeclareFields{Schema: `{"properties": {}}`, By: "me"}}}),
+			messages.Fail(messages.CodeBadRequest, "no", ""), 400, `{"type":"about:blank","title":"Bad Request","status":400,"code":"bad_request","detail":"no"}`,
+		},
+		{
+			"PUT /api/sessions/ses_1/fields/status", `{"value":"done","rev":3,"edit_id":"e1"}`,
+			to("ses_1", &messages.ToSession{Command: &messages.ToSession_SetField{SetField: &messages.SetField{Field: "status", Value: `"done"`, IfRev: 3, ExecId: "e1"}}}),
+			&messages.FieldUpdated{Workspace: "local:/a", Set: &messages.FieldSet{Field: "status", Old: `"idle"`, New: `"done"`, Rev: 4, ExecId: "e1"}},
+			200, `{"workspace":"local:/a","field":"status","old":"idle","new":"done","rev":4,"edit_id":"e1"}`,
+		},
+		{"PUT /api/sessions/ses_1/fields/status", `{}`, nil, nil, 400, `{"type":"about:blank","title":"Bad Request","status":400,"code":"bad_request","detail":"the value of the field is missing","hint":"null clears it"}`},
 		{"GET /api/workspaces", "", &messages.ListWorkspaces{}, &messages.Workspaces{}, 200, `[]`},
 		{
 			"POST /api/sessions/ses_1/workspaces", `{"uri":"local:/lib","name":"lib","trust":"full","tools":["grep"]}`,

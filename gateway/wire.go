@@ -135,7 +135,7 @@ func problemOf(status int, f *messages.Failure) messages.ProblemJSON {
 
 func statusOf(code string) int {
 	switch code {
-	case messages.CodeNotFound, messages.CodeNoTurn, messages.CodeNoWorkspace:
+	case messages.CodeNotFound, messages.CodeNoTurn, messages.CodeNoWorkspace, messages.CodeFieldNotFound:
 		return http.StatusNotFound
 	case messages.CodeBadRequest, messages.CodeInvalidURI:
 		return http.StatusBadRequest
@@ -146,7 +146,9 @@ func statusOf(code string) int {
 		return http.StatusGone
 	case messages.CodeTooLarge:
 		return http.StatusRequestEntityTooLarge
-	case messages.CodeModel, messages.CodeAgent:
+	case messages.CodeFieldReadOnly:
+		return http.StatusForbidden
+	case messages.CodeModel, messages.CodeAgent, messages.CodeValidationFailed:
 		return http.StatusUnprocessableEntity
 	case messages.CodeUnavailable:
 		return http.StatusServiceUnavailable

@@ -33,9 +33,44 @@ type SetFieldJSON struct {
 
 // DeclareFieldsJSON says which fields a workspace has.
 type DeclareFieldsJSON struct {
-	Schema    json.RawMessage `json:"schema"`
+	Schema    json.RawMessage `json:"schema"` // an object, or a text that holds one
 	Workspace string          `json:"workspace,omitempty"`
 	By        string          `json:"by,omitempty"`
+}
+
+// Proto is the edit that is asked for.
+func (j *SetFieldJSON) Proto(field string) (*SetField, error) {
+	if j.Value == nil {
+		return nil, Fail(CodeBadRequest, "the value of the field is missing", "null clears it")
+	}
+	if err := CheckInputID(j.EditID); err != nil {
+		return nil, err
+	}
+	return &SetField{Workspace: j.Workspace, Field: field, Value: string(j.Value), IfRev: j.Rev, ExecId: j.EditID, By: j.By}, nil
+}
+
+// SetFieldFrom is the body that sets a field.
+func SetFieldFrom(m *SetField) SetFieldJSON {
+	return SetFieldJSON{Value: fieldValue(m.GetValue()), Rev: m.GetIfRev(), Workspace: m.GetWorkspace(), EditID: m.GetExecId(), By: m.GetBy()}
+}
+
+// Proto is the declaration that is asked for. The schema is an object, or a text that holds one: then it is kept to the byte.
+func (j *DeclareFieldsJSON) Proto() *DeclareFields {
+	return &DeclareFields{Workspace: j.Workspace, Schema: schemaText(j.Schema), By: j.By}
+}
+
+func schemaText(schema json.RawMessage) string {
+	text := ""
+	if json.Unmarshal(schema, &text) != nil {
+		text = string(schema)
+	}
+	return text
+}
+
+// DeclareFieldsFrom is the body that declares fields.
+func DeclareFieldsFrom(m *DeclareFields) (DeclareFieldsJSON, error) {
+	text, err := json.Marshal(m.GetSchema())
+	return DeclareFieldsJSON{Schema: text, Workspace: m.GetWorkspace(), By: m.GetBy()}, err
 }
 
 // FieldUpdatedJSON is an edit that is durable.

@@ -30,6 +30,8 @@ type CreateJSON struct {
 	Persist    string       `json:"persist,omitempty"`  // message (default) | task | manual
 	Input      *InputJSON   `json:"input,omitempty"`    // accepted in the same append
 
+	Fields json.RawMessage `json:"fields,omitempty"` // schema of the primary workspace's fields: an object, or a text that holds one
+
 	Origin *LineageJSON   `json:"origin,omitempty"` // the conversation that the first worker continues
 	Copied []ExchangeJSON `json:"copied,omitempty"` // its turns, by value
 }
@@ -157,7 +159,7 @@ type VerifyJSON struct {
 func (j *CreateJSON) Proto() (*CreateSession, error) {
 	m := &CreateSession{
 		SessionId: j.ID, Agent: j.Agent, Model: j.Model, System: j.System, ProjectId: j.Project, Rules: j.Rules, NoInput: j.NoInput, Ask: j.Ask,
-		Env: convert(j.Env, func(v EnvVarJSON) *EnvVar { return &EnvVar{Name: v.Name, Value: v.Value} }),
+		Env: convert(j.Env, func(v EnvVarJSON) *EnvVar { return &EnvVar{Name: v.Name, Value: v.Value} }), Fields: schemaText(j.Fields),
 	}
 	for _, w := range j.Workspaces {
 		spec, err := w.Proto()
@@ -195,6 +197,13 @@ func CreateFrom(m *CreateSession) (*CreateJSON, error) {
 		Rules: m.GetRules(), NoInput: m.GetNoInput(), Ask: m.GetAsk(),
 		Env:        convert(m.GetEnv(), func(v *EnvVar) EnvVarJSON { return EnvVarJSON{v.GetName(), v.GetValue()} }),
 		Workspaces: convert(m.GetWorkspaces(), AttachFrom),
+	}
+	if m.GetFields() != "" {
+		fields, err := json.Marshal(m.GetFields())
+		if err != nil {
+			return nil, fmt.Errorf("encode the schema of the fields: %w", err)
+		}
+		j.Fields = fields
 	}
 	if m.GetPersist() != Persist_MESSAGE {
 		j.Persist = strings.ToLower(m.GetPersist().String())

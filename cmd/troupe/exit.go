@@ -120,10 +120,12 @@ func classify(err error) *exitError {
 // refusalCode is the exit code of what the runtime refused.
 func refusalCode(f *messages.Failure) int {
 	switch f.GetCode() {
-	case messages.CodeNotFound, messages.CodeNoTurn, messages.CodeTrimmed, messages.CodeNoWorkspace:
+	case messages.CodeNotFound, messages.CodeNoTurn, messages.CodeTrimmed, messages.CodeNoWorkspace, messages.CodeFieldNotFound:
 		return exitMissing
-	case messages.CodeBadRequest, messages.CodeInvalidURI, messages.CodeTooLarge, messages.CodeConflict, messages.CodeAlreadyExists:
+	case messages.CodeBadRequest, messages.CodeInvalidURI, messages.CodeTooLarge, messages.CodeConflict, messages.CodeAlreadyExists, messages.CodeValidationFailed:
 		return exitInput
+	case messages.CodeFieldReadOnly:
+		return exitDenied
 	case messages.CodeBusy, messages.CodeUnavailable, messages.CodeStaleLease, messages.CodeClosed:
 		return exitAgain
 	case messages.CodeModel, messages.CodeAgent:

@@ -171,6 +171,13 @@ func addAgents(o *troupe.Options, loaded *config.Loaded) error {
 		if len(agent.Tools) > 0 {
 			own.Tools = agent.Tools
 		}
+		if agent.Fields != "" {
+			schema, err := schemaFile(agent.Fields)
+			if err != nil {
+				return fmt.Errorf("agents.%s.fields: %w", name, err)
+			}
+			own.Fields = schema
+		}
 		var err error
 		if own.Rules, err = ruleTexts(fmt.Sprintf("agents.%s.policy.rules", name), agent.Policy.Rules); err != nil {
 			return err

@@ -12,6 +12,6 @@ func newWorkspace(a *app) *cobra.Command {
   macbook-pro:~/dev/project         a folder of somebody's machine; local:/abs/path is one of this machine
   git:github.com/owner/repo@main    a repository, cloned when it is needed`,
 	}
-	cmd.AddCommand(newWorkspaceParse(a), newWorkspaceAttach(a), newWorkspaceDetach(a), newListWorkspaces(a, "ls", "List the workspaces of all sessions, or of one"))
+	cmd.AddCommand(newWorkspaceParse(a), newWorkspaceAttach(a), newWorkspaceDetach(a), newWorkspaceFields(a), newWorkspaceSet(a), newListWorkspaces(a, "ls", "List the workspaces of all sessions, or of one"))
 	return cmd
 }
