@@ -230,6 +230,36 @@ func TestWhatCannotBeDeclaredIsRefusedBeforeTheSessionIs(t *testing.T) {
 	}
 }
 
+func TestTheFieldsOfWhatASessionKeepsGoWithIt(t *testing.T) {
+	store := memory.New()
+	rt, ctx := runtimeOf(t, troupe.Options{Model: callOnce(), Store: store, DataDir: t.TempDir()})
+	s, err := rt.Session(ctx, troupe.SessionOptions{Dir: folder(t, nil), Fields: workFields})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.DeclareFields(ctx, "home", workFields); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.SetField(ctx, troupe.FieldEdit{Workspace: "home", Field: "title", Value: "mine"}); err != nil {
+		t.Fatal(err)
+	}
+	streams := func() (n int) {
+		if err := store.Streams(ctx, "wsp/", func(string) error { n++; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if streams() != 2 {
+		t.Fatalf("%d workspaces have fields", streams())
+	}
+	if _, err := rt.Ask(ctx, &messages.ToSession{SessionId: s.ID(), Command: &messages.ToSession_Close{Close: &messages.CloseSession{Forget: true}}}); err != nil {
+		t.Fatal(err)
+	}
+	if streams() != 1 {
+		t.Errorf("after the session was deleted %d workspaces have fields, not the folder alone", streams())
+	}
+}
+
 func TestWatchersLearnOfEveryEditInItsOrder(t *testing.T) {
 	s, rt, ctx := fielded(t, callOnce())
 	other, err := rt.Session(ctx, troupe.SessionOptions{Dir: folder(t, nil)})

@@ -63,7 +63,7 @@ func invalid(name string, err error) *FieldError {
 // Edit decides about a wish. The fact is of an earlier time when the same edit was made before: duplicate.
 func (f *Fields) Edit(e FieldEdit) (fact *messages.FieldSet, duplicate bool, err error) {
 	if before := f.edits[e.ExecID]; before != nil && e.ExecID != "" {
-		return before, true, nil
+		return again(before, e)
 	}
 	var own *field
 	if f.schema != nil {
@@ -96,6 +96,16 @@ func (f *Fields) Edit(e FieldEdit) (fact *messages.FieldSet, duplicate bool, err
 		Cleared: value == "", Effect: own.effect,
 	}
 	return fact, false, f.follow(fact)
+}
+
+// again answers an edit whose id was used before: as then, if it is the same one.
+func again(before *messages.FieldSet, e FieldEdit) (*messages.FieldSet, bool, error) {
+	value, err := CanonicalField(e.Value)
+	cleared := e.Value == "" || err == nil && value == "null"
+	if before.GetField() != e.Field || before.GetCleared() != cleared || !cleared && before.GetNew() != value {
+		return nil, false, &FieldError{messages.CodeConflict, fmt.Sprintf("Error: Field '%s' cannot be set by this edit: its id was used for another one", clipped(e.Field))}
+	}
+	return before, true, nil
 }
 
 // follow works out what an edit leads to, and refuses it when that cannot be.

@@ -115,6 +115,12 @@ func TestAnEditMadeAgainGetsTheSameAnswerAndChangesNothing(t *testing.T) {
 	if err != nil || !duplicate || !proto.Equal(first, again) || valueOf(f, "status") != `"idle"` {
 		t.Errorf("again: %v %v %v, status %s", again, duplicate, err, valueOf(f, "status"))
 	}
+	for _, other := range []workspace.FieldEdit{{Field: "status", Value: "null"}, {Field: "status", Value: `"idle"`}, {Field: "title", Value: `"done"`}} {
+		other.ExecID = "exe_1"
+		if _, _, err := f.Edit(other); workspace.AsFieldError(err) == nil || workspace.AsFieldError(err).Code != "conflict" {
+			t.Errorf("another edit of the same id, %v: %v", other, err)
+		}
+	}
 }
 
 func TestASchemaThatCannotBeKeptToIsRefused(t *testing.T) {

@@ -63,7 +63,7 @@ func schemaFile(name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the schema: %w", err)
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxSchemaFile))
 	if err != nil {
 		return "", fmt.Errorf("read the schema: %w", err)
