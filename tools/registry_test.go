@@ -15,8 +15,8 @@ import (
 
 func TestEveryBuiltinToolKeepsTheContract(t *testing.T) {
 	builtin := tools.Builtin()
-	if len(builtin) != 20 {
-		t.Errorf("%d tools, want 20", len(builtin))
+	if len(builtin) != 21 {
+		t.Errorf("%d tools, want 21", len(builtin))
 	}
 	for _, tool := range builtin {
 		t.Run(tool.Spec().Name, func(t *testing.T) { toolstest.Run(t, tool) })
@@ -42,7 +42,7 @@ func TestDefinitionsAreSortedAndOnlyTheAllowed(t *testing.T) {
 	all := tools.Builtin()
 	slices.Reverse(all)
 	r := registry(t, all...)
-	if names := r.Names(); !slices.IsSorted(names) || len(names) != 20 {
+	if names := r.Names(); !slices.IsSorted(names) || len(names) != 21 {
 		t.Errorf("%v", names)
 	}
 	var got []string
@@ -52,7 +52,7 @@ func TestDefinitionsAreSortedAndOnlyTheAllowed(t *testing.T) {
 	if strings.Join(got, " ") != "glob todo write_file" {
 		t.Errorf("%v", got)
 	}
-	if len(r.Defs(nil)) != 20 || len(r.Defs([]string{})) != 0 {
+	if len(r.Defs(nil)) != 21 || len(r.Defs([]string{})) != 0 {
 		t.Error("nil allows all, an empty list nothing")
 	}
 	for _, name := range []string{"exec", "delete_file", "move_file", "fetch"} {
