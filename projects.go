@@ -2,11 +2,13 @@ package troupe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-dev/troupe/actors"
+	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/messages"
 )
 
@@ -48,20 +50,25 @@ func (rt *Runtime) setVariables(ctx context.Context, m *messages.SetVariables) (
 	return p, rt.tellProject(ctx, p.GetId())
 }
 
-// tellProject has the sessions of a project that are in memory take its variables. The others read them when they come there.
+// tellProject has the sessions of a project that are in memory take its variables, also those that are being made or are about to
+// leave: whether it is theirs they know themselves. The others read them when they come there.
 func (rt *Runtime) tellProject(ctx context.Context, project string) error {
-	live, err := rt.live(ctx)
+	tree, err := act.Ask[*messages.Tree](ctx, rt.sys, rt.root, &messages.DescribeTree{})
 	if err != nil {
-		return err
+		return fmt.Errorf("look at the live tree: %w", err)
 	}
-	for id := range live {
-		v, err := rt.session(ctx, id)
-		if err != nil || v.GetProjectId() != project {
-			continue // it is not listed any more, or another's
+	for _, c := range tree.GetRoot().GetChildren() {
+		if c.GetKind() != "session" {
+			continue
 		}
-		m := &messages.ToSession{SessionId: id, Command: &messages.ToSession_TakeVariables{TakeVariables: &messages.TakeVariables{}}}
-		if _, err := send[*messages.Ack](ctx, rt, m); err != nil {
-			return fmt.Errorf("tell session %s of its variables: %w", id, err)
+		m := &messages.ToSession{SessionId: c.GetId(), Command: &messages.ToSession_TakeVariables{TakeVariables: &messages.TakeVariables{ProjectId: project}}}
+		_, err := send[*messages.Ack](ctx, rt, m)
+		var refused *Failure
+		if errors.As(err, &refused) && refused.GetCode() != messages.CodeUnavailable {
+			continue // it came to nothing, was closed, or cannot be read: it runs no command
+		}
+		if err != nil {
+			return fmt.Errorf("tell session %s of its variables: %w", c.GetId(), err)
 		}
 	}
 	return nil

@@ -73,6 +73,9 @@ func (rt *Runtime) Forget(ctx context.Context, since time.Time) ([]string, error
 		if err != nil && ctx.Err() != nil {
 			return nil, err
 		}
+		if users, uerr := rt.usersOf(ctx, id); uerr != nil || len(users) > 0 {
+			continue
+		}
 		if err == nil && over { // one that does not read is for people to look at
 			old = append(old, id)
 		}
@@ -125,7 +128,15 @@ func (rt *Runtime) timerIDs(ctx context.Context) (map[string][]string, error) {
 // closeAndForget closes a session, and deletes everything of it once it has left memory. What is closed already, or cannot be
 // opened for damage, is deleted as it is. What a crash leaves of one that was open goes at the next start.
 func (rt *Runtime) closeAndForget(ctx context.Context, m *messages.ToSession) (proto.Message, error) {
-	_, err := send[proto.Message](ctx, rt, m)
+	users, err := rt.usersOf(ctx, m.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	if len(users) > 0 {
+		return nil, messages.Fail(messages.CodeConflict, fmt.Sprintf("session %s cannot be deleted: its files are attached to session %s", m.GetSessionId(), users[0]),
+			"take them from there with `troupe workspace detach`, or close it only (`troupe rm --keep`)")
+	}
+	_, err = send[proto.Message](ctx, rt, m)
 	var f *Failure
 	if err != nil && (!errors.As(err, &f) || f.GetCode() != messages.CodeClosed && f.GetCode() != messages.CodeCorrupt) {
 		return nil, err
@@ -155,6 +166,26 @@ func (rt *Runtime) closeAndForget(ctx context.Context, m *messages.ToSession) (p
 		return nil, fmt.Errorf("delete session %s: %w", m.GetSessionId(), err)
 	}
 	return &messages.Ack{}, nil
+}
+
+// usersOf lists the other sessions that have the files of one attached.
+func (rt *Runtime) usersOf(ctx context.Context, id string) ([]string, error) {
+	var out []string
+	uri := rt.svc.ServerName + ":/sessions/" + id
+	err := rt.svc.Store.Index(ctx, actors.SessionKey(""), func(key string, value []byte) error {
+		v := &messages.SessionView{}
+		if err := proto.Unmarshal(value, v); err != nil {
+			return fmt.Errorf("decode listing entry %s: %w", key, err)
+		}
+		if v.GetId() != id && slices.ContainsFunc(v.GetWorkspaces(), func(w *messages.WorkspaceGrant) bool { return w.GetUri() == uri }) {
+			out = append(out, v.GetId())
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for who uses the files of %s: %w", id, err)
+	}
+	return out, nil
 }
 
 // sweep removes what a crash has left of copies that were not finished and of sessions that were being deleted. It is for the

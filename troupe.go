@@ -145,6 +145,10 @@ type Options struct {
 
 	// ToolContext adds values of the program to the context of each call, off the mailbox.
 	ToolContext func(ctx context.Context, c Call) (map[any]any, error)
+	// Variables gives the commands of a call further variables, for that call alone, within 10 s: tokens that do not last. It is called off the mailbox, for
+	// tools that run commands and those of the program. The values are secrets: they go before those of the project, and Redact must know how to learn them
+	// (config.NewRedactor does). An error ends the call.
+	Variables func(ctx context.Context, c Call) (map[string]string, error)
 	// Approve answers calls that ask, off the mailbox and each in a goroutine of its own, and lets those of every session
 	// wait for it (also sessions that do not say so; not those with NoInput). ctx ends with the runtime; what is unanswered then is put to
 	// the next one. Others may answer first. nil: nobody is asked, except in sessions that say so.
@@ -344,7 +348,7 @@ func services(o *Options, store persistence.Store, registry *tools.Registry) *ac
 	return &actors.Services{
 		Store: store, Models: models, Tools: registry, Unknown: o.Unknown, Agents: agents, Sandbox: o.Sandbox, Reach: o.Reach, Log: o.Logger, Limits: o.Limits,
 		Now: o.Now, Clock: o.Clock, FieldEffects: o.FieldEffects, Node: nodeName(), ServerName: o.ServerName, DataDir: o.DataDir, TempDir: filepath.Join(o.DataDir, "tmp"),
-		Env: env, Values: o.ToolContext, Hooks: o.Hooks, Rules: o.Rules, IdleAfter: o.IdleAfter, Still: o.Still, IgnoreTimers: o.IgnoreTimers, Redact: o.Redact,
+		Env: env, Values: o.ToolContext, Variables: o.Variables, Hooks: o.Hooks, Rules: o.Rules, IdleAfter: o.IdleAfter, Still: o.Still, IgnoreTimers: o.IgnoreTimers, Redact: o.Redact,
 		ProviderLimits: o.ProviderLimits, ToolTimes: o.ToolTimes, Trim: o.Trim,
 	}
 }

@@ -195,6 +195,18 @@ func (f *Folders) endIn(worker, uri, why string) {
 	}
 }
 
+// jobsOf counts the jobs that a worker has running.
+func (f *Folders) jobsOf(worker string) (n int32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, left := range f.jobs {
+		if left.worker == worker {
+			n++
+		}
+	}
+	return n
+}
+
 // end asks for the end of a job.
 func (f *Folders) end(job, why string) {
 	f.mu.Lock()

@@ -20,6 +20,7 @@ type Limits struct {
 	Grace          time.Duration // that a call which was cancelled, or is out of time, has to end; default 5 s
 	Hold           time.Duration // that a turn which waits for an approval keeps its workspaces; default 1 min; a negative one gives them back at once
 	Approval       time.Duration // that an approval waits for its answer; default: for ever
+	Provider       time.Duration // that a variable's provider may take; default 10 s
 	ModelCalls     int           // in flight per provider; default 64
 	ModelAttempts  int           // of one step, each with the client's own retries; default 3
 	SubscriberWait int           // events kept for a slow watcher; default 4096
@@ -42,6 +43,9 @@ func (l Limits) withDefaults() Limits {
 	set(&l.CompactKeep, 30)
 	if l.Wall == 0 {
 		l.Wall = time.Hour
+	}
+	if l.Provider <= 0 {
+		l.Provider = 10 * time.Second
 	}
 	if l.Hold == 0 {
 		l.Hold = time.Minute

@@ -187,6 +187,9 @@ func (s *Services) checkVariable(v *messages.Variable) *messages.Failure {
 	if err := tools.CheckVariable(v.GetName(), v.GetValue(), messages.Trust_RESTRICTED); err != nil {
 		return messages.Fail(messages.CodeBadRequest, asToolError(err).Message, "")
 	}
+	if v.GetCommand() != "" {
+		return checkProvider(v)
+	}
 	if len(v.GetValue()) > maxValue {
 		return messages.Fail(messages.CodeTooLarge, fmt.Sprintf("the value of %s is larger than %d bytes", v.GetName(), maxValue), "")
 	}
@@ -264,14 +267,18 @@ func (s *Services) projectEnv(id string) ([]*messages.EnvVar, error) {
 	s.learn(p)
 	var out []*messages.EnvVar
 	for _, v := range p.GetVariables() {
-		out = append(out, &messages.EnvVar{Name: v.GetName(), Value: v.GetValue()})
+		out = append(out, &messages.EnvVar{Name: v.GetName(), Value: v.GetValue(), Command: v.GetCommand()})
 	}
 	return out, nil
 }
 
-// takeVariables gives the workers a grant with the project's variables as they are now.
-func (s *Session) takeVariables(c actor.Context) {
+// takeVariables gives the workers a grant with the project's variables as they are now, if it is the session's project that has changed.
+func (s *Session) takeVariables(c actor.Context, m *messages.TakeVariables) {
 	project := s.facts.created.GetProjectId()
+	if project == "" || project != m.GetProjectId() {
+		s.answer(c, &messages.Ack{})
+		return
+	}
 	s.change(c, func() (proto.Message, string, *messages.Failure) {
 		return &messages.VariablesChanged{ProjectId: project}, "", nil
 	})

@@ -98,6 +98,8 @@ type Services struct {
 	TempDir    string // temporary folders of calls
 	Env        func(workspaceID string, grant []*messages.EnvVar, trust messages.Trust_Level) ([]string, error)
 	Values     func(ctx context.Context, c Call) (map[any]any, error) // of the host program (row 94); may be nil
+	// Variables gives further variables of a call's commands, for that call alone; they are secrets. May be nil.
+	Variables func(ctx context.Context, c Call) (map[string]string, error)
 	// Rules gives the standing rules for sessions in a folder ("" for none), whenever one comes into memory; may be nil.
 	Rules  func(folder string) ([]string, error)
 	Hooks  Hooks
@@ -135,6 +137,18 @@ func (s *Services) spawn(sys *actor.ActorSystem, to *actor.PID, failed func(*act
 		defer s.running.Done()
 		return fn()
 	})
+}
+
+// pause waits a while off the mailbox; false: the house stops.
+func (s *Services) pause(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-s.stopped:
+		return false
+	}
 }
 
 // aside runs fn, which does not panic, off the mailbox. Close waits for it.

@@ -250,7 +250,7 @@ func (s *Session) own(c actor.Context, m *messages.ToSession) {
 	case *messages.ToSession_ChangeTrust:
 		s.changeTrust(c, cmd.ChangeTrust)
 	case *messages.ToSession_TakeVariables:
-		s.takeVariables(c)
+		s.takeVariables(c, cmd.TakeVariables)
 	case *messages.ToSession_UseFile:
 		s.useFile(c, cmd.UseFile)
 	case *messages.ToSession_ReadFields, *messages.ToSession_SetField, *messages.ToSession_DeclareFields:

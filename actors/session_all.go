@@ -33,6 +33,7 @@ func (s *Session) cancelAll(c actor.Context, m *messages.CancelSession) {
 			if x, ok := r.(*messages.Cancelled); ok {
 				sum.Turns += x.GetTurns()
 				sum.Inputs += x.GetInputs()
+				sum.Jobs += x.GetJobs()
 			}
 		}
 		return sum
@@ -117,7 +118,7 @@ func each(
 	return replies, barred, fail
 }
 
-// countJobs counts the open turns of the session, and the inputs that wait for theirs.
+// countJobs counts the open turns of the session, the inputs that wait for theirs, and the commands that its agents left running.
 func (s *Session) countJobs(c actor.Context) {
 	s.gather(c, func(views []*messages.WorkerView) any {
 		n := &messages.JobCount{}
@@ -126,6 +127,7 @@ func (s *Session) countJobs(c actor.Context) {
 				n.Running++
 			}
 			n.Waiting += v.GetStaged()
+			n.Background += s.svc.folders.jobsOf(v.GetId())
 		}
 		return n
 	})

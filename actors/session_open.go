@@ -432,7 +432,7 @@ func (b *sessionBuilder) facts() (worker, session []proto.Message, fail *message
 			return nil, nil, messages.Fail(messages.CodeBadRequest, "the input is empty", "say what the agent should do")
 		}
 		worker = append(worker, &messages.InputAccepted{
-			InputId: b.input, Mode: f.GetMode(), Origin: f.GetOrigin(), From: f.GetFrom(), Parts: b.svc.cleanParts(f.GetParts()),
+			InputId: b.input, Mode: f.GetMode(), Origin: f.GetOrigin(), From: f.GetFrom(), Parts: b.svc.cleanParts(f.GetParts()), People: f.GetPeople(),
 			ContentHash: conversation.ContentHash(f.GetParts(), nil),
 		})
 	}

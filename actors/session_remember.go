@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -23,8 +24,8 @@ const (
 	scopeAlways  = string(policy.Always)
 )
 
-// ruleWait bounds the writing of a rule that outlasts the session, and the waiting for workers that are to know of a change.
-const ruleWait = 10 * time.Second
+// rulePause is how long the wish for a rule waits for the successor of who writes them.
+const rulePause = 20 * time.Millisecond
 
 // ruleWritten is the end of an append that changed the session's own rules.
 type ruleWritten struct {
@@ -99,20 +100,24 @@ func (s *Session) rememberRule(c actor.Context, m *messages.RememberRule) {
 }
 
 func (s *Session) rememberBeyond(c actor.Context, m *messages.RememberRule) {
-	sys, asker, away := c.ActorSystem(), c.Sender(), &s.rest.away
+	svc, sys, asker, away := s.svc, c.ActorSystem(), c.Sender(), &s.rest.away
 	failed := func(err error) any {
 		return &messages.Remembered{ApprovalId: m.GetApprovalId(), Failure: messages.Fail(messages.CodeUnavailable, "remember rule "+m.GetRule()+": "+err.Error(), "try again")}
 	}
 	away.Add(1)
-	s.svc.spawn(sys, asker, func(p *act.Panic) any { return failed(p) }, func() any {
+	svc.spawn(sys, asker, func(p *act.Panic) any { return failed(p) }, func() any {
 		defer away.Add(-1)
-		ctx, cancel := context.WithTimeout(context.Background(), ruleWait)
-		defer cancel()
-		r, err := act.Ask[*messages.Remembered](ctx, sys, sys.NewLocalPID(root), m)
-		if err != nil {
-			return failed(err)
+		// It waits as long as it takes: an answer that was refused for its time alone could have left its rule behind. Who writes rules
+		// always answers, or is replaced; the same wish again then finds what was written.
+		for {
+			r, err := act.Ask[*messages.Remembered](context.Background(), sys, sys.NewLocalPID(root), m)
+			switch {
+			case err == nil:
+				return r
+			case !errors.Is(err, act.ErrGone) || !svc.pause(rulePause):
+				return failed(err)
+			}
 		}
-		return r
 	})
 }
 

@@ -30,7 +30,7 @@ const maxWorkspaces = 32
 // the record that changed it last. The session's own workspace is primary when no other is.
 func (f *sessionFacts) grantOf(standing []string, project []*messages.EnvVar) (*messages.Grant, error) {
 	g := &messages.Grant{
-		Revision: f.changed, ProjectId: f.created.GetProjectId(), Rules: slices.Concat(standing, f.created.GetRules()), Env: slices.Concat(project, f.created.GetEnv()),
+		Revision: f.changed, ProjectId: f.created.GetProjectId(), Rules: slices.Concat(standing, f.created.GetRules()), Env: slices.Concat(project, plainVariables(f.created.GetEnv())),
 		Remembered: f.remembered(),
 	}
 	first := firstOf(f.attached)
@@ -45,6 +45,11 @@ func (f *sessionFacts) grantOf(standing []string, project []*messages.EnvVar) (*
 		})
 	}
 	return g, nil
+}
+
+// plainVariables are those that a session was made with: commands that give values are a project's alone.
+func plainVariables(all []*messages.EnvVar) []*messages.EnvVar {
+	return slices.DeleteFunc(slices.Clone(all), func(v *messages.EnvVar) bool { return v.GetCommand() != "" })
 }
 
 // firstOf is the workspace that calls go to unless they say otherwise: the one that was made so, else the session's own.

@@ -206,11 +206,9 @@ func (r *run) context(ctx context.Context, spec *tools.Spec) (*tools.Context, fu
 		}
 		tc.Values = v
 	}
-	env, err := r.svc.Env(m.GetWorkspace().GetId(), m.GetEnv(), tc.Trust)
-	if err != nil {
-		return nil, nil, tools.Errorf(tools.CodeInvalidArguments, "environment: %v", err)
+	if err := r.environment(ctx, tc, spec); err != nil {
+		return nil, nil, err
 	}
-	tc.ProcessEnv = env
 	tc.Progress, tc.Jobs, tc.Hold = r.progress, r.jobs, func(id string, end func(string)) (func(), error) { return r.hold(ctx, id, end) }
 	if spec.Name == tools.WriteAccessName {
 		tc.WriteAccess = func() error { return r.raise(ctx) }

@@ -176,7 +176,7 @@ func (w *Worker) cancelStaged(c actor.Context, m *messages.CancelSession) {
 	asker, staged := c.Sender(), w.state.Staged()
 	w.cancelCompaction(c)
 	if len(staged) == 0 {
-		c.Respond(&messages.Cancelled{})
+		c.Respond(&messages.Cancelled{Jobs: w.svc.folders.jobsOf(w.id)})
 		if !w.leases.busy() {
 			w.advance(c)
 		}
@@ -189,7 +189,7 @@ func (w *Worker) cancelStaged(c actor.Context, m *messages.CancelSession) {
 	w.append(c, asker, func(c actor.Context) {
 		w.allWithdrawn(c, facts)
 		if asker != nil {
-			c.Send(asker, &messages.Cancelled{Turns: 1, Inputs: int32(len(facts) - 1)})
+			c.Send(asker, &messages.Cancelled{Turns: 1, Inputs: int32(len(facts) - 1), Jobs: w.svc.folders.jobsOf(w.id)})
 		}
 		w.giveBackAll(c)
 		w.advance(c)

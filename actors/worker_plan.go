@@ -149,7 +149,7 @@ func (w *Worker) question(spec *tools.Spec, g *messages.WorkspaceGrant, args map
 		q.InToolset = w.inToolset(spec.Name, q.Trust)
 	}
 	remembered, sure := w.remembered(w.countsIn(g))
-	q.Rules, q.CanAsk = append(w.rules(), remembered...), w.canAsk
+	q.Rules, q.CanAsk = append(w.rules(), remembered...), w.mayAsk()
 	if g != nil && (q.Trust != messages.Trust_FULL || len(q.Rules) > 0) {
 		if ws, err := w.svc.folders.handle(g); err == nil {
 			ResolvePaths(ws, q.Paths)
@@ -165,6 +165,23 @@ func (w *Worker) question(spec *tools.Spec, g *messages.WorkspaceGrant, args map
 		q.Flag = true // a rule that cannot be read may be one that denies
 	}
 	return q
+}
+
+// mayAsk says whether anybody can be asked: as who sent the turn's newest input says, else as the session was made.
+func (w *Worker) mayAsk() bool {
+	can := w.canAsk
+	if t := w.state.Turn(); t != nil {
+		for _, in := range t.Inputs {
+			switch in.GetPeople() {
+			case messages.InputAccepted_ASKED:
+				can = true
+			case messages.InputAccepted_NOBODY:
+				can = false
+			case messages.InputAccepted_AS_SESSION:
+			}
+		}
+	}
+	return can
 }
 
 // denied is the refusal of a call by the policy.

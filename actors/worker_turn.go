@@ -35,7 +35,7 @@ type wallTimeUp struct {
 // submit accepts an input: durably, then with an answer (I1).
 func (w *Worker) submit(c actor.Context, m *messages.SubmitInput, run bool) {
 	w.accept(c, &messages.InputAccepted{
-		InputId: m.GetInputId(), Mode: m.GetMode(), Origin: m.GetOrigin(), From: m.GetFrom(), Parts: m.GetParts(),
+		InputId: m.GetInputId(), Mode: m.GetMode(), Origin: m.GetOrigin(), From: m.GetFrom(), Parts: m.GetParts(), People: m.GetPeople(),
 	}, run)
 }
 
@@ -279,7 +279,7 @@ func (w *Worker) turnDone(c actor.Context) {
 	}
 	for _, x := range w.cancels {
 		if x.pid != nil {
-			c.Send(x.pid, &messages.Cancelled{Turns: 1, Inputs: x.inputs})
+			c.Send(x.pid, &messages.Cancelled{Turns: 1, Inputs: x.inputs, Jobs: w.svc.folders.jobsOf(w.id)})
 		}
 	}
 	w.cancels = nil

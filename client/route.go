@@ -273,7 +273,7 @@ func cancelled(body []byte, _ http.Header) (proto.Message, error) {
 	if err := json.Unmarshal(body, &j); err != nil {
 		return nil, fmt.Errorf("decode the reply: %w", err)
 	}
-	return &messages.Cancelled{Turns: j.Turns}, nil
+	return &messages.Cancelled{Turns: j.Turns, Inputs: j.Inputs, Jobs: j.Jobs}, nil
 }
 
 func jobs(body []byte, _ http.Header) (proto.Message, error) {
@@ -281,7 +281,7 @@ func jobs(body []byte, _ http.Header) (proto.Message, error) {
 	if err := json.Unmarshal(body, &j); err != nil {
 		return nil, fmt.Errorf("decode the reply: %w", err)
 	}
-	return &messages.JobCount{Running: j.Running, Waiting: j.Waiting}, nil
+	return &messages.JobCount{Running: j.Running, Waiting: j.Waiting, Background: j.Background}, nil
 }
 
 func audited(body []byte, h http.Header) (proto.Message, error) {

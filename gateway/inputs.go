@@ -114,7 +114,7 @@ func (a *api) cancel(w http.ResponseWriter, r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(messages.CancelledJSON{Turns: c.GetTurns(), Inputs: c.GetInputs()})
+	return ok(messages.CancelledJSON{Turns: c.GetTurns(), Inputs: c.GetInputs(), Jobs: c.GetJobs()})
 }
 
 // history is a conversation's; without a worker in the address, that of the session's first.

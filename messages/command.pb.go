@@ -1306,6 +1306,7 @@ type SubmitInput struct {
 	Mode          InputAccepted_Mode     `protobuf:"varint,4,opt,name=mode,proto3,enum=troupe.v1.InputAccepted_Mode" json:"mode,omitempty"`
 	Origin        InputAccepted_Origin   `protobuf:"varint,5,opt,name=origin,proto3,enum=troupe.v1.InputAccepted_Origin" json:"origin,omitempty"`
 	From          string                 `protobuf:"bytes,6,opt,name=from,proto3" json:"from,omitempty"`
+	People        InputAccepted_People   `protobuf:"varint,7,opt,name=people,proto3,enum=troupe.v1.InputAccepted_People" json:"people,omitempty"` // whether anybody can be asked in its turn
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1380,6 +1381,13 @@ func (x *SubmitInput) GetFrom() string {
 		return x.From
 	}
 	return ""
+}
+
+func (x *SubmitInput) GetPeople() InputAccepted_People {
+	if x != nil {
+		return x.People
+	}
+	return InputAccepted_AS_SESSION
 }
 
 type InputReply struct {
@@ -1880,6 +1888,7 @@ type Cancelled struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Turns         int32                  `protobuf:"varint,1,opt,name=turns,proto3" json:"turns,omitempty"`   // how many open turns were told to stop, and inputs taken back that waited for their workspace
 	Inputs        int32                  `protobuf:"varint,2,opt,name=inputs,proto3" json:"inputs,omitempty"` // how many more inputs were taken back
+	Jobs          int32                  `protobuf:"varint,3,opt,name=jobs,proto3" json:"jobs,omitempty"`     // commands that agents left running, and that go on
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1924,6 +1933,13 @@ func (x *Cancelled) GetTurns() int32 {
 func (x *Cancelled) GetInputs() int32 {
 	if x != nil {
 		return x.Inputs
+	}
+	return 0
+}
+
+func (x *Cancelled) GetJobs() int32 {
+	if x != nil {
+		return x.Jobs
 	}
 	return 0
 }
@@ -2389,7 +2405,8 @@ func (*DescribeSession) Descriptor() ([]byte, []int) {
 	return file_command_proto_rawDescGZIP(), []int{24}
 }
 
-// CountJobs asks how many turns are open in a session, and how many inputs wait for theirs. Reply: JobCount.
+// CountJobs asks how many turns are open in a session, how many inputs wait for theirs, and how many commands agents left running.
+// Reply: JobCount.
 type CountJobs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2430,6 +2447,7 @@ type JobCount struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Running       int32                  `protobuf:"varint,1,opt,name=running,proto3" json:"running,omitempty"`
 	Waiting       int32                  `protobuf:"varint,2,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Background    int32                  `protobuf:"varint,3,opt,name=background,proto3" json:"background,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2474,6 +2492,13 @@ func (x *JobCount) GetRunning() int32 {
 func (x *JobCount) GetWaiting() int32 {
 	if x != nil {
 		return x.Waiting
+	}
+	return 0
+}
+
+func (x *JobCount) GetBackground() int32 {
+	if x != nil {
+		return x.Background
 	}
 	return 0
 }
@@ -7892,9 +7917,10 @@ func (x *SetVariables) GetUnset() []string {
 	return nil
 }
 
-// TakeVariables tells a session that its project has changed. Reply: Ack.
+// TakeVariables tells a session that a project has changed, which may be its own. Reply: Ack.
 type TakeVariables struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	ProjectId     string                 `protobuf:"bytes,1,opt,name=project_id,json=projectId,proto3" json:"project_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7927,6 +7953,13 @@ func (x *TakeVariables) ProtoReflect() protoreflect.Message {
 // Deprecated: Use TakeVariables.ProtoReflect.Descriptor instead.
 func (*TakeVariables) Descriptor() ([]byte, []int) {
 	return file_command_proto_rawDescGZIP(), []int{104}
+}
+
+func (x *TakeVariables) GetProjectId() string {
+	if x != nil {
+		return x.ProjectId
+	}
+	return ""
 }
 
 // ReadFields answers with FieldsView. Also an edit that was acknowledged at that moment stands in it.
@@ -10047,14 +10080,15 @@ const file_command_proto_rawDesc = "" +
 	"last_error\x18\x06 \x01(\tR\tlastError\x120\n" +
 	"\bchildren\x18\a \x03(\v2\x14.troupe.v1.ActorViewR\bchildren\"0\n" +
 	"\x04Tree\x12(\n" +
-	"\x04root\x18\x01 \x01(\v2\x14.troupe.v1.ActorViewR\x04root\"\xec\x01\n" +
+	"\x04root\x18\x01 \x01(\v2\x14.troupe.v1.ActorViewR\x04root\"\xa5\x02\n" +
 	"\vSubmitInput\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x19\n" +
 	"\binput_id\x18\x02 \x01(\tR\ainputId\x12%\n" +
 	"\x05parts\x18\x03 \x03(\v2\x0f.troupe.v1.PartR\x05parts\x121\n" +
 	"\x04mode\x18\x04 \x01(\x0e2\x1d.troupe.v1.InputAccepted.ModeR\x04mode\x127\n" +
 	"\x06origin\x18\x05 \x01(\x0e2\x1f.troupe.v1.InputAccepted.OriginR\x06origin\x12\x12\n" +
-	"\x04from\x18\x06 \x01(\tR\x04from\"\x93\x01\n" +
+	"\x04from\x18\x06 \x01(\tR\x04from\x127\n" +
+	"\x06people\x18\a \x01(\x0e2\x1f.troupe.v1.InputAccepted.PeopleR\x06people\"\x93\x01\n" +
 	"\n" +
 	"InputReply\x12\x19\n" +
 	"\binput_id\x18\x01 \x01(\tR\ainputId\x12\x10\n" +
@@ -10102,10 +10136,11 @@ const file_command_proto_rawDesc = "" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06inputs\x18\x04 \x01(\bR\x06inputs\"9\n" +
+	"\x06inputs\x18\x04 \x01(\bR\x06inputs\"M\n" +
 	"\tCancelled\x12\x14\n" +
 	"\x05turns\x18\x01 \x01(\x05R\x05turns\x12\x16\n" +
-	"\x06inputs\x18\x02 \x01(\x05R\x06inputs\")\n" +
+	"\x06inputs\x18\x02 \x01(\x05R\x06inputs\x12\x12\n" +
+	"\x04jobs\x18\x03 \x01(\x05R\x04jobs\")\n" +
 	"\n" +
 	"ListInputs\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"n\n" +
@@ -10137,10 +10172,13 @@ const file_command_proto_rawDesc = "" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x11\n" +
 	"\x0fDescribeSession\"\v\n" +
-	"\tCountJobs\">\n" +
+	"\tCountJobs\"^\n" +
 	"\bJobCount\x12\x18\n" +
 	"\arunning\x18\x01 \x01(\x05R\arunning\x12\x18\n" +
-	"\awaiting\x18\x02 \x01(\x05R\awaiting\"\xab\x01\n" +
+	"\awaiting\x18\x02 \x01(\x05R\awaiting\x12\x1e\n" +
+	"\n" +
+	"background\x18\x03 \x01(\x05R\n" +
+	"background\"\xab\x01\n" +
 	"\vResolveCall\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x17\n" +
 	"\aexec_id\x18\x02 \x01(\tR\x06execId\x12B\n" +
@@ -10604,8 +10642,10 @@ const file_command_proto_rawDesc = "" +
 	"\fSetVariables\x12\x18\n" +
 	"\aproject\x18\x01 \x01(\tR\aproject\x12%\n" +
 	"\x03set\x18\x02 \x03(\v2\x13.troupe.v1.VariableR\x03set\x12\x14\n" +
-	"\x05unset\x18\x03 \x03(\tR\x05unset\"\x0f\n" +
-	"\rTakeVariables\"*\n" +
+	"\x05unset\x18\x03 \x03(\tR\x05unset\".\n" +
+	"\rTakeVariables\x12\x1d\n" +
+	"\n" +
+	"project_id\x18\x01 \x01(\tR\tprojectId\"*\n" +
 	"\n" +
 	"ReadFields\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\"\x82\x01\n" +
@@ -10929,24 +10969,25 @@ var file_command_proto_goTypes = []any{
 	(*Part)(nil),                 // 143: troupe.v1.Part
 	(InputAccepted_Mode)(0),      // 144: troupe.v1.InputAccepted.Mode
 	(InputAccepted_Origin)(0),    // 145: troupe.v1.InputAccepted.Origin
-	(TurnCompleted_Outcome)(0),   // 146: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 147: troupe.v1.Usage
-	(CallResolved_Resolution)(0), // 148: troupe.v1.CallResolved.Resolution
-	(Decision_Value)(0),          // 149: troupe.v1.Decision.Value
-	(*Failure)(nil),              // 150: troupe.v1.Failure
-	(TimerSet_Misfire)(0),        // 151: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 152: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 153: troupe.v1.WorkspaceGrant
-	(*Grant)(nil),                // 154: troupe.v1.Grant
-	(*WorkspaceRef)(nil),         // 155: troupe.v1.WorkspaceRef
-	(*LeaseToken)(nil),           // 156: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 157: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 158: troupe.v1.ToolFinished.Status
-	(*Project)(nil),              // 159: troupe.v1.Project
-	(*Variable)(nil),             // 160: troupe.v1.Variable
-	(*FieldSet)(nil),             // 161: troupe.v1.FieldSet
-	(*FieldNoted)(nil),           // 162: troupe.v1.FieldNoted
-	(*Timing)(nil),               // 163: troupe.v1.Timing
+	(InputAccepted_People)(0),    // 146: troupe.v1.InputAccepted.People
+	(TurnCompleted_Outcome)(0),   // 147: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 148: troupe.v1.Usage
+	(CallResolved_Resolution)(0), // 149: troupe.v1.CallResolved.Resolution
+	(Decision_Value)(0),          // 150: troupe.v1.Decision.Value
+	(*Failure)(nil),              // 151: troupe.v1.Failure
+	(TimerSet_Misfire)(0),        // 152: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 153: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 154: troupe.v1.WorkspaceGrant
+	(*Grant)(nil),                // 155: troupe.v1.Grant
+	(*WorkspaceRef)(nil),         // 156: troupe.v1.WorkspaceRef
+	(*LeaseToken)(nil),           // 157: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 158: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 159: troupe.v1.ToolFinished.Status
+	(*Project)(nil),              // 160: troupe.v1.Project
+	(*Variable)(nil),             // 161: troupe.v1.Variable
+	(*FieldSet)(nil),             // 162: troupe.v1.FieldSet
+	(*FieldNoted)(nil),           // 163: troupe.v1.FieldNoted
+	(*Timing)(nil),               // 164: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	2,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
@@ -10998,73 +11039,74 @@ var file_command_proto_depIdxs = []int32{
 	143, // 46: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
 	144, // 47: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
 	145, // 48: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	10,  // 49: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	146, // 50: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	147, // 51: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
-	15,  // 52: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
-	19,  // 53: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	139, // 54: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	140, // 55: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	148, // 56: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	149, // 57: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
-	32,  // 58: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
-	150, // 59: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
-	32,  // 60: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
-	143, // 61: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	151, // 62: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
-	42,  // 63: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	152, // 64: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	140, // 65: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	153, // 66: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
-	57,  // 67: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	147, // 68: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
-	11,  // 69: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	141, // 70: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	147, // 71: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	59,  // 72: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
-	64,  // 73: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
-	154, // 74: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	141, // 75: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	153, // 76: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	155, // 77: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
-	153, // 78: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	156, // 79: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	138, // 80: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	157, // 81: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	157, // 82: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	153, // 83: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	157, // 84: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
-	156, // 85: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
-	158, // 86: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	157, // 87: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	96,  // 88: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	159, // 89: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
-	160, // 90: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
-	108, // 91: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
-	161, // 92: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
-	162, // 93: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
-	0,   // 94: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
-	115, // 95: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
-	56,  // 96: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	57,  // 97: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	122, // 98: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
-	153, // 99: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
-	58,  // 100: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	56,  // 101: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	127, // 102: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	147, // 103: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	15,  // 104: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	128, // 105: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	163, // 106: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	147, // 107: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	131, // 108: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	56,  // 109: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
-	56,  // 110: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
-	111, // [111:111] is the sub-list for method output_type
-	111, // [111:111] is the sub-list for method input_type
-	111, // [111:111] is the sub-list for extension type_name
-	111, // [111:111] is the sub-list for extension extendee
-	0,   // [0:111] is the sub-list for field type_name
+	146, // 49: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
+	10,  // 50: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
+	147, // 51: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	148, // 52: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	15,  // 53: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
+	19,  // 54: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
+	139, // 55: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	140, // 56: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	149, // 57: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	150, // 58: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	32,  // 59: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
+	151, // 60: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
+	32,  // 61: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
+	143, // 62: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	152, // 63: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	42,  // 64: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
+	153, // 65: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	140, // 66: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	154, // 67: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	57,  // 68: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
+	148, // 69: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	11,  // 70: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
+	141, // 71: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	148, // 72: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	59,  // 73: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
+	64,  // 74: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
+	155, // 75: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	141, // 76: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	154, // 77: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	156, // 78: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
+	154, // 79: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	157, // 80: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	138, // 81: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	158, // 82: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	158, // 83: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	154, // 84: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	158, // 85: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	157, // 86: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
+	159, // 87: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	158, // 88: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	96,  // 89: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	160, // 90: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
+	161, // 91: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
+	108, // 92: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
+	162, // 93: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
+	163, // 94: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
+	0,   // 95: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
+	115, // 96: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
+	56,  // 97: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	57,  // 98: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	122, // 99: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
+	154, // 100: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	58,  // 101: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	56,  // 102: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	127, // 103: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	148, // 104: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	15,  // 105: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	128, // 106: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	164, // 107: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	148, // 108: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	131, // 109: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	56,  // 110: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
+	56,  // 111: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
+	112, // [112:112] is the sub-list for method output_type
+	112, // [112:112] is the sub-list for method input_type
+	112, // [112:112] is the sub-list for extension type_name
+	112, // [112:112] is the sub-list for extension extendee
+	0,   // [0:112] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }

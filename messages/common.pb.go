@@ -1220,6 +1220,7 @@ type EnvVar struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	Command       string                 `protobuf:"bytes,3,opt,name=command,proto3" json:"command,omitempty"` // that prints the value for each call, instead of it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1268,12 +1269,20 @@ func (x *EnvVar) GetValue() string {
 	return ""
 }
 
+func (x *EnvVar) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
 // Variable is an EnvVar that a project keeps.
 type Variable struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
-	Secret        bool                   `protobuf:"varint,3,opt,name=secret,proto3" json:"secret,omitempty"` // taken out of every text, and told to nobody but commands
+	Secret        bool                   `protobuf:"varint,3,opt,name=secret,proto3" json:"secret,omitempty"`  // taken out of every text, and told to nobody but commands
+	Command       string                 `protobuf:"bytes,4,opt,name=command,proto3" json:"command,omitempty"` // that prints the value for each call, in the sandbox; what it prints is a secret
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1327,6 +1336,13 @@ func (x *Variable) GetSecret() bool {
 		return x.Secret
 	}
 	return false
+}
+
+func (x *Variable) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
 }
 
 // Project is a folder with variables for the commands of the sessions that belong to it (row 69).
@@ -1630,14 +1646,16 @@ const file_common_proto_rawDesc = "" +
 	"\x0eRememberedRule\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x1c\n" +
 	"\tworkspace\x18\x02 \x01(\tR\tworkspace\x12\x14\n" +
-	"\x05agent\x18\x03 \x01(\tR\x05agent\"2\n" +
+	"\x05agent\x18\x03 \x01(\tR\x05agent\"L\n" +
 	"\x06EnvVar\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"L\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\x12\x18\n" +
+	"\acommand\x18\x03 \x01(\tR\acommand\"f\n" +
 	"\bVariable\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x16\n" +
-	"\x06secret\x18\x03 \x01(\bR\x06secret\"t\n" +
+	"\x06secret\x18\x03 \x01(\bR\x06secret\x12\x18\n" +
+	"\acommand\x18\x04 \x01(\tR\acommand\"t\n" +
 	"\aProject\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +

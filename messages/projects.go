@@ -14,6 +14,8 @@ type VariableJSON struct {
 	Name   string `json:"name"`
 	Value  string `json:"value,omitempty"`
 	Secret bool   `json:"secret,omitempty"`
+
+	Command string `json:"command,omitempty"` // that prints the value for each call, instead of it
 }
 
 // SaveProjectJSON makes a project of a folder.
@@ -43,12 +45,12 @@ func (j ProjectJSON) Proto() *Project {
 
 // JSON is the variable in its wire form.
 func (x *Variable) JSON() VariableJSON {
-	return VariableJSON{Name: x.GetName(), Value: x.GetValue(), Secret: x.GetSecret()}
+	return VariableJSON{Name: x.GetName(), Value: x.GetValue(), Secret: x.GetSecret(), Command: x.GetCommand()}
 }
 
 // Proto is the way back.
 func (j VariableJSON) Proto() *Variable {
-	return &Variable{Name: j.Name, Value: j.Value, Secret: j.Secret}
+	return &Variable{Name: j.Name, Value: j.Value, Secret: j.Secret, Command: j.Command}
 }
 
 // JSON is the list in its wire form, never null.

@@ -73,8 +73,9 @@ type InputJSON struct {
 	Text    string     `json:"text,omitempty"`
 	Files   []FileJSON `json:"files,omitempty"`
 	Parts   []PartJSON `json:"parts,omitempty"`
-	Mode    string     `json:"mode,omitempty"` // queue | steer | interrupt | reject; empty: queue
-	From    string     `json:"from,omitempty"` // who sends it, for the record
+	Mode    string     `json:"mode,omitempty"`   // queue | steer | interrupt | reject; empty: queue
+	From    string     `json:"from,omitempty"`   // who sends it, for the record
+	People  string     `json:"people,omitempty"` // asked | nobody: whether what its turn asks can be answered; empty: as the session was made
 }
 
 // FileJSON is a file given along with an input, as text.
@@ -114,6 +115,7 @@ type ReleaseJSON struct {
 type CancelledJSON struct {
 	Turns  int32 `json:"turns"`
 	Inputs int32 `json:"inputs,omitempty"` // taken back
+	Jobs   int32 `json:"jobs,omitempty"`   // commands that agents left running, and that go on
 }
 
 // CallToolJSON calls a tool in a session. Arguments are an object, or a string that holds one, as
@@ -231,7 +233,11 @@ func (j *InputJSON) Proto() (*SubmitInput, error) {
 	if err := CheckInputID(j.InputID); err != nil {
 		return nil, err
 	}
-	m := &SubmitInput{InputId: j.InputID, WorkerId: j.Worker, Mode: InputAccepted_Mode(mode), From: j.From}
+	people, ok := InputAccepted_People_value[strings.ToUpper(j.People)]
+	if j.People != "" && (!ok || j.People != strings.ToLower(j.People)) {
+		return nil, Fail(CodeBadRequest, fmt.Sprintf("people %q is not known", j.People), "one of asked, nobody")
+	}
+	m := &SubmitInput{InputId: j.InputID, WorkerId: j.Worker, Mode: InputAccepted_Mode(mode), From: j.From, People: InputAccepted_People(people)}
 	if j.Text != "" {
 		m.Parts = append(m.Parts, textPart(j.Text))
 	}
@@ -258,6 +264,9 @@ func InputFrom(m *SubmitInput) (*InputJSON, error) {
 		return nil, Fail(CodeBadRequest, fmt.Sprintf("a client cannot submit an input of origin %s", strings.ToLower(m.GetOrigin().String())), "")
 	}
 	j := &InputJSON{InputID: m.GetInputId(), Worker: m.GetWorkerId(), From: m.GetFrom()}
+	if m.GetPeople() != InputAccepted_AS_SESSION {
+		j.People = strings.ToLower(m.GetPeople().String())
+	}
 	if m.GetMode() != InputAccepted_QUEUE {
 		j.Mode = strings.ToLower(m.GetMode().String())
 	}

@@ -143,8 +143,9 @@ type HolderJSON struct {
 
 // JobsJSON counts the jobs of a session.
 type JobsJSON struct {
-	Running int32 `json:"running"`
-	Waiting int32 `json:"waiting"`
+	Running    int32 `json:"running"`    // turns
+	Waiting    int32 `json:"waiting"`    // inputs
+	Background int32 `json:"background"` // commands that agents left running
 }
 
 // JSON is the workspace in its wire form.

@@ -194,6 +194,55 @@ func (InputAccepted_Origin) EnumDescriptor() ([]byte, []int) {
 	return file_worker_proto_rawDescGZIP(), []int{7, 1}
 }
 
+type InputAccepted_People int32
+
+const (
+	InputAccepted_AS_SESSION InputAccepted_People = 0 // as the session was made
+	InputAccepted_ASKED      InputAccepted_People = 1 // who sends it is there to answer what the turn asks
+	InputAccepted_NOBODY     InputAccepted_People = 2 // what the turn would ask is denied
+)
+
+// Enum value maps for InputAccepted_People.
+var (
+	InputAccepted_People_name = map[int32]string{
+		0: "AS_SESSION",
+		1: "ASKED",
+		2: "NOBODY",
+	}
+	InputAccepted_People_value = map[string]int32{
+		"AS_SESSION": 0,
+		"ASKED":      1,
+		"NOBODY":     2,
+	}
+)
+
+func (x InputAccepted_People) Enum() *InputAccepted_People {
+	p := new(InputAccepted_People)
+	*p = x
+	return p
+}
+
+func (x InputAccepted_People) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (InputAccepted_People) Descriptor() protoreflect.EnumDescriptor {
+	return file_worker_proto_enumTypes[3].Descriptor()
+}
+
+func (InputAccepted_People) Type() protoreflect.EnumType {
+	return &file_worker_proto_enumTypes[3]
+}
+
+func (x InputAccepted_People) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use InputAccepted_People.Descriptor instead.
+func (InputAccepted_People) EnumDescriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{7, 2}
+}
+
 type ToolFinished_Status int32
 
 const (
@@ -245,11 +294,11 @@ func (x ToolFinished_Status) String() string {
 }
 
 func (ToolFinished_Status) Descriptor() protoreflect.EnumDescriptor {
-	return file_worker_proto_enumTypes[3].Descriptor()
+	return file_worker_proto_enumTypes[4].Descriptor()
 }
 
 func (ToolFinished_Status) Type() protoreflect.EnumType {
-	return &file_worker_proto_enumTypes[3]
+	return &file_worker_proto_enumTypes[4]
 }
 
 func (x ToolFinished_Status) Number() protoreflect.EnumNumber {
@@ -309,11 +358,11 @@ func (x TurnCompleted_Outcome) String() string {
 }
 
 func (TurnCompleted_Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_worker_proto_enumTypes[4].Descriptor()
+	return file_worker_proto_enumTypes[5].Descriptor()
 }
 
 func (TurnCompleted_Outcome) Type() protoreflect.EnumType {
-	return &file_worker_proto_enumTypes[4]
+	return &file_worker_proto_enumTypes[5]
 }
 
 func (x TurnCompleted_Outcome) Number() protoreflect.EnumNumber {
@@ -356,11 +405,11 @@ func (x TimerSet_Misfire) String() string {
 }
 
 func (TimerSet_Misfire) Descriptor() protoreflect.EnumDescriptor {
-	return file_worker_proto_enumTypes[5].Descriptor()
+	return file_worker_proto_enumTypes[6].Descriptor()
 }
 
 func (TimerSet_Misfire) Type() protoreflect.EnumType {
-	return &file_worker_proto_enumTypes[5]
+	return &file_worker_proto_enumTypes[6]
 }
 
 func (x TimerSet_Misfire) Number() protoreflect.EnumNumber {
@@ -408,11 +457,11 @@ func (x CallResolved_Resolution) String() string {
 }
 
 func (CallResolved_Resolution) Descriptor() protoreflect.EnumDescriptor {
-	return file_worker_proto_enumTypes[6].Descriptor()
+	return file_worker_proto_enumTypes[7].Descriptor()
 }
 
 func (CallResolved_Resolution) Type() protoreflect.EnumType {
-	return &file_worker_proto_enumTypes[6]
+	return &file_worker_proto_enumTypes[7]
 }
 
 func (x CallResolved_Resolution) Number() protoreflect.EnumNumber {
@@ -1472,6 +1521,7 @@ type InputAccepted struct {
 	Parts         []*Part                `protobuf:"bytes,5,rep,name=parts,proto3" json:"parts,omitempty"`
 	Call          *ToolCall              `protobuf:"bytes,6,opt,name=call,proto3" json:"call,omitempty"`                                  // program code calls a tool instead of prompting (row 90)
 	ContentHash   []byte                 `protobuf:"bytes,7,opt,name=content_hash,json=contentHash,proto3" json:"content_hash,omitempty"` // the same id with other content is refused
+	People        InputAccepted_People   `protobuf:"varint,8,opt,name=people,proto3,enum=troupe.v1.InputAccepted_People" json:"people,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1553,6 +1603,13 @@ func (x *InputAccepted) GetContentHash() []byte {
 		return x.ContentHash
 	}
 	return nil
+}
+
+func (x *InputAccepted) GetPeople() InputAccepted_People {
+	if x != nil {
+		return x.People
+	}
+	return InputAccepted_AS_SESSION
 }
 
 type InputWithdrawn struct {
@@ -4105,7 +4162,7 @@ const file_worker_proto_rawDesc = "" +
 	"ASK_PERSON\x10\x05\x12\r\n" +
 	"\tFAIL_TURN\x10\x06\x12\x11\n" +
 	"\rWAIT_APPROVAL\x10\a\x12\t\n" +
-	"\x05KNOWN\x10\b\"\x8d\x03\n" +
+	"\x05KNOWN\x10\b\"\xf7\x03\n" +
 	"\rInputAccepted\x12\x19\n" +
 	"\binput_id\x18\x01 \x01(\tR\ainputId\x121\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\x1d.troupe.v1.InputAccepted.ModeR\x04mode\x127\n" +
@@ -4113,7 +4170,8 @@ const file_worker_proto_rawDesc = "" +
 	"\x04from\x18\x04 \x01(\tR\x04from\x12%\n" +
 	"\x05parts\x18\x05 \x03(\v2\x0f.troupe.v1.PartR\x05parts\x12'\n" +
 	"\x04call\x18\x06 \x01(\v2\x13.troupe.v1.ToolCallR\x04call\x12!\n" +
-	"\fcontent_hash\x18\a \x01(\fR\vcontentHash\"7\n" +
+	"\fcontent_hash\x18\a \x01(\fR\vcontentHash\x127\n" +
+	"\x06people\x18\b \x01(\x0e2\x1f.troupe.v1.InputAccepted.PeopleR\x06people\"7\n" +
 	"\x04Mode\x12\t\n" +
 	"\x05QUEUE\x10\x00\x12\t\n" +
 	"\x05STEER\x10\x01\x12\r\n" +
@@ -4126,7 +4184,13 @@ const file_worker_proto_rawDesc = "" +
 	"\x06WORKER\x10\x01\x12\t\n" +
 	"\x05TIMER\x10\x02\x12\n" +
 	"\n" +
-	"\x06SYSTEM\x10\x03\";\n" +
+	"\x06SYSTEM\x10\x03\"/\n" +
+	"\x06People\x12\x0e\n" +
+	"\n" +
+	"AS_SESSION\x10\x00\x12\t\n" +
+	"\x05ASKED\x10\x01\x12\n" +
+	"\n" +
+	"\x06NOBODY\x10\x02\";\n" +
 	"\x0eInputWithdrawn\x12\x19\n" +
 	"\binput_id\x18\x01 \x01(\tR\ainputId\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\"r\n" +
@@ -4384,136 +4448,138 @@ func file_worker_proto_rawDescGZIP() []byte {
 	return file_worker_proto_rawDescData
 }
 
-var file_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
 var file_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_worker_proto_goTypes = []any{
 	(RecoveryDecision_Action)(0), // 0: troupe.v1.RecoveryDecision.Action
 	(InputAccepted_Mode)(0),      // 1: troupe.v1.InputAccepted.Mode
 	(InputAccepted_Origin)(0),    // 2: troupe.v1.InputAccepted.Origin
-	(ToolFinished_Status)(0),     // 3: troupe.v1.ToolFinished.Status
-	(TurnCompleted_Outcome)(0),   // 4: troupe.v1.TurnCompleted.Outcome
-	(TimerSet_Misfire)(0),        // 5: troupe.v1.TimerSet.Misfire
-	(CallResolved_Resolution)(0), // 6: troupe.v1.CallResolved.Resolution
-	(*WorkerFact)(nil),           // 7: troupe.v1.WorkerFact
-	(*Lineage)(nil),              // 8: troupe.v1.Lineage
-	(*WorkerCreated)(nil),        // 9: troupe.v1.WorkerCreated
-	(*Turn)(nil),                 // 10: troupe.v1.Turn
-	(*ChatMessage)(nil),          // 11: troupe.v1.ChatMessage
-	(*Activated)(nil),            // 12: troupe.v1.Activated
-	(*RecoveryDecision)(nil),     // 13: troupe.v1.RecoveryDecision
-	(*InputAccepted)(nil),        // 14: troupe.v1.InputAccepted
-	(*InputWithdrawn)(nil),       // 15: troupe.v1.InputWithdrawn
-	(*TurnStarted)(nil),          // 16: troupe.v1.TurnStarted
-	(*GenerationStarted)(nil),    // 17: troupe.v1.GenerationStarted
-	(*Timing)(nil),               // 18: troupe.v1.Timing
-	(*GenerationCompleted)(nil),  // 19: troupe.v1.GenerationCompleted
-	(*GenerationFailed)(nil),     // 20: troupe.v1.GenerationFailed
-	(*ToolPlanned)(nil),          // 21: troupe.v1.ToolPlanned
-	(*ApprovalRequested)(nil),    // 22: troupe.v1.ApprovalRequested
-	(*ApprovalResolved)(nil),     // 23: troupe.v1.ApprovalResolved
-	(*FileHash)(nil),             // 24: troupe.v1.FileHash
-	(*ToolDispatched)(nil),       // 25: troupe.v1.ToolDispatched
-	(*ToolFinished)(nil),         // 26: troupe.v1.ToolFinished
-	(*TurnCompleted)(nil),        // 27: troupe.v1.TurnCompleted
-	(*BudgetReserved)(nil),       // 28: troupe.v1.BudgetReserved
-	(*BudgetSettled)(nil),        // 29: troupe.v1.BudgetSettled
-	(*TimerSet)(nil),             // 30: troupe.v1.TimerSet
-	(*TimerFired)(nil),           // 31: troupe.v1.TimerFired
-	(*TimerCancelled)(nil),       // 32: troupe.v1.TimerCancelled
-	(*HistoryCompacted)(nil),     // 33: troupe.v1.HistoryCompacted
-	(*ConfigChanged)(nil),        // 34: troupe.v1.ConfigChanged
-	(*ChildSpawned)(nil),         // 35: troupe.v1.ChildSpawned
-	(*ChildEnded)(nil),           // 36: troupe.v1.ChildEnded
-	(*AllotmentGranted)(nil),     // 37: troupe.v1.AllotmentGranted
-	(*AllotmentReturned)(nil),    // 38: troupe.v1.AllotmentReturned
-	(*Suspended)(nil),            // 39: troupe.v1.Suspended
-	(*Panicked)(nil),             // 40: troupe.v1.Panicked
-	(*OutboxEnqueued)(nil),       // 41: troupe.v1.OutboxEnqueued
-	(*OutboxAcked)(nil),          // 42: troupe.v1.OutboxAcked
-	(*CancelRequested)(nil),      // 43: troupe.v1.CancelRequested
-	(*Closed)(nil),               // 44: troupe.v1.Closed
-	(*CallDoubted)(nil),          // 45: troupe.v1.CallDoubted
-	(*CallResolved)(nil),         // 46: troupe.v1.CallResolved
-	(*Released)(nil),             // 47: troupe.v1.Released
-	(*ToolCall)(nil),             // 48: troupe.v1.ToolCall
-	(*LeaseToken)(nil),           // 49: troupe.v1.LeaseToken
-	(*Part)(nil),                 // 50: troupe.v1.Part
-	(*Usage)(nil),                // 51: troupe.v1.Usage
-	(Effect_Class)(0),            // 52: troupe.v1.Effect.Class
-	(UnknownOutcome_Policy)(0),   // 53: troupe.v1.UnknownOutcome.Policy
-	(Decision_Value)(0),          // 54: troupe.v1.Decision.Value
+	(InputAccepted_People)(0),    // 3: troupe.v1.InputAccepted.People
+	(ToolFinished_Status)(0),     // 4: troupe.v1.ToolFinished.Status
+	(TurnCompleted_Outcome)(0),   // 5: troupe.v1.TurnCompleted.Outcome
+	(TimerSet_Misfire)(0),        // 6: troupe.v1.TimerSet.Misfire
+	(CallResolved_Resolution)(0), // 7: troupe.v1.CallResolved.Resolution
+	(*WorkerFact)(nil),           // 8: troupe.v1.WorkerFact
+	(*Lineage)(nil),              // 9: troupe.v1.Lineage
+	(*WorkerCreated)(nil),        // 10: troupe.v1.WorkerCreated
+	(*Turn)(nil),                 // 11: troupe.v1.Turn
+	(*ChatMessage)(nil),          // 12: troupe.v1.ChatMessage
+	(*Activated)(nil),            // 13: troupe.v1.Activated
+	(*RecoveryDecision)(nil),     // 14: troupe.v1.RecoveryDecision
+	(*InputAccepted)(nil),        // 15: troupe.v1.InputAccepted
+	(*InputWithdrawn)(nil),       // 16: troupe.v1.InputWithdrawn
+	(*TurnStarted)(nil),          // 17: troupe.v1.TurnStarted
+	(*GenerationStarted)(nil),    // 18: troupe.v1.GenerationStarted
+	(*Timing)(nil),               // 19: troupe.v1.Timing
+	(*GenerationCompleted)(nil),  // 20: troupe.v1.GenerationCompleted
+	(*GenerationFailed)(nil),     // 21: troupe.v1.GenerationFailed
+	(*ToolPlanned)(nil),          // 22: troupe.v1.ToolPlanned
+	(*ApprovalRequested)(nil),    // 23: troupe.v1.ApprovalRequested
+	(*ApprovalResolved)(nil),     // 24: troupe.v1.ApprovalResolved
+	(*FileHash)(nil),             // 25: troupe.v1.FileHash
+	(*ToolDispatched)(nil),       // 26: troupe.v1.ToolDispatched
+	(*ToolFinished)(nil),         // 27: troupe.v1.ToolFinished
+	(*TurnCompleted)(nil),        // 28: troupe.v1.TurnCompleted
+	(*BudgetReserved)(nil),       // 29: troupe.v1.BudgetReserved
+	(*BudgetSettled)(nil),        // 30: troupe.v1.BudgetSettled
+	(*TimerSet)(nil),             // 31: troupe.v1.TimerSet
+	(*TimerFired)(nil),           // 32: troupe.v1.TimerFired
+	(*TimerCancelled)(nil),       // 33: troupe.v1.TimerCancelled
+	(*HistoryCompacted)(nil),     // 34: troupe.v1.HistoryCompacted
+	(*ConfigChanged)(nil),        // 35: troupe.v1.ConfigChanged
+	(*ChildSpawned)(nil),         // 36: troupe.v1.ChildSpawned
+	(*ChildEnded)(nil),           // 37: troupe.v1.ChildEnded
+	(*AllotmentGranted)(nil),     // 38: troupe.v1.AllotmentGranted
+	(*AllotmentReturned)(nil),    // 39: troupe.v1.AllotmentReturned
+	(*Suspended)(nil),            // 40: troupe.v1.Suspended
+	(*Panicked)(nil),             // 41: troupe.v1.Panicked
+	(*OutboxEnqueued)(nil),       // 42: troupe.v1.OutboxEnqueued
+	(*OutboxAcked)(nil),          // 43: troupe.v1.OutboxAcked
+	(*CancelRequested)(nil),      // 44: troupe.v1.CancelRequested
+	(*Closed)(nil),               // 45: troupe.v1.Closed
+	(*CallDoubted)(nil),          // 46: troupe.v1.CallDoubted
+	(*CallResolved)(nil),         // 47: troupe.v1.CallResolved
+	(*Released)(nil),             // 48: troupe.v1.Released
+	(*ToolCall)(nil),             // 49: troupe.v1.ToolCall
+	(*LeaseToken)(nil),           // 50: troupe.v1.LeaseToken
+	(*Part)(nil),                 // 51: troupe.v1.Part
+	(*Usage)(nil),                // 52: troupe.v1.Usage
+	(Effect_Class)(0),            // 53: troupe.v1.Effect.Class
+	(UnknownOutcome_Policy)(0),   // 54: troupe.v1.UnknownOutcome.Policy
+	(Decision_Value)(0),          // 55: troupe.v1.Decision.Value
 }
 var file_worker_proto_depIdxs = []int32{
-	9,  // 0: troupe.v1.WorkerFact.worker_created:type_name -> troupe.v1.WorkerCreated
-	12, // 1: troupe.v1.WorkerFact.activated:type_name -> troupe.v1.Activated
-	14, // 2: troupe.v1.WorkerFact.input_accepted:type_name -> troupe.v1.InputAccepted
-	15, // 3: troupe.v1.WorkerFact.input_withdrawn:type_name -> troupe.v1.InputWithdrawn
-	16, // 4: troupe.v1.WorkerFact.turn_started:type_name -> troupe.v1.TurnStarted
-	17, // 5: troupe.v1.WorkerFact.generation_started:type_name -> troupe.v1.GenerationStarted
-	19, // 6: troupe.v1.WorkerFact.generation_completed:type_name -> troupe.v1.GenerationCompleted
-	20, // 7: troupe.v1.WorkerFact.generation_failed:type_name -> troupe.v1.GenerationFailed
-	21, // 8: troupe.v1.WorkerFact.tool_planned:type_name -> troupe.v1.ToolPlanned
-	22, // 9: troupe.v1.WorkerFact.approval_requested:type_name -> troupe.v1.ApprovalRequested
-	23, // 10: troupe.v1.WorkerFact.approval_resolved:type_name -> troupe.v1.ApprovalResolved
-	25, // 11: troupe.v1.WorkerFact.tool_dispatched:type_name -> troupe.v1.ToolDispatched
-	26, // 12: troupe.v1.WorkerFact.tool_finished:type_name -> troupe.v1.ToolFinished
-	27, // 13: troupe.v1.WorkerFact.turn_completed:type_name -> troupe.v1.TurnCompleted
-	28, // 14: troupe.v1.WorkerFact.budget_reserved:type_name -> troupe.v1.BudgetReserved
-	29, // 15: troupe.v1.WorkerFact.budget_settled:type_name -> troupe.v1.BudgetSettled
-	30, // 16: troupe.v1.WorkerFact.timer_set:type_name -> troupe.v1.TimerSet
-	31, // 17: troupe.v1.WorkerFact.timer_fired:type_name -> troupe.v1.TimerFired
-	32, // 18: troupe.v1.WorkerFact.timer_cancelled:type_name -> troupe.v1.TimerCancelled
-	33, // 19: troupe.v1.WorkerFact.history_compacted:type_name -> troupe.v1.HistoryCompacted
-	34, // 20: troupe.v1.WorkerFact.config_changed:type_name -> troupe.v1.ConfigChanged
-	35, // 21: troupe.v1.WorkerFact.child_spawned:type_name -> troupe.v1.ChildSpawned
-	36, // 22: troupe.v1.WorkerFact.child_ended:type_name -> troupe.v1.ChildEnded
-	37, // 23: troupe.v1.WorkerFact.allotment_granted:type_name -> troupe.v1.AllotmentGranted
-	38, // 24: troupe.v1.WorkerFact.allotment_returned:type_name -> troupe.v1.AllotmentReturned
-	40, // 25: troupe.v1.WorkerFact.panicked:type_name -> troupe.v1.Panicked
-	41, // 26: troupe.v1.WorkerFact.outbox_enqueued:type_name -> troupe.v1.OutboxEnqueued
-	42, // 27: troupe.v1.WorkerFact.outbox_acked:type_name -> troupe.v1.OutboxAcked
-	43, // 28: troupe.v1.WorkerFact.cancel_requested:type_name -> troupe.v1.CancelRequested
-	44, // 29: troupe.v1.WorkerFact.closed:type_name -> troupe.v1.Closed
-	46, // 30: troupe.v1.WorkerFact.call_resolved:type_name -> troupe.v1.CallResolved
-	47, // 31: troupe.v1.WorkerFact.released:type_name -> troupe.v1.Released
-	45, // 32: troupe.v1.WorkerFact.call_doubted:type_name -> troupe.v1.CallDoubted
-	39, // 33: troupe.v1.WorkerFact.suspended:type_name -> troupe.v1.Suspended
-	8,  // 34: troupe.v1.WorkerCreated.origin:type_name -> troupe.v1.Lineage
-	10, // 35: troupe.v1.WorkerCreated.copied:type_name -> troupe.v1.Turn
-	11, // 36: troupe.v1.Turn.messages:type_name -> troupe.v1.ChatMessage
-	48, // 37: troupe.v1.ChatMessage.tool_calls:type_name -> troupe.v1.ToolCall
-	13, // 38: troupe.v1.Activated.decisions:type_name -> troupe.v1.RecoveryDecision
-	49, // 39: troupe.v1.Activated.leases:type_name -> troupe.v1.LeaseToken
+	10, // 0: troupe.v1.WorkerFact.worker_created:type_name -> troupe.v1.WorkerCreated
+	13, // 1: troupe.v1.WorkerFact.activated:type_name -> troupe.v1.Activated
+	15, // 2: troupe.v1.WorkerFact.input_accepted:type_name -> troupe.v1.InputAccepted
+	16, // 3: troupe.v1.WorkerFact.input_withdrawn:type_name -> troupe.v1.InputWithdrawn
+	17, // 4: troupe.v1.WorkerFact.turn_started:type_name -> troupe.v1.TurnStarted
+	18, // 5: troupe.v1.WorkerFact.generation_started:type_name -> troupe.v1.GenerationStarted
+	20, // 6: troupe.v1.WorkerFact.generation_completed:type_name -> troupe.v1.GenerationCompleted
+	21, // 7: troupe.v1.WorkerFact.generation_failed:type_name -> troupe.v1.GenerationFailed
+	22, // 8: troupe.v1.WorkerFact.tool_planned:type_name -> troupe.v1.ToolPlanned
+	23, // 9: troupe.v1.WorkerFact.approval_requested:type_name -> troupe.v1.ApprovalRequested
+	24, // 10: troupe.v1.WorkerFact.approval_resolved:type_name -> troupe.v1.ApprovalResolved
+	26, // 11: troupe.v1.WorkerFact.tool_dispatched:type_name -> troupe.v1.ToolDispatched
+	27, // 12: troupe.v1.WorkerFact.tool_finished:type_name -> troupe.v1.ToolFinished
+	28, // 13: troupe.v1.WorkerFact.turn_completed:type_name -> troupe.v1.TurnCompleted
+	29, // 14: troupe.v1.WorkerFact.budget_reserved:type_name -> troupe.v1.BudgetReserved
+	30, // 15: troupe.v1.WorkerFact.budget_settled:type_name -> troupe.v1.BudgetSettled
+	31, // 16: troupe.v1.WorkerFact.timer_set:type_name -> troupe.v1.TimerSet
+	32, // 17: troupe.v1.WorkerFact.timer_fired:type_name -> troupe.v1.TimerFired
+	33, // 18: troupe.v1.WorkerFact.timer_cancelled:type_name -> troupe.v1.TimerCancelled
+	34, // 19: troupe.v1.WorkerFact.history_compacted:type_name -> troupe.v1.HistoryCompacted
+	35, // 20: troupe.v1.WorkerFact.config_changed:type_name -> troupe.v1.ConfigChanged
+	36, // 21: troupe.v1.WorkerFact.child_spawned:type_name -> troupe.v1.ChildSpawned
+	37, // 22: troupe.v1.WorkerFact.child_ended:type_name -> troupe.v1.ChildEnded
+	38, // 23: troupe.v1.WorkerFact.allotment_granted:type_name -> troupe.v1.AllotmentGranted
+	39, // 24: troupe.v1.WorkerFact.allotment_returned:type_name -> troupe.v1.AllotmentReturned
+	41, // 25: troupe.v1.WorkerFact.panicked:type_name -> troupe.v1.Panicked
+	42, // 26: troupe.v1.WorkerFact.outbox_enqueued:type_name -> troupe.v1.OutboxEnqueued
+	43, // 27: troupe.v1.WorkerFact.outbox_acked:type_name -> troupe.v1.OutboxAcked
+	44, // 28: troupe.v1.WorkerFact.cancel_requested:type_name -> troupe.v1.CancelRequested
+	45, // 29: troupe.v1.WorkerFact.closed:type_name -> troupe.v1.Closed
+	47, // 30: troupe.v1.WorkerFact.call_resolved:type_name -> troupe.v1.CallResolved
+	48, // 31: troupe.v1.WorkerFact.released:type_name -> troupe.v1.Released
+	46, // 32: troupe.v1.WorkerFact.call_doubted:type_name -> troupe.v1.CallDoubted
+	40, // 33: troupe.v1.WorkerFact.suspended:type_name -> troupe.v1.Suspended
+	9,  // 34: troupe.v1.WorkerCreated.origin:type_name -> troupe.v1.Lineage
+	11, // 35: troupe.v1.WorkerCreated.copied:type_name -> troupe.v1.Turn
+	12, // 36: troupe.v1.Turn.messages:type_name -> troupe.v1.ChatMessage
+	49, // 37: troupe.v1.ChatMessage.tool_calls:type_name -> troupe.v1.ToolCall
+	14, // 38: troupe.v1.Activated.decisions:type_name -> troupe.v1.RecoveryDecision
+	50, // 39: troupe.v1.Activated.leases:type_name -> troupe.v1.LeaseToken
 	0,  // 40: troupe.v1.RecoveryDecision.action:type_name -> troupe.v1.RecoveryDecision.Action
 	1,  // 41: troupe.v1.InputAccepted.mode:type_name -> troupe.v1.InputAccepted.Mode
 	2,  // 42: troupe.v1.InputAccepted.origin:type_name -> troupe.v1.InputAccepted.Origin
-	50, // 43: troupe.v1.InputAccepted.parts:type_name -> troupe.v1.Part
-	48, // 44: troupe.v1.InputAccepted.call:type_name -> troupe.v1.ToolCall
-	49, // 45: troupe.v1.TurnStarted.leases:type_name -> troupe.v1.LeaseToken
-	48, // 46: troupe.v1.GenerationCompleted.tool_calls:type_name -> troupe.v1.ToolCall
-	51, // 47: troupe.v1.GenerationCompleted.usage:type_name -> troupe.v1.Usage
-	18, // 48: troupe.v1.GenerationCompleted.timing:type_name -> troupe.v1.Timing
-	52, // 49: troupe.v1.ToolPlanned.effect:type_name -> troupe.v1.Effect.Class
-	53, // 50: troupe.v1.ToolPlanned.unknown:type_name -> troupe.v1.UnknownOutcome.Policy
-	24, // 51: troupe.v1.ApprovalRequested.files:type_name -> troupe.v1.FileHash
-	54, // 52: troupe.v1.ApprovalResolved.decision:type_name -> troupe.v1.Decision.Value
-	49, // 53: troupe.v1.ToolDispatched.lease:type_name -> troupe.v1.LeaseToken
-	24, // 54: troupe.v1.ToolDispatched.precondition_hashes:type_name -> troupe.v1.FileHash
-	3,  // 55: troupe.v1.ToolFinished.status:type_name -> troupe.v1.ToolFinished.Status
-	24, // 56: troupe.v1.ToolFinished.postcondition_hashes:type_name -> troupe.v1.FileHash
-	4,  // 57: troupe.v1.TurnCompleted.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	51, // 58: troupe.v1.TurnCompleted.usage:type_name -> troupe.v1.Usage
-	50, // 59: troupe.v1.TimerSet.parts:type_name -> troupe.v1.Part
-	5,  // 60: troupe.v1.TimerSet.misfire:type_name -> troupe.v1.TimerSet.Misfire
-	51, // 61: troupe.v1.HistoryCompacted.usage:type_name -> troupe.v1.Usage
-	4,  // 62: troupe.v1.ChildEnded.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	51, // 63: troupe.v1.ChildEnded.usage:type_name -> troupe.v1.Usage
-	6,  // 64: troupe.v1.CallResolved.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	65, // [65:65] is the sub-list for method output_type
-	65, // [65:65] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	51, // 43: troupe.v1.InputAccepted.parts:type_name -> troupe.v1.Part
+	49, // 44: troupe.v1.InputAccepted.call:type_name -> troupe.v1.ToolCall
+	3,  // 45: troupe.v1.InputAccepted.people:type_name -> troupe.v1.InputAccepted.People
+	50, // 46: troupe.v1.TurnStarted.leases:type_name -> troupe.v1.LeaseToken
+	49, // 47: troupe.v1.GenerationCompleted.tool_calls:type_name -> troupe.v1.ToolCall
+	52, // 48: troupe.v1.GenerationCompleted.usage:type_name -> troupe.v1.Usage
+	19, // 49: troupe.v1.GenerationCompleted.timing:type_name -> troupe.v1.Timing
+	53, // 50: troupe.v1.ToolPlanned.effect:type_name -> troupe.v1.Effect.Class
+	54, // 51: troupe.v1.ToolPlanned.unknown:type_name -> troupe.v1.UnknownOutcome.Policy
+	25, // 52: troupe.v1.ApprovalRequested.files:type_name -> troupe.v1.FileHash
+	55, // 53: troupe.v1.ApprovalResolved.decision:type_name -> troupe.v1.Decision.Value
+	50, // 54: troupe.v1.ToolDispatched.lease:type_name -> troupe.v1.LeaseToken
+	25, // 55: troupe.v1.ToolDispatched.precondition_hashes:type_name -> troupe.v1.FileHash
+	4,  // 56: troupe.v1.ToolFinished.status:type_name -> troupe.v1.ToolFinished.Status
+	25, // 57: troupe.v1.ToolFinished.postcondition_hashes:type_name -> troupe.v1.FileHash
+	5,  // 58: troupe.v1.TurnCompleted.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	52, // 59: troupe.v1.TurnCompleted.usage:type_name -> troupe.v1.Usage
+	51, // 60: troupe.v1.TimerSet.parts:type_name -> troupe.v1.Part
+	6,  // 61: troupe.v1.TimerSet.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	52, // 62: troupe.v1.HistoryCompacted.usage:type_name -> troupe.v1.Usage
+	5,  // 63: troupe.v1.ChildEnded.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	52, // 64: troupe.v1.ChildEnded.usage:type_name -> troupe.v1.Usage
+	7,  // 65: troupe.v1.CallResolved.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	66, // [66:66] is the sub-list for method output_type
+	66, // [66:66] is the sub-list for method input_type
+	66, // [66:66] is the sub-list for extension type_name
+	66, // [66:66] is the sub-list for extension extendee
+	0,  // [0:66] is the sub-list for field type_name
 }
 
 func init() { file_worker_proto_init() }
@@ -4563,7 +4629,7 @@ func file_worker_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_worker_proto_rawDesc), len(file_worker_proto_rawDesc)),
-			NumEnums:      7,
+			NumEnums:      8,
 			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   0,

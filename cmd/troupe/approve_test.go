@@ -224,6 +224,15 @@ func TestApproveWithAScopeIsRemembered(t *testing.T) {
 	if code, out, stderr := m.run("deny", ids[1], "--scope", "session"); code != exitDone || !strings.Contains(stderr, ": deny write_file(b)") {
 		t.Errorf("%d %s%s", code, out, stderr)
 	}
+	// A lone call knows what was remembered for every agent, and nothing of a session's own.
+	for path, want := range map[string]int{"a": exitDone, "b": exitFailed, "c": exitFailed} {
+		if code, out, stderr := m.run("tool", "run", "write_file", "--args", `{"path":"`+path+`","content":"lone"}`, "-C", "a", "--trust", "restricted"); code != want {
+			t.Errorf("%s: %d %s%s", path, code, out, stderr)
+		}
+	}
+	if err := os.Remove(filepath.Join(m.folder("a"), "a")); err != nil {
+		t.Fatal(err)
+	}
 	_, out, _ = m.run("rules", "ls", "-o", "json")
 	for _, want := range []string{`"rule": "write_file(a)"`, `"scope": "always"`, `"rule": "deny write_file(b)"`, `"state": "in_force"`} {
 		if !strings.Contains(out, want) {

@@ -47,7 +47,10 @@ func (a *app) cancel(ctx context.Context, n node, session, worker string, f *can
 	if err != nil {
 		return err
 	}
-	j := messages.CancelledJSON{Turns: c.GetTurns(), Inputs: c.GetInputs()}
+	j := messages.CancelledJSON{Turns: c.GetTurns(), Inputs: c.GetInputs(), Jobs: c.GetJobs()}
+	if j.Jobs > 0 {
+		a.note("troupe: %d commands that were left running go on; an agent ends them with job_kill, and troupe rm or the end of the process does", j.Jobs)
+	}
 	return a.emit(j, func(w io.Writer) error {
 		text := fmt.Sprintf("%d turns cancelled, %d inputs taken back\n", j.Turns, j.Inputs)
 		if j.Turns == 0 && j.Inputs == 0 {

@@ -130,7 +130,10 @@ func (a *app) printProject(p *messages.Project) error {
 }
 
 func variableText(v *messages.Variable) string {
-	if v.GetSecret() {
+	switch {
+	case v.GetCommand() != "":
+		return "(from) " + v.GetCommand()
+	case v.GetSecret():
 		return "(secret)"
 	}
 	return v.GetValue()
@@ -192,14 +195,17 @@ func newEnvList(a *app) *cobra.Command {
 }
 
 func newEnvSet(a *app) *cobra.Command {
-	dir, secret := "", false
+	dir, secret, command := "", false, ""
 	cmd := &cobra.Command{
 		Use:   "set NAME[=VALUE]...",
 		Short: "Set variables of the folder's project; a value that is not given is read from stdin",
 		Long: `Set variables of the folder's project, which is made if it is none yet.
 
 A value that is not given is read from stdin, without the line's end: other processes of this machine see what stands on a command
-line. With --secret the value is taken out of everything that agents see and that is written down, and shown no more.`,
+line. With --secret the value is taken out of everything that agents see and that is written down, and shown no more.
+
+With --command what the command prints is the value, anew for each call of an agent that runs commands, and always a secret. It runs in the
+sandbox, in the folder of the call, without network, for 10 s at most. If it fails, so does the call.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usage("troupe env set: NAME=VALUE is missing")
@@ -208,8 +214,15 @@ line. With --secret the value is taken out of everything that agents see and tha
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m := &messages.SetVariables{}
+			if command != "" && (len(args) > 1 || secret || strings.Contains(args[0], "=")) {
+				return usage("troupe env set: --command goes with one NAME, without a value and without --secret")
+			}
 			for _, word := range args {
 				name, value, given := strings.Cut(word, "=")
+				if command != "" {
+					m.Set = append(m.Set, &messages.Variable{Name: name, Command: command})
+					continue
+				}
 				if !given {
 					if len(args) > 1 {
 						return usage("troupe env set: the value of %s is missing, and stdin can give one alone", name)
@@ -234,6 +247,7 @@ line. With --secret the value is taken out of everything that agents see and tha
 	}
 	folderFlag(cmd, &dir)
 	cmd.Flags().BoolVar(&secret, "secret", false, "keep the value out of all texts")
+	cmd.Flags().StringVar(&command, "command", "", "`COMMAND` that prints the value, for each call anew")
 	return cmd
 }
 

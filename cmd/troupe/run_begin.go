@@ -167,7 +167,7 @@ func (r *runner) prepare(ctx context.Context, loaded *config.Loaded) error {
 		NoInput:    r.a.flags.noInput || !r.a.inTerm || !r.a.errTerm,
 		Ask:        r.a.canAsk(),
 		Workspaces: []*messages.WorkspaceSpec{{Uri: addr.Canonical, Trust: trust, Primary: true}},
-		First:      &messages.SubmitInput{InputId: r.input, Parts: r.parts},
+		First:      &messages.SubmitInput{InputId: r.input, Parts: r.parts, People: r.a.people()},
 	}
 	if err := r.attachments(); err != nil {
 		return err
@@ -224,7 +224,7 @@ func (r *runner) announce(dir string, trust messages.Trust_Level, rules []string
 		return
 	}
 	what := fmt.Sprintf("troupe: %s is restricted: what needs a question is refused, since nobody can be asked", visible(dir))
-	if r.create.GetAsk() {
+	if r.create.GetAsk() || r.create == nil && r.parts != nil && r.a.canAsk() {
 		what = fmt.Sprintf("troupe: %s is restricted: you are asked about what no rule allows", visible(dir))
 	}
 	if r.create != nil {
@@ -314,7 +314,7 @@ func (r *runner) submit(ctx context.Context, h *house) error {
 		r.input = messages.NewID(messages.InputPrefix)
 	}
 	in, err := ask[*messages.InputReply](ctx, h, &messages.ToSession{SessionId: r.session, Command: &messages.ToSession_Submit{
-		Submit: &messages.SubmitInput{InputId: r.input, Parts: r.parts},
+		Submit: &messages.SubmitInput{InputId: r.input, Parts: r.parts, People: r.a.people()},
 	}})
 	if err != nil {
 		return err

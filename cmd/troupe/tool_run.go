@@ -80,6 +80,9 @@ func (a *app) runTool(ctx context.Context, f *toolFlags, name string) error {
 		return err
 	}
 	c.rules = append(c.rules, f.allow...)
+	if err := c.recall(ctx); err != nil {
+		return err
+	}
 	res, err := c.run(ctx, name)
 	if own := new(exitError); errors.As(err, &own) {
 		return err
@@ -110,6 +113,26 @@ type loneCall struct {
 	raw    json.RawMessage
 	trust  messages.Trust_Level
 	rules  []string
+
+	remembered []string // what answers left behind for every agent, or the default one, in this folder
+}
+
+// recall reads the rules that were remembered for the folder, those of single sessions left out. Where nothing was kept yet there
+// are none.
+func (c *loneCall) recall(ctx context.Context) error {
+	return c.a.look(ctx, c.loaded, func() error { return nil }, func(ctx context.Context, n node) error {
+		found, err := ask[*messages.Rules](ctx, n, &messages.ListRules{})
+		if err != nil {
+			return err
+		}
+		for _, v := range found.GetRules() {
+			mine := v.GetScope() == string(policy.Always) || v.GetScope() == string(policy.Agent) && v.GetAgent() == actors.DefaultAgent
+			if mine && v.GetWorkspace() == c.addr.Canonical {
+				c.remembered = append(c.remembered, v.GetRule())
+			}
+		}
+		return nil
+	})
 }
 
 // run does what a worker and its executor do: look up, check, decide, run.
@@ -147,11 +170,12 @@ func (c *loneCall) permitted(spec *tools.Spec, ws *workspace.Workspace, args map
 	q := actors.Question(spec, args)
 	q.Trust = c.trust
 	q.InToolset = c.trust == messages.Trust_FULL || slices.Contains(tools.Restricted(), spec.Name)
-	for _, text := range c.rules {
+	for i, text := range slices.Concat(c.rules, c.remembered) {
 		r, err := policy.ParseRule(text)
 		if err != nil {
 			return fmt.Errorf("read rule %q: %w", text, err)
 		}
+		r.Remembered = i >= len(c.rules)
 		q.Rules = append(q.Rules, r)
 	}
 	if q.Trust != messages.Trust_FULL || len(q.Rules) > 0 {

@@ -45,6 +45,18 @@ func (a *app) settleTrust(ctx context.Context, addr *workspace.Address, dir, fla
 	return messages.Trust_RESTRICTED, a.noteAsked(addr)
 }
 
+// people is what an input says of who can be asked in its turn: whoever sits at the terminal that it comes from, whatever the
+// session was made with. Without a terminal it is as the session was made, unless --no-input says that nobody is.
+func (a *app) people() messages.InputAccepted_People {
+	switch {
+	case a.canAsk():
+		return messages.InputAccepted_ASKED
+	case a.flags.noInput:
+		return messages.InputAccepted_NOBODY
+	}
+	return messages.InputAccepted_AS_SESSION
+}
+
 // canAsk tells whether a person sits at the terminal and wants to be asked.
 func (a *app) canAsk() bool { return a.inTerm && a.errTerm && !a.flags.noInput && !a.flags.quiet }
 

@@ -59,11 +59,7 @@ func newWorkspaceDetach(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := args[0]
 			if filepath.IsAbs(name) || strings.HasPrefix(name, "./") || strings.HasPrefix(name, "../") || name == "." || name == ".." { // else it is a name, also one with a dot
-				addr, _, err := a.folder(name)
-				if err != nil {
-					return err
-				}
-				name = addr.Canonical
+				name = a.folderName(name)
 			}
 			return a.ofSession(cmd.Context(), "troupe workspace detach", session, func(ctx context.Context, n node) error {
 				_, err := ask[*messages.Ack](ctx, n, inSession(session, &messages.ToSession{Command: &messages.ToSession_DetachWorkspace{
@@ -75,6 +71,32 @@ func newWorkspaceDetach(a *app) *cobra.Command {
 	}
 	sessionFlag(cmd, &session)
 	return cmd
+}
+
+// folderName is the address of a folder, also of one that is no longer there: where it was, links in what is left of the way followed.
+func (a *app) folderName(dir string) string {
+	if addr, _, err := a.folder(dir); err == nil {
+		return addr.Canonical
+	}
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(a.cwd, dir)
+	}
+	rest := ""
+	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
+		if real, err := filepath.EvalSymlinks(at); err == nil {
+			dir = filepath.Join(real, rest)
+			break
+		}
+		if at == filepath.Dir(at) {
+			break
+		}
+		rest = filepath.Join(filepath.Base(at), rest)
+	}
+	addr, err := workspace.Parse(workspace.LocalHost+":"+filepath.ToSlash(dir), "")
+	if err != nil {
+		return dir
+	}
+	return addr.Canonical
 }
 
 func newListWorkspaces(a *app, use, short string) *cobra.Command {
