@@ -193,6 +193,7 @@ func (r *run) context(ctx context.Context, spec *tools.Spec) (*tools.Context, fu
 		}
 		tc.Workspace, tc.WorkspaceInfo = ws, workspaceInfo(g)
 		tc.Fields = &callFields{run: r}
+		tc.Enter()
 	}
 	if h := m.GetHome(); h != nil {
 		if ws, err := r.svc.folders.handle(h); err == nil { // without a home output is not spilled

@@ -4,11 +4,11 @@ import "time"
 
 // Sandbox is the section sandbox.
 type Sandbox struct {
-	Exec    string   `yaml:"exec" later:"container" default:"auto" enum:"auto,bwrap,landlock,container,none" doc:"How commands are confined; auto takes the strongest that works of bwrap, landlock, none."`
+	Exec    string   `yaml:"exec" default:"auto" enum:"auto,bwrap,landlock,container,none" doc:"How commands are confined; auto takes the strongest that works of bwrap, landlock, none; container needs podman or docker and an image."`
 	Read    []string `yaml:"read" kind:"path" doc:"Folders that commands may read besides the workspace and the usual tool chains."`
 	Network string   `yaml:"network" later:"allow" default:"ask" enum:"ask,allow,deny" doc:"Whether a command that asks for the network gets it."`
 	Fetch   []string `yaml:"fetch" kind:"cidr" doc:"Address ranges that fetch may reach though they are not public, for example 10.1.0.0/16."`
-	Image   string   `yaml:"image" later:"*" doc:"Image for exec: container."`
+	Image   string   `yaml:"image" doc:"Image for exec: container, with the project's tools in it. It must be there: nothing is fetched."`
 }
 
 // Approvals is the section approvals.

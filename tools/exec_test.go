@@ -15,6 +15,7 @@ import (
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/tools"
 	"github.com/troupe-dev/troupe/tools/sandbox"
+	"github.com/troupe-dev/troupe/tools/toolstest"
 	"github.com/troupe-dev/troupe/workspace"
 )
 
@@ -38,7 +39,7 @@ const bareLandlock sandbox.Mode = "landlock-bare"
 
 // confining are the back ends that confine.
 func confining() []sandbox.Mode {
-	return []sandbox.Mode{sandbox.Bwrap, sandbox.Landlock, bareLandlock}
+	return []sandbox.Mode{sandbox.Bwrap, sandbox.Landlock, bareLandlock, sandbox.Container}
 }
 
 func newBox(t *testing.T, mode sandbox.Mode, trust messages.Trust_Level) *box {
@@ -47,8 +48,12 @@ func newBox(t *testing.T, mode sandbox.Mode, trust messages.Trust_Level) *box {
 	if bare {
 		mode = sandbox.Landlock
 	}
+	image := ""
+	if mode == sandbox.Container {
+		image = toolstest.Image(t)
+	}
 	s, err := sandbox.Detect(context.Background(), mode, sandbox.Options{
-		CacheDir: t.TempDir(), Reexec: true, Bare: bare, Limits: sandbox.Limits{Memory: 256 << 20, Processes: 200},
+		CacheDir: t.TempDir(), Reexec: true, Bare: bare, Image: image, Limits: sandbox.Limits{Memory: 256 << 20, Processes: 200},
 	})
 	var missing *sandbox.Unavailable
 	if errors.As(err, &missing) {
@@ -72,8 +77,9 @@ func newBox(t *testing.T, mode sandbox.Mode, trust messages.Trust_Level) *box {
 	}
 	b.tc = &tools.Context{
 		Signal: context.Background(), Workspace: open(t, b.root, trust), Home: open(t, b.home, messages.Trust_FULL), Trust: trust,
-		Sandbox: s, ExecID: "exe_1", ToolTempDir: filepath.Join(top, "temp"), ProcessEnv: tools.BaseEnv(os.Environ(), nil),
+		Sandbox: s, WorkspaceInfo: &messages.WorkspaceInfo{Mode: tools.ModeLocal, WorkingDirectory: b.root, ProjectDir: b.root, ClonePath: b.root}, ExecID: "exe_1", ToolTempDir: filepath.Join(top, "temp"), ProcessEnv: tools.BaseEnv(os.Environ(), nil),
 	}
+	b.tc.Enter()
 	return b
 }
 

@@ -177,6 +177,9 @@ func decodeCall[A any](tc *Context, spec *Spec, args json.RawMessage) (*fileCall
 	if tc == nil || tc.Workspace == nil {
 		return nil, a, Errorf(CodeWorkspaceNotAvailable, "No active project")
 	}
+	if tc.inContainer() && tc.Paths == nil {
+		return nil, a, noTranslator()
+	}
 	c := &fileCall{Context: tc, ws: tc.Workspace.Under(tc.Trust), ctx: tc.Signal}
 	if c.ctx == nil {
 		c.ctx = context.Background()
@@ -186,6 +189,12 @@ func decodeCall[A any](tc *Context, spec *Spec, args json.RawMessage) (*fileCall
 
 // at is the workspace's path for a path of the call, which counts from the working directory.
 func (c *fileCall) at(name string) string {
+	if c.inContainer() && strings.HasPrefix(name, "/") {
+		if host, err := c.HostPath(name); err == nil {
+			return host
+		}
+		return "/.." + name // a path of the machine means nothing there, and leads nowhere
+	}
 	wd := c.WorkingDirectory
 	if wd == "" || wd == "." || name == "" || strings.HasPrefix(name, "/") || filepath.IsAbs(name) {
 		return name

@@ -102,7 +102,14 @@ func (c *fileCall) repository(dir string) error {
 		return err
 	}
 	for folder := range strings.Lines(out.text) {
-		below, err := filepath.Rel(c.ws.HostDir(), strings.TrimSuffix(folder, "\n"))
+		folder = strings.TrimSuffix(folder, "\n")
+		if c.inContainer() {
+			var err error
+			if folder, err = c.HostPath(folder); err != nil {
+				return Errorf(CodePermissionDenied, "Access denied: not all of this git repository is in the workspace")
+			}
+		}
+		below, err := filepath.Rel(c.ws.HostDir(), folder)
 		if err != nil || !filepath.IsLocal(below) {
 			return Errorf(CodePermissionDenied, "Access denied: not all of this git repository is in the workspace")
 		}

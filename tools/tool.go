@@ -100,6 +100,7 @@ type Context struct {
 	Fresh    bool              // a lone caller: the rule "must have been read" is off
 	Known    map[string]string // path -> sha256 of files that this conversation has read
 	Sandbox  Sandbox           // nil: commands are refused
+	Paths    Paths             // between the machine's paths and a container's; nil in mode local
 	Jobs     *Jobs             // the agent's; nil: none may be left running
 	Reach    []netip.Prefix    // addresses that fetch may reach though they are not public (`sandbox.fetch`)
 	Values   map[any]any       // of the host program, typed by their keys

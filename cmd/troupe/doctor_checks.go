@@ -135,7 +135,7 @@ func checkSandbox(ctx context.Context, p *patient) finding {
 	}
 	defer os.RemoveAll(cache)
 	c := p.loaded.Config.Sandbox
-	o := sandbox.Options{CacheDir: cache, Read: c.Read, Reexec: true}
+	o := sandbox.Options{CacheDir: cache, Read: c.Read, Image: c.Image, Reexec: true}
 	box, err := sandbox.Detect(ctx, sandbox.Mode(c.Exec), o)
 	var missing *sandbox.Unavailable
 	switch {

@@ -214,9 +214,6 @@ func notYet(loaded *config.Loaded, path, value string) error {
 // detectSandbox finds the back end of sandbox.exec. The data directory is shown to no command.
 func detectSandbox(ctx context.Context, loaded *config.Loaded, hide ...string) (tools.Sandbox, error) {
 	c := loaded.Config.Sandbox
-	if c.Exec == "container" {
-		return nil, notYet(loaded, "sandbox.exec", c.Exec)
-	}
 	box, err := sandbox.Detect(ctx, sandbox.Mode(c.Exec), sandboxOptions(loaded, hide))
 	var missing *sandbox.Unavailable
 	switch {
@@ -242,12 +239,16 @@ func reach(loaded *config.Loaded) []netip.Prefix {
 }
 
 func sandboxOptions(loaded *config.Loaded, hide []string) sandbox.Options {
-	return sandbox.Options{CacheDir: filepath.Join(loaded.Dirs.Cache, "sandbox"), Read: loaded.Config.Sandbox.Read, Hide: hide, Reexec: true}
+	c := loaded.Config.Sandbox
+	return sandbox.Options{CacheDir: filepath.Join(loaded.Dirs.Cache, "sandbox"), Read: c.Read, Image: c.Image, Hide: hide, Reexec: true}
 }
 
 // noNetwork gives no command the network, whatever it asks for (sandbox.network: deny). A sandbox
 // that does not confine cannot keep that, and runs nothing.
 type noNetwork struct{ tools.Sandbox }
+
+// Unwrap is the sandbox whose commands get no network.
+func (n noNetwork) Unwrap() tools.Sandbox { return n.Sandbox }
 
 // Run runs a command without the network.
 func (n noNetwork) Run(ctx context.Context, cmd tools.Command) (tools.Exit, error) {

@@ -218,6 +218,7 @@ func (c *loneCall) execute(ctx context.Context, tool tools.Tool, ws *workspace.W
 		Signal: ctx, Agent: "default", ProcessEnv: env, Redact: c.a.secrets.String, Sandbox: box, Reach: reach(c.loaded), Workspace: ws, ExecID: messages.NewID(messages.ExecPrefix), Trust: c.trust, Fresh: true,
 		WorkspaceInfo: &messages.WorkspaceInfo{Mode: "local", WorkingDirectory: c.dir, ProjectDir: c.dir, ClonePath: c.dir},
 	}
+	tc.Enter()
 	if !spec.NoTemp {
 		temp := filepath.Join(c.loaded.Dirs.Cache, "tmp")
 		err := os.MkdirAll(temp, 0o700)

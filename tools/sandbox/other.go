@@ -20,6 +20,10 @@ func newLandlock(context.Context, Options) (tools.Sandbox, error) {
 	return nil, &Unavailable{Landlock, "landlock exists on Linux alone", "use a workspace on a Linux machine"}
 }
 
+func newContainer(context.Context, Options) (tools.Sandbox, error) {
+	return nil, &Unavailable{Container, "containers are used on Linux alone", "use a workspace on a Linux machine"}
+}
+
 func watchTree(func() int, Limits, <-chan struct{}, func(string)) {}
 
 // machineMemory is not asked for here: nothing watches it.

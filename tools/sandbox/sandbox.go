@@ -1,6 +1,6 @@
 // Package sandbox runs commands for tools.Sandbox: confined by bubblewrap (`bwrap`) or by the
-// kernel's landlock and seccomp (`landlock`), or not confined but owned to the last process
-// (`none`). A back end is taken only after a probe run has shown that it holds here.
+// kernel's landlock and seccomp (`landlock`) or in a container of an image (`container`), or not
+// confined but owned to the last process (`none`). A back end is taken only after a probe run has shown that it holds here.
 //
 // What bwrap gives: the workspace and a private home are the only folders on disk that can be
 // written, the system's and the toolchains' are read-only, the rest does not exist; its own
@@ -26,10 +26,11 @@ type Mode string
 
 // The modes.
 const (
-	Auto     Mode = "auto"     // the first that works of bwrap, landlock, none
-	Bwrap    Mode = "bwrap"    // bwrap or an error
-	Landlock Mode = "landlock" // the kernel's landlock and seccomp, or an error
-	None     Mode = "none"     // no confinement
+	Auto      Mode = "auto"      // the first that works of bwrap, landlock, none
+	Bwrap     Mode = "bwrap"     // bwrap or an error
+	Landlock  Mode = "landlock"  // the kernel's landlock and seccomp, or an error
+	Container Mode = "container" // podman or docker with Options.Image, or an error
+	None      Mode = "none"      // no confinement
 )
 
 // Options are what back ends need to know. CacheDir is required.
@@ -46,6 +47,9 @@ type Options struct {
 	// what left the group by setsid survives. Landlock needs it: there is no other moment to
 	// confine a process than in itself, before it becomes the command.
 	Reexec bool
+
+	// Image is what containers are made of. It must be there: nothing is fetched.
+	Image string
 
 	// Bare has landlock do without namespaces even where they can be made, as it must in most
 	// containers: no /tmp of its own, no process table, no loopback network.
@@ -110,6 +114,8 @@ func Detect(ctx context.Context, mode Mode, o Options) (tools.Sandbox, error) {
 		return newBwrap(ctx, o)
 	case Landlock:
 		return newLandlock(ctx, o)
+	case Container:
+		return newContainer(ctx, o)
 	case None:
 		return newNone(ctx, o)
 	case Auto, "":
@@ -122,7 +128,7 @@ func Detect(ctx context.Context, mode Mode, o Options) (tools.Sandbox, error) {
 		}
 		return newNone(ctx, o)
 	}
-	return nil, fmt.Errorf("detect sandbox: unknown mode %q; known are auto, bwrap, landlock, none", mode)
+	return nil, fmt.Errorf("detect sandbox: unknown mode %q; known are auto, bwrap, landlock, container, none", mode)
 }
 
 // Describe says in a few words for people what a command finds in a back end of this package.
