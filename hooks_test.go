@@ -2,6 +2,7 @@ package troupe_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
+	"github.com/troupe-dev/troupe/tools"
 )
 
 // systems collects the system prompt of every request.
@@ -190,5 +192,46 @@ func TestAHookThatFailsEndsItsTurnAndNothingElse(t *testing.T) {
 				t.Errorf("the next turn ended as %s: %s", res.Outcome, res.Reason)
 			}
 		})
+	}
+}
+
+func TestHooksStandAroundEachCall(t *testing.T) {
+	var mu sync.Mutex
+	var told []string
+	note := func(text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, text)
+	}
+	dir := folder(t, map[string]string{"a.txt": "one", "b.txt": "two"})
+	rt, ctx := runtimeOf(t, troupe.Options{
+		Model: callOnce(&messages.ToolCall{Id: "a", Name: "read_file", Arguments: `{"path":"a.txt"}`}, &messages.ToolCall{Id: "b", Name: "read_file", Arguments: `{"path":"b.txt"}`}),
+		Hooks: troupe.Hooks{
+			BeforeCall: func(_ context.Context, c troupe.Call, tc *tools.Context, args json.RawMessage) error {
+				if c.Tool != "read_file" || c.ExecID == "" || tc.Workspace == nil || tc.WorkspaceID == "" {
+					return errors.New("the call has no name")
+				}
+				if strings.Contains(string(args), "b.txt") {
+					return errors.New("not that one")
+				}
+				return nil
+			},
+			AfterCall: func(_ context.Context, _ troupe.Call, _ *tools.Context, r *messages.ToolReply) {
+				note(r.GetStatus().String())
+			},
+		},
+	})
+	s, err := rt.Session(ctx, troupe.SessionOptions{Dir: dir, Trust: troupe.Full})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res := run(ctx, t, s, "read both")
+	if !strings.Contains(res.Text, "1\tone") || !strings.Contains(res.Text, "Access denied: a hook refused the call: not that one") || strings.Contains(res.Text, "two") {
+		t.Errorf("the model was told %q", res.Text)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(told) != 1 || told[0] != "OK" {
+		t.Errorf("the hook after calls was told of %v", told)
 	}
 }

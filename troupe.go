@@ -156,7 +156,7 @@ type Options struct {
 	// Rules gives the standing policy rules for sessions in a folder (its address, as in local:/srv/code; "" for
 	// none). It is asked off the mailbox whenever a session comes into memory; an error keeps the session out.
 	Rules func(folder string) ([]string, error)
-	// Hooks are called before and after each turn, off the mailbox.
+	// Hooks are called before and after each turn and each call of a tool, off the mailbox.
 	Hooks Hooks
 	// FieldEffects are what edits of workspaces' fields may set off, by the names that schemas give in x-effect.
 	FieldEffects map[string]FieldEffect

@@ -71,10 +71,17 @@ func (r *run) do(ctx context.Context) *messages.ToolReply {
 	if reply := r.unapproved(tc, tool, args); reply != nil {
 		return reply
 	}
-	if once(tool.Spec().Effect) {
-		return r.noted(ctx, tc, tool, args)
+	if reply := r.before(ctx, tc, args); reply != nil {
+		return reply
 	}
-	return r.call(ctx, tc, tool, args)
+	var reply *messages.ToolReply
+	if once(tool.Spec().Effect) {
+		reply = r.noted(ctx, tc, tool, args)
+	} else {
+		reply = r.call(ctx, tc, tool, args)
+	}
+	r.after(ctx, tc, reply)
+	return reply
 }
 
 // noted runs a call that must not run twice, and notes in the ledger that it begins and what it came to: before its
@@ -191,7 +198,7 @@ func (r *run) context(ctx context.Context, spec *tools.Spec) (*tools.Context, fu
 		if err != nil {
 			return nil, nil, tools.Errorf(tools.CodeWorkspaceNotAvailable, "No active project: %v", err)
 		}
-		tc.Workspace, tc.WorkspaceInfo = ws, workspaceInfo(g)
+		tc.Workspace, tc.WorkspaceID, tc.WorkspaceInfo = ws, g.GetId(), workspaceInfo(g)
 		tc.Fields = &callFields{run: r}
 		tc.Enter()
 	}
@@ -201,7 +208,7 @@ func (r *run) context(ctx context.Context, spec *tools.Spec) (*tools.Context, fu
 		}
 	}
 	if r.svc.Values != nil {
-		v, err := r.svc.Values(ctx, Call{m.GetSessionId(), m.GetWorkerId(), m.GetAgent(), m.GetTool(), m.GetExecId()})
+		v, err := r.svc.Values(ctx, r.name())
 		if err != nil {
 			return nil, nil, fmt.Errorf("add the program's values: %w", err)
 		}

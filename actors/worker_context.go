@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,21 +11,33 @@ import (
 	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
+	"github.com/troupe-dev/troupe/tools"
 	"github.com/troupe-dev/troupe/workspace"
 )
 
-// Hooks are functions of the host program around each turn (row 23). They run off the mailbox, one turn at
-// a time for each worker; those that are nil are not called. A panic of theirs is an error.
+// Hooks are functions of the host program around each turn and each call of a tool (row 23). They run off the mailbox, one turn at
+// a time for each worker; those that are nil are not called. A panic of theirs is an error, and so is to take longer than a minute.
+// They are no effects of the model: nothing of them is journaled, and after a crash one may be called again.
 type Hooks struct {
 	// BeforeTurn returns text that is added to the system prompt of the turn. It may be called again when a turn
 	// goes on after a restart. An error ends the turn with outcome error.
 	BeforeTurn func(ctx context.Context, t Turn) (string, error)
 	// AfterTurn is told what became of a turn, once that is durable. After a crash it may not be called.
 	AfterTurn func(ctx context.Context, t Turn, r *messages.TurnResult)
+	// BeforeCall may refuse a call that policy and people have allowed: an error denies it (permission_denied), and the
+	// model gets its text. It may be called again for a call that a crash cut off.
+	BeforeCall func(ctx context.Context, c Call, tc *tools.Context, args json.RawMessage) error
+	// AfterCall is told what a call came to, before the model is. After a crash or a cancel it may not be called.
+	AfterCall func(ctx context.Context, c Call, tc *tools.Context, r *messages.ToolReply)
 }
 
-// Turn names one turn to the host program.
-type Turn struct{ Session, Worker, Turn, Agent, Model string }
+// Turn names one turn to the host program. Workspace, Folder and Trust are its primary workspace's id, path and trust.
+type Turn struct {
+	Session, Worker, Turn, Agent, Model string
+
+	Workspace, Folder string
+	Trust             messages.Trust_Level
+}
 
 // Bounds of what stands around a turn.
 const (
@@ -70,7 +83,11 @@ func extended(p *messages.Prompt, text string) *messages.Prompt {
 }
 
 func (w *Worker) turnName(id string) Turn {
-	return Turn{Session: w.session, Worker: w.id, Turn: id, Agent: w.state.Agent(), Model: w.state.Model()}
+	p := primaryOf(w.grant)
+	return Turn{
+		Session: w.session, Worker: w.id, Turn: id, Agent: w.state.Agent(), Model: w.state.Model(),
+		Workspace: p.GetId(), Folder: p.GetPath(), Trust: p.GetTrust(),
+	}
 }
 
 // gather returns the text, which is empty when there is nothing to say.

@@ -22,6 +22,7 @@ type Config struct {
 	MCP        map[string]MCPServer    `yaml:"mcp" doc:"MCP servers whose tools agents may use, by name."`
 	Workspaces map[string]Workspace    `yaml:"workspaces" later:"*" doc:"Workspaces attached to every new session, by name."`
 	Sandbox    Sandbox                 `yaml:"sandbox" doc:"Confinement of commands."`
+	Hooks      Hooks                   `yaml:"hooks" doc:"Shell commands around turns and calls of tools, run in the workspace's sandbox with JSON on standard input."`
 	Approvals  Approvals               `yaml:"approvals" doc:"Who is asked what, and for how long."`
 	Lease      Lease                   `yaml:"lease" doc:"Locks on workspaces."`
 	Budgets    Budget                  `yaml:"budgets" later:"*" doc:"Default budget of a session; 0 is no limit."`

@@ -11,6 +11,16 @@ type Sandbox struct {
 	Image   string   `yaml:"image" doc:"Image for exec: container, with the project's tools in it. It must be there: nothing is fetched."`
 }
 
+// Hooks is the section hooks.
+type Hooks struct {
+	BeforeTurn []string      `yaml:"before_turn" doc:"Before each turn: what they print is added to its system prompt; one that fails ends it."`
+	AfterTurn  []string      `yaml:"after_turn" doc:"After each turn."`
+	BeforeCall []string      `yaml:"before_call" doc:"Before each call of a tool: one that fails refuses it, and what it writes to standard error is the reason."`
+	AfterCall  []string      `yaml:"after_call" doc:"After each call of a tool."`
+	Tools      []string      `yaml:"tools" doc:"Tools whose calls have hooks; empty: all."`
+	Timeout    time.Duration `yaml:"timeout" default:"30s" min:"1s" doc:"How long one of them may take."`
+}
+
 // Approvals is the section approvals.
 type Approvals struct {
 	Timeout       time.Duration `yaml:"timeout" default:"0s" doc:"How long a question waits for a person; 0s: for ever."`

@@ -92,6 +92,7 @@ type Context struct {
 	ToolTempDir      string   // removed after the call
 	WorkspaceInfo    *messages.WorkspaceInfo
 	Workspace        *workspace.Workspace // the one workspace that the call was routed to
+	WorkspaceID      string               // of its address
 	Home             *workspace.Workspace // the session's own, for spilled output
 	Fields           Fields               // of Workspace; nil: it has none, as with a lone caller
 

@@ -73,8 +73,11 @@ func (a *app) runtimeOptions(ctx context.Context, in opening, log *slog.Logger) 
 		return o, err
 	}
 	o.Reach = reach(loaded)
-	o.Sandbox, err = detectSandbox(ctx, loaded, c.Data.Dir)
-	return o, err
+	if o.Sandbox, err = detectSandbox(ctx, loaded, c.Data.Dir); err != nil {
+		return o, err
+	}
+	o.Hooks = a.commandHooks(in, o.Sandbox, o.Env, log)
+	return o, nil
 }
 
 // servable refuses a configuration that asks for what this version does not do, or has not.
