@@ -127,6 +127,9 @@ func invariants() map[string]func(t *testing.T, e *tools.Envelope) {
 			}
 		},
 		"exec-019": func(t *testing.T, e *tools.Envelope) {
+			if e.Meta["sandbox"] == "container" && e.Meta["signal"] == "SIGKILL" {
+				return // the engine's own limit, which says no more
+			}
 			if e.ErrorCode != tools.CodeTimeout { // a busy machine is slow to fill its memory
 				killed("memory")(t, e)
 			}

@@ -41,6 +41,8 @@ func helpConfined(args []string, status *os.File) error {
 			if !p.Network {
 				sys.Cloneflags |= unix.CLONE_NEWNET
 			}
+			// Without these a user who is not root would lose them all by becoming this program again.
+			sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP}
 			sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}}
 			sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}}
 		}
@@ -255,14 +257,12 @@ func enter([]string, *os.File) error {
 
 // dropPrivileges gives up all capabilities, those that a program of root's would get included.
 func dropPrivileges() error {
-	for c := uintptr(0); ; c++ {
-		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
-		if errors.Is(err, unix.EINVAL) {
-			break
-		}
-		if err != nil && !errors.Is(err, unix.EPERM) { // who may not drop has none
-			return err
-		}
+	var err error
+	for c := uintptr(0); err == nil; c++ {
+		err = unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
+	}
+	if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EPERM) { // there are no more; who may not drop is not root
+		return err
 	}
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
 		return err

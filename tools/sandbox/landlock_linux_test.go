@@ -159,6 +159,26 @@ func TestLandlockNeedsAMainThatTakesPart(t *testing.T) {
 	}
 }
 
+// It runs as root where the suites do, and by .ci/unprivileged as somebody else.
+func TestLandlockNeedsNoPrivileges(t *testing.T) {
+	if abi := landlockABI(); abi < leastBareABI || !hasFilter {
+		t.Skipf("the kernel's landlock has version %d", abi)
+	}
+	for _, bare := range []bool{false, true} {
+		s, err := Detect(t.Context(), Landlock, Options{CacheDir: folder(t), Reexec: true, Bare: bare})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l := s.(*landlock); l.why != nil { //nolint:forcetypeassert // it is one
+			t.Logf("no namespaces here: %v", l.why)
+		}
+		out, exit := sh(t, s, folder(t), "echo ran; id -u")
+		if exit.Code != 0 || out != fmt.Sprintf("ran\n%d\n", os.Getuid()) {
+			t.Errorf("%+v: %s", exit, out)
+		}
+	}
+}
+
 func TestAutoTakesLandlockWhereBwrapIsMissing(t *testing.T) {
 	detect(t, Landlock)
 	t.Setenv("PATH", t.TempDir())
