@@ -32,7 +32,7 @@ func (m *masks) take(workspace string) (release func(), err error) {
 	if m.made[workspace] == 0 {
 		info, err := os.Lstat(dir)
 		if err == nil && info.IsDir() && m.aside {
-			return nil, fmt.Errorf("landlock cannot hide the folder %s without namespaces: install bubblewrap, or move the folder away", dir)
+			return nil, fmt.Errorf("landlock cannot hide the folder %s without namespaces: install bubblewrap, move the folder away, or, where you trust the project, set sandbox.exec: none", dir)
 		}
 		if err == nil && info.IsDir() {
 			return func() {}, nil

@@ -134,7 +134,11 @@ func Detect(ctx context.Context, mode Mode, o Options) (tools.Sandbox, error) {
 // Describe says in a few words for people what a command finds in a back end of this package.
 func Describe(s tools.Sandbox) string {
 	if d, ok := s.(interface{ describe() string }); ok {
-		return d.describe()
+		text := d.describe()
+		if s.Name() != string(Container) { // whose engine has control groups
+			text += "; memory and processes are counted by looking, without control groups"
+		}
+		return text
 	}
 	return "commands are not confined"
 }
