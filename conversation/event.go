@@ -114,7 +114,9 @@ func project(fact proto.Message) *messages.Event {
 	case *messages.FieldNoted:
 		return &messages.Event{Type: messages.EventFieldChanged, Workspace: f.GetWorkspace(), ExecId: f.GetSet().GetExecId(), DetailsJson: f.DetailsJSON()}
 	case *messages.WorkerSpawned:
-		return &messages.Event{Type: messages.EventWorkerSpawned, Worker: f.GetWorkerId(), Agent: f.GetAgent(), Model: f.GetModel()}
+		return &messages.Event{
+			Type: messages.EventWorkerSpawned, Worker: f.GetWorkerId(), Agent: f.GetAgent(), Model: f.GetModel(), Parent: f.GetParent(), ExecId: f.GetExecId(),
+		}
 	case *messages.WorkerEnded:
 		return &messages.Event{Type: messages.EventWorkerEnded, Worker: f.GetWorkerId(), Reason: f.GetReason()}
 	case *messages.Panicked:

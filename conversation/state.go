@@ -187,6 +187,12 @@ func (s *State) ID() string { return s.created.GetWorkerId() }
 // Session is the id of the session that the worker belongs to.
 func (s *State) Session() string { return s.created.GetSessionId() }
 
+// Parent is the worker that delegated to this one; "" when nobody did.
+func (s *State) Parent() string { return s.created.GetParent() }
+
+// Bounds are what its parent could be asked for; nil when it has none.
+func (s *State) Bounds() *messages.Bounds { return s.created.GetBounds() }
+
 // Agent is the profile that later generations use.
 func (s *State) Agent() string { return s.agent }
 

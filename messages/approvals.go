@@ -28,6 +28,7 @@ type ApprovalJSON struct {
 
 	Rules        []string `json:"rules,omitempty"`        // that an answer may leave behind, the exact one last
 	Unremembered string   `json:"unremembered,omitempty"` // why there are none
+	Parent       string   `json:"parent,omitempty"`       // the worker that delegated to the one that asks
 }
 
 // JSON is the form that every surface shows.
@@ -36,7 +37,7 @@ func (x *ApprovalView) JSON() ApprovalJSON {
 		ID: x.GetApprovalId(), State: x.GetState(), Session: x.GetSessionId(), Worker: x.GetWorkerId(), Turn: x.GetTurnId(), Agent: x.GetAgent(),
 		ExecID: x.GetExecId(), CallID: x.GetCallId(), Tool: x.GetTool(), Workspace: x.GetWorkspace(), Arguments: x.GetArguments(),
 		Kind: x.GetKind(), Preview: x.GetPreview(), Reason: x.GetReason(), ArgsHash: hex.EncodeToString(x.GetArgsHash()),
-		At: FormatTime(x.GetAtUnixMs()), Rules: x.GetRules(), Unremembered: x.GetUnremembered(),
+		At: FormatTime(x.GetAtUnixMs()), Rules: x.GetRules(), Unremembered: x.GetUnremembered(), Parent: x.GetParent(),
 	}
 	if at := x.GetExpiresAtUnixMs(); at != 0 {
 		j.ExpiresAt = FormatTime(at)
@@ -50,7 +51,7 @@ func (j ApprovalJSON) Proto() *ApprovalView {
 	return &ApprovalView{
 		ApprovalId: j.ID, State: j.State, SessionId: j.Session, WorkerId: j.Worker, TurnId: j.Turn, Agent: j.Agent, ExecId: j.ExecID, CallId: j.CallID,
 		Tool: j.Tool, Workspace: j.Workspace, Arguments: j.Arguments, Kind: j.Kind, Preview: j.Preview, Reason: j.Reason, ArgsHash: hash,
-		AtUnixMs: timeRead(j.At), ExpiresAtUnixMs: timeRead(j.ExpiresAt), Rules: j.Rules, Unremembered: j.Unremembered,
+		AtUnixMs: timeRead(j.At), ExpiresAtUnixMs: timeRead(j.ExpiresAt), Rules: j.Rules, Unremembered: j.Unremembered, Parent: j.Parent,
 	}
 }
 

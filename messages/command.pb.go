@@ -73,7 +73,7 @@ func (x UseFile_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UseFile_Action.Descriptor instead.
 func (UseFile_Action) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{112, 0}
+	return file_command_proto_rawDescGZIP(), []int{114, 0}
 }
 
 // CreateSession makes a session, its first worker and, when given, the first input, in one append.
@@ -1170,6 +1170,7 @@ type ActorView struct {
 	Pending       int32                  `protobuf:"varint,5,opt,name=pending,proto3" json:"pending,omitempty"`
 	LastError     string                 `protobuf:"bytes,6,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	Children      []*ActorView           `protobuf:"bytes,7,rep,name=children,proto3" json:"children,omitempty"`
+	Parent        string                 `protobuf:"bytes,8,opt,name=parent,proto3" json:"parent,omitempty"` // the worker that delegated to this one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1251,6 +1252,13 @@ func (x *ActorView) GetChildren() []*ActorView {
 		return x.Children
 	}
 	return nil
+}
+
+func (x *ActorView) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
 }
 
 type Tree struct {
@@ -2307,6 +2315,168 @@ func (x *SpawnWorker) GetCopied() []*Turn {
 	return nil
 }
 
+// SpawnChild adds the worker that a call delegates to, with its task, to the parent's session, or finds the one that is there. From a
+// ToolExecutor. Reply: ChildReady.
+type SpawnChild struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ExecId        string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"` // of the call: it has one child
+	Parent        string                 `protobuf:"bytes,2,opt,name=parent,proto3" json:"parent,omitempty"`
+	Agent         string                 `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"` // empty: the parent's
+	Model         string                 `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	System        string                 `protobuf:"bytes,5,opt,name=system,proto3" json:"system,omitempty"`
+	Task          []*Part                `protobuf:"bytes,6,rep,name=task,proto3" json:"task,omitempty"`
+	Places        []*Place               `protobuf:"bytes,7,rep,name=places,proto3" json:"places,omitempty"`
+	Bounds        *Bounds                `protobuf:"bytes,8,opt,name=bounds,proto3" json:"bounds,omitempty"`
+	Attach        bool                   `protobuf:"varint,9,opt,name=attach,proto3" json:"attach,omitempty"` // make none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SpawnChild) Reset() {
+	*x = SpawnChild{}
+	mi := &file_command_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SpawnChild) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SpawnChild) ProtoMessage() {}
+
+func (x *SpawnChild) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SpawnChild.ProtoReflect.Descriptor instead.
+func (*SpawnChild) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *SpawnChild) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *SpawnChild) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *SpawnChild) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *SpawnChild) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *SpawnChild) GetSystem() string {
+	if x != nil {
+		return x.System
+	}
+	return ""
+}
+
+func (x *SpawnChild) GetTask() []*Part {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+func (x *SpawnChild) GetPlaces() []*Place {
+	if x != nil {
+		return x.Places
+	}
+	return nil
+}
+
+func (x *SpawnChild) GetBounds() *Bounds {
+	if x != nil {
+		return x.Bounds
+	}
+	return nil
+}
+
+func (x *SpawnChild) GetAttach() bool {
+	if x != nil {
+		return x.Attach
+	}
+	return false
+}
+
+type ChildReady struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	InputId       string                 `protobuf:"bytes,2,opt,name=input_id,json=inputId,proto3" json:"input_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChildReady) Reset() {
+	*x = ChildReady{}
+	mi := &file_command_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChildReady) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChildReady) ProtoMessage() {}
+
+func (x *ChildReady) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChildReady.ProtoReflect.Descriptor instead.
+func (*ChildReady) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ChildReady) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *ChildReady) GetInputId() string {
+	if x != nil {
+		return x.InputId
+	}
+	return ""
+}
+
 // DeleteWorker ends a worker for good: its turn is cancelled, the inputs that wait are taken back, and nothing is taken any
 // more. What it did stays in the journals. Reply: Ack.
 type DeleteWorker struct {
@@ -2320,7 +2490,7 @@ type DeleteWorker struct {
 
 func (x *DeleteWorker) Reset() {
 	*x = DeleteWorker{}
-	mi := &file_command_proto_msgTypes[23]
+	mi := &file_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2332,7 +2502,7 @@ func (x *DeleteWorker) String() string {
 func (*DeleteWorker) ProtoMessage() {}
 
 func (x *DeleteWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[23]
+	mi := &file_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2345,7 +2515,7 @@ func (x *DeleteWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorker.ProtoReflect.Descriptor instead.
 func (*DeleteWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{23}
+	return file_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DeleteWorker) GetWorkerId() string {
@@ -2377,7 +2547,7 @@ type DescribeSession struct {
 
 func (x *DescribeSession) Reset() {
 	*x = DescribeSession{}
-	mi := &file_command_proto_msgTypes[24]
+	mi := &file_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2389,7 +2559,7 @@ func (x *DescribeSession) String() string {
 func (*DescribeSession) ProtoMessage() {}
 
 func (x *DescribeSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[24]
+	mi := &file_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2402,7 +2572,7 @@ func (x *DescribeSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeSession.ProtoReflect.Descriptor instead.
 func (*DescribeSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{24}
+	return file_command_proto_rawDescGZIP(), []int{26}
 }
 
 // CountJobs asks how many turns are open in a session, how many inputs wait for theirs, and how many commands agents left running.
@@ -2415,7 +2585,7 @@ type CountJobs struct {
 
 func (x *CountJobs) Reset() {
 	*x = CountJobs{}
-	mi := &file_command_proto_msgTypes[25]
+	mi := &file_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2427,7 +2597,7 @@ func (x *CountJobs) String() string {
 func (*CountJobs) ProtoMessage() {}
 
 func (x *CountJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[25]
+	mi := &file_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2440,7 +2610,7 @@ func (x *CountJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountJobs.ProtoReflect.Descriptor instead.
 func (*CountJobs) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{25}
+	return file_command_proto_rawDescGZIP(), []int{27}
 }
 
 type JobCount struct {
@@ -2454,7 +2624,7 @@ type JobCount struct {
 
 func (x *JobCount) Reset() {
 	*x = JobCount{}
-	mi := &file_command_proto_msgTypes[26]
+	mi := &file_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2466,7 +2636,7 @@ func (x *JobCount) String() string {
 func (*JobCount) ProtoMessage() {}
 
 func (x *JobCount) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[26]
+	mi := &file_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2479,7 +2649,7 @@ func (x *JobCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCount.ProtoReflect.Descriptor instead.
 func (*JobCount) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{26}
+	return file_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *JobCount) GetRunning() int32 {
@@ -2518,7 +2688,7 @@ type ResolveCall struct {
 
 func (x *ResolveCall) Reset() {
 	*x = ResolveCall{}
-	mi := &file_command_proto_msgTypes[27]
+	mi := &file_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2530,7 +2700,7 @@ func (x *ResolveCall) String() string {
 func (*ResolveCall) ProtoMessage() {}
 
 func (x *ResolveCall) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[27]
+	mi := &file_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2543,7 +2713,7 @@ func (x *ResolveCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveCall.ProtoReflect.Descriptor instead.
 func (*ResolveCall) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{27}
+	return file_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ResolveCall) GetWorkerId() string {
@@ -2601,7 +2771,7 @@ type ResolveApproval struct {
 
 func (x *ResolveApproval) Reset() {
 	*x = ResolveApproval{}
-	mi := &file_command_proto_msgTypes[28]
+	mi := &file_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2613,7 +2783,7 @@ func (x *ResolveApproval) String() string {
 func (*ResolveApproval) ProtoMessage() {}
 
 func (x *ResolveApproval) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[28]
+	mi := &file_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2626,7 +2796,7 @@ func (x *ResolveApproval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveApproval.ProtoReflect.Descriptor instead.
 func (*ResolveApproval) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{28}
+	return file_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ResolveApproval) GetWorkerId() string {
@@ -2716,7 +2886,7 @@ type RememberRule struct {
 
 func (x *RememberRule) Reset() {
 	*x = RememberRule{}
-	mi := &file_command_proto_msgTypes[29]
+	mi := &file_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2728,7 +2898,7 @@ func (x *RememberRule) String() string {
 func (*RememberRule) ProtoMessage() {}
 
 func (x *RememberRule) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[29]
+	mi := &file_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2741,7 +2911,7 @@ func (x *RememberRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberRule.ProtoReflect.Descriptor instead.
 func (*RememberRule) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{29}
+	return file_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RememberRule) GetRule() string {
@@ -2804,7 +2974,7 @@ type Remembered struct {
 
 func (x *Remembered) Reset() {
 	*x = Remembered{}
-	mi := &file_command_proto_msgTypes[30]
+	mi := &file_command_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2816,7 +2986,7 @@ func (x *Remembered) String() string {
 func (*Remembered) ProtoMessage() {}
 
 func (x *Remembered) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[30]
+	mi := &file_command_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2829,7 +2999,7 @@ func (x *Remembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remembered.ProtoReflect.Descriptor instead.
 func (*Remembered) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{30}
+	return file_command_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Remembered) GetRule() *RuleView {
@@ -2871,7 +3041,7 @@ type RuleView struct {
 
 func (x *RuleView) Reset() {
 	*x = RuleView{}
-	mi := &file_command_proto_msgTypes[31]
+	mi := &file_command_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2883,7 +3053,7 @@ func (x *RuleView) String() string {
 func (*RuleView) ProtoMessage() {}
 
 func (x *RuleView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[31]
+	mi := &file_command_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2896,7 +3066,7 @@ func (x *RuleView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleView.ProtoReflect.Descriptor instead.
 func (*RuleView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{31}
+	return file_command_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RuleView) GetRuleId() string {
@@ -2972,7 +3142,7 @@ type ListRules struct {
 
 func (x *ListRules) Reset() {
 	*x = ListRules{}
-	mi := &file_command_proto_msgTypes[32]
+	mi := &file_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2984,7 +3154,7 @@ func (x *ListRules) String() string {
 func (*ListRules) ProtoMessage() {}
 
 func (x *ListRules) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[32]
+	mi := &file_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2997,7 +3167,7 @@ func (x *ListRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRules.ProtoReflect.Descriptor instead.
 func (*ListRules) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{32}
+	return file_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListRules) GetSessionId() string {
@@ -3016,7 +3186,7 @@ type Rules struct {
 
 func (x *Rules) Reset() {
 	*x = Rules{}
-	mi := &file_command_proto_msgTypes[33]
+	mi := &file_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3028,7 +3198,7 @@ func (x *Rules) String() string {
 func (*Rules) ProtoMessage() {}
 
 func (x *Rules) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[33]
+	mi := &file_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3041,7 +3211,7 @@ func (x *Rules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rules.ProtoReflect.Descriptor instead.
 func (*Rules) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{33}
+	return file_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Rules) GetRules() []*RuleView {
@@ -3062,7 +3232,7 @@ type RevokeRule struct {
 
 func (x *RevokeRule) Reset() {
 	*x = RevokeRule{}
-	mi := &file_command_proto_msgTypes[34]
+	mi := &file_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3074,7 +3244,7 @@ func (x *RevokeRule) String() string {
 func (*RevokeRule) ProtoMessage() {}
 
 func (x *RevokeRule) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[34]
+	mi := &file_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3087,7 +3257,7 @@ func (x *RevokeRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeRule.ProtoReflect.Descriptor instead.
 func (*RevokeRule) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{34}
+	return file_command_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RevokeRule) GetRuleId() string {
@@ -3115,7 +3285,7 @@ type ReleaseWorker struct {
 
 func (x *ReleaseWorker) Reset() {
 	*x = ReleaseWorker{}
-	mi := &file_command_proto_msgTypes[35]
+	mi := &file_command_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3127,7 +3297,7 @@ func (x *ReleaseWorker) String() string {
 func (*ReleaseWorker) ProtoMessage() {}
 
 func (x *ReleaseWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[35]
+	mi := &file_command_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3140,7 +3310,7 @@ func (x *ReleaseWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseWorker.ProtoReflect.Descriptor instead.
 func (*ReleaseWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{35}
+	return file_command_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ReleaseWorker) GetWorkerId() string {
@@ -3169,7 +3339,7 @@ type CompactHistory struct {
 
 func (x *CompactHistory) Reset() {
 	*x = CompactHistory{}
-	mi := &file_command_proto_msgTypes[36]
+	mi := &file_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3181,7 +3351,7 @@ func (x *CompactHistory) String() string {
 func (*CompactHistory) ProtoMessage() {}
 
 func (x *CompactHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[36]
+	mi := &file_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3194,7 +3364,7 @@ func (x *CompactHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactHistory.ProtoReflect.Descriptor instead.
 func (*CompactHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{36}
+	return file_command_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CompactHistory) GetWorkerId() string {
@@ -3225,7 +3395,7 @@ type Compacted struct {
 
 func (x *Compacted) Reset() {
 	*x = Compacted{}
-	mi := &file_command_proto_msgTypes[37]
+	mi := &file_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3237,7 +3407,7 @@ func (x *Compacted) String() string {
 func (*Compacted) ProtoMessage() {}
 
 func (x *Compacted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[37]
+	mi := &file_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3250,7 +3420,7 @@ func (x *Compacted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compacted.ProtoReflect.Descriptor instead.
 func (*Compacted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{37}
+	return file_command_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Compacted) GetWorkerId() string {
@@ -3310,7 +3480,7 @@ type SetTimer struct {
 
 func (x *SetTimer) Reset() {
 	*x = SetTimer{}
-	mi := &file_command_proto_msgTypes[38]
+	mi := &file_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3322,7 +3492,7 @@ func (x *SetTimer) String() string {
 func (*SetTimer) ProtoMessage() {}
 
 func (x *SetTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[38]
+	mi := &file_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3335,7 +3505,7 @@ func (x *SetTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTimer.ProtoReflect.Descriptor instead.
 func (*SetTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{38}
+	return file_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SetTimer) GetWorkerId() string {
@@ -3392,7 +3562,7 @@ type CancelTimer struct {
 
 func (x *CancelTimer) Reset() {
 	*x = CancelTimer{}
-	mi := &file_command_proto_msgTypes[39]
+	mi := &file_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3404,7 +3574,7 @@ func (x *CancelTimer) String() string {
 func (*CancelTimer) ProtoMessage() {}
 
 func (x *CancelTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[39]
+	mi := &file_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3417,7 +3587,7 @@ func (x *CancelTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTimer.ProtoReflect.Descriptor instead.
 func (*CancelTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{39}
+	return file_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CancelTimer) GetWorkerId() string {
@@ -3451,7 +3621,7 @@ type ListTimers struct {
 
 func (x *ListTimers) Reset() {
 	*x = ListTimers{}
-	mi := &file_command_proto_msgTypes[40]
+	mi := &file_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3463,7 +3633,7 @@ func (x *ListTimers) String() string {
 func (*ListTimers) ProtoMessage() {}
 
 func (x *ListTimers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[40]
+	mi := &file_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3476,7 +3646,7 @@ func (x *ListTimers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTimers.ProtoReflect.Descriptor instead.
 func (*ListTimers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{40}
+	return file_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListTimers) GetWorkerId() string {
@@ -3500,7 +3670,7 @@ type TimerView struct {
 
 func (x *TimerView) Reset() {
 	*x = TimerView{}
-	mi := &file_command_proto_msgTypes[41]
+	mi := &file_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3512,7 +3682,7 @@ func (x *TimerView) String() string {
 func (*TimerView) ProtoMessage() {}
 
 func (x *TimerView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[41]
+	mi := &file_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3525,7 +3695,7 @@ func (x *TimerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerView.ProtoReflect.Descriptor instead.
 func (*TimerView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{41}
+	return file_command_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *TimerView) GetTimerId() string {
@@ -3579,7 +3749,7 @@ type Timers struct {
 
 func (x *Timers) Reset() {
 	*x = Timers{}
-	mi := &file_command_proto_msgTypes[42]
+	mi := &file_command_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3591,7 +3761,7 @@ func (x *Timers) String() string {
 func (*Timers) ProtoMessage() {}
 
 func (x *Timers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[42]
+	mi := &file_command_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3604,7 +3774,7 @@ func (x *Timers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timers.ProtoReflect.Descriptor instead.
 func (*Timers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{42}
+	return file_command_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Timers) GetTimers() []*TimerView {
@@ -3626,7 +3796,7 @@ type FireTimer struct {
 
 func (x *FireTimer) Reset() {
 	*x = FireTimer{}
-	mi := &file_command_proto_msgTypes[43]
+	mi := &file_command_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3638,7 +3808,7 @@ func (x *FireTimer) String() string {
 func (*FireTimer) ProtoMessage() {}
 
 func (x *FireTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[43]
+	mi := &file_command_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3651,7 +3821,7 @@ func (x *FireTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FireTimer.ProtoReflect.Descriptor instead.
 func (*FireTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{43}
+	return file_command_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *FireTimer) GetWorkerId() string {
@@ -3678,7 +3848,7 @@ type TimerChanged struct {
 
 func (x *TimerChanged) Reset() {
 	*x = TimerChanged{}
-	mi := &file_command_proto_msgTypes[44]
+	mi := &file_command_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3690,7 +3860,7 @@ func (x *TimerChanged) String() string {
 func (*TimerChanged) ProtoMessage() {}
 
 func (x *TimerChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[44]
+	mi := &file_command_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3703,7 +3873,7 @@ func (x *TimerChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerChanged.ProtoReflect.Descriptor instead.
 func (*TimerChanged) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{44}
+	return file_command_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *TimerChanged) GetDueUnixMs() int64 {
@@ -3723,7 +3893,7 @@ type SaveHistory struct {
 
 func (x *SaveHistory) Reset() {
 	*x = SaveHistory{}
-	mi := &file_command_proto_msgTypes[45]
+	mi := &file_command_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3735,7 +3905,7 @@ func (x *SaveHistory) String() string {
 func (*SaveHistory) ProtoMessage() {}
 
 func (x *SaveHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[45]
+	mi := &file_command_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3748,7 +3918,7 @@ func (x *SaveHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveHistory.ProtoReflect.Descriptor instead.
 func (*SaveHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{45}
+	return file_command_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SaveHistory) GetWorkerId() string {
@@ -3768,7 +3938,7 @@ type WaitIdle struct {
 
 func (x *WaitIdle) Reset() {
 	*x = WaitIdle{}
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_command_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3780,7 +3950,7 @@ func (x *WaitIdle) String() string {
 func (*WaitIdle) ProtoMessage() {}
 
 func (x *WaitIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_command_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3793,7 +3963,7 @@ func (x *WaitIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitIdle.ProtoReflect.Descriptor instead.
 func (*WaitIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{46}
+	return file_command_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WaitIdle) GetWorkerId() string {
@@ -3815,7 +3985,7 @@ type CloseSession struct {
 
 func (x *CloseSession) Reset() {
 	*x = CloseSession{}
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_command_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3827,7 +3997,7 @@ func (x *CloseSession) String() string {
 func (*CloseSession) ProtoMessage() {}
 
 func (x *CloseSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_command_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3840,7 +4010,7 @@ func (x *CloseSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSession.ProtoReflect.Descriptor instead.
 func (*CloseSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{47}
+	return file_command_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CloseSession) GetReason() string {
@@ -3868,7 +4038,7 @@ type Subscribe struct {
 
 func (x *Subscribe) Reset() {
 	*x = Subscribe{}
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_command_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3880,7 +4050,7 @@ func (x *Subscribe) String() string {
 func (*Subscribe) ProtoMessage() {}
 
 func (x *Subscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_command_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3893,7 +4063,7 @@ func (x *Subscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribe.ProtoReflect.Descriptor instead.
 func (*Subscribe) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{48}
+	return file_command_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Subscribe) GetRequest() uint64 {
@@ -3913,7 +4083,7 @@ type Subscribed struct {
 
 func (x *Subscribed) Reset() {
 	*x = Subscribed{}
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_command_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3925,7 +4095,7 @@ func (x *Subscribed) String() string {
 func (*Subscribed) ProtoMessage() {}
 
 func (x *Subscribed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_command_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3938,7 +4108,7 @@ func (x *Subscribed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribed.ProtoReflect.Descriptor instead.
 func (*Subscribed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{49}
+	return file_command_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Subscribed) GetCursor() uint64 {
@@ -3963,7 +4133,7 @@ type Unsubscribe struct {
 
 func (x *Unsubscribe) Reset() {
 	*x = Unsubscribe{}
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_command_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3975,7 +4145,7 @@ func (x *Unsubscribe) String() string {
 func (*Unsubscribe) ProtoMessage() {}
 
 func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_command_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3988,7 +4158,7 @@ func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unsubscribe.ProtoReflect.Descriptor instead.
 func (*Unsubscribe) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{50}
+	return file_command_proto_rawDescGZIP(), []int{52}
 }
 
 // Published carries events to a watcher. Cursors of one session are dense, so a watcher puts
@@ -4004,7 +4174,7 @@ type Published struct {
 
 func (x *Published) Reset() {
 	*x = Published{}
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_command_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4016,7 +4186,7 @@ func (x *Published) String() string {
 func (*Published) ProtoMessage() {}
 
 func (x *Published) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_command_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4029,7 +4199,7 @@ func (x *Published) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Published.ProtoReflect.Descriptor instead.
 func (*Published) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{51}
+	return file_command_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Published) GetFirstCursor() uint64 {
@@ -4063,7 +4233,7 @@ type ReadHistory struct {
 
 func (x *ReadHistory) Reset() {
 	*x = ReadHistory{}
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4075,7 +4245,7 @@ func (x *ReadHistory) String() string {
 func (*ReadHistory) ProtoMessage() {}
 
 func (x *ReadHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4088,7 +4258,7 @@ func (x *ReadHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadHistory.ProtoReflect.Descriptor instead.
 func (*ReadHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{52}
+	return file_command_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ReadHistory) GetWorkerId() string {
@@ -4111,7 +4281,7 @@ type History struct {
 
 func (x *History) Reset() {
 	*x = History{}
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4123,7 +4293,7 @@ func (x *History) String() string {
 func (*History) ProtoMessage() {}
 
 func (x *History) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4136,7 +4306,7 @@ func (x *History) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use History.ProtoReflect.Descriptor instead.
 func (*History) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{53}
+	return file_command_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *History) GetWorkerId() string {
@@ -4190,7 +4360,7 @@ type ConfigureWorker struct {
 
 func (x *ConfigureWorker) Reset() {
 	*x = ConfigureWorker{}
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4202,7 +4372,7 @@ func (x *ConfigureWorker) String() string {
 func (*ConfigureWorker) ProtoMessage() {}
 
 func (x *ConfigureWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4215,7 +4385,7 @@ func (x *ConfigureWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureWorker.ProtoReflect.Descriptor instead.
 func (*ConfigureWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{54}
+	return file_command_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ConfigureWorker) GetWorkerId() string {
@@ -4290,7 +4460,7 @@ type SessionView struct {
 
 func (x *SessionView) Reset() {
 	*x = SessionView{}
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4302,7 +4472,7 @@ func (x *SessionView) String() string {
 func (*SessionView) ProtoMessage() {}
 
 func (x *SessionView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4315,7 +4485,7 @@ func (x *SessionView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionView.ProtoReflect.Descriptor instead.
 func (*SessionView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{55}
+	return file_command_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SessionView) GetId() string {
@@ -4446,13 +4616,14 @@ type WorkerView struct {
 	Calls           int32                  `protobuf:"varint,19,opt,name=calls,proto3" json:"calls,omitempty"`                      // that run
 	Approvals       int32                  `protobuf:"varint,20,opt,name=approvals,proto3" json:"approvals,omitempty"`              // calls that wait for an approval
 	Tools           []string               `protobuf:"bytes,30,rep,name=tools,proto3" json:"tools,omitempty"`                       // its own toolset, where it was given one
+	Parent          string                 `protobuf:"bytes,21,opt,name=parent,proto3" json:"parent,omitempty"`                     // the worker that delegated to it
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *WorkerView) Reset() {
 	*x = WorkerView{}
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4464,7 +4635,7 @@ func (x *WorkerView) String() string {
 func (*WorkerView) ProtoMessage() {}
 
 func (x *WorkerView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4477,7 +4648,7 @@ func (x *WorkerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerView.ProtoReflect.Descriptor instead.
 func (*WorkerView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{56}
+	return file_command_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *WorkerView) GetId() string {
@@ -4627,6 +4798,13 @@ func (x *WorkerView) GetTools() []string {
 	return nil
 }
 
+func (x *WorkerView) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
 // CallView is one tool call, as `ls calls` shows it (row 48).
 type CallView struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4648,7 +4826,7 @@ type CallView struct {
 
 func (x *CallView) Reset() {
 	*x = CallView{}
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4660,7 +4838,7 @@ func (x *CallView) String() string {
 func (*CallView) ProtoMessage() {}
 
 func (x *CallView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4673,7 +4851,7 @@ func (x *CallView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallView.ProtoReflect.Descriptor instead.
 func (*CallView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{57}
+	return file_command_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CallView) GetExecId() string {
@@ -4782,13 +4960,14 @@ type ApprovalView struct {
 	Agent           string                 `protobuf:"bytes,17,opt,name=agent,proto3" json:"agent,omitempty"`
 	Rules           []string               `protobuf:"bytes,18,rep,name=rules,proto3" json:"rules,omitempty"`               // that an answer may leave behind, the exact one last
 	Unremembered    string                 `protobuf:"bytes,19,opt,name=unremembered,proto3" json:"unremembered,omitempty"` // why there are none
+	Parent          string                 `protobuf:"bytes,20,opt,name=parent,proto3" json:"parent,omitempty"`             // the worker that delegated to the one that asks
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ApprovalView) Reset() {
 	*x = ApprovalView{}
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4800,7 +4979,7 @@ func (x *ApprovalView) String() string {
 func (*ApprovalView) ProtoMessage() {}
 
 func (x *ApprovalView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4813,7 +4992,7 @@ func (x *ApprovalView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalView.ProtoReflect.Descriptor instead.
 func (*ApprovalView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{58}
+	return file_command_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ApprovalView) GetApprovalId() string {
@@ -4949,6 +5128,13 @@ func (x *ApprovalView) GetUnremembered() string {
 	return ""
 }
 
+func (x *ApprovalView) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
 // ListApprovals lists the approvals that wait for an answer, of one session or of all. Reply: Approvals.
 type ListApprovals struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4959,7 +5145,7 @@ type ListApprovals struct {
 
 func (x *ListApprovals) Reset() {
 	*x = ListApprovals{}
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4971,7 +5157,7 @@ func (x *ListApprovals) String() string {
 func (*ListApprovals) ProtoMessage() {}
 
 func (x *ListApprovals) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4984,7 +5170,7 @@ func (x *ListApprovals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListApprovals.ProtoReflect.Descriptor instead.
 func (*ListApprovals) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{59}
+	return file_command_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListApprovals) GetSessionId() string {
@@ -5003,7 +5189,7 @@ type Approvals struct {
 
 func (x *Approvals) Reset() {
 	*x = Approvals{}
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5015,7 +5201,7 @@ func (x *Approvals) String() string {
 func (*Approvals) ProtoMessage() {}
 
 func (x *Approvals) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5028,7 +5214,7 @@ func (x *Approvals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approvals.ProtoReflect.Descriptor instead.
 func (*Approvals) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{60}
+	return file_command_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Approvals) GetApprovals() []*ApprovalView {
@@ -5050,7 +5236,7 @@ type ListAudit struct {
 
 func (x *ListAudit) Reset() {
 	*x = ListAudit{}
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5062,7 +5248,7 @@ func (x *ListAudit) String() string {
 func (*ListAudit) ProtoMessage() {}
 
 func (x *ListAudit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5075,7 +5261,7 @@ func (x *ListAudit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAudit.ProtoReflect.Descriptor instead.
 func (*ListAudit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{61}
+	return file_command_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListAudit) GetSessionId() string {
@@ -5102,7 +5288,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5114,7 +5300,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5127,7 +5313,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{62}
+	return file_command_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Audit) GetEntries() []*AuditView {
@@ -5177,7 +5363,7 @@ type AuditView struct {
 
 func (x *AuditView) Reset() {
 	*x = AuditView{}
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5189,7 +5375,7 @@ func (x *AuditView) String() string {
 func (*AuditView) ProtoMessage() {}
 
 func (x *AuditView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5202,7 +5388,7 @@ func (x *AuditView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditView.ProtoReflect.Descriptor instead.
 func (*AuditView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{63}
+	return file_command_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *AuditView) GetAtUnixMs() int64 {
@@ -5383,7 +5569,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5395,7 +5581,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5408,7 +5594,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{64}
+	return file_command_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *OpenSession) GetSessionId() string {
@@ -5429,7 +5615,7 @@ type SessionIdle struct {
 
 func (x *SessionIdle) Reset() {
 	*x = SessionIdle{}
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5441,7 +5627,7 @@ func (x *SessionIdle) String() string {
 func (*SessionIdle) ProtoMessage() {}
 
 func (x *SessionIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5454,7 +5640,7 @@ func (x *SessionIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionIdle.ProtoReflect.Descriptor instead.
 func (*SessionIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{65}
+	return file_command_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SessionIdle) GetSessionId() string {
@@ -5473,7 +5659,7 @@ type Passivate struct {
 
 func (x *Passivate) Reset() {
 	*x = Passivate{}
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5485,7 +5671,7 @@ func (x *Passivate) String() string {
 func (*Passivate) ProtoMessage() {}
 
 func (x *Passivate) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5498,7 +5684,7 @@ func (x *Passivate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Passivate.ProtoReflect.Descriptor instead.
 func (*Passivate) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{66}
+	return file_command_proto_rawDescGZIP(), []int{68}
 }
 
 type Staying struct {
@@ -5510,7 +5696,7 @@ type Staying struct {
 
 func (x *Staying) Reset() {
 	*x = Staying{}
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5522,7 +5708,7 @@ func (x *Staying) String() string {
 func (*Staying) ProtoMessage() {}
 
 func (x *Staying) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5535,7 +5721,7 @@ func (x *Staying) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Staying.ProtoReflect.Descriptor instead.
 func (*Staying) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{67}
+	return file_command_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Staying) GetSessionId() string {
@@ -5554,7 +5740,7 @@ type ReportIdle struct {
 
 func (x *ReportIdle) Reset() {
 	*x = ReportIdle{}
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5566,7 +5752,7 @@ func (x *ReportIdle) String() string {
 func (*ReportIdle) ProtoMessage() {}
 
 func (x *ReportIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5579,7 +5765,7 @@ func (x *ReportIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportIdle.ProtoReflect.Descriptor instead.
 func (*ReportIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{68}
+	return file_command_proto_rawDescGZIP(), []int{70}
 }
 
 type Idleness struct {
@@ -5593,7 +5779,7 @@ type Idleness struct {
 
 func (x *Idleness) Reset() {
 	*x = Idleness{}
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5605,7 +5791,7 @@ func (x *Idleness) String() string {
 func (*Idleness) ProtoMessage() {}
 
 func (x *Idleness) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5618,7 +5804,7 @@ func (x *Idleness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Idleness.ProtoReflect.Descriptor instead.
 func (*Idleness) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{69}
+	return file_command_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Idleness) GetIdle() bool {
@@ -5661,7 +5847,7 @@ type Configure struct {
 
 func (x *Configure) Reset() {
 	*x = Configure{}
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5673,7 +5859,7 @@ func (x *Configure) String() string {
 func (*Configure) ProtoMessage() {}
 
 func (x *Configure) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5686,7 +5872,7 @@ func (x *Configure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Configure.ProtoReflect.Descriptor instead.
 func (*Configure) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{70}
+	return file_command_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Configure) GetGrant() *Grant {
@@ -5774,7 +5960,7 @@ type WorkerFailed struct {
 
 func (x *WorkerFailed) Reset() {
 	*x = WorkerFailed{}
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5786,7 +5972,7 @@ func (x *WorkerFailed) String() string {
 func (*WorkerFailed) ProtoMessage() {}
 
 func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5799,7 +5985,7 @@ func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerFailed.ProtoReflect.Descriptor instead.
 func (*WorkerFailed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{71}
+	return file_command_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *WorkerFailed) GetWorkerId() string {
@@ -5850,7 +6036,7 @@ type SessionEnded struct {
 
 func (x *SessionEnded) Reset() {
 	*x = SessionEnded{}
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5862,7 +6048,7 @@ func (x *SessionEnded) String() string {
 func (*SessionEnded) ProtoMessage() {}
 
 func (x *SessionEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5875,7 +6061,7 @@ func (x *SessionEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionEnded.ProtoReflect.Descriptor instead.
 func (*SessionEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{72}
+	return file_command_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SessionEnded) GetSessionId() string {
@@ -5908,7 +6094,7 @@ type DescribeWorker struct {
 
 func (x *DescribeWorker) Reset() {
 	*x = DescribeWorker{}
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5920,7 +6106,7 @@ func (x *DescribeWorker) String() string {
 func (*DescribeWorker) ProtoMessage() {}
 
 func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5933,7 +6119,7 @@ func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorker.ProtoReflect.Descriptor instead.
 func (*DescribeWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{73}
+	return file_command_proto_rawDescGZIP(), []int{75}
 }
 
 // Watched tells a worker whether anybody looks at its live events.
@@ -5946,7 +6132,7 @@ type Watched struct {
 
 func (x *Watched) Reset() {
 	*x = Watched{}
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5958,7 +6144,7 @@ func (x *Watched) String() string {
 func (*Watched) ProtoMessage() {}
 
 func (x *Watched) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5971,7 +6157,7 @@ func (x *Watched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watched.ProtoReflect.Descriptor instead.
 func (*Watched) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{74}
+	return file_command_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Watched) GetOn() bool {
@@ -5991,13 +6177,14 @@ type AcquireLease struct {
 	Shared        bool                   `protobuf:"varint,4,opt,name=shared,proto3" json:"shared,omitempty"`
 	Request       uint64                 `protobuf:"varint,5,opt,name=request,proto3" json:"request,omitempty"` // echoed, so that a late grant is recognised
 	Again         bool                   `protobuf:"varint,6,opt,name=again,proto3" json:"again,omitempty"`     // the same request may be there already, and changes nothing then
+	Parent        string                 `protobuf:"bytes,7,opt,name=parent,proto3" json:"parent,omitempty"`    // whose lease it works under; empty: its own
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AcquireLease) Reset() {
 	*x = AcquireLease{}
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6009,7 +6196,7 @@ func (x *AcquireLease) String() string {
 func (*AcquireLease) ProtoMessage() {}
 
 func (x *AcquireLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6022,7 +6209,7 @@ func (x *AcquireLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireLease.ProtoReflect.Descriptor instead.
 func (*AcquireLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{75}
+	return file_command_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *AcquireLease) GetWorkspace() string {
@@ -6067,18 +6254,26 @@ func (x *AcquireLease) GetAgain() bool {
 	return false
 }
 
+func (x *AcquireLease) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
 type LeaseGranted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Workspace     string                 `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	Token         uint64                 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"`
 	Request       uint64                 `protobuf:"varint,3,opt,name=request,proto3" json:"request,omitempty"`
+	Child         uint32                 `protobuf:"varint,4,opt,name=child,proto3" json:"child,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6090,7 +6285,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6103,7 +6298,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{76}
+	return file_command_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *LeaseGranted) GetWorkspace() string {
@@ -6127,6 +6322,13 @@ func (x *LeaseGranted) GetRequest() uint64 {
 	return 0
 }
 
+func (x *LeaseGranted) GetChild() uint32 {
+	if x != nil {
+		return x.Child
+	}
+	return 0
+}
+
 type LeaseQueued struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Workspace     string                 `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
@@ -6139,7 +6341,7 @@ type LeaseQueued struct {
 
 func (x *LeaseQueued) Reset() {
 	*x = LeaseQueued{}
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6151,7 +6353,7 @@ func (x *LeaseQueued) String() string {
 func (*LeaseQueued) ProtoMessage() {}
 
 func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6164,7 +6366,7 @@ func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseQueued.ProtoReflect.Descriptor instead.
 func (*LeaseQueued) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{77}
+	return file_command_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *LeaseQueued) GetWorkspace() string {
@@ -6208,7 +6410,7 @@ type ReleaseLease struct {
 
 func (x *ReleaseLease) Reset() {
 	*x = ReleaseLease{}
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6220,7 +6422,7 @@ func (x *ReleaseLease) String() string {
 func (*ReleaseLease) ProtoMessage() {}
 
 func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6233,7 +6435,7 @@ func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseLease.ProtoReflect.Descriptor instead.
 func (*ReleaseLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{78}
+	return file_command_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ReleaseLease) GetWorkspace() string {
@@ -6265,19 +6467,20 @@ func (x *ReleaseLease) GetHolder() string {
 }
 
 // EffectBegun and EffectEnded count what runs under a token: a lease passes on only at zero.
-// Reply to EffectBegun: EffectAllowed, or a Failure `stale_lease`.
+// Reply to EffectBegun: EffectAllowed, when nothing of who shares the token runs any more, or a Failure `stale_lease`.
 type EffectBegun struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Workspace     string                 `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	Token         uint64                 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"`
 	ExecId        string                 `protobuf:"bytes,3,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	Child         uint32                 `protobuf:"varint,4,opt,name=child,proto3" json:"child,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EffectBegun) Reset() {
 	*x = EffectBegun{}
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6289,7 +6492,7 @@ func (x *EffectBegun) String() string {
 func (*EffectBegun) ProtoMessage() {}
 
 func (x *EffectBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6302,7 +6505,7 @@ func (x *EffectBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectBegun.ProtoReflect.Descriptor instead.
 func (*EffectBegun) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{79}
+	return file_command_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *EffectBegun) GetWorkspace() string {
@@ -6326,6 +6529,13 @@ func (x *EffectBegun) GetExecId() string {
 	return ""
 }
 
+func (x *EffectBegun) GetChild() uint32 {
+	if x != nil {
+		return x.Child
+	}
+	return 0
+}
+
 type EffectAllowed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ExecId        string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
@@ -6335,7 +6545,7 @@ type EffectAllowed struct {
 
 func (x *EffectAllowed) Reset() {
 	*x = EffectAllowed{}
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6347,7 +6557,7 @@ func (x *EffectAllowed) String() string {
 func (*EffectAllowed) ProtoMessage() {}
 
 func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6360,7 +6570,7 @@ func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectAllowed.ProtoReflect.Descriptor instead.
 func (*EffectAllowed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{80}
+	return file_command_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *EffectAllowed) GetExecId() string {
@@ -6381,7 +6591,7 @@ type EffectEnded struct {
 
 func (x *EffectEnded) Reset() {
 	*x = EffectEnded{}
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6393,7 +6603,7 @@ func (x *EffectEnded) String() string {
 func (*EffectEnded) ProtoMessage() {}
 
 func (x *EffectEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6406,7 +6616,7 @@ func (x *EffectEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectEnded.ProtoReflect.Descriptor instead.
 func (*EffectEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{81}
+	return file_command_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *EffectEnded) GetWorkspace() string {
@@ -6443,7 +6653,7 @@ type OpenWorkspace struct {
 
 func (x *OpenWorkspace) Reset() {
 	*x = OpenWorkspace{}
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6455,7 +6665,7 @@ func (x *OpenWorkspace) String() string {
 func (*OpenWorkspace) ProtoMessage() {}
 
 func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6468,7 +6678,7 @@ func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkspace.ProtoReflect.Descriptor instead.
 func (*OpenWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{82}
+	return file_command_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *OpenWorkspace) GetGrant() *WorkspaceGrant {
@@ -6501,7 +6711,7 @@ type WorkspaceReady struct {
 
 func (x *WorkspaceReady) Reset() {
 	*x = WorkspaceReady{}
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6513,7 +6723,7 @@ func (x *WorkspaceReady) String() string {
 func (*WorkspaceReady) ProtoMessage() {}
 
 func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6526,7 +6736,7 @@ func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceReady.ProtoReflect.Descriptor instead.
 func (*WorkspaceReady) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{83}
+	return file_command_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *WorkspaceReady) GetOverlaps() []*WorkspaceRef {
@@ -6547,7 +6757,7 @@ type KeepWorkspaces struct {
 
 func (x *KeepWorkspaces) Reset() {
 	*x = KeepWorkspaces{}
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6559,7 +6769,7 @@ func (x *KeepWorkspaces) String() string {
 func (*KeepWorkspaces) ProtoMessage() {}
 
 func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6572,7 +6782,7 @@ func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepWorkspaces.ProtoReflect.Descriptor instead.
 func (*KeepWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{84}
+	return file_command_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *KeepWorkspaces) GetSessionId() string {
@@ -6600,7 +6810,7 @@ type RetireWorkspace struct {
 
 func (x *RetireWorkspace) Reset() {
 	*x = RetireWorkspace{}
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6612,7 +6822,7 @@ func (x *RetireWorkspace) String() string {
 func (*RetireWorkspace) ProtoMessage() {}
 
 func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6625,7 +6835,7 @@ func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireWorkspace.ProtoReflect.Descriptor instead.
 func (*RetireWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{85}
+	return file_command_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *RetireWorkspace) GetGeneration() uint64 {
@@ -6645,7 +6855,7 @@ type WorkspaceUnused struct {
 
 func (x *WorkspaceUnused) Reset() {
 	*x = WorkspaceUnused{}
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6657,7 +6867,7 @@ func (x *WorkspaceUnused) String() string {
 func (*WorkspaceUnused) ProtoMessage() {}
 
 func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6670,7 +6880,7 @@ func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceUnused.ProtoReflect.Descriptor instead.
 func (*WorkspaceUnused) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{86}
+	return file_command_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *WorkspaceUnused) GetId() string {
@@ -6695,7 +6905,7 @@ type DescribeWorkspace struct {
 
 func (x *DescribeWorkspace) Reset() {
 	*x = DescribeWorkspace{}
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6707,7 +6917,7 @@ func (x *DescribeWorkspace) String() string {
 func (*DescribeWorkspace) ProtoMessage() {}
 
 func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6720,7 +6930,7 @@ func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorkspace.ProtoReflect.Descriptor instead.
 func (*DescribeWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{87}
+	return file_command_proto_rawDescGZIP(), []int{89}
 }
 
 type WorkspaceView struct {
@@ -6736,7 +6946,7 @@ type WorkspaceView struct {
 
 func (x *WorkspaceView) Reset() {
 	*x = WorkspaceView{}
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6748,7 +6958,7 @@ func (x *WorkspaceView) String() string {
 func (*WorkspaceView) ProtoMessage() {}
 
 func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6761,7 +6971,7 @@ func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceView.ProtoReflect.Descriptor instead.
 func (*WorkspaceView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{88}
+	return file_command_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *WorkspaceView) GetUri() string {
@@ -6809,7 +7019,7 @@ type FindActor struct {
 
 func (x *FindActor) Reset() {
 	*x = FindActor{}
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6821,7 +7031,7 @@ func (x *FindActor) String() string {
 func (*FindActor) ProtoMessage() {}
 
 func (x *FindActor) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6834,7 +7044,7 @@ func (x *FindActor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindActor.ProtoReflect.Descriptor instead.
 func (*FindActor) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{89}
+	return file_command_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *FindActor) GetName() string {
@@ -6854,7 +7064,7 @@ type Replaced struct {
 
 func (x *Replaced) Reset() {
 	*x = Replaced{}
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6866,7 +7076,7 @@ func (x *Replaced) String() string {
 func (*Replaced) ProtoMessage() {}
 
 func (x *Replaced) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6879,7 +7089,7 @@ func (x *Replaced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replaced.ProtoReflect.Descriptor instead.
 func (*Replaced) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{90}
+	return file_command_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Replaced) GetName() string {
@@ -6906,7 +7116,7 @@ type AcquirePermit struct {
 
 func (x *AcquirePermit) Reset() {
 	*x = AcquirePermit{}
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6918,7 +7128,7 @@ func (x *AcquirePermit) String() string {
 func (*AcquirePermit) ProtoMessage() {}
 
 func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6931,7 +7141,7 @@ func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquirePermit.ProtoReflect.Descriptor instead.
 func (*AcquirePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{91}
+	return file_command_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *AcquirePermit) GetRequest() uint64 {
@@ -6957,7 +7167,7 @@ type PermitGranted struct {
 
 func (x *PermitGranted) Reset() {
 	*x = PermitGranted{}
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6969,7 +7179,7 @@ func (x *PermitGranted) String() string {
 func (*PermitGranted) ProtoMessage() {}
 
 func (x *PermitGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6982,7 +7192,7 @@ func (x *PermitGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitGranted.ProtoReflect.Descriptor instead.
 func (*PermitGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{92}
+	return file_command_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *PermitGranted) GetRequest() uint64 {
@@ -7003,7 +7213,7 @@ type ReleasePermit struct {
 
 func (x *ReleasePermit) Reset() {
 	*x = ReleasePermit{}
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7015,7 +7225,7 @@ func (x *ReleasePermit) String() string {
 func (*ReleasePermit) ProtoMessage() {}
 
 func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7028,7 +7238,7 @@ func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasePermit.ProtoReflect.Descriptor instead.
 func (*ReleasePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{93}
+	return file_command_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ReleasePermit) GetRequest() uint64 {
@@ -7081,13 +7291,15 @@ type Execute struct {
 	Shares             []*LeaseToken          `protobuf:"bytes,24,rep,name=shares,proto3" json:"shares,omitempty"`                                        // of the folders that overlap its workspace
 	ApprovalId         string                 `protobuf:"bytes,50,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`              // that the call was approved by
 	ApprovedBy         string                 `protobuf:"bytes,51,opt,name=approved_by,json=approvedBy,proto3" json:"approved_by,omitempty"`
+	Child              *SpawnChild            `protobuf:"bytes,25,opt,name=child,proto3" json:"child,omitempty"`      // of a call that delegates: without its task
+	Abandon            bool                   `protobuf:"varint,26,opt,name=abandon,proto3" json:"abandon,omitempty"` // only end the child that it has begun
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Execute) Reset() {
 	*x = Execute{}
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7099,7 +7311,7 @@ func (x *Execute) String() string {
 func (*Execute) ProtoMessage() {}
 
 func (x *Execute) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7112,7 +7324,7 @@ func (x *Execute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Execute.ProtoReflect.Descriptor instead.
 func (*Execute) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{94}
+	return file_command_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Execute) GetExecId() string {
@@ -7297,6 +7509,20 @@ func (x *Execute) GetApprovedBy() string {
 	return ""
 }
 
+func (x *Execute) GetChild() *SpawnChild {
+	if x != nil {
+		return x.Child
+	}
+	return nil
+}
+
+func (x *Execute) GetAbandon() bool {
+	if x != nil {
+		return x.Abandon
+	}
+	return false
+}
+
 // ToolReply is what became of one call.
 type ToolReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -7323,7 +7549,7 @@ type ToolReply struct {
 
 func (x *ToolReply) Reset() {
 	*x = ToolReply{}
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7335,7 +7561,7 @@ func (x *ToolReply) String() string {
 func (*ToolReply) ProtoMessage() {}
 
 func (x *ToolReply) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7348,7 +7574,7 @@ func (x *ToolReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolReply.ProtoReflect.Descriptor instead.
 func (*ToolReply) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{95}
+	return file_command_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ToolReply) GetExecId() string {
@@ -7483,7 +7709,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7495,7 +7721,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7508,7 +7734,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{96}
+	return file_command_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *LedgerEntry) GetExecId() string {
@@ -7550,7 +7776,7 @@ type CancelCalls struct {
 
 func (x *CancelCalls) Reset() {
 	*x = CancelCalls{}
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7562,7 +7788,7 @@ func (x *CancelCalls) String() string {
 func (*CancelCalls) ProtoMessage() {}
 
 func (x *CancelCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7575,7 +7801,7 @@ func (x *CancelCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCalls.ProtoReflect.Descriptor instead.
 func (*CancelCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{97}
+	return file_command_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *CancelCalls) GetExecIds() []string {
@@ -7607,7 +7833,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7619,7 +7845,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7632,7 +7858,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{98}
+	return file_command_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *Progress) GetExecId() string {
@@ -7686,7 +7912,7 @@ type ListProjects struct {
 
 func (x *ListProjects) Reset() {
 	*x = ListProjects{}
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7698,7 +7924,7 @@ func (x *ListProjects) String() string {
 func (*ListProjects) ProtoMessage() {}
 
 func (x *ListProjects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7711,7 +7937,7 @@ func (x *ListProjects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProjects.ProtoReflect.Descriptor instead.
 func (*ListProjects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{99}
+	return file_command_proto_rawDescGZIP(), []int{101}
 }
 
 type Projects struct {
@@ -7723,7 +7949,7 @@ type Projects struct {
 
 func (x *Projects) Reset() {
 	*x = Projects{}
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7735,7 +7961,7 @@ func (x *Projects) String() string {
 func (*Projects) ProtoMessage() {}
 
 func (x *Projects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7748,7 +7974,7 @@ func (x *Projects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Projects.ProtoReflect.Descriptor instead.
 func (*Projects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{100}
+	return file_command_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *Projects) GetProjects() []*Project {
@@ -7769,7 +7995,7 @@ type SaveProject struct {
 
 func (x *SaveProject) Reset() {
 	*x = SaveProject{}
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7781,7 +8007,7 @@ func (x *SaveProject) String() string {
 func (*SaveProject) ProtoMessage() {}
 
 func (x *SaveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7794,7 +8020,7 @@ func (x *SaveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveProject.ProtoReflect.Descriptor instead.
 func (*SaveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{101}
+	return file_command_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *SaveProject) GetName() string {
@@ -7821,7 +8047,7 @@ type RemoveProject struct {
 
 func (x *RemoveProject) Reset() {
 	*x = RemoveProject{}
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7833,7 +8059,7 @@ func (x *RemoveProject) String() string {
 func (*RemoveProject) ProtoMessage() {}
 
 func (x *RemoveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7846,7 +8072,7 @@ func (x *RemoveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProject.ProtoReflect.Descriptor instead.
 func (*RemoveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{102}
+	return file_command_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *RemoveProject) GetProject() string {
@@ -7868,7 +8094,7 @@ type SetVariables struct {
 
 func (x *SetVariables) Reset() {
 	*x = SetVariables{}
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7880,7 +8106,7 @@ func (x *SetVariables) String() string {
 func (*SetVariables) ProtoMessage() {}
 
 func (x *SetVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7893,7 +8119,7 @@ func (x *SetVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVariables.ProtoReflect.Descriptor instead.
 func (*SetVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{103}
+	return file_command_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *SetVariables) GetProject() string {
@@ -7927,7 +8153,7 @@ type TakeVariables struct {
 
 func (x *TakeVariables) Reset() {
 	*x = TakeVariables{}
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7939,7 +8165,7 @@ func (x *TakeVariables) String() string {
 func (*TakeVariables) ProtoMessage() {}
 
 func (x *TakeVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7952,7 +8178,7 @@ func (x *TakeVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeVariables.ProtoReflect.Descriptor instead.
 func (*TakeVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{104}
+	return file_command_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *TakeVariables) GetProjectId() string {
@@ -7972,7 +8198,7 @@ type ReadFields struct {
 
 func (x *ReadFields) Reset() {
 	*x = ReadFields{}
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7984,7 +8210,7 @@ func (x *ReadFields) String() string {
 func (*ReadFields) ProtoMessage() {}
 
 func (x *ReadFields) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7997,7 +8223,7 @@ func (x *ReadFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFields.ProtoReflect.Descriptor instead.
 func (*ReadFields) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{105}
+	return file_command_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ReadFields) GetWorkspace() string {
@@ -8019,7 +8245,7 @@ type FieldsView struct {
 
 func (x *FieldsView) Reset() {
 	*x = FieldsView{}
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8031,7 +8257,7 @@ func (x *FieldsView) String() string {
 func (*FieldsView) ProtoMessage() {}
 
 func (x *FieldsView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8044,7 +8270,7 @@ func (x *FieldsView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldsView.ProtoReflect.Descriptor instead.
 func (*FieldsView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{106}
+	return file_command_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *FieldsView) GetWorkspace() string {
@@ -8091,7 +8317,7 @@ type FieldView struct {
 
 func (x *FieldView) Reset() {
 	*x = FieldView{}
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8103,7 +8329,7 @@ func (x *FieldView) String() string {
 func (*FieldView) ProtoMessage() {}
 
 func (x *FieldView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8116,7 +8342,7 @@ func (x *FieldView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldView.ProtoReflect.Descriptor instead.
 func (*FieldView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{107}
+	return file_command_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *FieldView) GetName() string {
@@ -8193,7 +8419,7 @@ type SetField struct {
 
 func (x *SetField) Reset() {
 	*x = SetField{}
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8205,7 +8431,7 @@ func (x *SetField) String() string {
 func (*SetField) ProtoMessage() {}
 
 func (x *SetField) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8218,7 +8444,7 @@ func (x *SetField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetField.ProtoReflect.Descriptor instead.
 func (*SetField) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{108}
+	return file_command_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *SetField) GetWorkspace() string {
@@ -8288,7 +8514,7 @@ type FieldUpdated struct {
 
 func (x *FieldUpdated) Reset() {
 	*x = FieldUpdated{}
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8300,7 +8526,7 @@ func (x *FieldUpdated) String() string {
 func (*FieldUpdated) ProtoMessage() {}
 
 func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8313,7 +8539,7 @@ func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldUpdated.ProtoReflect.Descriptor instead.
 func (*FieldUpdated) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{109}
+	return file_command_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *FieldUpdated) GetWorkspace() string {
@@ -8350,7 +8576,7 @@ type DeclareFields struct {
 
 func (x *DeclareFields) Reset() {
 	*x = DeclareFields{}
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8362,7 +8588,7 @@ func (x *DeclareFields) String() string {
 func (*DeclareFields) ProtoMessage() {}
 
 func (x *DeclareFields) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8375,7 +8601,7 @@ func (x *DeclareFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareFields.ProtoReflect.Descriptor instead.
 func (*DeclareFields) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{110}
+	return file_command_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *DeclareFields) GetWorkspace() string {
@@ -8417,7 +8643,7 @@ type FieldChanged struct {
 
 func (x *FieldChanged) Reset() {
 	*x = FieldChanged{}
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8429,7 +8655,7 @@ func (x *FieldChanged) String() string {
 func (*FieldChanged) ProtoMessage() {}
 
 func (x *FieldChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8442,7 +8668,7 @@ func (x *FieldChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChanged.ProtoReflect.Descriptor instead.
 func (*FieldChanged) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{111}
+	return file_command_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *FieldChanged) GetId() string {
@@ -8472,7 +8698,7 @@ type UseFile struct {
 
 func (x *UseFile) Reset() {
 	*x = UseFile{}
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8484,7 +8710,7 @@ func (x *UseFile) String() string {
 func (*UseFile) ProtoMessage() {}
 
 func (x *UseFile) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8497,7 +8723,7 @@ func (x *UseFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseFile.ProtoReflect.Descriptor instead.
 func (*UseFile) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{112}
+	return file_command_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *UseFile) GetAction() UseFile_Action {
@@ -8531,7 +8757,7 @@ type Files struct {
 
 func (x *Files) Reset() {
 	*x = Files{}
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8543,7 +8769,7 @@ func (x *Files) String() string {
 func (*Files) ProtoMessage() {}
 
 func (x *Files) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8556,7 +8782,7 @@ func (x *Files) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Files.ProtoReflect.Descriptor instead.
 func (*Files) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{113}
+	return file_command_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *Files) GetEntries() []*FileEntry {
@@ -8585,7 +8811,7 @@ type FileEntry struct {
 
 func (x *FileEntry) Reset() {
 	*x = FileEntry{}
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8597,7 +8823,7 @@ func (x *FileEntry) String() string {
 func (*FileEntry) ProtoMessage() {}
 
 func (x *FileEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8610,7 +8836,7 @@ func (x *FileEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEntry.ProtoReflect.Descriptor instead.
 func (*FileEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{114}
+	return file_command_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *FileEntry) GetPath() string {
@@ -8651,7 +8877,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8663,7 +8889,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8676,7 +8902,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{115}
+	return file_command_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -8702,7 +8928,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8714,7 +8940,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8727,7 +8953,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{116}
+	return file_command_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -8746,7 +8972,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8758,7 +8984,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8771,7 +8997,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{117}
+	return file_command_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -8790,7 +9016,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8802,7 +9028,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8815,7 +9041,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{118}
+	return file_command_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -8835,7 +9061,7 @@ type ListWorkspaces struct {
 
 func (x *ListWorkspaces) Reset() {
 	*x = ListWorkspaces{}
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8847,7 +9073,7 @@ func (x *ListWorkspaces) String() string {
 func (*ListWorkspaces) ProtoMessage() {}
 
 func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8860,7 +9086,7 @@ func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspaces.ProtoReflect.Descriptor instead.
 func (*ListWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{119}
+	return file_command_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *ListWorkspaces) GetSessionId() string {
@@ -8879,7 +9105,7 @@ type Workspaces struct {
 
 func (x *Workspaces) Reset() {
 	*x = Workspaces{}
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8891,7 +9117,7 @@ func (x *Workspaces) String() string {
 func (*Workspaces) ProtoMessage() {}
 
 func (x *Workspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8904,7 +9130,7 @@ func (x *Workspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workspaces.ProtoReflect.Descriptor instead.
 func (*Workspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{120}
+	return file_command_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *Workspaces) GetWorkspaces() []*SessionWorkspace {
@@ -8925,7 +9151,7 @@ type SessionWorkspace struct {
 
 func (x *SessionWorkspace) Reset() {
 	*x = SessionWorkspace{}
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8937,7 +9163,7 @@ func (x *SessionWorkspace) String() string {
 func (*SessionWorkspace) ProtoMessage() {}
 
 func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8950,7 +9176,7 @@ func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionWorkspace.ProtoReflect.Descriptor instead.
 func (*SessionWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{121}
+	return file_command_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *SessionWorkspace) GetSessionId() string {
@@ -8984,7 +9210,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8996,7 +9222,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9009,7 +9235,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{122}
+	return file_command_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -9035,7 +9261,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9047,7 +9273,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9060,7 +9286,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{123}
+	return file_command_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -9080,7 +9306,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9092,7 +9318,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9105,7 +9331,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{124}
+	return file_command_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *Show) GetId() string {
@@ -9126,7 +9352,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9138,7 +9364,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9151,7 +9377,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{125}
+	return file_command_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -9195,7 +9421,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9207,7 +9433,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9220,7 +9446,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{126}
+	return file_command_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -9322,7 +9548,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9334,7 +9560,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9347,7 +9573,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{127}
+	return file_command_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -9409,7 +9635,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9421,7 +9647,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9434,7 +9660,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{128}
+	return file_command_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -9455,7 +9681,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9467,7 +9693,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9480,7 +9706,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{129}
+	return file_command_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -9515,7 +9741,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9527,7 +9753,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9540,7 +9766,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{130}
+	return file_command_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *Finding) GetStream() string {
@@ -9577,7 +9803,7 @@ type ForkSession struct {
 
 func (x *ForkSession) Reset() {
 	*x = ForkSession{}
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9589,7 +9815,7 @@ func (x *ForkSession) String() string {
 func (*ForkSession) ProtoMessage() {}
 
 func (x *ForkSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9602,7 +9828,7 @@ func (x *ForkSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSession.ProtoReflect.Descriptor instead.
 func (*ForkSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{131}
+	return file_command_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *ForkSession) GetSessionId() string {
@@ -9641,7 +9867,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9653,7 +9879,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9666,7 +9892,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{132}
+	return file_command_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *Forked) GetSession() *SessionView {
@@ -9729,7 +9955,7 @@ type ImportSession struct {
 
 func (x *ImportSession) Reset() {
 	*x = ImportSession{}
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9741,7 +9967,7 @@ func (x *ImportSession) String() string {
 func (*ImportSession) ProtoMessage() {}
 
 func (x *ImportSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9754,7 +9980,7 @@ func (x *ImportSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSession.ProtoReflect.Descriptor instead.
 func (*ImportSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{133}
+	return file_command_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *ImportSession) GetNewId() bool {
@@ -9787,7 +10013,7 @@ type Imported struct {
 
 func (x *Imported) Reset() {
 	*x = Imported{}
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9799,7 +10025,7 @@ func (x *Imported) String() string {
 func (*Imported) ProtoMessage() {}
 
 func (x *Imported) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9812,7 +10038,7 @@ func (x *Imported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Imported.ProtoReflect.Descriptor instead.
 func (*Imported) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{134}
+	return file_command_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *Imported) GetSession() *SessionView {
@@ -9880,7 +10106,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9892,7 +10118,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9905,7 +10131,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{135}
+	return file_command_proto_rawDescGZIP(), []int{137}
 }
 
 type Holder struct {
@@ -9920,7 +10146,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9932,7 +10158,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9945,7 +10171,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{136}
+	return file_command_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -10069,7 +10295,7 @@ const file_command_proto_rawDesc = "" +
 	"\x0edeclare_fields\x18> \x01(\v2\x18.troupe.v1.DeclareFieldsH\x00R\rdeclareFieldsB\t\n" +
 	"\acommand\"\"\n" +
 	"\fDescribeTree\x12\x12\n" +
-	"\x04deep\x18\x01 \x01(\bR\x04deep\"\xcc\x01\n" +
+	"\x04deep\x18\x01 \x01(\bR\x04deep\"\xe4\x01\n" +
 	"\tActorView\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
@@ -10078,7 +10304,8 @@ const file_command_proto_rawDesc = "" +
 	"\apending\x18\x05 \x01(\x05R\apending\x12\x1d\n" +
 	"\n" +
 	"last_error\x18\x06 \x01(\tR\tlastError\x120\n" +
-	"\bchildren\x18\a \x03(\v2\x14.troupe.v1.ActorViewR\bchildren\"0\n" +
+	"\bchildren\x18\a \x03(\v2\x14.troupe.v1.ActorViewR\bchildren\x12\x16\n" +
+	"\x06parent\x18\b \x01(\tR\x06parent\"0\n" +
 	"\x04Tree\x12(\n" +
 	"\x04root\x18\x01 \x01(\v2\x14.troupe.v1.ActorViewR\x04root\"\xa5\x02\n" +
 	"\vSubmitInput\x12\x1b\n" +
@@ -10166,7 +10393,22 @@ const file_command_proto_rawDesc = "" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x16\n" +
 	"\x06system\x18\x03 \x01(\tR\x06system\x12*\n" +
 	"\x06origin\x18\x04 \x01(\v2\x12.troupe.v1.LineageR\x06origin\x12'\n" +
-	"\x06copied\x18\x05 \x03(\v2\x0f.troupe.v1.TurnR\x06copied\"S\n" +
+	"\x06copied\x18\x05 \x03(\v2\x0f.troupe.v1.TurnR\x06copied\"\x93\x02\n" +
+	"\n" +
+	"SpawnChild\x12\x17\n" +
+	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x16\n" +
+	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x14\n" +
+	"\x05agent\x18\x03 \x01(\tR\x05agent\x12\x14\n" +
+	"\x05model\x18\x04 \x01(\tR\x05model\x12\x16\n" +
+	"\x06system\x18\x05 \x01(\tR\x06system\x12#\n" +
+	"\x04task\x18\x06 \x03(\v2\x0f.troupe.v1.PartR\x04task\x12(\n" +
+	"\x06places\x18\a \x03(\v2\x10.troupe.v1.PlaceR\x06places\x12)\n" +
+	"\x06bounds\x18\b \x01(\v2\x11.troupe.v1.BoundsR\x06bounds\x12\x16\n" +
+	"\x06attach\x18\t \x01(\bR\x06attach\"D\n" +
+	"\n" +
+	"ChildReady\x12\x1b\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x19\n" +
+	"\binput_id\x18\x02 \x01(\tR\ainputId\"S\n" +
 	"\fDeleteWorker\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
@@ -10333,7 +10575,7 @@ const file_command_proto_rawDesc = "" +
 	"\x05first\x18\r \x01(\v2\x15.troupe.v1.InputReplyR\x05first\x12\x1d\n" +
 	"\n" +
 	"project_id\x18\x0e \x01(\tR\tprojectId\x123\n" +
-	"\apersist\x18\x14 \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\"\xcc\x04\n" +
+	"\apersist\x18\x14 \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\"\xe4\x04\n" +
 	"\n" +
 	"WorkerView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -10359,7 +10601,8 @@ const file_command_proto_rawDesc = "" +
 	"\bexecutor\x18\x12 \x01(\tR\bexecutor\x12\x14\n" +
 	"\x05calls\x18\x13 \x01(\x05R\x05calls\x12\x1c\n" +
 	"\tapprovals\x18\x14 \x01(\x05R\tapprovals\x12\x14\n" +
-	"\x05tools\x18\x1e \x03(\tR\x05tools\"\xc6\x02\n" +
+	"\x05tools\x18\x1e \x03(\tR\x05tools\x12\x16\n" +
+	"\x06parent\x18\x15 \x01(\tR\x06parent\"\xc6\x02\n" +
 	"\bCallView\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x1d\n" +
@@ -10376,7 +10619,7 @@ const file_command_proto_rawDesc = "" +
 	" \x01(\tR\terrorCode\x12\x1c\n" +
 	"\n" +
 	"at_unix_ms\x18\v \x01(\x03R\batUnixMs\x12\x16\n" +
-	"\x06effect\x18\f \x01(\tR\x06effect\"\x9a\x04\n" +
+	"\x06effect\x18\f \x01(\tR\x06effect\"\xb2\x04\n" +
 	"\fApprovalView\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12\x1d\n" +
@@ -10400,7 +10643,8 @@ const file_command_proto_rawDesc = "" +
 	"\x12expires_at_unix_ms\x18\x10 \x01(\x03R\x0fexpiresAtUnixMs\x12\x14\n" +
 	"\x05agent\x18\x11 \x01(\tR\x05agent\x12\x14\n" +
 	"\x05rules\x18\x12 \x03(\tR\x05rules\x12\"\n" +
-	"\funremembered\x18\x13 \x01(\tR\funremembered\".\n" +
+	"\funremembered\x18\x13 \x01(\tR\funremembered\x12\x16\n" +
+	"\x06parent\x18\x14 \x01(\tR\x06parent\".\n" +
 	"\rListApprovals\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"B\n" +
@@ -10487,18 +10731,20 @@ const file_command_proto_rawDesc = "" +
 	"\x06failed\x18\x03 \x01(\bR\x06failed\"\x10\n" +
 	"\x0eDescribeWorker\"\x19\n" +
 	"\aWatched\x12\x0e\n" +
-	"\x02on\x18\x01 \x01(\bR\x02on\"\xa5\x01\n" +
+	"\x02on\x18\x01 \x01(\bR\x02on\"\xbd\x01\n" +
 	"\fAcquireLease\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x16\n" +
 	"\x06holder\x18\x02 \x01(\tR\x06holder\x12\x17\n" +
 	"\aturn_id\x18\x03 \x01(\tR\x06turnId\x12\x16\n" +
 	"\x06shared\x18\x04 \x01(\bR\x06shared\x12\x18\n" +
 	"\arequest\x18\x05 \x01(\x04R\arequest\x12\x14\n" +
-	"\x05again\x18\x06 \x01(\bR\x05again\"\\\n" +
+	"\x05again\x18\x06 \x01(\bR\x05again\x12\x16\n" +
+	"\x06parent\x18\a \x01(\tR\x06parent\"r\n" +
 	"\fLeaseGranted\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x18\n" +
-	"\arequest\x18\x03 \x01(\x04R\arequest\"s\n" +
+	"\arequest\x18\x03 \x01(\x04R\arequest\x12\x14\n" +
+	"\x05child\x18\x04 \x01(\rR\x05child\"s\n" +
 	"\vLeaseQueued\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x14\n" +
 	"\x05ahead\x18\x02 \x01(\x05R\x05ahead\x12\x18\n" +
@@ -10508,11 +10754,12 @@ const file_command_proto_rawDesc = "" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x18\n" +
 	"\arequest\x18\x03 \x01(\x04R\arequest\x12\x16\n" +
-	"\x06holder\x18\x04 \x01(\tR\x06holder\"Z\n" +
+	"\x06holder\x18\x04 \x01(\tR\x06holder\"p\n" +
 	"\vEffectBegun\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x17\n" +
-	"\aexec_id\x18\x03 \x01(\tR\x06execId\"(\n" +
+	"\aexec_id\x18\x03 \x01(\tR\x06execId\x12\x14\n" +
+	"\x05child\x18\x04 \x01(\rR\x05child\"(\n" +
 	"\rEffectAllowed\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\"Z\n" +
 	"\vEffectEnded\x12\x1c\n" +
@@ -10560,7 +10807,7 @@ const file_command_proto_rawDesc = "" +
 	"\rReleasePermit\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12\x16\n" +
 	"\x06tokens\x18\x02 \x01(\x03R\x06tokens\x12\x1a\n" +
-	"\brequests\x18\x03 \x01(\x05R\brequests\"\xa8\a\n" +
+	"\brequests\x18\x03 \x01(\x05R\brequests\"\xef\a\n" +
 	"\aExecute\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x12\n" +
@@ -10593,7 +10840,9 @@ const file_command_proto_rawDesc = "" +
 	"\vapproval_id\x182 \x01(\tR\n" +
 	"approvalId\x12\x1f\n" +
 	"\vapproved_by\x183 \x01(\tR\n" +
-	"approvedBy\"\x92\x04\n" +
+	"approvedBy\x12+\n" +
+	"\x05child\x18\x19 \x01(\v2\x15.troupe.v1.SpawnChildR\x05child\x12\x18\n" +
+	"\aabandon\x18\x1a \x01(\bR\aabandon\"\x92\x04\n" +
 	"\tToolReply\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x12\n" +
@@ -10821,7 +11070,7 @@ func file_command_proto_rawDescGZIP() []byte {
 }
 
 var file_command_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 137)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 139)
 var file_command_proto_goTypes = []any{
 	(UseFile_Action)(0),          // 0: troupe.v1.UseFile.Action
 	(*CreateSession)(nil),        // 1: troupe.v1.CreateSession
@@ -10847,158 +11096,162 @@ var file_command_proto_goTypes = []any{
 	(*WithdrawInput)(nil),        // 21: troupe.v1.WithdrawInput
 	(*CallTool)(nil),             // 22: troupe.v1.CallTool
 	(*SpawnWorker)(nil),          // 23: troupe.v1.SpawnWorker
-	(*DeleteWorker)(nil),         // 24: troupe.v1.DeleteWorker
-	(*DescribeSession)(nil),      // 25: troupe.v1.DescribeSession
-	(*CountJobs)(nil),            // 26: troupe.v1.CountJobs
-	(*JobCount)(nil),             // 27: troupe.v1.JobCount
-	(*ResolveCall)(nil),          // 28: troupe.v1.ResolveCall
-	(*ResolveApproval)(nil),      // 29: troupe.v1.ResolveApproval
-	(*RememberRule)(nil),         // 30: troupe.v1.RememberRule
-	(*Remembered)(nil),           // 31: troupe.v1.Remembered
-	(*RuleView)(nil),             // 32: troupe.v1.RuleView
-	(*ListRules)(nil),            // 33: troupe.v1.ListRules
-	(*Rules)(nil),                // 34: troupe.v1.Rules
-	(*RevokeRule)(nil),           // 35: troupe.v1.RevokeRule
-	(*ReleaseWorker)(nil),        // 36: troupe.v1.ReleaseWorker
-	(*CompactHistory)(nil),       // 37: troupe.v1.CompactHistory
-	(*Compacted)(nil),            // 38: troupe.v1.Compacted
-	(*SetTimer)(nil),             // 39: troupe.v1.SetTimer
-	(*CancelTimer)(nil),          // 40: troupe.v1.CancelTimer
-	(*ListTimers)(nil),           // 41: troupe.v1.ListTimers
-	(*TimerView)(nil),            // 42: troupe.v1.TimerView
-	(*Timers)(nil),               // 43: troupe.v1.Timers
-	(*FireTimer)(nil),            // 44: troupe.v1.FireTimer
-	(*TimerChanged)(nil),         // 45: troupe.v1.TimerChanged
-	(*SaveHistory)(nil),          // 46: troupe.v1.SaveHistory
-	(*WaitIdle)(nil),             // 47: troupe.v1.WaitIdle
-	(*CloseSession)(nil),         // 48: troupe.v1.CloseSession
-	(*Subscribe)(nil),            // 49: troupe.v1.Subscribe
-	(*Subscribed)(nil),           // 50: troupe.v1.Subscribed
-	(*Unsubscribe)(nil),          // 51: troupe.v1.Unsubscribe
-	(*Published)(nil),            // 52: troupe.v1.Published
-	(*ReadHistory)(nil),          // 53: troupe.v1.ReadHistory
-	(*History)(nil),              // 54: troupe.v1.History
-	(*ConfigureWorker)(nil),      // 55: troupe.v1.ConfigureWorker
-	(*SessionView)(nil),          // 56: troupe.v1.SessionView
-	(*WorkerView)(nil),           // 57: troupe.v1.WorkerView
-	(*CallView)(nil),             // 58: troupe.v1.CallView
-	(*ApprovalView)(nil),         // 59: troupe.v1.ApprovalView
-	(*ListApprovals)(nil),        // 60: troupe.v1.ListApprovals
-	(*Approvals)(nil),            // 61: troupe.v1.Approvals
-	(*ListAudit)(nil),            // 62: troupe.v1.ListAudit
-	(*Audit)(nil),                // 63: troupe.v1.Audit
-	(*AuditView)(nil),            // 64: troupe.v1.AuditView
-	(*OpenSession)(nil),          // 65: troupe.v1.OpenSession
-	(*SessionIdle)(nil),          // 66: troupe.v1.SessionIdle
-	(*Passivate)(nil),            // 67: troupe.v1.Passivate
-	(*Staying)(nil),              // 68: troupe.v1.Staying
-	(*ReportIdle)(nil),           // 69: troupe.v1.ReportIdle
-	(*Idleness)(nil),             // 70: troupe.v1.Idleness
-	(*Configure)(nil),            // 71: troupe.v1.Configure
-	(*WorkerFailed)(nil),         // 72: troupe.v1.WorkerFailed
-	(*SessionEnded)(nil),         // 73: troupe.v1.SessionEnded
-	(*DescribeWorker)(nil),       // 74: troupe.v1.DescribeWorker
-	(*Watched)(nil),              // 75: troupe.v1.Watched
-	(*AcquireLease)(nil),         // 76: troupe.v1.AcquireLease
-	(*LeaseGranted)(nil),         // 77: troupe.v1.LeaseGranted
-	(*LeaseQueued)(nil),          // 78: troupe.v1.LeaseQueued
-	(*ReleaseLease)(nil),         // 79: troupe.v1.ReleaseLease
-	(*EffectBegun)(nil),          // 80: troupe.v1.EffectBegun
-	(*EffectAllowed)(nil),        // 81: troupe.v1.EffectAllowed
-	(*EffectEnded)(nil),          // 82: troupe.v1.EffectEnded
-	(*OpenWorkspace)(nil),        // 83: troupe.v1.OpenWorkspace
-	(*WorkspaceReady)(nil),       // 84: troupe.v1.WorkspaceReady
-	(*KeepWorkspaces)(nil),       // 85: troupe.v1.KeepWorkspaces
-	(*RetireWorkspace)(nil),      // 86: troupe.v1.RetireWorkspace
-	(*WorkspaceUnused)(nil),      // 87: troupe.v1.WorkspaceUnused
-	(*DescribeWorkspace)(nil),    // 88: troupe.v1.DescribeWorkspace
-	(*WorkspaceView)(nil),        // 89: troupe.v1.WorkspaceView
-	(*FindActor)(nil),            // 90: troupe.v1.FindActor
-	(*Replaced)(nil),             // 91: troupe.v1.Replaced
-	(*AcquirePermit)(nil),        // 92: troupe.v1.AcquirePermit
-	(*PermitGranted)(nil),        // 93: troupe.v1.PermitGranted
-	(*ReleasePermit)(nil),        // 94: troupe.v1.ReleasePermit
-	(*Execute)(nil),              // 95: troupe.v1.Execute
-	(*ToolReply)(nil),            // 96: troupe.v1.ToolReply
-	(*LedgerEntry)(nil),          // 97: troupe.v1.LedgerEntry
-	(*CancelCalls)(nil),          // 98: troupe.v1.CancelCalls
-	(*Progress)(nil),             // 99: troupe.v1.Progress
-	(*ListProjects)(nil),         // 100: troupe.v1.ListProjects
-	(*Projects)(nil),             // 101: troupe.v1.Projects
-	(*SaveProject)(nil),          // 102: troupe.v1.SaveProject
-	(*RemoveProject)(nil),        // 103: troupe.v1.RemoveProject
-	(*SetVariables)(nil),         // 104: troupe.v1.SetVariables
-	(*TakeVariables)(nil),        // 105: troupe.v1.TakeVariables
-	(*ReadFields)(nil),           // 106: troupe.v1.ReadFields
-	(*FieldsView)(nil),           // 107: troupe.v1.FieldsView
-	(*FieldView)(nil),            // 108: troupe.v1.FieldView
-	(*SetField)(nil),             // 109: troupe.v1.SetField
-	(*FieldUpdated)(nil),         // 110: troupe.v1.FieldUpdated
-	(*DeclareFields)(nil),        // 111: troupe.v1.DeclareFields
-	(*FieldChanged)(nil),         // 112: troupe.v1.FieldChanged
-	(*UseFile)(nil),              // 113: troupe.v1.UseFile
-	(*Files)(nil),                // 114: troupe.v1.Files
-	(*FileEntry)(nil),            // 115: troupe.v1.FileEntry
-	(*ListSessions)(nil),         // 116: troupe.v1.ListSessions
-	(*Sessions)(nil),             // 117: troupe.v1.Sessions
-	(*ListWorkers)(nil),          // 118: troupe.v1.ListWorkers
-	(*Workers)(nil),              // 119: troupe.v1.Workers
-	(*ListWorkspaces)(nil),       // 120: troupe.v1.ListWorkspaces
-	(*Workspaces)(nil),           // 121: troupe.v1.Workspaces
-	(*SessionWorkspace)(nil),     // 122: troupe.v1.SessionWorkspace
-	(*ListCalls)(nil),            // 123: troupe.v1.ListCalls
-	(*Calls)(nil),                // 124: troupe.v1.Calls
-	(*Show)(nil),                 // 125: troupe.v1.Show
-	(*Shown)(nil),                // 126: troupe.v1.Shown
-	(*TurnView)(nil),             // 127: troupe.v1.TurnView
-	(*GenerationView)(nil),       // 128: troupe.v1.GenerationView
-	(*Verify)(nil),               // 129: troupe.v1.Verify
-	(*Verified)(nil),             // 130: troupe.v1.Verified
-	(*Finding)(nil),              // 131: troupe.v1.Finding
-	(*ForkSession)(nil),          // 132: troupe.v1.ForkSession
-	(*Forked)(nil),               // 133: troupe.v1.Forked
-	(*ImportSession)(nil),        // 134: troupe.v1.ImportSession
-	(*Imported)(nil),             // 135: troupe.v1.Imported
-	(*Hello)(nil),                // 136: troupe.v1.Hello
-	(*Holder)(nil),               // 137: troupe.v1.Holder
-	(*EnvVar)(nil),               // 138: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 139: troupe.v1.Lineage
-	(*Turn)(nil),                 // 140: troupe.v1.Turn
-	(Persist_Policy)(0),          // 141: troupe.v1.Persist.Policy
-	(Trust_Level)(0),             // 142: troupe.v1.Trust.Level
-	(*Part)(nil),                 // 143: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 144: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 145: troupe.v1.InputAccepted.Origin
-	(InputAccepted_People)(0),    // 146: troupe.v1.InputAccepted.People
-	(TurnCompleted_Outcome)(0),   // 147: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 148: troupe.v1.Usage
-	(CallResolved_Resolution)(0), // 149: troupe.v1.CallResolved.Resolution
-	(Decision_Value)(0),          // 150: troupe.v1.Decision.Value
-	(*Failure)(nil),              // 151: troupe.v1.Failure
-	(TimerSet_Misfire)(0),        // 152: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 153: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 154: troupe.v1.WorkspaceGrant
-	(*Grant)(nil),                // 155: troupe.v1.Grant
-	(*WorkspaceRef)(nil),         // 156: troupe.v1.WorkspaceRef
-	(*LeaseToken)(nil),           // 157: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 158: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 159: troupe.v1.ToolFinished.Status
-	(*Project)(nil),              // 160: troupe.v1.Project
-	(*Variable)(nil),             // 161: troupe.v1.Variable
-	(*FieldSet)(nil),             // 162: troupe.v1.FieldSet
-	(*FieldNoted)(nil),           // 163: troupe.v1.FieldNoted
-	(*Timing)(nil),               // 164: troupe.v1.Timing
+	(*SpawnChild)(nil),           // 24: troupe.v1.SpawnChild
+	(*ChildReady)(nil),           // 25: troupe.v1.ChildReady
+	(*DeleteWorker)(nil),         // 26: troupe.v1.DeleteWorker
+	(*DescribeSession)(nil),      // 27: troupe.v1.DescribeSession
+	(*CountJobs)(nil),            // 28: troupe.v1.CountJobs
+	(*JobCount)(nil),             // 29: troupe.v1.JobCount
+	(*ResolveCall)(nil),          // 30: troupe.v1.ResolveCall
+	(*ResolveApproval)(nil),      // 31: troupe.v1.ResolveApproval
+	(*RememberRule)(nil),         // 32: troupe.v1.RememberRule
+	(*Remembered)(nil),           // 33: troupe.v1.Remembered
+	(*RuleView)(nil),             // 34: troupe.v1.RuleView
+	(*ListRules)(nil),            // 35: troupe.v1.ListRules
+	(*Rules)(nil),                // 36: troupe.v1.Rules
+	(*RevokeRule)(nil),           // 37: troupe.v1.RevokeRule
+	(*ReleaseWorker)(nil),        // 38: troupe.v1.ReleaseWorker
+	(*CompactHistory)(nil),       // 39: troupe.v1.CompactHistory
+	(*Compacted)(nil),            // 40: troupe.v1.Compacted
+	(*SetTimer)(nil),             // 41: troupe.v1.SetTimer
+	(*CancelTimer)(nil),          // 42: troupe.v1.CancelTimer
+	(*ListTimers)(nil),           // 43: troupe.v1.ListTimers
+	(*TimerView)(nil),            // 44: troupe.v1.TimerView
+	(*Timers)(nil),               // 45: troupe.v1.Timers
+	(*FireTimer)(nil),            // 46: troupe.v1.FireTimer
+	(*TimerChanged)(nil),         // 47: troupe.v1.TimerChanged
+	(*SaveHistory)(nil),          // 48: troupe.v1.SaveHistory
+	(*WaitIdle)(nil),             // 49: troupe.v1.WaitIdle
+	(*CloseSession)(nil),         // 50: troupe.v1.CloseSession
+	(*Subscribe)(nil),            // 51: troupe.v1.Subscribe
+	(*Subscribed)(nil),           // 52: troupe.v1.Subscribed
+	(*Unsubscribe)(nil),          // 53: troupe.v1.Unsubscribe
+	(*Published)(nil),            // 54: troupe.v1.Published
+	(*ReadHistory)(nil),          // 55: troupe.v1.ReadHistory
+	(*History)(nil),              // 56: troupe.v1.History
+	(*ConfigureWorker)(nil),      // 57: troupe.v1.ConfigureWorker
+	(*SessionView)(nil),          // 58: troupe.v1.SessionView
+	(*WorkerView)(nil),           // 59: troupe.v1.WorkerView
+	(*CallView)(nil),             // 60: troupe.v1.CallView
+	(*ApprovalView)(nil),         // 61: troupe.v1.ApprovalView
+	(*ListApprovals)(nil),        // 62: troupe.v1.ListApprovals
+	(*Approvals)(nil),            // 63: troupe.v1.Approvals
+	(*ListAudit)(nil),            // 64: troupe.v1.ListAudit
+	(*Audit)(nil),                // 65: troupe.v1.Audit
+	(*AuditView)(nil),            // 66: troupe.v1.AuditView
+	(*OpenSession)(nil),          // 67: troupe.v1.OpenSession
+	(*SessionIdle)(nil),          // 68: troupe.v1.SessionIdle
+	(*Passivate)(nil),            // 69: troupe.v1.Passivate
+	(*Staying)(nil),              // 70: troupe.v1.Staying
+	(*ReportIdle)(nil),           // 71: troupe.v1.ReportIdle
+	(*Idleness)(nil),             // 72: troupe.v1.Idleness
+	(*Configure)(nil),            // 73: troupe.v1.Configure
+	(*WorkerFailed)(nil),         // 74: troupe.v1.WorkerFailed
+	(*SessionEnded)(nil),         // 75: troupe.v1.SessionEnded
+	(*DescribeWorker)(nil),       // 76: troupe.v1.DescribeWorker
+	(*Watched)(nil),              // 77: troupe.v1.Watched
+	(*AcquireLease)(nil),         // 78: troupe.v1.AcquireLease
+	(*LeaseGranted)(nil),         // 79: troupe.v1.LeaseGranted
+	(*LeaseQueued)(nil),          // 80: troupe.v1.LeaseQueued
+	(*ReleaseLease)(nil),         // 81: troupe.v1.ReleaseLease
+	(*EffectBegun)(nil),          // 82: troupe.v1.EffectBegun
+	(*EffectAllowed)(nil),        // 83: troupe.v1.EffectAllowed
+	(*EffectEnded)(nil),          // 84: troupe.v1.EffectEnded
+	(*OpenWorkspace)(nil),        // 85: troupe.v1.OpenWorkspace
+	(*WorkspaceReady)(nil),       // 86: troupe.v1.WorkspaceReady
+	(*KeepWorkspaces)(nil),       // 87: troupe.v1.KeepWorkspaces
+	(*RetireWorkspace)(nil),      // 88: troupe.v1.RetireWorkspace
+	(*WorkspaceUnused)(nil),      // 89: troupe.v1.WorkspaceUnused
+	(*DescribeWorkspace)(nil),    // 90: troupe.v1.DescribeWorkspace
+	(*WorkspaceView)(nil),        // 91: troupe.v1.WorkspaceView
+	(*FindActor)(nil),            // 92: troupe.v1.FindActor
+	(*Replaced)(nil),             // 93: troupe.v1.Replaced
+	(*AcquirePermit)(nil),        // 94: troupe.v1.AcquirePermit
+	(*PermitGranted)(nil),        // 95: troupe.v1.PermitGranted
+	(*ReleasePermit)(nil),        // 96: troupe.v1.ReleasePermit
+	(*Execute)(nil),              // 97: troupe.v1.Execute
+	(*ToolReply)(nil),            // 98: troupe.v1.ToolReply
+	(*LedgerEntry)(nil),          // 99: troupe.v1.LedgerEntry
+	(*CancelCalls)(nil),          // 100: troupe.v1.CancelCalls
+	(*Progress)(nil),             // 101: troupe.v1.Progress
+	(*ListProjects)(nil),         // 102: troupe.v1.ListProjects
+	(*Projects)(nil),             // 103: troupe.v1.Projects
+	(*SaveProject)(nil),          // 104: troupe.v1.SaveProject
+	(*RemoveProject)(nil),        // 105: troupe.v1.RemoveProject
+	(*SetVariables)(nil),         // 106: troupe.v1.SetVariables
+	(*TakeVariables)(nil),        // 107: troupe.v1.TakeVariables
+	(*ReadFields)(nil),           // 108: troupe.v1.ReadFields
+	(*FieldsView)(nil),           // 109: troupe.v1.FieldsView
+	(*FieldView)(nil),            // 110: troupe.v1.FieldView
+	(*SetField)(nil),             // 111: troupe.v1.SetField
+	(*FieldUpdated)(nil),         // 112: troupe.v1.FieldUpdated
+	(*DeclareFields)(nil),        // 113: troupe.v1.DeclareFields
+	(*FieldChanged)(nil),         // 114: troupe.v1.FieldChanged
+	(*UseFile)(nil),              // 115: troupe.v1.UseFile
+	(*Files)(nil),                // 116: troupe.v1.Files
+	(*FileEntry)(nil),            // 117: troupe.v1.FileEntry
+	(*ListSessions)(nil),         // 118: troupe.v1.ListSessions
+	(*Sessions)(nil),             // 119: troupe.v1.Sessions
+	(*ListWorkers)(nil),          // 120: troupe.v1.ListWorkers
+	(*Workers)(nil),              // 121: troupe.v1.Workers
+	(*ListWorkspaces)(nil),       // 122: troupe.v1.ListWorkspaces
+	(*Workspaces)(nil),           // 123: troupe.v1.Workspaces
+	(*SessionWorkspace)(nil),     // 124: troupe.v1.SessionWorkspace
+	(*ListCalls)(nil),            // 125: troupe.v1.ListCalls
+	(*Calls)(nil),                // 126: troupe.v1.Calls
+	(*Show)(nil),                 // 127: troupe.v1.Show
+	(*Shown)(nil),                // 128: troupe.v1.Shown
+	(*TurnView)(nil),             // 129: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 130: troupe.v1.GenerationView
+	(*Verify)(nil),               // 131: troupe.v1.Verify
+	(*Verified)(nil),             // 132: troupe.v1.Verified
+	(*Finding)(nil),              // 133: troupe.v1.Finding
+	(*ForkSession)(nil),          // 134: troupe.v1.ForkSession
+	(*Forked)(nil),               // 135: troupe.v1.Forked
+	(*ImportSession)(nil),        // 136: troupe.v1.ImportSession
+	(*Imported)(nil),             // 137: troupe.v1.Imported
+	(*Hello)(nil),                // 138: troupe.v1.Hello
+	(*Holder)(nil),               // 139: troupe.v1.Holder
+	(*EnvVar)(nil),               // 140: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 141: troupe.v1.Lineage
+	(*Turn)(nil),                 // 142: troupe.v1.Turn
+	(Persist_Policy)(0),          // 143: troupe.v1.Persist.Policy
+	(Trust_Level)(0),             // 144: troupe.v1.Trust.Level
+	(*Part)(nil),                 // 145: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 146: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 147: troupe.v1.InputAccepted.Origin
+	(InputAccepted_People)(0),    // 148: troupe.v1.InputAccepted.People
+	(TurnCompleted_Outcome)(0),   // 149: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 150: troupe.v1.Usage
+	(*Place)(nil),                // 151: troupe.v1.Place
+	(*Bounds)(nil),               // 152: troupe.v1.Bounds
+	(CallResolved_Resolution)(0), // 153: troupe.v1.CallResolved.Resolution
+	(Decision_Value)(0),          // 154: troupe.v1.Decision.Value
+	(*Failure)(nil),              // 155: troupe.v1.Failure
+	(TimerSet_Misfire)(0),        // 156: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 157: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 158: troupe.v1.WorkspaceGrant
+	(*Grant)(nil),                // 159: troupe.v1.Grant
+	(*WorkspaceRef)(nil),         // 160: troupe.v1.WorkspaceRef
+	(*LeaseToken)(nil),           // 161: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 162: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 163: troupe.v1.ToolFinished.Status
+	(*Project)(nil),              // 164: troupe.v1.Project
+	(*Variable)(nil),             // 165: troupe.v1.Variable
+	(*FieldSet)(nil),             // 166: troupe.v1.FieldSet
+	(*FieldNoted)(nil),           // 167: troupe.v1.FieldNoted
+	(*Timing)(nil),               // 168: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	2,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	138, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	140, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	10,  // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	139, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	140, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	141, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	142, // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	141, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	142, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	143, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	144, // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	2,   // 7: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
-	142, // 8: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
+	144, // 8: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
 	10,  // 9: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
 	13,  // 10: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
 	16,  // 11: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
@@ -11006,107 +11259,111 @@ var file_command_proto_depIdxs = []int32{
 	21,  // 13: troupe.v1.ToSession.withdraw_input:type_name -> troupe.v1.WithdrawInput
 	22,  // 14: troupe.v1.ToSession.call_tool:type_name -> troupe.v1.CallTool
 	23,  // 15: troupe.v1.ToSession.spawn_worker:type_name -> troupe.v1.SpawnWorker
-	24,  // 16: troupe.v1.ToSession.delete_worker:type_name -> troupe.v1.DeleteWorker
-	25,  // 17: troupe.v1.ToSession.describe:type_name -> troupe.v1.DescribeSession
-	49,  // 18: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
-	53,  // 19: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
-	55,  // 20: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
-	26,  // 21: troupe.v1.ToSession.count_jobs:type_name -> troupe.v1.CountJobs
-	47,  // 22: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
-	48,  // 23: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
-	51,  // 24: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
-	28,  // 25: troupe.v1.ToSession.resolve_call:type_name -> troupe.v1.ResolveCall
-	36,  // 26: troupe.v1.ToSession.release_worker:type_name -> troupe.v1.ReleaseWorker
-	37,  // 27: troupe.v1.ToSession.compact:type_name -> troupe.v1.CompactHistory
-	39,  // 28: troupe.v1.ToSession.set_timer:type_name -> troupe.v1.SetTimer
-	40,  // 29: troupe.v1.ToSession.cancel_timer:type_name -> troupe.v1.CancelTimer
-	41,  // 30: troupe.v1.ToSession.list_timers:type_name -> troupe.v1.ListTimers
-	46,  // 31: troupe.v1.ToSession.save:type_name -> troupe.v1.SaveHistory
+	26,  // 16: troupe.v1.ToSession.delete_worker:type_name -> troupe.v1.DeleteWorker
+	27,  // 17: troupe.v1.ToSession.describe:type_name -> troupe.v1.DescribeSession
+	51,  // 18: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
+	55,  // 19: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
+	57,  // 20: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
+	28,  // 21: troupe.v1.ToSession.count_jobs:type_name -> troupe.v1.CountJobs
+	49,  // 22: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
+	50,  // 23: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
+	53,  // 24: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
+	30,  // 25: troupe.v1.ToSession.resolve_call:type_name -> troupe.v1.ResolveCall
+	38,  // 26: troupe.v1.ToSession.release_worker:type_name -> troupe.v1.ReleaseWorker
+	39,  // 27: troupe.v1.ToSession.compact:type_name -> troupe.v1.CompactHistory
+	41,  // 28: troupe.v1.ToSession.set_timer:type_name -> troupe.v1.SetTimer
+	42,  // 29: troupe.v1.ToSession.cancel_timer:type_name -> troupe.v1.CancelTimer
+	43,  // 30: troupe.v1.ToSession.list_timers:type_name -> troupe.v1.ListTimers
+	48,  // 31: troupe.v1.ToSession.save:type_name -> troupe.v1.SaveHistory
 	12,  // 32: troupe.v1.ToSession.run:type_name -> troupe.v1.RunInput
-	44,  // 33: troupe.v1.ToSession.fire_timer:type_name -> troupe.v1.FireTimer
-	29,  // 34: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
+	46,  // 33: troupe.v1.ToSession.fire_timer:type_name -> troupe.v1.FireTimer
+	31,  // 34: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
 	3,   // 35: troupe.v1.ToSession.attach_workspace:type_name -> troupe.v1.AttachWorkspace
 	4,   // 36: troupe.v1.ToSession.detach_workspace:type_name -> troupe.v1.DetachWorkspace
-	113, // 37: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
-	105, // 38: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
-	35,  // 39: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
+	115, // 37: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
+	107, // 38: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
+	37,  // 39: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
 	5,   // 40: troupe.v1.ToSession.change_trust:type_name -> troupe.v1.ChangeTrust
-	106, // 41: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
-	109, // 42: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
-	111, // 43: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
+	108, // 41: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
+	111, // 42: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
+	113, // 43: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
 	8,   // 44: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
 	8,   // 45: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	143, // 46: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	144, // 47: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	145, // 48: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	146, // 49: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
+	145, // 46: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	146, // 47: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	147, // 48: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	148, // 49: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
 	10,  // 50: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	147, // 51: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	148, // 52: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	149, // 51: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	150, // 52: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
 	15,  // 53: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
 	19,  // 54: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	139, // 55: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	140, // 56: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	149, // 57: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	150, // 58: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
-	32,  // 59: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
-	151, // 60: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
-	32,  // 61: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
-	143, // 62: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	152, // 63: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
-	42,  // 64: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	153, // 65: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	140, // 66: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	154, // 67: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
-	57,  // 68: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	148, // 69: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
-	11,  // 70: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	141, // 71: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	148, // 72: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	59,  // 73: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
-	64,  // 74: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
-	155, // 75: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	141, // 76: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	154, // 77: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	156, // 78: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
-	154, // 79: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	157, // 80: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	138, // 81: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	158, // 82: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	158, // 83: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	154, // 84: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	158, // 85: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
-	157, // 86: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
-	159, // 87: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	158, // 88: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	96,  // 89: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	160, // 90: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
-	161, // 91: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
-	108, // 92: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
-	162, // 93: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
-	163, // 94: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
-	0,   // 95: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
-	115, // 96: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
-	56,  // 97: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	57,  // 98: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	122, // 99: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
-	154, // 100: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
-	58,  // 101: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	56,  // 102: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	127, // 103: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	148, // 104: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	15,  // 105: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	128, // 106: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	164, // 107: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	148, // 108: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	131, // 109: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	56,  // 110: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
-	56,  // 111: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
-	112, // [112:112] is the sub-list for method output_type
-	112, // [112:112] is the sub-list for method input_type
-	112, // [112:112] is the sub-list for extension type_name
-	112, // [112:112] is the sub-list for extension extendee
-	0,   // [0:112] is the sub-list for field type_name
+	141, // 55: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	142, // 56: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	145, // 57: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
+	151, // 58: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
+	152, // 59: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
+	153, // 60: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	154, // 61: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	34,  // 62: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
+	155, // 63: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
+	34,  // 64: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
+	145, // 65: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	156, // 66: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	44,  // 67: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
+	157, // 68: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	142, // 69: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	158, // 70: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	59,  // 71: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
+	150, // 72: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	11,  // 73: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
+	143, // 74: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	150, // 75: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	61,  // 76: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
+	66,  // 77: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
+	159, // 78: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	143, // 79: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	158, // 80: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	160, // 81: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
+	158, // 82: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	161, // 83: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	140, // 84: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	162, // 85: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	162, // 86: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	158, // 87: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	162, // 88: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	161, // 89: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
+	24,  // 90: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
+	163, // 91: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	162, // 92: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	98,  // 93: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	164, // 94: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
+	165, // 95: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
+	110, // 96: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
+	166, // 97: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
+	167, // 98: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
+	0,   // 99: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
+	117, // 100: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
+	58,  // 101: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	59,  // 102: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	124, // 103: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
+	158, // 104: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	60,  // 105: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	58,  // 106: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	129, // 107: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	150, // 108: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	15,  // 109: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	130, // 110: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	168, // 111: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	150, // 112: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	133, // 113: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	58,  // 114: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
+	58,  // 115: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
+	116, // [116:116] is the sub-list for method output_type
+	116, // [116:116] is the sub-list for method input_type
+	116, // [116:116] is the sub-list for extension type_name
+	116, // [116:116] is the sub-list for extension extendee
+	0,   // [0:116] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }
@@ -11161,7 +11418,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   137,
+			NumMessages:   139,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

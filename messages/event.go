@@ -47,6 +47,7 @@ type eventJSON struct {
 	InputID      string          `json:"input_id,omitempty"`
 	GenID        string          `json:"gen_id,omitempty"`
 	Agent        string          `json:"agent,omitempty"`
+	Parent       string          `json:"parent,omitempty"` // of a worker that was spawned: who delegated to it
 	Model        string          `json:"model,omitempty"`
 	ToolCalls    []callJSON      `json:"tool_calls,omitempty"`
 	FinishReason string          `json:"finish_reason,omitempty"`
@@ -130,7 +131,7 @@ func (x *Event) MarshalJSON() ([]byte, error) {
 		Outcome: x.GetOutcome(), Reason: x.GetReason(), ApprovalID: x.GetApprovalId(), Decision: x.GetDecision(),
 		Workspace: x.GetWorkspace(), DurationUs: x.GetDurationUs(), Scripted: x.GetScripted(), Diff: x.GetDiff(),
 		Details: raw(x.GetDetailsJson()), Meta: raw(x.GetMetaJson()), Effect: x.GetEffect(),
-		Done: x.GetDone(), Total: x.GetTotal(), Unit: x.GetUnit(), State: x.GetState(),
+		Done: x.GetDone(), Total: x.GetTotal(), Unit: x.GetUnit(), State: x.GetState(), Parent: x.GetParent(),
 	}
 	if t := x.GetText(); t != "" || textual(x.GetType()) {
 		j.Text = &t
@@ -168,7 +169,7 @@ func (x *Event) UnmarshalJSON(b []byte) error {
 	x.ErrorCode, x.Truncated, x.Outcome, x.Reason = j.ErrorCode, j.Truncated, j.Outcome, j.Reason
 	x.ApprovalId, x.Decision, x.Workspace, x.DurationUs = j.ApprovalID, j.Decision, j.Workspace, j.DurationUs
 	x.Scripted, x.Diff, x.DetailsJson, x.MetaJson = j.Scripted, j.Diff, string(j.Details), string(j.Meta)
-	x.Effect, x.Done, x.Total, x.Unit, x.State = j.Effect, j.Done, j.Total, j.Unit, j.State
+	x.Effect, x.Done, x.Total, x.Unit, x.State, x.Parent = j.Effect, j.Done, j.Total, j.Unit, j.State, j.Parent
 	if j.Text != nil {
 		x.Text = *j.Text
 	}

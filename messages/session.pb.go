@@ -730,7 +730,10 @@ type WorkerSpawned struct {
 	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	Agent         string                 `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
 	Model         string                 `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
-	Parent        string                 `protobuf:"bytes,4,opt,name=parent,proto3" json:"parent,omitempty"`
+	Parent        string                 `protobuf:"bytes,4,opt,name=parent,proto3" json:"parent,omitempty"`                   // the worker that delegated to it; empty: nobody did
+	ExecId        string                 `protobuf:"bytes,20,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`    // the parent's call that did: by it a recovery finds the child again
+	InputId       string                 `protobuf:"bytes,21,opt,name=input_id,json=inputId,proto3" json:"input_id,omitempty"` // the task
+	Places        []*Place               `protobuf:"bytes,22,rep,name=places,proto3" json:"places,omitempty"`                  // where a child may work: never more than its parent had then
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -791,6 +794,27 @@ func (x *WorkerSpawned) GetParent() string {
 		return x.Parent
 	}
 	return ""
+}
+
+func (x *WorkerSpawned) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *WorkerSpawned) GetInputId() string {
+	if x != nil {
+		return x.InputId
+	}
+	return ""
+}
+
+func (x *WorkerSpawned) GetPlaces() []*Place {
+	if x != nil {
+		return x.Places
+	}
+	return nil
 }
 
 type WorkerEnded struct {
@@ -3668,12 +3692,15 @@ const file_session_proto_rawDesc = "" +
 	"\x05trust\x18\x02 \x01(\x0e2\x16.troupe.v1.Trust.LevelR\x05trust\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x1f\n" +
 	"\vapproval_id\x18\x04 \x01(\tR\n" +
-	"approvalId\"p\n" +
+	"approvalId\"\xce\x01\n" +
 	"\rWorkerSpawned\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x14\n" +
 	"\x05model\x18\x03 \x01(\tR\x05model\x12\x16\n" +
-	"\x06parent\x18\x04 \x01(\tR\x06parent\"B\n" +
+	"\x06parent\x18\x04 \x01(\tR\x06parent\x12\x17\n" +
+	"\aexec_id\x18\x14 \x01(\tR\x06execId\x12\x19\n" +
+	"\binput_id\x18\x15 \x01(\tR\ainputId\x12(\n" +
+	"\x06places\x18\x16 \x03(\v2\x10.troupe.v1.PlaceR\x06places\"B\n" +
 	"\vWorkerEnded\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"%\n" +
@@ -3945,7 +3972,8 @@ var file_session_proto_goTypes = []any{
 	(Persist_Policy)(0),        // 47: troupe.v1.Persist.Policy
 	(*EnvVar)(nil),             // 48: troupe.v1.EnvVar
 	(Trust_Level)(0),           // 49: troupe.v1.Trust.Level
-	(*Usage)(nil),              // 50: troupe.v1.Usage
+	(*Place)(nil),              // 50: troupe.v1.Place
+	(*Usage)(nil),              // 51: troupe.v1.Usage
 }
 var file_session_proto_depIdxs = []int32{
 	3,  // 0: troupe.v1.SessionFact.session_created:type_name -> troupe.v1.SessionCreated
@@ -3965,45 +3993,46 @@ var file_session_proto_depIdxs = []int32{
 	48, // 14: troupe.v1.SessionCreated.env:type_name -> troupe.v1.EnvVar
 	49, // 15: troupe.v1.WorkspaceAttached.trust:type_name -> troupe.v1.Trust.Level
 	49, // 16: troupe.v1.TrustChanged.trust:type_name -> troupe.v1.Trust.Level
-	13, // 17: troupe.v1.WorkspaceFact.workspace_opened:type_name -> troupe.v1.WorkspaceOpened
-	14, // 18: troupe.v1.WorkspaceFact.field_set:type_name -> troupe.v1.FieldSet
-	19, // 19: troupe.v1.WorkspaceFact.lease_revoked:type_name -> troupe.v1.LeaseRevoked
-	16, // 20: troupe.v1.WorkspaceFact.fields_declared:type_name -> troupe.v1.FieldsDeclared
-	17, // 21: troupe.v1.WorkspaceFact.field_effect_started:type_name -> troupe.v1.FieldEffectStarted
-	18, // 22: troupe.v1.WorkspaceFact.field_effect_ended:type_name -> troupe.v1.FieldEffectEnded
-	15, // 23: troupe.v1.FieldSet.derived:type_name -> troupe.v1.FieldChange
-	15, // 24: troupe.v1.FieldsDeclared.derived:type_name -> troupe.v1.FieldChange
-	21, // 25: troupe.v1.RunFact.run_started:type_name -> troupe.v1.RunStarted
-	22, // 26: troupe.v1.RunFact.step_started:type_name -> troupe.v1.StepStarted
-	23, // 27: troupe.v1.RunFact.step_item_started:type_name -> troupe.v1.StepItemStarted
-	24, // 28: troupe.v1.RunFact.step_finished:type_name -> troupe.v1.StepFinished
-	25, // 29: troupe.v1.RunFact.human_asked:type_name -> troupe.v1.HumanAsked
-	26, // 30: troupe.v1.RunFact.human_answered:type_name -> troupe.v1.HumanAnswered
-	27, // 31: troupe.v1.RunFact.run_paused:type_name -> troupe.v1.RunPaused
-	28, // 32: troupe.v1.RunFact.run_resumed:type_name -> troupe.v1.RunResumed
-	29, // 33: troupe.v1.RunFact.run_finished:type_name -> troupe.v1.RunFinished
-	50, // 34: troupe.v1.StepFinished.usage:type_name -> troupe.v1.Usage
-	31, // 35: troupe.v1.ConversationFact.conversation_opened:type_name -> troupe.v1.ConversationOpened
-	32, // 36: troupe.v1.ConversationFact.member_joined:type_name -> troupe.v1.MemberJoined
-	33, // 37: troupe.v1.ConversationFact.turn_submitted:type_name -> troupe.v1.TurnSubmitted
-	34, // 38: troupe.v1.ConversationFact.member_left:type_name -> troupe.v1.MemberLeft
-	36, // 39: troupe.v1.SystemFact.node_booted:type_name -> troupe.v1.NodeBooted
-	37, // 40: troupe.v1.SystemFact.rule_remembered:type_name -> troupe.v1.RuleRemembered
-	38, // 41: troupe.v1.SystemFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
-	39, // 42: troupe.v1.SystemFact.token_created:type_name -> troupe.v1.TokenCreated
-	40, // 43: troupe.v1.SystemFact.token_revoked:type_name -> troupe.v1.TokenRevoked
-	41, // 44: troupe.v1.SystemFact.host_registered:type_name -> troupe.v1.HostRegistered
-	42, // 45: troupe.v1.SystemFact.project_saved:type_name -> troupe.v1.ProjectSaved
-	43, // 46: troupe.v1.SystemFact.project_removed:type_name -> troupe.v1.ProjectRemoved
-	44, // 47: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
-	45, // 48: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
-	46, // 49: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
-	48, // 50: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
-	51, // [51:51] is the sub-list for method output_type
-	51, // [51:51] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	50, // 17: troupe.v1.WorkerSpawned.places:type_name -> troupe.v1.Place
+	13, // 18: troupe.v1.WorkspaceFact.workspace_opened:type_name -> troupe.v1.WorkspaceOpened
+	14, // 19: troupe.v1.WorkspaceFact.field_set:type_name -> troupe.v1.FieldSet
+	19, // 20: troupe.v1.WorkspaceFact.lease_revoked:type_name -> troupe.v1.LeaseRevoked
+	16, // 21: troupe.v1.WorkspaceFact.fields_declared:type_name -> troupe.v1.FieldsDeclared
+	17, // 22: troupe.v1.WorkspaceFact.field_effect_started:type_name -> troupe.v1.FieldEffectStarted
+	18, // 23: troupe.v1.WorkspaceFact.field_effect_ended:type_name -> troupe.v1.FieldEffectEnded
+	15, // 24: troupe.v1.FieldSet.derived:type_name -> troupe.v1.FieldChange
+	15, // 25: troupe.v1.FieldsDeclared.derived:type_name -> troupe.v1.FieldChange
+	21, // 26: troupe.v1.RunFact.run_started:type_name -> troupe.v1.RunStarted
+	22, // 27: troupe.v1.RunFact.step_started:type_name -> troupe.v1.StepStarted
+	23, // 28: troupe.v1.RunFact.step_item_started:type_name -> troupe.v1.StepItemStarted
+	24, // 29: troupe.v1.RunFact.step_finished:type_name -> troupe.v1.StepFinished
+	25, // 30: troupe.v1.RunFact.human_asked:type_name -> troupe.v1.HumanAsked
+	26, // 31: troupe.v1.RunFact.human_answered:type_name -> troupe.v1.HumanAnswered
+	27, // 32: troupe.v1.RunFact.run_paused:type_name -> troupe.v1.RunPaused
+	28, // 33: troupe.v1.RunFact.run_resumed:type_name -> troupe.v1.RunResumed
+	29, // 34: troupe.v1.RunFact.run_finished:type_name -> troupe.v1.RunFinished
+	51, // 35: troupe.v1.StepFinished.usage:type_name -> troupe.v1.Usage
+	31, // 36: troupe.v1.ConversationFact.conversation_opened:type_name -> troupe.v1.ConversationOpened
+	32, // 37: troupe.v1.ConversationFact.member_joined:type_name -> troupe.v1.MemberJoined
+	33, // 38: troupe.v1.ConversationFact.turn_submitted:type_name -> troupe.v1.TurnSubmitted
+	34, // 39: troupe.v1.ConversationFact.member_left:type_name -> troupe.v1.MemberLeft
+	36, // 40: troupe.v1.SystemFact.node_booted:type_name -> troupe.v1.NodeBooted
+	37, // 41: troupe.v1.SystemFact.rule_remembered:type_name -> troupe.v1.RuleRemembered
+	38, // 42: troupe.v1.SystemFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
+	39, // 43: troupe.v1.SystemFact.token_created:type_name -> troupe.v1.TokenCreated
+	40, // 44: troupe.v1.SystemFact.token_revoked:type_name -> troupe.v1.TokenRevoked
+	41, // 45: troupe.v1.SystemFact.host_registered:type_name -> troupe.v1.HostRegistered
+	42, // 46: troupe.v1.SystemFact.project_saved:type_name -> troupe.v1.ProjectSaved
+	43, // 47: troupe.v1.SystemFact.project_removed:type_name -> troupe.v1.ProjectRemoved
+	44, // 48: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
+	45, // 49: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
+	46, // 50: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
+	48, // 51: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
+	52, // [52:52] is the sub-list for method output_type
+	52, // [52:52] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_session_proto_init() }

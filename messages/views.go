@@ -79,7 +79,8 @@ type WorkerJSON struct {
 	LastError   string    `json:"last_error,omitempty"`
 	UpdatedAt   string    `json:"updated_at,omitempty"`
 	Usage       UsageJSON `json:"usage"`
-	Tools       []string  `json:"tools,omitempty"` // its own toolset, where it was given one
+	Tools       []string  `json:"tools,omitempty"`  // its own toolset, where it was given one
+	Parent      string    `json:"parent,omitempty"` // the worker that delegated to it
 }
 
 // CallJSON is one tool call of a listing. ID is the exec id, or the provider's id of a call that
@@ -116,6 +117,7 @@ type ActorJSON struct {
 	Restarts  int32       `json:"restarts"`
 	Pending   int32       `json:"pending,omitempty"`
 	LastError string      `json:"last_error,omitempty"`
+	Parent    string      `json:"parent,omitempty"` // the worker that delegated to this one
 	Children  []ActorJSON `json:"children,omitempty"`
 }
 
@@ -237,7 +239,7 @@ func (x *WorkerView) JSON() WorkerJSON {
 		Staged: x.GetStaged(), Restarts: x.GetRestarts(), LastOutcome: x.GetLastOutcome(), LastError: x.GetLastError(),
 		Quarantined: x.GetQuarantined(), InDoubt: x.GetInDoubt(), Approvals: x.GetApprovals(), Turn: x.GetTurn(),
 		WaitsFor: x.GetWaitsFor(), Pending: x.GetPending(), Executor: x.GetExecutor(), Calls: x.GetCalls(),
-		UpdatedAt: timeText(x.GetUpdatedAtUnixMs()), Usage: x.GetUsage().JSON(), Tools: x.GetTools(),
+		UpdatedAt: timeText(x.GetUpdatedAtUnixMs()), Usage: x.GetUsage().JSON(), Tools: x.GetTools(), Parent: x.GetParent(),
 	}
 }
 
@@ -248,7 +250,7 @@ func (j WorkerJSON) Proto() *WorkerView {
 		Restarts: j.Restarts, LastOutcome: j.LastOutcome, LastError: j.LastError, UpdatedAtUnixMs: timeRead(j.UpdatedAt),
 		Quarantined: j.Quarantined, InDoubt: j.InDoubt, Approvals: j.Approvals, Turn: j.Turn,
 		WaitsFor: j.WaitsFor, Pending: j.Pending, Executor: j.Executor, Calls: j.Calls,
-		Usage: j.Usage.Proto(), Tools: j.Tools,
+		Usage: j.Usage.Proto(), Tools: j.Tools, Parent: j.Parent,
 	}
 }
 
@@ -287,7 +289,7 @@ func (j StagedJSON) Proto() *InputView {
 func (x *ActorView) JSON() ActorJSON {
 	return ActorJSON{
 		ID: x.GetId(), Kind: x.GetKind(), State: x.GetState(), Restarts: x.GetRestarts(), Pending: x.GetPending(),
-		LastError: x.GetLastError(), Children: convert(x.GetChildren(), (*ActorView).JSON),
+		LastError: x.GetLastError(), Parent: x.GetParent(), Children: convert(x.GetChildren(), (*ActorView).JSON),
 	}
 }
 
@@ -295,7 +297,7 @@ func (x *ActorView) JSON() ActorJSON {
 func (j ActorJSON) Proto() *ActorView {
 	return &ActorView{
 		Id: j.ID, Kind: j.Kind, State: j.State, Restarts: j.Restarts, Pending: j.Pending, LastError: j.LastError,
-		Children: convert(j.Children, ActorJSON.Proto),
+		Parent: j.Parent, Children: convert(j.Children, ActorJSON.Proto),
 	}
 }
 

@@ -87,7 +87,7 @@ func (x RecoveryDecision_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RecoveryDecision_Action.Descriptor instead.
 func (RecoveryDecision_Action) EnumDescriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{6, 0}
+	return file_worker_proto_rawDescGZIP(), []int{7, 0}
 }
 
 type InputAccepted_Mode int32
@@ -139,7 +139,7 @@ func (x InputAccepted_Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use InputAccepted_Mode.Descriptor instead.
 func (InputAccepted_Mode) EnumDescriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{7, 0}
+	return file_worker_proto_rawDescGZIP(), []int{8, 0}
 }
 
 type InputAccepted_Origin int32
@@ -191,7 +191,7 @@ func (x InputAccepted_Origin) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use InputAccepted_Origin.Descriptor instead.
 func (InputAccepted_Origin) EnumDescriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{7, 1}
+	return file_worker_proto_rawDescGZIP(), []int{8, 1}
 }
 
 type InputAccepted_People int32
@@ -240,7 +240,7 @@ func (x InputAccepted_People) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use InputAccepted_People.Descriptor instead.
 func (InputAccepted_People) EnumDescriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{7, 2}
+	return file_worker_proto_rawDescGZIP(), []int{8, 2}
 }
 
 type ToolFinished_Status int32
@@ -307,7 +307,7 @@ func (x ToolFinished_Status) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolFinished_Status.Descriptor instead.
 func (ToolFinished_Status) EnumDescriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{19, 0}
+	return file_worker_proto_rawDescGZIP(), []int{20, 0}
 }
 
 type TurnCompleted_Outcome int32
@@ -371,7 +371,7 @@ func (x TurnCompleted_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TurnCompleted_Outcome.Descriptor instead.
 func (TurnCompleted_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{20, 0}
+	return file_worker_proto_rawDescGZIP(), []int{21, 0}
 }
 
 // Misfire says what becomes of a timer that nobody was there to fire in time.
@@ -418,7 +418,7 @@ func (x TimerSet_Misfire) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TimerSet_Misfire.Descriptor instead.
 func (TimerSet_Misfire) EnumDescriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{23, 0}
+	return file_worker_proto_rawDescGZIP(), []int{24, 0}
 }
 
 type CallResolved_Resolution int32
@@ -470,7 +470,7 @@ func (x CallResolved_Resolution) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CallResolved_Resolution.Descriptor instead.
 func (CallResolved_Resolution) EnumDescriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{39, 0}
+	return file_worker_proto_rawDescGZIP(), []int{40, 0}
 }
 
 // WorkerFact is the body of every record in a worker's stream.
@@ -1131,7 +1131,9 @@ type WorkerCreated struct {
 	Origin        *Lineage               `protobuf:"bytes,6,opt,name=origin,proto3" json:"origin,omitempty"`
 	Parent        string                 `protobuf:"bytes,7,opt,name=parent,proto3" json:"parent,omitempty"`
 	OriginCall    uint64                 `protobuf:"varint,8,opt,name=origin_call,json=originCall,proto3" json:"origin_call,omitempty"`
-	Copied        []*Turn                `protobuf:"bytes,9,rep,name=copied,proto3" json:"copied,omitempty"` // the history handed over, as values
+	Copied        []*Turn                `protobuf:"bytes,9,rep,name=copied,proto3" json:"copied,omitempty"`                // the history handed over, as values
+	ExecId        string                 `protobuf:"bytes,10,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"` // the parent's call that delegated to it
+	Bounds        *Bounds                `protobuf:"bytes,11,opt,name=bounds,proto3" json:"bounds,omitempty"`               // of who delegated: whatever its own profile says, it may do no more
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1229,6 +1231,81 @@ func (x *WorkerCreated) GetCopied() []*Turn {
 	return nil
 }
 
+func (x *WorkerCreated) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *WorkerCreated) GetBounds() *Bounds {
+	if x != nil {
+		return x.Bounds
+	}
+	return nil
+}
+
+// Bounds are what a parent could be asked for when it delegated, by the names of what the configuration says of them.
+type Bounds struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`               // its profile, whose rules and tools count
+	Tools         []string               `protobuf:"bytes,2,rep,name=tools,proto3" json:"tools,omitempty"`               // that it was reduced to; empty: those of the profile
+	NoMcp         bool                   `protobuf:"varint,3,opt,name=no_mcp,json=noMcp,proto3" json:"no_mcp,omitempty"` // the tools of its MCP servers were switched off
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Bounds) Reset() {
+	*x = Bounds{}
+	mi := &file_worker_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Bounds) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Bounds) ProtoMessage() {}
+
+func (x *Bounds) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Bounds.ProtoReflect.Descriptor instead.
+func (*Bounds) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Bounds) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *Bounds) GetTools() []string {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
+func (x *Bounds) GetNoMcp() bool {
+	if x != nil {
+		return x.NoMcp
+	}
+	return false
+}
+
 // Turn is one exchange of a conversation as a value, as handed from task to task (row 33).
 type Turn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1241,7 +1318,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_worker_proto_msgTypes[3]
+	mi := &file_worker_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1330,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[3]
+	mi := &file_worker_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1266,7 +1343,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{3}
+	return file_worker_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Turn) GetMessages() []*ChatMessage {
@@ -1305,7 +1382,7 @@ type ChatMessage struct {
 
 func (x *ChatMessage) Reset() {
 	*x = ChatMessage{}
-	mi := &file_worker_proto_msgTypes[4]
+	mi := &file_worker_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1317,7 +1394,7 @@ func (x *ChatMessage) String() string {
 func (*ChatMessage) ProtoMessage() {}
 
 func (x *ChatMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[4]
+	mi := &file_worker_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1330,7 +1407,7 @@ func (x *ChatMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChatMessage.ProtoReflect.Descriptor instead.
 func (*ChatMessage) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{4}
+	return file_worker_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ChatMessage) GetRole() string {
@@ -1389,7 +1466,7 @@ type Activated struct {
 
 func (x *Activated) Reset() {
 	*x = Activated{}
-	mi := &file_worker_proto_msgTypes[5]
+	mi := &file_worker_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1401,7 +1478,7 @@ func (x *Activated) String() string {
 func (*Activated) ProtoMessage() {}
 
 func (x *Activated) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[5]
+	mi := &file_worker_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1414,7 +1491,7 @@ func (x *Activated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Activated.ProtoReflect.Descriptor instead.
 func (*Activated) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{5}
+	return file_worker_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Activated) GetEpoch() uint64 {
@@ -1470,7 +1547,7 @@ type RecoveryDecision struct {
 
 func (x *RecoveryDecision) Reset() {
 	*x = RecoveryDecision{}
-	mi := &file_worker_proto_msgTypes[6]
+	mi := &file_worker_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1482,7 +1559,7 @@ func (x *RecoveryDecision) String() string {
 func (*RecoveryDecision) ProtoMessage() {}
 
 func (x *RecoveryDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[6]
+	mi := &file_worker_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1495,7 +1572,7 @@ func (x *RecoveryDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveryDecision.ProtoReflect.Descriptor instead.
 func (*RecoveryDecision) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{6}
+	return file_worker_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RecoveryDecision) GetExecId() string {
@@ -1528,7 +1605,7 @@ type InputAccepted struct {
 
 func (x *InputAccepted) Reset() {
 	*x = InputAccepted{}
-	mi := &file_worker_proto_msgTypes[7]
+	mi := &file_worker_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1540,7 +1617,7 @@ func (x *InputAccepted) String() string {
 func (*InputAccepted) ProtoMessage() {}
 
 func (x *InputAccepted) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[7]
+	mi := &file_worker_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1553,7 +1630,7 @@ func (x *InputAccepted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputAccepted.ProtoReflect.Descriptor instead.
 func (*InputAccepted) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{7}
+	return file_worker_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *InputAccepted) GetInputId() string {
@@ -1622,7 +1699,7 @@ type InputWithdrawn struct {
 
 func (x *InputWithdrawn) Reset() {
 	*x = InputWithdrawn{}
-	mi := &file_worker_proto_msgTypes[8]
+	mi := &file_worker_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1634,7 +1711,7 @@ func (x *InputWithdrawn) String() string {
 func (*InputWithdrawn) ProtoMessage() {}
 
 func (x *InputWithdrawn) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[8]
+	mi := &file_worker_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1647,7 +1724,7 @@ func (x *InputWithdrawn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputWithdrawn.ProtoReflect.Descriptor instead.
 func (*InputWithdrawn) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{8}
+	return file_worker_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *InputWithdrawn) GetInputId() string {
@@ -1675,7 +1752,7 @@ type TurnStarted struct {
 
 func (x *TurnStarted) Reset() {
 	*x = TurnStarted{}
-	mi := &file_worker_proto_msgTypes[9]
+	mi := &file_worker_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1687,7 +1764,7 @@ func (x *TurnStarted) String() string {
 func (*TurnStarted) ProtoMessage() {}
 
 func (x *TurnStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[9]
+	mi := &file_worker_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1700,7 +1777,7 @@ func (x *TurnStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnStarted.ProtoReflect.Descriptor instead.
 func (*TurnStarted) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{9}
+	return file_worker_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TurnStarted) GetTurnId() string {
@@ -1739,7 +1816,7 @@ type GenerationStarted struct {
 
 func (x *GenerationStarted) Reset() {
 	*x = GenerationStarted{}
-	mi := &file_worker_proto_msgTypes[10]
+	mi := &file_worker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1751,7 +1828,7 @@ func (x *GenerationStarted) String() string {
 func (*GenerationStarted) ProtoMessage() {}
 
 func (x *GenerationStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[10]
+	mi := &file_worker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1764,7 +1841,7 @@ func (x *GenerationStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationStarted.ProtoReflect.Descriptor instead.
 func (*GenerationStarted) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{10}
+	return file_worker_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GenerationStarted) GetGenId() string {
@@ -1828,7 +1905,7 @@ type Timing struct {
 
 func (x *Timing) Reset() {
 	*x = Timing{}
-	mi := &file_worker_proto_msgTypes[11]
+	mi := &file_worker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1840,7 +1917,7 @@ func (x *Timing) String() string {
 func (*Timing) ProtoMessage() {}
 
 func (x *Timing) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[11]
+	mi := &file_worker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1853,7 +1930,7 @@ func (x *Timing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timing.ProtoReflect.Descriptor instead.
 func (*Timing) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{11}
+	return file_worker_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Timing) GetStartedAtUnixMs() int64 {
@@ -1903,7 +1980,7 @@ type GenerationCompleted struct {
 
 func (x *GenerationCompleted) Reset() {
 	*x = GenerationCompleted{}
-	mi := &file_worker_proto_msgTypes[12]
+	mi := &file_worker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1915,7 +1992,7 @@ func (x *GenerationCompleted) String() string {
 func (*GenerationCompleted) ProtoMessage() {}
 
 func (x *GenerationCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[12]
+	mi := &file_worker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1928,7 +2005,7 @@ func (x *GenerationCompleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationCompleted.ProtoReflect.Descriptor instead.
 func (*GenerationCompleted) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{12}
+	return file_worker_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GenerationCompleted) GetGenId() string {
@@ -2021,7 +2098,7 @@ type GenerationFailed struct {
 
 func (x *GenerationFailed) Reset() {
 	*x = GenerationFailed{}
-	mi := &file_worker_proto_msgTypes[13]
+	mi := &file_worker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2033,7 +2110,7 @@ func (x *GenerationFailed) String() string {
 func (*GenerationFailed) ProtoMessage() {}
 
 func (x *GenerationFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[13]
+	mi := &file_worker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2046,7 +2123,7 @@ func (x *GenerationFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationFailed.ProtoReflect.Descriptor instead.
 func (*GenerationFailed) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{13}
+	return file_worker_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GenerationFailed) GetGenId() string {
@@ -2104,7 +2181,7 @@ type ToolPlanned struct {
 
 func (x *ToolPlanned) Reset() {
 	*x = ToolPlanned{}
-	mi := &file_worker_proto_msgTypes[14]
+	mi := &file_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2116,7 +2193,7 @@ func (x *ToolPlanned) String() string {
 func (*ToolPlanned) ProtoMessage() {}
 
 func (x *ToolPlanned) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[14]
+	mi := &file_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2129,7 +2206,7 @@ func (x *ToolPlanned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolPlanned.ProtoReflect.Descriptor instead.
 func (*ToolPlanned) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{14}
+	return file_worker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ToolPlanned) GetCallId() string {
@@ -2237,7 +2314,7 @@ type ApprovalRequested struct {
 
 func (x *ApprovalRequested) Reset() {
 	*x = ApprovalRequested{}
-	mi := &file_worker_proto_msgTypes[15]
+	mi := &file_worker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2249,7 +2326,7 @@ func (x *ApprovalRequested) String() string {
 func (*ApprovalRequested) ProtoMessage() {}
 
 func (x *ApprovalRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[15]
+	mi := &file_worker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2262,7 +2339,7 @@ func (x *ApprovalRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalRequested.ProtoReflect.Descriptor instead.
 func (*ApprovalRequested) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{15}
+	return file_worker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ApprovalRequested) GetApprovalId() string {
@@ -2374,7 +2451,7 @@ type ApprovalResolved struct {
 
 func (x *ApprovalResolved) Reset() {
 	*x = ApprovalResolved{}
-	mi := &file_worker_proto_msgTypes[16]
+	mi := &file_worker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2386,7 +2463,7 @@ func (x *ApprovalResolved) String() string {
 func (*ApprovalResolved) ProtoMessage() {}
 
 func (x *ApprovalResolved) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[16]
+	mi := &file_worker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2399,7 +2476,7 @@ func (x *ApprovalResolved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalResolved.ProtoReflect.Descriptor instead.
 func (*ApprovalResolved) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{16}
+	return file_worker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ApprovalResolved) GetApprovalId() string {
@@ -2483,7 +2560,7 @@ type FileHash struct {
 
 func (x *FileHash) Reset() {
 	*x = FileHash{}
-	mi := &file_worker_proto_msgTypes[17]
+	mi := &file_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2495,7 +2572,7 @@ func (x *FileHash) String() string {
 func (*FileHash) ProtoMessage() {}
 
 func (x *FileHash) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[17]
+	mi := &file_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2508,7 +2585,7 @@ func (x *FileHash) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileHash.ProtoReflect.Descriptor instead.
 func (*FileHash) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{17}
+	return file_worker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FileHash) GetPath() string {
@@ -2546,7 +2623,7 @@ type ToolDispatched struct {
 
 func (x *ToolDispatched) Reset() {
 	*x = ToolDispatched{}
-	mi := &file_worker_proto_msgTypes[18]
+	mi := &file_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2558,7 +2635,7 @@ func (x *ToolDispatched) String() string {
 func (*ToolDispatched) ProtoMessage() {}
 
 func (x *ToolDispatched) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[18]
+	mi := &file_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2571,7 +2648,7 @@ func (x *ToolDispatched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolDispatched.ProtoReflect.Descriptor instead.
 func (*ToolDispatched) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{18}
+	return file_worker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ToolDispatched) GetExecId() string {
@@ -2636,7 +2713,7 @@ type ToolFinished struct {
 
 func (x *ToolFinished) Reset() {
 	*x = ToolFinished{}
-	mi := &file_worker_proto_msgTypes[19]
+	mi := &file_worker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2648,7 +2725,7 @@ func (x *ToolFinished) String() string {
 func (*ToolFinished) ProtoMessage() {}
 
 func (x *ToolFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[19]
+	mi := &file_worker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2661,7 +2738,7 @@ func (x *ToolFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolFinished.ProtoReflect.Descriptor instead.
 func (*ToolFinished) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{19}
+	return file_worker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ToolFinished) GetExecId() string {
@@ -2763,7 +2840,7 @@ type TurnCompleted struct {
 
 func (x *TurnCompleted) Reset() {
 	*x = TurnCompleted{}
-	mi := &file_worker_proto_msgTypes[20]
+	mi := &file_worker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2775,7 +2852,7 @@ func (x *TurnCompleted) String() string {
 func (*TurnCompleted) ProtoMessage() {}
 
 func (x *TurnCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[20]
+	mi := &file_worker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2788,7 +2865,7 @@ func (x *TurnCompleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnCompleted.ProtoReflect.Descriptor instead.
 func (*TurnCompleted) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{20}
+	return file_worker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TurnCompleted) GetTurnId() string {
@@ -2851,7 +2928,7 @@ type BudgetReserved struct {
 
 func (x *BudgetReserved) Reset() {
 	*x = BudgetReserved{}
-	mi := &file_worker_proto_msgTypes[21]
+	mi := &file_worker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2863,7 +2940,7 @@ func (x *BudgetReserved) String() string {
 func (*BudgetReserved) ProtoMessage() {}
 
 func (x *BudgetReserved) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[21]
+	mi := &file_worker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2876,7 +2953,7 @@ func (x *BudgetReserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetReserved.ProtoReflect.Descriptor instead.
 func (*BudgetReserved) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{21}
+	return file_worker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *BudgetReserved) GetGenId() string {
@@ -2911,7 +2988,7 @@ type BudgetSettled struct {
 
 func (x *BudgetSettled) Reset() {
 	*x = BudgetSettled{}
-	mi := &file_worker_proto_msgTypes[22]
+	mi := &file_worker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2923,7 +3000,7 @@ func (x *BudgetSettled) String() string {
 func (*BudgetSettled) ProtoMessage() {}
 
 func (x *BudgetSettled) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[22]
+	mi := &file_worker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2936,7 +3013,7 @@ func (x *BudgetSettled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetSettled.ProtoReflect.Descriptor instead.
 func (*BudgetSettled) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{22}
+	return file_worker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *BudgetSettled) GetGenId() string {
@@ -2974,7 +3051,7 @@ type TimerSet struct {
 
 func (x *TimerSet) Reset() {
 	*x = TimerSet{}
-	mi := &file_worker_proto_msgTypes[23]
+	mi := &file_worker_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2986,7 +3063,7 @@ func (x *TimerSet) String() string {
 func (*TimerSet) ProtoMessage() {}
 
 func (x *TimerSet) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[23]
+	mi := &file_worker_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2999,7 +3076,7 @@ func (x *TimerSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerSet.ProtoReflect.Descriptor instead.
 func (*TimerSet) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{23}
+	return file_worker_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TimerSet) GetTimerId() string {
@@ -3056,7 +3133,7 @@ type TimerFired struct {
 
 func (x *TimerFired) Reset() {
 	*x = TimerFired{}
-	mi := &file_worker_proto_msgTypes[24]
+	mi := &file_worker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3068,7 +3145,7 @@ func (x *TimerFired) String() string {
 func (*TimerFired) ProtoMessage() {}
 
 func (x *TimerFired) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[24]
+	mi := &file_worker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3081,7 +3158,7 @@ func (x *TimerFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerFired.ProtoReflect.Descriptor instead.
 func (*TimerFired) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{24}
+	return file_worker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TimerFired) GetTimerId() string {
@@ -3121,7 +3198,7 @@ type TimerCancelled struct {
 
 func (x *TimerCancelled) Reset() {
 	*x = TimerCancelled{}
-	mi := &file_worker_proto_msgTypes[25]
+	mi := &file_worker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3133,7 +3210,7 @@ func (x *TimerCancelled) String() string {
 func (*TimerCancelled) ProtoMessage() {}
 
 func (x *TimerCancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[25]
+	mi := &file_worker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3146,7 +3223,7 @@ func (x *TimerCancelled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerCancelled.ProtoReflect.Descriptor instead.
 func (*TimerCancelled) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{25}
+	return file_worker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TimerCancelled) GetTimerId() string {
@@ -3173,7 +3250,7 @@ type HistoryCompacted struct {
 
 func (x *HistoryCompacted) Reset() {
 	*x = HistoryCompacted{}
-	mi := &file_worker_proto_msgTypes[26]
+	mi := &file_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3185,7 +3262,7 @@ func (x *HistoryCompacted) String() string {
 func (*HistoryCompacted) ProtoMessage() {}
 
 func (x *HistoryCompacted) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[26]
+	mi := &file_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3198,7 +3275,7 @@ func (x *HistoryCompacted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryCompacted.ProtoReflect.Descriptor instead.
 func (*HistoryCompacted) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{26}
+	return file_worker_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HistoryCompacted) GetUptoSeq() uint64 {
@@ -3278,7 +3355,7 @@ type ConfigChanged struct {
 
 func (x *ConfigChanged) Reset() {
 	*x = ConfigChanged{}
-	mi := &file_worker_proto_msgTypes[27]
+	mi := &file_worker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3290,7 +3367,7 @@ func (x *ConfigChanged) String() string {
 func (*ConfigChanged) ProtoMessage() {}
 
 func (x *ConfigChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[27]
+	mi := &file_worker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3303,7 +3380,7 @@ func (x *ConfigChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigChanged.ProtoReflect.Descriptor instead.
 func (*ConfigChanged) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{27}
+	return file_worker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ConfigChanged) GetAgent() string {
@@ -3359,7 +3436,7 @@ type ChildSpawned struct {
 
 func (x *ChildSpawned) Reset() {
 	*x = ChildSpawned{}
-	mi := &file_worker_proto_msgTypes[28]
+	mi := &file_worker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3371,7 +3448,7 @@ func (x *ChildSpawned) String() string {
 func (*ChildSpawned) ProtoMessage() {}
 
 func (x *ChildSpawned) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[28]
+	mi := &file_worker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3384,7 +3461,7 @@ func (x *ChildSpawned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildSpawned.ProtoReflect.Descriptor instead.
 func (*ChildSpawned) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{28}
+	return file_worker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ChildSpawned) GetWorkerId() string {
@@ -3419,7 +3496,7 @@ type ChildEnded struct {
 
 func (x *ChildEnded) Reset() {
 	*x = ChildEnded{}
-	mi := &file_worker_proto_msgTypes[29]
+	mi := &file_worker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3431,7 +3508,7 @@ func (x *ChildEnded) String() string {
 func (*ChildEnded) ProtoMessage() {}
 
 func (x *ChildEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[29]
+	mi := &file_worker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3444,7 +3521,7 @@ func (x *ChildEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildEnded.ProtoReflect.Descriptor instead.
 func (*ChildEnded) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{29}
+	return file_worker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ChildEnded) GetWorkerId() string {
@@ -3479,7 +3556,7 @@ type AllotmentGranted struct {
 
 func (x *AllotmentGranted) Reset() {
 	*x = AllotmentGranted{}
-	mi := &file_worker_proto_msgTypes[30]
+	mi := &file_worker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3491,7 +3568,7 @@ func (x *AllotmentGranted) String() string {
 func (*AllotmentGranted) ProtoMessage() {}
 
 func (x *AllotmentGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[30]
+	mi := &file_worker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3504,7 +3581,7 @@ func (x *AllotmentGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllotmentGranted.ProtoReflect.Descriptor instead.
 func (*AllotmentGranted) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{30}
+	return file_worker_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AllotmentGranted) GetWorkerId() string {
@@ -3539,7 +3616,7 @@ type AllotmentReturned struct {
 
 func (x *AllotmentReturned) Reset() {
 	*x = AllotmentReturned{}
-	mi := &file_worker_proto_msgTypes[31]
+	mi := &file_worker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3551,7 +3628,7 @@ func (x *AllotmentReturned) String() string {
 func (*AllotmentReturned) ProtoMessage() {}
 
 func (x *AllotmentReturned) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[31]
+	mi := &file_worker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3564,7 +3641,7 @@ func (x *AllotmentReturned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllotmentReturned.ProtoReflect.Descriptor instead.
 func (*AllotmentReturned) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{31}
+	return file_worker_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AllotmentReturned) GetWorkerId() string {
@@ -3598,7 +3675,7 @@ type Suspended struct {
 
 func (x *Suspended) Reset() {
 	*x = Suspended{}
-	mi := &file_worker_proto_msgTypes[32]
+	mi := &file_worker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3610,7 +3687,7 @@ func (x *Suspended) String() string {
 func (*Suspended) ProtoMessage() {}
 
 func (x *Suspended) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[32]
+	mi := &file_worker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3623,7 +3700,7 @@ func (x *Suspended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Suspended.ProtoReflect.Descriptor instead.
 func (*Suspended) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{32}
+	return file_worker_proto_rawDescGZIP(), []int{33}
 }
 
 type Panicked struct {
@@ -3637,7 +3714,7 @@ type Panicked struct {
 
 func (x *Panicked) Reset() {
 	*x = Panicked{}
-	mi := &file_worker_proto_msgTypes[33]
+	mi := &file_worker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3649,7 +3726,7 @@ func (x *Panicked) String() string {
 func (*Panicked) ProtoMessage() {}
 
 func (x *Panicked) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[33]
+	mi := &file_worker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3662,7 +3739,7 @@ func (x *Panicked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Panicked.ProtoReflect.Descriptor instead.
 func (*Panicked) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{33}
+	return file_worker_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Panicked) GetReason() string {
@@ -3697,7 +3774,7 @@ type OutboxEnqueued struct {
 
 func (x *OutboxEnqueued) Reset() {
 	*x = OutboxEnqueued{}
-	mi := &file_worker_proto_msgTypes[34]
+	mi := &file_worker_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3709,7 +3786,7 @@ func (x *OutboxEnqueued) String() string {
 func (*OutboxEnqueued) ProtoMessage() {}
 
 func (x *OutboxEnqueued) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[34]
+	mi := &file_worker_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3722,7 +3799,7 @@ func (x *OutboxEnqueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutboxEnqueued.ProtoReflect.Descriptor instead.
 func (*OutboxEnqueued) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{34}
+	return file_worker_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *OutboxEnqueued) GetMessageId() string {
@@ -3755,7 +3832,7 @@ type OutboxAcked struct {
 
 func (x *OutboxAcked) Reset() {
 	*x = OutboxAcked{}
-	mi := &file_worker_proto_msgTypes[35]
+	mi := &file_worker_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3767,7 +3844,7 @@ func (x *OutboxAcked) String() string {
 func (*OutboxAcked) ProtoMessage() {}
 
 func (x *OutboxAcked) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[35]
+	mi := &file_worker_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3780,7 +3857,7 @@ func (x *OutboxAcked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutboxAcked.ProtoReflect.Descriptor instead.
 func (*OutboxAcked) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{35}
+	return file_worker_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *OutboxAcked) GetMessageId() string {
@@ -3801,7 +3878,7 @@ type CancelRequested struct {
 
 func (x *CancelRequested) Reset() {
 	*x = CancelRequested{}
-	mi := &file_worker_proto_msgTypes[36]
+	mi := &file_worker_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3813,7 +3890,7 @@ func (x *CancelRequested) String() string {
 func (*CancelRequested) ProtoMessage() {}
 
 func (x *CancelRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[36]
+	mi := &file_worker_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3826,7 +3903,7 @@ func (x *CancelRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequested.ProtoReflect.Descriptor instead.
 func (*CancelRequested) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{36}
+	return file_worker_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CancelRequested) GetBy() string {
@@ -3859,7 +3936,7 @@ type Closed struct {
 
 func (x *Closed) Reset() {
 	*x = Closed{}
-	mi := &file_worker_proto_msgTypes[37]
+	mi := &file_worker_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3871,7 +3948,7 @@ func (x *Closed) String() string {
 func (*Closed) ProtoMessage() {}
 
 func (x *Closed) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[37]
+	mi := &file_worker_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3884,7 +3961,7 @@ func (x *Closed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Closed.ProtoReflect.Descriptor instead.
 func (*Closed) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{37}
+	return file_worker_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Closed) GetReason() string {
@@ -3906,7 +3983,7 @@ type CallDoubted struct {
 
 func (x *CallDoubted) Reset() {
 	*x = CallDoubted{}
-	mi := &file_worker_proto_msgTypes[38]
+	mi := &file_worker_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3918,7 +3995,7 @@ func (x *CallDoubted) String() string {
 func (*CallDoubted) ProtoMessage() {}
 
 func (x *CallDoubted) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[38]
+	mi := &file_worker_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3931,7 +4008,7 @@ func (x *CallDoubted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDoubted.ProtoReflect.Descriptor instead.
 func (*CallDoubted) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{38}
+	return file_worker_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CallDoubted) GetExecId() string {
@@ -3968,7 +4045,7 @@ type CallResolved struct {
 
 func (x *CallResolved) Reset() {
 	*x = CallResolved{}
-	mi := &file_worker_proto_msgTypes[39]
+	mi := &file_worker_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3980,7 +4057,7 @@ func (x *CallResolved) String() string {
 func (*CallResolved) ProtoMessage() {}
 
 func (x *CallResolved) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[39]
+	mi := &file_worker_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3993,7 +4070,7 @@ func (x *CallResolved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallResolved.ProtoReflect.Descriptor instead.
 func (*CallResolved) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{39}
+	return file_worker_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CallResolved) GetExecId() string {
@@ -4034,7 +4111,7 @@ type Released struct {
 
 func (x *Released) Reset() {
 	*x = Released{}
-	mi := &file_worker_proto_msgTypes[40]
+	mi := &file_worker_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4046,7 +4123,7 @@ func (x *Released) String() string {
 func (*Released) ProtoMessage() {}
 
 func (x *Released) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[40]
+	mi := &file_worker_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4059,7 +4136,7 @@ func (x *Released) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Released.ProtoReflect.Descriptor instead.
 func (*Released) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{40}
+	return file_worker_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Released) GetBy() string {
@@ -4116,7 +4193,7 @@ const file_worker_proto_rawDesc = "" +
 	"\x04fact\"?\n" +
 	"\aLineage\x12\"\n" +
 	"\fconversation\x18\x01 \x01(\tR\fconversation\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\x9d\x02\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xe1\x02\n" +
 	"\rWorkerCreated\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x1d\n" +
 	"\n" +
@@ -4128,7 +4205,14 @@ const file_worker_proto_rawDesc = "" +
 	"\x06parent\x18\a \x01(\tR\x06parent\x12\x1f\n" +
 	"\vorigin_call\x18\b \x01(\x04R\n" +
 	"originCall\x12'\n" +
-	"\x06copied\x18\t \x03(\v2\x0f.troupe.v1.TurnR\x06copied\"r\n" +
+	"\x06copied\x18\t \x03(\v2\x0f.troupe.v1.TurnR\x06copied\x12\x17\n" +
+	"\aexec_id\x18\n" +
+	" \x01(\tR\x06execId\x12)\n" +
+	"\x06bounds\x18\v \x01(\v2\x11.troupe.v1.BoundsR\x06bounds\"K\n" +
+	"\x06Bounds\x12\x14\n" +
+	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x14\n" +
+	"\x05tools\x18\x02 \x03(\tR\x05tools\x12\x15\n" +
+	"\x06no_mcp\x18\x03 \x01(\bR\x05noMcp\"r\n" +
 	"\x04Turn\x122\n" +
 	"\bmessages\x18\x01 \x03(\v2\x16.troupe.v1.ChatMessageR\bmessages\x12\x18\n" +
 	"\aoutcome\x18\x02 \x01(\tR\aoutcome\x12\x1c\n" +
@@ -4449,7 +4533,7 @@ func file_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_worker_proto_goTypes = []any{
 	(RecoveryDecision_Action)(0), // 0: troupe.v1.RecoveryDecision.Action
 	(InputAccepted_Mode)(0),      // 1: troupe.v1.InputAccepted.Mode
@@ -4462,124 +4546,126 @@ var file_worker_proto_goTypes = []any{
 	(*WorkerFact)(nil),           // 8: troupe.v1.WorkerFact
 	(*Lineage)(nil),              // 9: troupe.v1.Lineage
 	(*WorkerCreated)(nil),        // 10: troupe.v1.WorkerCreated
-	(*Turn)(nil),                 // 11: troupe.v1.Turn
-	(*ChatMessage)(nil),          // 12: troupe.v1.ChatMessage
-	(*Activated)(nil),            // 13: troupe.v1.Activated
-	(*RecoveryDecision)(nil),     // 14: troupe.v1.RecoveryDecision
-	(*InputAccepted)(nil),        // 15: troupe.v1.InputAccepted
-	(*InputWithdrawn)(nil),       // 16: troupe.v1.InputWithdrawn
-	(*TurnStarted)(nil),          // 17: troupe.v1.TurnStarted
-	(*GenerationStarted)(nil),    // 18: troupe.v1.GenerationStarted
-	(*Timing)(nil),               // 19: troupe.v1.Timing
-	(*GenerationCompleted)(nil),  // 20: troupe.v1.GenerationCompleted
-	(*GenerationFailed)(nil),     // 21: troupe.v1.GenerationFailed
-	(*ToolPlanned)(nil),          // 22: troupe.v1.ToolPlanned
-	(*ApprovalRequested)(nil),    // 23: troupe.v1.ApprovalRequested
-	(*ApprovalResolved)(nil),     // 24: troupe.v1.ApprovalResolved
-	(*FileHash)(nil),             // 25: troupe.v1.FileHash
-	(*ToolDispatched)(nil),       // 26: troupe.v1.ToolDispatched
-	(*ToolFinished)(nil),         // 27: troupe.v1.ToolFinished
-	(*TurnCompleted)(nil),        // 28: troupe.v1.TurnCompleted
-	(*BudgetReserved)(nil),       // 29: troupe.v1.BudgetReserved
-	(*BudgetSettled)(nil),        // 30: troupe.v1.BudgetSettled
-	(*TimerSet)(nil),             // 31: troupe.v1.TimerSet
-	(*TimerFired)(nil),           // 32: troupe.v1.TimerFired
-	(*TimerCancelled)(nil),       // 33: troupe.v1.TimerCancelled
-	(*HistoryCompacted)(nil),     // 34: troupe.v1.HistoryCompacted
-	(*ConfigChanged)(nil),        // 35: troupe.v1.ConfigChanged
-	(*ChildSpawned)(nil),         // 36: troupe.v1.ChildSpawned
-	(*ChildEnded)(nil),           // 37: troupe.v1.ChildEnded
-	(*AllotmentGranted)(nil),     // 38: troupe.v1.AllotmentGranted
-	(*AllotmentReturned)(nil),    // 39: troupe.v1.AllotmentReturned
-	(*Suspended)(nil),            // 40: troupe.v1.Suspended
-	(*Panicked)(nil),             // 41: troupe.v1.Panicked
-	(*OutboxEnqueued)(nil),       // 42: troupe.v1.OutboxEnqueued
-	(*OutboxAcked)(nil),          // 43: troupe.v1.OutboxAcked
-	(*CancelRequested)(nil),      // 44: troupe.v1.CancelRequested
-	(*Closed)(nil),               // 45: troupe.v1.Closed
-	(*CallDoubted)(nil),          // 46: troupe.v1.CallDoubted
-	(*CallResolved)(nil),         // 47: troupe.v1.CallResolved
-	(*Released)(nil),             // 48: troupe.v1.Released
-	(*ToolCall)(nil),             // 49: troupe.v1.ToolCall
-	(*LeaseToken)(nil),           // 50: troupe.v1.LeaseToken
-	(*Part)(nil),                 // 51: troupe.v1.Part
-	(*Usage)(nil),                // 52: troupe.v1.Usage
-	(Effect_Class)(0),            // 53: troupe.v1.Effect.Class
-	(UnknownOutcome_Policy)(0),   // 54: troupe.v1.UnknownOutcome.Policy
-	(Decision_Value)(0),          // 55: troupe.v1.Decision.Value
+	(*Bounds)(nil),               // 11: troupe.v1.Bounds
+	(*Turn)(nil),                 // 12: troupe.v1.Turn
+	(*ChatMessage)(nil),          // 13: troupe.v1.ChatMessage
+	(*Activated)(nil),            // 14: troupe.v1.Activated
+	(*RecoveryDecision)(nil),     // 15: troupe.v1.RecoveryDecision
+	(*InputAccepted)(nil),        // 16: troupe.v1.InputAccepted
+	(*InputWithdrawn)(nil),       // 17: troupe.v1.InputWithdrawn
+	(*TurnStarted)(nil),          // 18: troupe.v1.TurnStarted
+	(*GenerationStarted)(nil),    // 19: troupe.v1.GenerationStarted
+	(*Timing)(nil),               // 20: troupe.v1.Timing
+	(*GenerationCompleted)(nil),  // 21: troupe.v1.GenerationCompleted
+	(*GenerationFailed)(nil),     // 22: troupe.v1.GenerationFailed
+	(*ToolPlanned)(nil),          // 23: troupe.v1.ToolPlanned
+	(*ApprovalRequested)(nil),    // 24: troupe.v1.ApprovalRequested
+	(*ApprovalResolved)(nil),     // 25: troupe.v1.ApprovalResolved
+	(*FileHash)(nil),             // 26: troupe.v1.FileHash
+	(*ToolDispatched)(nil),       // 27: troupe.v1.ToolDispatched
+	(*ToolFinished)(nil),         // 28: troupe.v1.ToolFinished
+	(*TurnCompleted)(nil),        // 29: troupe.v1.TurnCompleted
+	(*BudgetReserved)(nil),       // 30: troupe.v1.BudgetReserved
+	(*BudgetSettled)(nil),        // 31: troupe.v1.BudgetSettled
+	(*TimerSet)(nil),             // 32: troupe.v1.TimerSet
+	(*TimerFired)(nil),           // 33: troupe.v1.TimerFired
+	(*TimerCancelled)(nil),       // 34: troupe.v1.TimerCancelled
+	(*HistoryCompacted)(nil),     // 35: troupe.v1.HistoryCompacted
+	(*ConfigChanged)(nil),        // 36: troupe.v1.ConfigChanged
+	(*ChildSpawned)(nil),         // 37: troupe.v1.ChildSpawned
+	(*ChildEnded)(nil),           // 38: troupe.v1.ChildEnded
+	(*AllotmentGranted)(nil),     // 39: troupe.v1.AllotmentGranted
+	(*AllotmentReturned)(nil),    // 40: troupe.v1.AllotmentReturned
+	(*Suspended)(nil),            // 41: troupe.v1.Suspended
+	(*Panicked)(nil),             // 42: troupe.v1.Panicked
+	(*OutboxEnqueued)(nil),       // 43: troupe.v1.OutboxEnqueued
+	(*OutboxAcked)(nil),          // 44: troupe.v1.OutboxAcked
+	(*CancelRequested)(nil),      // 45: troupe.v1.CancelRequested
+	(*Closed)(nil),               // 46: troupe.v1.Closed
+	(*CallDoubted)(nil),          // 47: troupe.v1.CallDoubted
+	(*CallResolved)(nil),         // 48: troupe.v1.CallResolved
+	(*Released)(nil),             // 49: troupe.v1.Released
+	(*ToolCall)(nil),             // 50: troupe.v1.ToolCall
+	(*LeaseToken)(nil),           // 51: troupe.v1.LeaseToken
+	(*Part)(nil),                 // 52: troupe.v1.Part
+	(*Usage)(nil),                // 53: troupe.v1.Usage
+	(Effect_Class)(0),            // 54: troupe.v1.Effect.Class
+	(UnknownOutcome_Policy)(0),   // 55: troupe.v1.UnknownOutcome.Policy
+	(Decision_Value)(0),          // 56: troupe.v1.Decision.Value
 }
 var file_worker_proto_depIdxs = []int32{
 	10, // 0: troupe.v1.WorkerFact.worker_created:type_name -> troupe.v1.WorkerCreated
-	13, // 1: troupe.v1.WorkerFact.activated:type_name -> troupe.v1.Activated
-	15, // 2: troupe.v1.WorkerFact.input_accepted:type_name -> troupe.v1.InputAccepted
-	16, // 3: troupe.v1.WorkerFact.input_withdrawn:type_name -> troupe.v1.InputWithdrawn
-	17, // 4: troupe.v1.WorkerFact.turn_started:type_name -> troupe.v1.TurnStarted
-	18, // 5: troupe.v1.WorkerFact.generation_started:type_name -> troupe.v1.GenerationStarted
-	20, // 6: troupe.v1.WorkerFact.generation_completed:type_name -> troupe.v1.GenerationCompleted
-	21, // 7: troupe.v1.WorkerFact.generation_failed:type_name -> troupe.v1.GenerationFailed
-	22, // 8: troupe.v1.WorkerFact.tool_planned:type_name -> troupe.v1.ToolPlanned
-	23, // 9: troupe.v1.WorkerFact.approval_requested:type_name -> troupe.v1.ApprovalRequested
-	24, // 10: troupe.v1.WorkerFact.approval_resolved:type_name -> troupe.v1.ApprovalResolved
-	26, // 11: troupe.v1.WorkerFact.tool_dispatched:type_name -> troupe.v1.ToolDispatched
-	27, // 12: troupe.v1.WorkerFact.tool_finished:type_name -> troupe.v1.ToolFinished
-	28, // 13: troupe.v1.WorkerFact.turn_completed:type_name -> troupe.v1.TurnCompleted
-	29, // 14: troupe.v1.WorkerFact.budget_reserved:type_name -> troupe.v1.BudgetReserved
-	30, // 15: troupe.v1.WorkerFact.budget_settled:type_name -> troupe.v1.BudgetSettled
-	31, // 16: troupe.v1.WorkerFact.timer_set:type_name -> troupe.v1.TimerSet
-	32, // 17: troupe.v1.WorkerFact.timer_fired:type_name -> troupe.v1.TimerFired
-	33, // 18: troupe.v1.WorkerFact.timer_cancelled:type_name -> troupe.v1.TimerCancelled
-	34, // 19: troupe.v1.WorkerFact.history_compacted:type_name -> troupe.v1.HistoryCompacted
-	35, // 20: troupe.v1.WorkerFact.config_changed:type_name -> troupe.v1.ConfigChanged
-	36, // 21: troupe.v1.WorkerFact.child_spawned:type_name -> troupe.v1.ChildSpawned
-	37, // 22: troupe.v1.WorkerFact.child_ended:type_name -> troupe.v1.ChildEnded
-	38, // 23: troupe.v1.WorkerFact.allotment_granted:type_name -> troupe.v1.AllotmentGranted
-	39, // 24: troupe.v1.WorkerFact.allotment_returned:type_name -> troupe.v1.AllotmentReturned
-	41, // 25: troupe.v1.WorkerFact.panicked:type_name -> troupe.v1.Panicked
-	42, // 26: troupe.v1.WorkerFact.outbox_enqueued:type_name -> troupe.v1.OutboxEnqueued
-	43, // 27: troupe.v1.WorkerFact.outbox_acked:type_name -> troupe.v1.OutboxAcked
-	44, // 28: troupe.v1.WorkerFact.cancel_requested:type_name -> troupe.v1.CancelRequested
-	45, // 29: troupe.v1.WorkerFact.closed:type_name -> troupe.v1.Closed
-	47, // 30: troupe.v1.WorkerFact.call_resolved:type_name -> troupe.v1.CallResolved
-	48, // 31: troupe.v1.WorkerFact.released:type_name -> troupe.v1.Released
-	46, // 32: troupe.v1.WorkerFact.call_doubted:type_name -> troupe.v1.CallDoubted
-	40, // 33: troupe.v1.WorkerFact.suspended:type_name -> troupe.v1.Suspended
+	14, // 1: troupe.v1.WorkerFact.activated:type_name -> troupe.v1.Activated
+	16, // 2: troupe.v1.WorkerFact.input_accepted:type_name -> troupe.v1.InputAccepted
+	17, // 3: troupe.v1.WorkerFact.input_withdrawn:type_name -> troupe.v1.InputWithdrawn
+	18, // 4: troupe.v1.WorkerFact.turn_started:type_name -> troupe.v1.TurnStarted
+	19, // 5: troupe.v1.WorkerFact.generation_started:type_name -> troupe.v1.GenerationStarted
+	21, // 6: troupe.v1.WorkerFact.generation_completed:type_name -> troupe.v1.GenerationCompleted
+	22, // 7: troupe.v1.WorkerFact.generation_failed:type_name -> troupe.v1.GenerationFailed
+	23, // 8: troupe.v1.WorkerFact.tool_planned:type_name -> troupe.v1.ToolPlanned
+	24, // 9: troupe.v1.WorkerFact.approval_requested:type_name -> troupe.v1.ApprovalRequested
+	25, // 10: troupe.v1.WorkerFact.approval_resolved:type_name -> troupe.v1.ApprovalResolved
+	27, // 11: troupe.v1.WorkerFact.tool_dispatched:type_name -> troupe.v1.ToolDispatched
+	28, // 12: troupe.v1.WorkerFact.tool_finished:type_name -> troupe.v1.ToolFinished
+	29, // 13: troupe.v1.WorkerFact.turn_completed:type_name -> troupe.v1.TurnCompleted
+	30, // 14: troupe.v1.WorkerFact.budget_reserved:type_name -> troupe.v1.BudgetReserved
+	31, // 15: troupe.v1.WorkerFact.budget_settled:type_name -> troupe.v1.BudgetSettled
+	32, // 16: troupe.v1.WorkerFact.timer_set:type_name -> troupe.v1.TimerSet
+	33, // 17: troupe.v1.WorkerFact.timer_fired:type_name -> troupe.v1.TimerFired
+	34, // 18: troupe.v1.WorkerFact.timer_cancelled:type_name -> troupe.v1.TimerCancelled
+	35, // 19: troupe.v1.WorkerFact.history_compacted:type_name -> troupe.v1.HistoryCompacted
+	36, // 20: troupe.v1.WorkerFact.config_changed:type_name -> troupe.v1.ConfigChanged
+	37, // 21: troupe.v1.WorkerFact.child_spawned:type_name -> troupe.v1.ChildSpawned
+	38, // 22: troupe.v1.WorkerFact.child_ended:type_name -> troupe.v1.ChildEnded
+	39, // 23: troupe.v1.WorkerFact.allotment_granted:type_name -> troupe.v1.AllotmentGranted
+	40, // 24: troupe.v1.WorkerFact.allotment_returned:type_name -> troupe.v1.AllotmentReturned
+	42, // 25: troupe.v1.WorkerFact.panicked:type_name -> troupe.v1.Panicked
+	43, // 26: troupe.v1.WorkerFact.outbox_enqueued:type_name -> troupe.v1.OutboxEnqueued
+	44, // 27: troupe.v1.WorkerFact.outbox_acked:type_name -> troupe.v1.OutboxAcked
+	45, // 28: troupe.v1.WorkerFact.cancel_requested:type_name -> troupe.v1.CancelRequested
+	46, // 29: troupe.v1.WorkerFact.closed:type_name -> troupe.v1.Closed
+	48, // 30: troupe.v1.WorkerFact.call_resolved:type_name -> troupe.v1.CallResolved
+	49, // 31: troupe.v1.WorkerFact.released:type_name -> troupe.v1.Released
+	47, // 32: troupe.v1.WorkerFact.call_doubted:type_name -> troupe.v1.CallDoubted
+	41, // 33: troupe.v1.WorkerFact.suspended:type_name -> troupe.v1.Suspended
 	9,  // 34: troupe.v1.WorkerCreated.origin:type_name -> troupe.v1.Lineage
-	11, // 35: troupe.v1.WorkerCreated.copied:type_name -> troupe.v1.Turn
-	12, // 36: troupe.v1.Turn.messages:type_name -> troupe.v1.ChatMessage
-	49, // 37: troupe.v1.ChatMessage.tool_calls:type_name -> troupe.v1.ToolCall
-	14, // 38: troupe.v1.Activated.decisions:type_name -> troupe.v1.RecoveryDecision
-	50, // 39: troupe.v1.Activated.leases:type_name -> troupe.v1.LeaseToken
-	0,  // 40: troupe.v1.RecoveryDecision.action:type_name -> troupe.v1.RecoveryDecision.Action
-	1,  // 41: troupe.v1.InputAccepted.mode:type_name -> troupe.v1.InputAccepted.Mode
-	2,  // 42: troupe.v1.InputAccepted.origin:type_name -> troupe.v1.InputAccepted.Origin
-	51, // 43: troupe.v1.InputAccepted.parts:type_name -> troupe.v1.Part
-	49, // 44: troupe.v1.InputAccepted.call:type_name -> troupe.v1.ToolCall
-	3,  // 45: troupe.v1.InputAccepted.people:type_name -> troupe.v1.InputAccepted.People
-	50, // 46: troupe.v1.TurnStarted.leases:type_name -> troupe.v1.LeaseToken
-	49, // 47: troupe.v1.GenerationCompleted.tool_calls:type_name -> troupe.v1.ToolCall
-	52, // 48: troupe.v1.GenerationCompleted.usage:type_name -> troupe.v1.Usage
-	19, // 49: troupe.v1.GenerationCompleted.timing:type_name -> troupe.v1.Timing
-	53, // 50: troupe.v1.ToolPlanned.effect:type_name -> troupe.v1.Effect.Class
-	54, // 51: troupe.v1.ToolPlanned.unknown:type_name -> troupe.v1.UnknownOutcome.Policy
-	25, // 52: troupe.v1.ApprovalRequested.files:type_name -> troupe.v1.FileHash
-	55, // 53: troupe.v1.ApprovalResolved.decision:type_name -> troupe.v1.Decision.Value
-	50, // 54: troupe.v1.ToolDispatched.lease:type_name -> troupe.v1.LeaseToken
-	25, // 55: troupe.v1.ToolDispatched.precondition_hashes:type_name -> troupe.v1.FileHash
-	4,  // 56: troupe.v1.ToolFinished.status:type_name -> troupe.v1.ToolFinished.Status
-	25, // 57: troupe.v1.ToolFinished.postcondition_hashes:type_name -> troupe.v1.FileHash
-	5,  // 58: troupe.v1.TurnCompleted.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	52, // 59: troupe.v1.TurnCompleted.usage:type_name -> troupe.v1.Usage
-	51, // 60: troupe.v1.TimerSet.parts:type_name -> troupe.v1.Part
-	6,  // 61: troupe.v1.TimerSet.misfire:type_name -> troupe.v1.TimerSet.Misfire
-	52, // 62: troupe.v1.HistoryCompacted.usage:type_name -> troupe.v1.Usage
-	5,  // 63: troupe.v1.ChildEnded.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	52, // 64: troupe.v1.ChildEnded.usage:type_name -> troupe.v1.Usage
-	7,  // 65: troupe.v1.CallResolved.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	66, // [66:66] is the sub-list for method output_type
-	66, // [66:66] is the sub-list for method input_type
-	66, // [66:66] is the sub-list for extension type_name
-	66, // [66:66] is the sub-list for extension extendee
-	0,  // [0:66] is the sub-list for field type_name
+	12, // 35: troupe.v1.WorkerCreated.copied:type_name -> troupe.v1.Turn
+	11, // 36: troupe.v1.WorkerCreated.bounds:type_name -> troupe.v1.Bounds
+	13, // 37: troupe.v1.Turn.messages:type_name -> troupe.v1.ChatMessage
+	50, // 38: troupe.v1.ChatMessage.tool_calls:type_name -> troupe.v1.ToolCall
+	15, // 39: troupe.v1.Activated.decisions:type_name -> troupe.v1.RecoveryDecision
+	51, // 40: troupe.v1.Activated.leases:type_name -> troupe.v1.LeaseToken
+	0,  // 41: troupe.v1.RecoveryDecision.action:type_name -> troupe.v1.RecoveryDecision.Action
+	1,  // 42: troupe.v1.InputAccepted.mode:type_name -> troupe.v1.InputAccepted.Mode
+	2,  // 43: troupe.v1.InputAccepted.origin:type_name -> troupe.v1.InputAccepted.Origin
+	52, // 44: troupe.v1.InputAccepted.parts:type_name -> troupe.v1.Part
+	50, // 45: troupe.v1.InputAccepted.call:type_name -> troupe.v1.ToolCall
+	3,  // 46: troupe.v1.InputAccepted.people:type_name -> troupe.v1.InputAccepted.People
+	51, // 47: troupe.v1.TurnStarted.leases:type_name -> troupe.v1.LeaseToken
+	50, // 48: troupe.v1.GenerationCompleted.tool_calls:type_name -> troupe.v1.ToolCall
+	53, // 49: troupe.v1.GenerationCompleted.usage:type_name -> troupe.v1.Usage
+	20, // 50: troupe.v1.GenerationCompleted.timing:type_name -> troupe.v1.Timing
+	54, // 51: troupe.v1.ToolPlanned.effect:type_name -> troupe.v1.Effect.Class
+	55, // 52: troupe.v1.ToolPlanned.unknown:type_name -> troupe.v1.UnknownOutcome.Policy
+	26, // 53: troupe.v1.ApprovalRequested.files:type_name -> troupe.v1.FileHash
+	56, // 54: troupe.v1.ApprovalResolved.decision:type_name -> troupe.v1.Decision.Value
+	51, // 55: troupe.v1.ToolDispatched.lease:type_name -> troupe.v1.LeaseToken
+	26, // 56: troupe.v1.ToolDispatched.precondition_hashes:type_name -> troupe.v1.FileHash
+	4,  // 57: troupe.v1.ToolFinished.status:type_name -> troupe.v1.ToolFinished.Status
+	26, // 58: troupe.v1.ToolFinished.postcondition_hashes:type_name -> troupe.v1.FileHash
+	5,  // 59: troupe.v1.TurnCompleted.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	53, // 60: troupe.v1.TurnCompleted.usage:type_name -> troupe.v1.Usage
+	52, // 61: troupe.v1.TimerSet.parts:type_name -> troupe.v1.Part
+	6,  // 62: troupe.v1.TimerSet.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	53, // 63: troupe.v1.HistoryCompacted.usage:type_name -> troupe.v1.Usage
+	5,  // 64: troupe.v1.ChildEnded.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	53, // 65: troupe.v1.ChildEnded.usage:type_name -> troupe.v1.Usage
+	7,  // 66: troupe.v1.CallResolved.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	67, // [67:67] is the sub-list for method output_type
+	67, // [67:67] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_worker_proto_init() }
@@ -4630,7 +4716,7 @@ func file_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_worker_proto_rawDesc), len(file_worker_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   41,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
