@@ -55,7 +55,7 @@ func TestATokenIsGivenToOneWorkerOnly(t *testing.T) {
 		for i, l := range factAt[*messages.TurnStarted](t, h, at).GetLeases() {
 			other, known := first[l.GetWorkspace()]
 			if !known {
-				first[l.GetWorkspace()], from[l.GetWorkspace()] = lease{l.GetWorkspace(), l.GetToken()}, at.stream
+				first[l.GetWorkspace()], from[l.GetWorkspace()] = lease{l.GetWorkspace(), l.GetToken(), l.GetChild()}, at.stream
 			}
 			if !known || from[l.GetWorkspace()] == at.stream {
 				continue

@@ -13,27 +13,34 @@ func leasesExclude(v *view, r *report) {
 	v.effectsExclude(r)
 }
 
-// lease is one that was given: a token is never given twice.
+// lease is one that was given, and never twice. A parent and its children share a token, and differ in their ordinals.
 type lease struct {
 	workspace string
 	token     uint64
+	child     uint32
+}
+
+// after says whether a lease was given after another one on the same workspace.
+func (l lease) after(other lease) bool {
+	return l.token > other.token || l.token == other.token && l.child > other.child
 }
 
 // tokensGrow checks the leases of one worker: those of a later turn, or of a later activation, are higher, no other worker was
 // given them, and a call is dispatched under the lease that its turn holds. given has those of the workers before.
 func tokensGrow(s *stream, given map[lease]*fact, r *report) {
-	held := make(map[string]uint64)
+	held := make(map[string]lease)
 	take := func(f *fact, leases []*messages.LeaseToken) {
 		for _, l := range leases {
-			if l.GetToken() <= held[l.GetWorkspace()] {
-				r.add(Broken, s.name, f.seq(), "the lease on %s has token %d after %d", l.GetWorkspace(), l.GetToken(), held[l.GetWorkspace()])
+			one, before := lease{l.GetWorkspace(), l.GetToken(), l.GetChild()}, held[l.GetWorkspace()]
+			if !one.after(before) {
+				r.add(Broken, s.name, f.seq(), "the lease on %s has token %d after %d", l.GetWorkspace(), l.GetToken(), before.token)
 			}
-			one := lease{l.GetWorkspace(), l.GetToken()}
 			if other := given[one]; other != nil && other.stream != s.name {
 				r.add(Broken, s.name, f.seq(), "token %d of %s was given to %s, too, at %d", one.token, one.workspace, other.stream, other.seq())
 			}
-			given[one] = f
-			held[l.GetWorkspace()] = max(l.GetToken(), held[l.GetWorkspace()])
+			if given[one] = f; one.after(before) {
+				held[l.GetWorkspace()] = one
+			}
 		}
 	}
 	asked := false // a turn that waits for a person may give its leases back, and takes others then
@@ -48,11 +55,12 @@ func tokensGrow(s *stream, given map[lease]*fact, r *report) {
 			asked = true
 		case *messages.ToolDispatched:
 			l := x.GetLease()
-			if asked && l.GetToken() > held[l.GetWorkspace()] {
+			one := lease{l.GetWorkspace(), l.GetToken(), l.GetChild()}
+			if asked && one.after(held[one.workspace]) {
 				take(f, []*messages.LeaseToken{l})
 			}
-			if l != nil && l.GetToken() != held[l.GetWorkspace()] {
-				r.add(Broken, s.name, f.seq(), "%s was dispatched under token %d of %s, the turn holds %d", x.GetExecId(), l.GetToken(), l.GetWorkspace(), held[l.GetWorkspace()])
+			if l != nil && one != held[one.workspace] {
+				r.add(Broken, s.name, f.seq(), "%s was dispatched under token %d of %s, the turn holds %d", x.GetExecId(), one.token, one.workspace, held[one.workspace].token)
 			}
 		}
 	}
