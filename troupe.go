@@ -262,7 +262,8 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 // registryOf are all tools of a runtime.
 func registryOf(o *Options, servers []*connected) (*tools.Registry, error) {
 	without := func(t Tool) bool { return slices.Contains(o.WithoutTools, t.Spec().Name) }
-	all, taken := append(slices.DeleteFunc(tools.Builtin(), without), o.Tools...), make(map[string]string)
+	own := append(tools.Builtin(), actors.NewDelegate(agentNames(o)))
+	all, taken := append(slices.DeleteFunc(own, without), o.Tools...), make(map[string]string)
 	for _, t := range all {
 		if t != nil && t.Spec() != nil { // NewRegistry says what is wrong with others
 			taken[t.Spec().Name] = "a tool of this program"
@@ -276,6 +277,13 @@ func registryOf(o *Options, servers []*connected) (*tools.Registry, error) {
 		return nil, fmt.Errorf("register tools: %w", err)
 	}
 	return registry, nil
+}
+
+func agentNames(o *Options) (names []string) {
+	for _, a := range o.Agents {
+		names = append(names, a.Name)
+	}
+	return names
 }
 
 // checkUnknown refuses words that mean nothing: what is misspelt here would be found out after a crash.

@@ -41,7 +41,9 @@ func approvalIndex(s *conversation.State, session, worker string, facts []proto.
 			if call == nil {
 				continue
 			}
-			b, err := proto.Marshal(call.ApprovalView(session, worker, t.ID, s.Agent(), f))
+			v := call.ApprovalView(session, worker, t.ID, s.Agent(), f)
+			v.Parent = s.Parent()
+			b, err := proto.Marshal(v)
 			if err != nil {
 				continue
 			}

@@ -16,6 +16,7 @@ type Limits struct {
 	Repeats        int           // identical calls in a row, with identical results, before a turn is stuck; default none
 	Workers        int           // of one session; default none
 	Queue          int           // inputs that wait for one worker; default none
+	Children       int           // that one worker may have delegated to at the same time; default 4; a negative one: agents may not delegate
 	Jobs           int           // that one worker may have running; default 16; may be none
 	Grace          time.Duration // that a call which was cancelled, or is out of time, has to end; default 5 s
 	Hold           time.Duration // that a turn which waits for an approval keeps its workspaces; default 1 min; a negative one gives them back at once
@@ -37,6 +38,7 @@ func (l Limits) withDefaults() Limits {
 	set(&l.Steps, 100)
 	set(&l.ModelCalls, 64)
 	set(&l.Jobs, 16)
+	set(&l.Children, 4)
 	set(&l.ModelAttempts, 3)
 	set(&l.SubscriberWait, 4096)
 	set(&l.CompactAt, 80)
@@ -80,15 +82,22 @@ func tighter[N int | time.Duration](common, own N) N {
 
 // limits are those of the worker's turns.
 func (w *Worker) limits() conversation.Limits {
-	agent, _ := w.svc.agent(w.state.Agent())
-	common := w.svc.Limits
-	return conversation.Limits{Steps: tighter(common.Steps, agent.Limits.Steps), Repeats: tighter(common.Repeats, agent.Limits.Repeats)}
+	lim := conversation.Limits{Steps: w.svc.Limits.Steps, Repeats: w.svc.Limits.Repeats}
+	for _, r := range w.roles() {
+		agent, _ := w.svc.agent(r.agent)
+		lim.Steps, lim.Repeats = tighter(lim.Steps, agent.Limits.Steps), tighter(lim.Repeats, agent.Limits.Repeats)
+	}
+	return lim
 }
 
 // wallLimit is how long a turn may take; 0 for ever.
 func (w *Worker) wallLimit() time.Duration {
-	agent, _ := w.svc.agent(w.state.Agent())
-	return tighter(w.svc.Limits.Wall, agent.Limits.Wall)
+	limit := w.svc.Limits.Wall
+	for _, r := range w.roles() {
+		agent, _ := w.svc.agent(r.agent)
+		limit = tighter(limit, agent.Limits.Wall)
+	}
+	return limit
 }
 
 // full refuses an input when too many wait already.

@@ -47,6 +47,8 @@ type Session struct {
 // member is a worker as its Session sees it.
 type member struct {
 	id          string
+	spawned     *messages.WorkerSpawned
+	dormant     bool       // a child that nobody has wanted anything of since the session came into memory
 	pid         *actor.PID // nil while it is down
 	ending      bool       // it is down, and its name not free yet
 	failures    int        // since it last ran well
@@ -145,6 +147,8 @@ func (s *Session) ready(c actor.Context) {
 		s.workerFailed(c, m)
 	case *respawn:
 		s.respawn(c, m)
+	case *messages.SpawnChild:
+		s.spawnChild(c, m)
 	case *workerBuilt:
 		s.workerBuilt(c, m)
 	case *messages.ReleaseWorker: // handed back, too
@@ -283,10 +287,13 @@ func (s *Session) route(c actor.Context, cmd any) {
 	if a, ok := cmd.(addressed); ok {
 		id = a.GetWorkerId()
 	}
-	if id == "" && len(s.order) > 0 {
-		id = s.order[0]
+	if id == "" {
+		id = s.first()
 	}
 	w := s.workers[id]
+	if w != nil {
+		s.wake(c, w)
+	}
 	switch {
 	case w == nil:
 		s.answer(c, messages.Fail(messages.CodeNotFound, fmt.Sprintf("session %s has no worker %q", s.id, id), "see `troupe ls workers`"))
@@ -323,7 +330,7 @@ func (s *Session) start(c actor.Context, w *member) {
 	}
 	w.pid, w.since = pid, s.svc.Now()
 	c.Send(pid, &messages.Configure{
-		Grant: s.grant, NoInput: s.facts.created.GetNoInput(), WorkerId: w.id, SessionId: s.id, Watched: len(s.watchers) > 0, Restarts: w.restarts,
+		Grant: s.grantOf(w), NoInput: s.facts.created.GetNoInput(), WorkerId: w.id, SessionId: s.id, Watched: len(s.watchers) > 0, Restarts: w.restarts,
 		Release: w.release, Openings: w.openings, Persist: s.facts.created.GetPersist(), Ask: s.canAsk(),
 	})
 	w.release, w.told = "", w.release
@@ -460,14 +467,6 @@ func (s *Session) unsubscribe(c actor.Context, who *actor.PID) {
 
 func (s *Session) tellWatched(c actor.Context) {
 	s.tellAll(c, &messages.Watched{On: len(s.watchers) > 0})
-}
-
-func (s *Session) tellAll(c actor.Context, msg any) {
-	for _, w := range s.workers {
-		if w.pid != nil {
-			c.Send(w.pid, msg)
-		}
-	}
 }
 
 func (s *Session) publish(c actor.Context, m *messages.Published) {

@@ -55,7 +55,7 @@ func (s *Session) waitAll(c actor.Context, m *messages.WaitIdle) {
 func (s *Session) askAll(c actor.Context, wait time.Duration, ask func(id string) proto.Message, make func([]proto.Message) proto.Message) {
 	var ids []string
 	for _, id := range s.order {
-		if s.workers[id].quarantined == "" {
+		if w := s.workers[id]; w.quarantined == "" && !w.dormant {
 			ids = append(ids, id)
 		}
 	}

@@ -196,7 +196,7 @@ func taken(waits []func(context.Context) (*messages.Ack, error)) *messages.Failu
 func (s *Session) configureAll(c actor.Context, change *messages.Configure) (waits []func(context.Context) (*messages.Ack, error)) {
 	for _, w := range s.workers {
 		if w.pid != nil {
-			waits = append(waits, act.Asked[*messages.Ack](c.ActorSystem(), w.pid, change))
+			waits = append(waits, act.Asked[*messages.Ack](c.ActorSystem(), w.pid, s.changeFor(w, change)))
 		}
 	}
 	return waits

@@ -23,7 +23,9 @@ func (s *Session) slots() []slot {
 	for _, id := range s.order {
 		w := s.workers[id]
 		x := slot{id: id, pid: w.pid}
-		if w.pid == nil {
+		switch {
+		case w.dormant: // as it was listed
+		case w.pid == nil:
 			x.down = &messages.WorkerView{State: stateWaiting, Restarts: w.restarts, LastError: w.lastError} // for its restart
 			if w.quarantined != "" {
 				x.down.State, x.down.Quarantined, x.down.LastError = stateFailed, true, w.quarantined
@@ -43,6 +45,9 @@ func (x slot) view(ctx context.Context, svc *Services, sys *actor.ActorSystem, s
 		x.down = &messages.WorkerView{State: stateWaiting}
 	}
 	v := listed(ctx, svc, session, x.id)
+	if x.down == nil {
+		return v
+	}
 	v.State, v.Quarantined, v.Restarts, v.LastError = x.down.GetState(), x.down.GetQuarantined(), x.down.GetRestarts(), x.down.GetLastError()
 	return v
 }

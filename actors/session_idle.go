@@ -57,7 +57,7 @@ func (s *Session) resting() bool {
 		return false
 	}
 	for _, w := range s.workers {
-		if w.quarantined == "" && w.pid == nil || w.queue.Len() > 0 {
+		if w.quarantined == "" && w.pid == nil && !w.dormant || w.queue.Len() > 0 {
 			return false
 		}
 	}

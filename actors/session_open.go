@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -26,6 +27,7 @@ type sessionFacts struct {
 	attached []*messages.WorkspaceAttached
 	changed  uint64 // the record that changed the grant last
 	workers  []*messages.WorkerSpawned
+	ended    map[string]bool      // calls whose child was deleted
 	rules    []*messages.RuleView // that answers left behind
 	judged   []string             // addresses of workspaces whose trust was changed since they were attached
 	closed   bool
@@ -53,6 +55,13 @@ func (f *sessionFacts) apply(fact proto.Message, r *messages.Record) error {
 	case *messages.WorkerEnded:
 		for i, w := range f.workers {
 			if w.GetWorkerId() == x.GetWorkerId() {
+				if w.GetExecId() != "" {
+					f.ended = maps.Clone(f.ended)
+					if f.ended == nil {
+						f.ended = make(map[string]bool, 1)
+					}
+					f.ended[w.GetExecId()] = true
+				}
 				f.workers = append(f.workers[:i:i], f.workers[i+1:]...)
 				break
 			}
@@ -155,7 +164,11 @@ func (s *Session) opening(c actor.Context) {
 	s.use()
 	s.watchRest(c, s.svc.IdleAfter)
 	for _, w := range s.facts.workers {
-		s.add(c, w.GetWorkerId())
+		if m := s.add(w); w.GetParent() == "" {
+			s.start(c, m)
+		} else {
+			m.dormant = true
+		}
 	}
 	if m.creator != nil {
 		c.Send(m.creator, m.reply)
@@ -163,11 +176,11 @@ func (s *Session) opening(c actor.Context) {
 	s.stash.Replay(c, s.ready, func() bool { return true })
 }
 
-func (s *Session) add(c actor.Context, worker string) {
-	w := &member{id: worker}
-	s.workers[worker] = w
-	s.order = append(s.order, worker)
-	s.start(c, w)
+func (s *Session) add(f *messages.WorkerSpawned) *member {
+	w := &member{id: f.GetWorkerId(), spawned: f}
+	s.workers[w.id] = w
+	s.order = append(s.order, w.id)
+	return w
 }
 
 func readSession(svc *Services, id string) *sessionOpened {

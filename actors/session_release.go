@@ -13,8 +13,8 @@ import (
 // answers then. What is free already is answered as it is.
 func (s *Session) release(c actor.Context, asked *messages.ReleaseWorker) {
 	m := proto.CloneOf(asked)
-	if m.GetWorkerId() == "" && len(s.order) > 0 {
-		m.WorkerId = s.order[0]
+	if m.GetWorkerId() == "" {
+		m.WorkerId = s.first()
 	}
 	if m.GetBy() == "" {
 		m.By = "user"

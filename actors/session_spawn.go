@@ -36,7 +36,7 @@ func (s *Session) spawnWorker(c actor.Context, m *messages.SpawnWorker) {
 		s.answer(c, messages.Fail(messages.CodeAgent, fmt.Sprintf("agent %q is not configured", m.GetAgent()), "see `agents:` in the configuration"))
 		return
 	}
-	if most := s.svc.Limits.Workers; most > 0 && len(s.workers) >= most {
+	if most := s.svc.Limits.Workers; most > 0 && s.hired() >= most {
 		s.answer(c, messages.Fail(messages.CodeBusy, fmt.Sprintf("the session has %d workers already", most), "delete some, or raise limits.workers"))
 		return
 	}
@@ -62,10 +62,21 @@ func (s *Session) spawnWorker(c actor.Context, m *messages.SpawnWorker) {
 		if err != nil {
 			return &workerBuilt{asker: asker, fail: messages.Fail(messages.CodeUnavailable, "spawn a worker: "+err.Error(), "")}
 		}
-		b := buildWorker(svc, j, created)
+		spawned := &messages.WorkerSpawned{WorkerId: created.GetWorkerId(), Agent: created.GetAgent(), Model: created.GetModel()}
+		b := buildWorker(svc, j, spawned, created, nil)
 		b.asker, b.journal = asker, j
 		return b
 	})
+}
+
+// hired counts the workers that somebody has spawned: those that agents delegate to have a limit of their own.
+func (s *Session) hired() (n int) {
+	for _, w := range s.workers {
+		if w.spawned.GetParent() == "" {
+			n++
+		}
+	}
+	return n
 }
 
 // writable returns the session's journal, opened again when an earlier append of it was refused. One that
@@ -86,7 +97,8 @@ func writable(svc *Services, j *persistence.Journal, seq uint64) (*persistence.J
 	return again, nil
 }
 
-func buildWorker(svc *Services, journal *persistence.Journal, created *messages.WorkerCreated) *workerBuilt {
+// buildWorker writes a worker down, with its task if it has one.
+func buildWorker(svc *Services, journal *persistence.Journal, spawned *messages.WorkerSpawned, created *messages.WorkerCreated, task *messages.InputAccepted) *workerBuilt {
 	failed := func(code string, err error) *workerBuilt {
 		return &workerBuilt{fail: messages.Fail(code, "spawn a worker: "+err.Error(), "")}
 	}
@@ -94,12 +106,15 @@ func buildWorker(svc *Services, journal *persistence.Journal, created *messages.
 	if err := try.ApplyFact(created, &messages.Record{Seq: 1}); err != nil {
 		return failed(messages.CodeBadRequest, err)
 	}
-	spawned := &messages.WorkerSpawned{WorkerId: created.GetWorkerId(), Agent: created.GetAgent(), Model: created.GetModel()}
 	srecs, err := records([]proto.Message{spawned})
 	if err != nil {
 		return failed(messages.CodeInternal, err)
 	}
-	wrecs, err := records([]proto.Message{created})
+	facts, state, staged := []proto.Message{created}, stateInactive, int32(0)
+	if task != nil {
+		facts, state, staged = append(facts, task), stateWaiting, 1
+	}
+	wrecs, err := records(facts)
 	if err != nil {
 		return failed(messages.CodeInternal, err)
 	}
@@ -110,8 +125,8 @@ func buildWorker(svc *Services, journal *persistence.Journal, created *messages.
 	defer wj.Release() // the Worker claims its own
 	wj.Now = svc.Now
 	view, err := proto.Marshal(&messages.WorkerView{
-		Id: created.GetWorkerId(), SessionId: created.GetSessionId(), State: stateInactive, Agent: created.GetAgent(), Model: created.GetModel(),
-		UpdatedAtUnixMs: svc.Now().UnixMilli(),
+		Id: created.GetWorkerId(), SessionId: created.GetSessionId(), State: state, Staged: staged, Agent: created.GetAgent(), Model: created.GetModel(),
+		UpdatedAtUnixMs: svc.Now().UnixMilli(), Parent: created.GetParent(),
 	})
 	if err != nil {
 		return failed(messages.CodeInternal, err)
@@ -138,7 +153,11 @@ func (s *Session) workerBuilt(c actor.Context, m *workerBuilt) {
 		s.journal = m.journal
 	}
 	var reply any = m.fail
-	if m.fail == nil {
+	switch {
+	case m.fail != nil:
+	case m.spawned.GetParent() != "":
+		reply = &messages.ChildReady{WorkerId: m.spawned.GetWorkerId(), InputId: m.spawned.GetInputId()}
+	default:
 		reply = &messages.WorkerView{
 			Id: m.spawned.GetWorkerId(), SessionId: s.id, State: stateInactive, Agent: m.spawned.GetAgent(), Model: m.spawned.GetModel(),
 		}
@@ -150,7 +169,7 @@ func (s *Session) workerBuilt(c actor.Context, m *workerBuilt) {
 		if err := s.facts.apply(m.spawned, m.record); err != nil {
 			s.log.Error("session facts out of order", "err", err)
 		}
-		s.add(c, m.spawned.GetWorkerId())
+		s.start(c, s.add(m.spawned))
 	}
 	s.builds.Replay(c, s.ready, func() bool { return !s.building })
 }

@@ -35,6 +35,7 @@ type execution struct {
 	cmd    *messages.Execute
 	cancel context.CancelCauseFunc
 	given  act.Timer // when it is given up
+	ends   bool      // it was cancelled
 }
 
 // overdue gives up a call that heard neither its cancel nor the end of its time.
@@ -42,6 +43,9 @@ type overdue struct {
 	exec string
 	gen  uint64
 }
+
+// callBegun says that a call has waited for nobody any more.
+type callBegun struct{ exec string }
 
 // callDone is what the goroutine of a call sends to its executor.
 type callDone struct{ reply *messages.ToolReply }
@@ -76,6 +80,8 @@ func (x *ToolExecutor) Receive(c actor.Context) {
 		x.execute(c, m)
 	case *messages.CancelCalls:
 		x.cancel(c, m)
+	case *callBegun:
+		x.begun(c, m)
 	case *callDone:
 		x.done(c, m)
 	case *overdue:
@@ -112,13 +118,27 @@ func (x *ToolExecutor) execute(c actor.Context, m *messages.Execute) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	e := &execution{asker: c.Sender(), cmd: m, cancel: cancel}
 	x.running[m.GetExecId()] = e
-	x.giveUp(c, e, time.Duration(m.GetTimeoutMs())*time.Millisecond+x.svc.Limits.Grace)
+	if !waits(m) {
+		x.begun(c, &callBegun{m.GetExecId()})
+	}
 	sys, self, worker := c.ActorSystem(), c.Self(), c.Parent()
-	r := &run{svc: x.svc, sys: sys, worker: worker, m: m, start: time.Now(), jobs: x.jobs}
+	r := &run{svc: x.svc, sys: sys, worker: worker, m: m, start: time.Now(), jobs: x.jobs, begun: func() { sys.Root.Send(self, &callBegun{m.GetExecId()}) }}
 	x.svc.spawn(sys, self, func(p *act.Panic) any { return &callDone{r.crashed(p)} }, func() any {
 		defer cancel(nil)
 		return &callDone{r.fit(r.do(ctx))}
 	})
+}
+
+// waits says whether a call may have to wait for others before it begins: that is no time of its own.
+func waits(m *messages.Execute) bool {
+	return !m.GetPure() && m.GetWorkspace() != nil && !m.GetPrepare() && !m.GetPreview()
+}
+
+// begun sets when a call that begins is given up. One that delegates takes as long as it takes: its child has limits.
+func (x *ToolExecutor) begun(c actor.Context, m *callBegun) {
+	if e := x.running[m.exec]; e != nil && e.cmd.GetTimeoutMs() > 0 && !e.ends {
+		x.giveUp(c, e, time.Duration(e.cmd.GetTimeoutMs())*time.Millisecond+x.svc.Limits.Grace)
+	}
 }
 
 func (x *ToolExecutor) done(c actor.Context, m *callDone) {
@@ -152,7 +172,8 @@ func (x *ToolExecutor) cancel(c actor.Context, m *messages.CancelCalls) {
 	for id, e := range x.running {
 		if len(m.GetExecIds()) == 0 || slices.Contains(m.GetExecIds(), id) {
 			e.cancel(cause)
-			x.giveUp(c, e, x.svc.Limits.Grace)
+			e.ends = true
+			x.giveUp(c, e, x.patience(e.cmd))
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,6 +28,7 @@ type run struct {
 	m      *messages.Execute
 	start  time.Time
 	jobs   *tools.Jobs // of the worker
+	begun  func()      // says that its time begins
 }
 
 // fit gives a result as it may be told and written down: without secrets and bounded. From then on nobody writes to it.
@@ -44,14 +46,20 @@ func (r *run) do(ctx context.Context) *messages.ToolReply {
 	if err != nil {
 		return r.failed(ctx, err)
 	}
-	timeout := time.Duration(m.GetTimeoutMs()) * time.Millisecond
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errCallTimeout)
-	defer cancel()
-	if !m.GetPure() && m.GetWorkspace() != nil && !m.GetPrepare() && !m.GetPreview() {
+	if d, ok := tool.(*Delegate); ok && !m.GetPreview() {
+		return r.delegate(ctx, d)
+	}
+	if waits(m) {
 		if reply := r.begin(ctx); reply != nil {
 			return reply
 		}
 		defer r.end()
+		r.begun()
+	}
+	timeout := cmp.Or(time.Duration(m.GetTimeoutMs())*time.Millisecond, tools.DefaultTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errCallTimeout)
+	defer cancel()
+	if waits(m) {
 		r.svc.sweep(ctx, m.GetWorkspace())
 	}
 	tc, cleanup, err := r.context(ctx, tool.Spec())
@@ -126,7 +134,7 @@ func (r *run) begin(ctx context.Context) *messages.ToolReply {
 	r.eachLease(func(l *messages.LeaseToken, _ *actor.PID) { r.svc.folders.began(l, r.m.GetExecId()) })
 	r.eachLease(func(l *messages.LeaseToken, pid *actor.PID) {
 		if err == nil {
-			msg := &messages.EffectBegun{Workspace: l.GetWorkspace(), Token: l.GetToken(), ExecId: r.m.GetExecId()}
+			msg := &messages.EffectBegun{Workspace: l.GetWorkspace(), Token: l.GetToken(), Child: l.GetChild(), ExecId: r.m.GetExecId()}
 			_, err = act.AskSoon[*messages.EffectAllowed](ctx, r.sys, pid, msg)
 		}
 	})
@@ -173,7 +181,7 @@ func (r *run) hold(ctx context.Context, id string, end func(why string)) (func()
 	r.eachLease(func(l *messages.LeaseToken, pid *actor.PID) {
 		r.svc.folders.began(l, id)
 		if err == nil {
-			_, err = act.AskSoon[*messages.EffectAllowed](ctx, r.sys, pid, &messages.EffectBegun{Workspace: l.GetWorkspace(), Token: l.GetToken(), ExecId: id})
+			_, err = act.AskSoon[*messages.EffectAllowed](ctx, r.sys, pid, &messages.EffectBegun{Workspace: l.GetWorkspace(), Token: l.GetToken(), Child: l.GetChild(), ExecId: id})
 		}
 	})
 	if err != nil {

@@ -101,7 +101,7 @@ func (w *Worker) requested(call *conversation.Call, m *messages.ToolReply) *mess
 		f.ExpiresAtUnixMs = f.GetAskedAtUnixMs() + most.Milliseconds()
 	}
 	if j, err := w.judge(call.Name, call.Arguments); err == nil {
-		f.Reason = policy.Decide(j.question).Reason
+		f.Reason = j.verdict.Reason
 		f.Rules, f.Unremembered = rememberable(j.question, policy.Allow)
 	}
 	return f
@@ -137,6 +137,7 @@ func (w *Worker) tellApprover() {
 			}
 			w.told[id] = true
 			v := call.ApprovalView(w.session, w.id, t.ID, w.state.Agent(), call.Requested)
+			v.Parent = w.state.Parent()
 			w.svc.aside(func() { w.svc.Asked(v) })
 		}
 	}
@@ -240,8 +241,8 @@ func (w *Worker) edited(m *messages.ResolveApproval) ([]byte, []string, *message
 	if j.grant.GetUri() != call.Plan.GetWorkspace() {
 		return nil, nil, messages.Fail(messages.CodeBadRequest, "the arguments lead into another workspace than the one that was asked for", "reject the call and say what to do instead")
 	}
-	if v := policy.Decide(j.question); v.Action == policy.Deny {
-		return nil, nil, messages.Fail(messages.CodeBadRequest, "the policy denies the call with these arguments: "+v.Reason, "")
+	if j.verdict.Action == policy.Deny {
+		return nil, nil, messages.Fail(messages.CodeBadRequest, "the policy denies the call with these arguments: "+j.verdict.Reason, "")
 	}
 	rules, _ := rememberable(j.question, policy.Allow)
 	return tools.ApprovalHash(call.Name, j.hash, call.Plan.GetWorkspace()), rules, nil
@@ -251,6 +252,7 @@ func (w *Worker) edited(m *messages.ResolveApproval) ([]byte, []string, *message
 type judged struct {
 	grant    *messages.WorkspaceGrant
 	question policy.Question
+	verdict  policy.Verdict
 	hash     []byte // of the arguments in their canonical form
 }
 
@@ -268,7 +270,11 @@ func (w *Worker) judge(name, arguments string) (*judged, error) {
 	if unrouted != nil {
 		return nil, unrouted
 	}
-	return &judged{grant: g, question: w.question(tool.Spec(), g, args), hash: hash[:]}, nil
+	if w.delegates(name) {
+		g = nil
+	}
+	q, v := w.verdict(tool.Spec(), g, args)
+	return &judged{grant: g, question: q, verdict: v, hash: hash[:]}, nil
 }
 
 // approval checks an answer against the facts, and says what is to be written. edited is the hash of the approver's own

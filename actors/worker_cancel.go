@@ -90,7 +90,7 @@ func (w *Worker) endRunning(c actor.Context, reason string) {
 func (w *Worker) cancelFacts(by, reason string) []proto.Message {
 	facts := []proto.Message{&messages.CancelRequested{By: by, Reason: w.svc.Redact.String(reason)}}
 	for _, call := range w.state.Turn().OpenCalls() {
-		if !w.running[call.Plan.GetExecId()] {
+		if !w.running[call.Plan.GetExecId()] && !w.mustEnd(call) {
 			facts = append(facts, w.closed(call, by)...)
 		}
 	}

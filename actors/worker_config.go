@@ -98,6 +98,7 @@ func (w *Worker) isDeprived(call *conversation.Call) bool {
 	if w.state.Tools() == nil || call.Dispatched != nil || call.InDoubt() || call.Settled() || call.Refused() {
 		return false
 	}
-	added := slices.ContainsFunc(w.rules(), func(r policy.Rule) bool { return r.Tool == call.Name && r.Action == policy.Allow })
-	return !added && !w.inToolset(call.Name, messages.Trust_FULL)
+	own := w.roles()[0]
+	added := slices.ContainsFunc(w.rules(own), func(r policy.Rule) bool { return r.Tool == call.Name && r.Action == policy.Allow })
+	return !added && !w.inToolset(own, call.Name, messages.Trust_FULL)
 }

@@ -51,7 +51,7 @@ func (w *Worker) nextLease(c actor.Context) {
 func (w *Worker) askLease(c actor.Context, again bool) {
 	g := w.leases.want[0]
 	c.Request(w.peers.workspace(c.ActorSystem(), g.GetId()), &messages.AcquireLease{
-		Workspace: g.GetUri(), Holder: w.id, Request: w.leases.request, Shared: w.readsOnly(), Again: again,
+		Workspace: g.GetUri(), Holder: w.id, Request: w.leases.request, Shared: w.readsOnly(), Again: again, Parent: w.state.Parent(),
 	})
 }
 
@@ -60,7 +60,7 @@ func (w *Worker) leaseGranted(c actor.Context, m *messages.LeaseGranted) {
 		w.giveBack(c, m)
 		return
 	}
-	w.leases.held = append(w.leases.held, &messages.LeaseToken{Workspace: m.GetWorkspace(), Token: m.GetToken()})
+	w.leases.held = append(w.leases.held, &messages.LeaseToken{Workspace: m.GetWorkspace(), Token: m.GetToken(), Child: m.GetChild()})
 	w.leases.want = w.leases.want[1:]
 	w.nextLease(c)
 }

@@ -201,7 +201,7 @@ func (w *Worker) decide(decisions []*messages.RecoveryDecision) (facts []proto.M
 func (w *Worker) closeCancelled(decisions []*messages.RecoveryDecision) []proto.Message {
 	var facts []proto.Message
 	for _, d := range decisions {
-		if _, open := w.decided[d.GetExecId()]; open {
+		if _, open := w.decided[d.GetExecId()]; open && !w.mustEnd(w.state.Turn().Call(d.GetExecId())) {
 			call := w.state.Turn().Call(d.GetExecId())
 			if ends := unanswered(call, w.state.Turn().Cancelled.GetBy()); ends != nil {
 				facts = append(facts, ends...)

@@ -26,6 +26,7 @@ const HomeName = "home"
 func (w *Worker) planFacts(calls []*messages.ToolCall, from int) []proto.Message {
 	var plans, refused, starts []proto.Message
 	busy := make(map[string]bool)
+	children := 0
 	for i, call := range calls {
 		p, refusal := w.planCall(call)
 		p.Ordinal = uint32(from + i)
@@ -34,6 +35,10 @@ func (w *Worker) planFacts(calls []*messages.ToolCall, from int) []proto.Message
 		case refusal != nil:
 			refused = append(refused, refusal)
 		case p.GetNeedsApproval():
+		case w.delegates(p.GetTool()):
+			if children++; from == 0 && children <= w.svc.Limits.Children {
+				starts = append(starts, w.dispatched(p, 1, nil))
+			}
 		case p.GetEffect() == messages.Effect_PURE || busy[p.GetWorkspace()] || from > 0:
 		default:
 			busy[p.GetWorkspace()] = true
@@ -93,10 +98,15 @@ func (w *Worker) planCall(call *messages.ToolCall) (*messages.ToolPlanned, *mess
 	if unrouted != nil {
 		return p, refusal(p, messages.ToolFinished_ERROR, unrouted)
 	}
+	if w.delegates(spec.Name) { // its child takes its time, and works in the workspaces itself
+		p.TimeoutMs, g = 0, nil
+		if why := w.noDelegation(); why != "" {
+			return p, refusal(p, messages.ToolFinished_DENIED, tools.Errorf(tools.CodePermissionDenied, "%s", why))
+		}
+	}
 	p.Workspace = g.GetUri()
-	q := w.question(spec, g, args)
+	q, v := w.verdict(spec, g, args)
 	p.Unknown = w.unknownOutcome(spec, q)
-	v := policy.Decide(q)
 	p.DecidedBy = v.Reason
 	if v.Action == policy.Deny {
 		return p, refusal(p, messages.ToolFinished_DENIED, denied(v))
@@ -140,16 +150,16 @@ func text(args map[string]any, name string) string {
 	return s
 }
 
-// question is what the policy is asked about a call.
-func (w *Worker) question(spec *tools.Spec, g *messages.WorkspaceGrant, args map[string]any) policy.Question {
+// question is what the policy is asked about a call of who acts in a role.
+func (w *Worker) question(r role, spec *tools.Spec, g *messages.WorkspaceGrant, args map[string]any) policy.Question {
 	q := Question(spec, args)
-	q.Trust, q.InToolset = g.GetTrust(), w.inToolset(spec.Name, g.GetTrust())
+	q.Trust = g.GetTrust()
 	if g == nil { // a plain tool goes by the primary's trust
 		q.Trust = w.primary().GetTrust()
-		q.InToolset = w.inToolset(spec.Name, q.Trust)
 	}
-	remembered, sure := w.remembered(w.countsIn(g))
-	q.Rules, q.CanAsk = append(w.rules(), remembered...), w.mayAsk()
+	q.InToolset = w.inToolset(r, spec.Name, q.Trust)
+	remembered, sure := w.remembered(r, w.countsIn(g))
+	q.Rules, q.CanAsk = append(w.rules(r), remembered...), w.mayAsk()
 	if g != nil && (q.Trust != messages.Trust_FULL || len(q.Rules) > 0) {
 		if ws, err := w.svc.folders.handle(g); err == nil {
 			ResolvePaths(ws, q.Paths)
@@ -272,9 +282,9 @@ func ResolvePaths(ws *workspace.Workspace, paths []string) {
 // climbs says whether a path goes up somewhere.
 func climbs(p string) bool { return slices.Contains(strings.Split(p, "/"), "..") }
 
-func (w *Worker) rules() []policy.Rule {
+func (w *Worker) rules(r role) []policy.Rule {
 	var out []policy.Rule
-	agent, _ := w.svc.agent(w.state.Agent())
+	agent, _ := w.svc.agent(r.agent)
 	for _, text := range slices.Concat(w.grant.GetRules(), agent.Rules) {
 		if r, err := policy.ParseRule(text); err == nil { // refused where the session was made
 			out = append(out, r)
@@ -292,12 +302,12 @@ func (w *Worker) countsIn(g *messages.WorkspaceGrant) string {
 	return g.GetUri()
 }
 
-// remembered are the rules that answers left behind and that count for this worker in a workspace. It is not sure of
+// remembered are the rules that answers left behind and that count for a role in a workspace. It is not sure of
 // them when one of them, or all that outlast a session, cannot be read.
-func (w *Worker) remembered(workspace string) (out []policy.Rule, sure bool) {
+func (w *Worker) remembered(who role, workspace string) (out []policy.Rule, sure bool) {
 	sure = !w.svc.rules.unread.Load()
 	take := func(m *messages.RememberedRule) {
-		if m.GetWorkspace() != workspace || m.GetAgent() != "" && m.GetAgent() != w.agent() {
+		if m.GetWorkspace() != workspace || m.GetAgent() != "" && m.GetAgent() != cmp.Or(who.agent, DefaultAgent) {
 			return
 		}
 		r, err := policy.ParseRule(m.GetRule())
@@ -332,12 +342,12 @@ func (w *Worker) primary() *messages.WorkspaceGrant {
 	return nil
 }
 
-// inToolset says whether an agent has a tool in a workspace of that trust.
-func (w *Worker) inToolset(name string, trust messages.Trust_Level) bool {
-	own := w.state.Tools()
-	agent, _ := w.svc.agent(w.state.Agent())
+// inToolset says whether a role has a tool in a workspace of that trust.
+func (w *Worker) inToolset(r role, name string, trust messages.Trust_Level) bool {
+	own := r.tools
+	agent, _ := w.svc.agent(r.agent)
 	if t, err := w.svc.Tools.Lookup(name); err == nil && t.Spec().Server != "" {
-		return !w.state.NoMCP() && slices.Contains(agent.MCP, t.Spec().Server) && (own == nil || slices.Contains(own, name))
+		return !r.noMCP && slices.Contains(agent.MCP, t.Spec().Server) && (own == nil || slices.Contains(own, name))
 	}
 	if own == nil {
 		own = agent.Tools
@@ -354,31 +364,31 @@ func (w *Worker) toolDefs() []model.ToolDef {
 	if w.tools != nil {
 		return w.tools
 	}
-	rules := w.rules()
-	var names []string
-	for _, name := range w.svc.Tools.Names() {
-		added := slices.ContainsFunc(rules, func(r policy.Rule) bool { return r.Tool == name && r.Action == policy.Allow })
-		if added || w.usable(name) {
-			names = append(names, name)
-		}
+	names := w.svc.Tools.Names()
+	for _, r := range w.roles() {
+		rules := w.rules(r)
+		names = slices.DeleteFunc(names, func(name string) bool {
+			added := slices.ContainsFunc(rules, func(r policy.Rule) bool { return r.Tool == name && r.Action == policy.Allow })
+			return !added && !w.usable(r, name) || w.delegates(name) && w.noDelegation() != ""
+		})
 	}
 	w.tools = w.svc.offer(names)
 	return w.tools
 }
 
 // usable says whether a call of a tool could run somewhere. The session's own workspace adds none to those of a folder.
-func (w *Worker) usable(name string) bool {
+func (w *Worker) usable(r role, name string) bool {
 	t, err := w.svc.Tools.Lookup(name)
 	if err != nil {
 		return false
 	}
 	if t.Spec().NoWorkspace {
-		return w.inToolset(name, w.primary().GetTrust())
+		return w.inToolset(r, name, w.primary().GetTrust())
 	}
 	return slices.ContainsFunc(w.grant.GetWorkspaces(), func(g *messages.WorkspaceGrant) bool {
 		home := g.GetName() == HomeName && !g.GetPrimary()
 		moot := name == tools.WriteAccessName && g.GetTrust() == messages.Trust_FULL
-		return !home && !moot && offers(g, name) && w.inToolset(name, g.GetTrust())
+		return !home && !moot && offers(g, name) && w.inToolset(r, name, g.GetTrust())
 	})
 }
 
@@ -413,6 +423,9 @@ func (w *Worker) systemPrompt() string {
 		b.WriteString("\n")
 	}
 	b.WriteString("Calls go to the primary workspace unless `workspace_id` names another. Paths are relative to its root.\n")
+	if w.state.Parent() != "" {
+		b.WriteString(childPrompt)
+	}
 	w.system = b.String()
 	return w.system
 }

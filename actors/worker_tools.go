@@ -18,7 +18,7 @@ func (w *Worker) plan(c actor.Context, next conversation.Plan) {
 // with effects one at a time in each workspace, in call order.
 func (w *Worker) settle(c actor.Context) {
 	w.become(w.usingTools, stateUsingTool)
-	busy := make(map[string]bool)
+	busy, children := make(map[string]bool), 0
 	open := w.state.Turn().OpenCalls()
 	if w.state.Turn().Cancelled != nil { // what runs is waited for, and nothing else starts
 		w.finishAll(c, open)
@@ -33,7 +33,11 @@ func (w *Worker) settle(c actor.Context) {
 			w.finish(c, conversation.RefusalOf(call, call.Resolved))
 			return
 		}
-		if (w.running[call.Plan.GetExecId()] || call.InDoubt()) && !pure(call) {
+		switch {
+		case !w.running[call.Plan.GetExecId()] && !call.InDoubt():
+		case w.delegates(call.Name):
+			children++
+		case !pure(call):
 			busy[call.Plan.GetWorkspace()] = true
 		}
 	}
@@ -54,6 +58,10 @@ func (w *Worker) settle(c actor.Context) {
 		case !call.Cleared():
 		case pure(call):
 			w.execute(c, call, &messages.Execute{})
+		case w.delegates(call.Name):
+			if children++; children <= max(w.svc.Limits.Children, 1) && w.start(c, call) {
+				ready = append(ready, call)
+			}
 		case !busy[call.Plan.GetWorkspace()]:
 			busy[call.Plan.GetWorkspace()] = true
 			if w.start(c, call) {
@@ -136,6 +144,7 @@ func isCancel(msg any) bool {
 // finishAll closes those of the calls that do not run: they never will.
 func (w *Worker) finishAll(c actor.Context, calls []*conversation.Call) {
 	var facts []proto.Message
+	w.abandon(c, calls)
 	for _, call := range calls {
 		if !w.running[call.Plan.GetExecId()] {
 			facts = append(facts, w.closed(call, w.state.Turn().Cancelled.GetBy())...)
@@ -179,6 +188,9 @@ func (w *Worker) execute(c actor.Context, call *conversation.Call, m *messages.E
 	if call.Requested != nil {
 		m.ApprovedHash, m.ApprovedFiles, m.ApprovedEdited = call.Resolved.GetArgsHash(), call.Requested.GetFiles(), call.Resolved.GetModifiedArgs() != ""
 		m.ApprovalId, m.ApprovedBy = call.Requested.GetApprovalId(), call.Resolved.GetBy()
+	}
+	if w.delegates(call.Name) {
+		m.Child = w.delegation(call)
 	}
 	m.KnownFiles = w.state.KnownFiles(p.GetWorkspace())
 	c.Request(w.executor, m)
@@ -268,6 +280,7 @@ func (w *Worker) failTurn(c actor.Context) {
 		return
 	}
 	w.failing = true
+	w.abandon(c, t.OpenCalls())
 	if len(w.running) > 0 {
 		w.interrupt(c)
 		return

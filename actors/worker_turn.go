@@ -265,6 +265,9 @@ func (w *Worker) turnDone(c actor.Context) {
 	w.wall.Stop()
 	w.retry.Stop()
 	w.prompt, w.decided, w.known, w.told, w.previews, w.failing = nil, nil, nil, nil, nil, false
+	if w.state.Parent() != "" {
+		w.endJobs()
+	}
 	w.giveBackAll(c)
 	w.renew()
 	last := w.state.Last()

@@ -20,7 +20,7 @@ func (w *Worker) view() *messages.WorkerView {
 		v.Executor = w.executor.GetId()
 	}
 	if w.state != nil {
-		v.Agent, v.Model, v.Turns = w.state.Agent(), w.state.Model(), int32(w.state.Turns())
+		v.Agent, v.Model, v.Turns, v.Parent = w.state.Agent(), w.state.Model(), int32(w.state.Turns()), w.state.Parent()
 		v.Tools = w.state.Tools()
 		v.Staged, v.Usage, v.UpdatedAtUnixMs = int32(len(w.state.Staged())), w.state.Usage(), w.state.At()
 		if t := w.state.Turn(); t != nil {

@@ -35,14 +35,18 @@ type Workspace struct {
 	queue  []*lease
 	watch  map[string]bool // PIDs that are watched: once each, until they end
 	book   fieldBook
+	joined uint32        // ordinals given to those who joined a lease
+	turns  []*effectTurn // effects that wait for those of their kin
 }
 
 type lease struct {
 	who      *actor.PID
 	worker   string
+	parent   string // whose lease it works under; "" under its own
 	request  uint64
 	shared   bool
 	token    uint64
+	child    uint32
 	released bool
 	effects  map[string]bool
 }
@@ -65,7 +69,7 @@ func (w *Workspace) Receive(c actor.Context) {
 	case *actor.Stopped:
 		w.svc.folders.close(w.uri)
 		w.book = fieldBook{}
-		w.held, w.queue, w.watch, w.early = nil, nil, nil, act.Stash{}
+		w.held, w.queue, w.watch, w.turns, w.early = nil, nil, nil, nil, act.Stash{}
 	default:
 		if w.uri == "" {
 			w.early.Put(c)
@@ -137,10 +141,14 @@ func (w *Workspace) acquire(c actor.Context, m *messages.AcquireLease) {
 	if m.GetAgain() && w.knows(c.Sender(), m.GetRequest()) {
 		return
 	}
-	l := &lease{who: c.Sender(), worker: m.GetHolder(), request: m.GetRequest(), shared: m.GetShared()}
+	l := &lease{who: c.Sender(), worker: m.GetHolder(), parent: m.GetParent(), request: m.GetRequest(), shared: m.GetShared()}
 	if !w.watch[l.who.GetId()] {
 		w.watch[l.who.GetId()] = true
 		c.Watch(l.who)
+	}
+	if w.joins(l) {
+		w.give(c, l)
+		return
 	}
 	w.queue = append(w.queue, l)
 	w.grant(c)
@@ -175,10 +183,7 @@ func (w *Workspace) grant(c actor.Context) {
 			return
 		}
 		w.queue = w.queue[1:]
-		l.token = w.epoch<<32 + w.svc.tokens.Add(1)
-		w.last = l.token
-		w.held = append(w.held, l)
-		c.Send(l.who, &messages.LeaseGranted{Workspace: w.uri, Token: l.token, Request: l.request})
+		w.give(c, l)
 	}
 	w.queue = nil
 	if w.unused != 0 && len(w.held) == 0 && !w.book.working() { // also no effect of somebody who is dead runs any more (I6)
@@ -187,19 +192,35 @@ func (w *Workspace) grant(c actor.Context) {
 	}
 }
 
+// give grants a lease. Who is let in beside its kin has their token: to everybody else they are one.
+func (w *Workspace) give(c actor.Context, l *lease) {
+	if i := slices.IndexFunc(w.held, func(h *lease) bool { return h.token != 0 && !h.released && kin(h, l) }); i >= 0 {
+		w.joined++
+		l.token, l.child = w.held[i].token, w.joined
+	} else {
+		l.token = w.epoch<<32 + w.svc.tokens.Add(1)
+	}
+	w.last = l.token
+	w.held = append(w.held, l)
+	c.Send(l.who, &messages.LeaseGranted{Workspace: w.uri, Token: l.token, Child: l.child, Request: l.request})
+}
+
 // carry gives the head of the queue the jobs of its worker, when nothing but those is in its way. Its token is a new one, and the
 // old lease is no more: no effect runs under two tokens.
 func (w *Workspace) carry(l *lease) {
-	if l.shared || slices.ContainsFunc(w.held, func(h *lease) bool { return h.worker != l.worker || !h.resting() }) {
+	mine := func(h *lease) bool { return h.worker == l.worker && h.resting() }
+	if l.shared || slices.ContainsFunc(w.held, func(h *lease) bool { return !mine(h) && !beside(h, l) }) {
 		return
 	}
 	for _, h := range w.held {
-		if l.effects == nil {
-			l.effects = make(map[string]bool, len(h.effects))
+		if mine(h) {
+			if l.effects == nil {
+				l.effects = make(map[string]bool, len(h.effects))
+			}
+			maps.Copy(l.effects, h.effects)
 		}
-		maps.Copy(l.effects, h.effects)
 	}
-	w.held = nil
+	w.held = slices.DeleteFunc(w.held, mine)
 }
 
 // endJobs asks for the end of jobs that keep others out after their worker's turn.
@@ -229,12 +250,7 @@ func (l *lease) resting() bool {
 func isJob(id string) bool { return strings.HasPrefix(id, messages.JobPrefix) }
 
 func (w *Workspace) compatible(l *lease) bool {
-	for _, h := range w.held {
-		if !h.shared || !l.shared {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(w.held, func(h *lease) bool { return !beside(h, l) })
 }
 
 // release gives a lease back, or a place in the queue.
@@ -247,8 +263,9 @@ func (w *Workspace) release(c actor.Context, m *messages.ReleaseLease) {
 		}
 	}
 	for _, l := range w.held {
-		if l.worker == m.GetHolder() && (l.token == m.GetToken() || m.GetToken() == 0 && l.request == m.GetRequest()) {
+		if l.worker == m.GetHolder() && !l.released && (l.token == m.GetToken() || m.GetToken() == 0 && l.request == m.GetRequest()) {
 			l.released = true
+			w.nextTurns(c)
 			w.pass(c, l)
 			return
 		}
@@ -276,26 +293,42 @@ func (w *Workspace) pass(c actor.Context, l *lease) {
 // since it took its lease.
 func (w *Workspace) begun(c actor.Context, m *messages.EffectBegun) {
 	for _, l := range w.held {
-		if l.token == m.GetToken() && !l.released && !l.shared {
-			if l.effects == nil {
-				l.effects = make(map[string]bool, 1)
+		if l.token == m.GetToken() && l.child == m.GetChild() && !l.released && !l.shared {
+			if !l.effects[m.GetExecId()] && !w.alone(l) {
+				w.awaitTurn(l, m.GetExecId(), c.Sender())
+				return
 			}
-			l.effects[m.GetExecId()] = true
-			c.Respond(&messages.EffectAllowed{ExecId: m.GetExecId()})
+			w.allow(c, l, m.GetExecId(), c.Sender())
 			return
 		}
 	}
-	c.Respond(messages.Fail(messages.CodeStaleLease, "the lease on "+w.uri+" has passed on", "take it again"))
+	c.Respond(w.stale())
+}
+
+func (w *Workspace) stale() *messages.Failure {
+	return messages.Fail(messages.CodeStaleLease, "the lease on "+w.uri+" has passed on", "take it again")
+}
+
+func (w *Workspace) allow(c actor.Context, l *lease, exec string, asker *actor.PID) {
+	if l.effects == nil {
+		l.effects = make(map[string]bool, 1)
+	}
+	l.effects[exec] = true
+	if asker != nil {
+		c.Send(asker, &messages.EffectAllowed{ExecId: exec})
+	}
 }
 
 func (w *Workspace) ended(c actor.Context, m *messages.EffectEnded) {
+	w.leaveTurn(m.GetExecId())
 	for _, l := range w.held {
-		if l.token == m.GetToken() || isJob(m.GetExecId()) && l.effects[m.GetExecId()] { // a job may have moved on
+		if l.effects[m.GetExecId()] && (l.token == m.GetToken() || isJob(m.GetExecId())) { // a job may have moved on
 			delete(l.effects, m.GetExecId())
 			w.pass(c, l)
-			return
+			break
 		}
 	}
+	w.nextTurns(c)
 }
 
 // gone passes on what a dead worker held, once its effects have ended.
@@ -314,6 +347,7 @@ func (w *Workspace) gone(c actor.Context, who *actor.PID) {
 			w.pass(c, l)
 		}
 	}
+	w.nextTurns(c)
 	w.grant(c)
 }
 
@@ -328,7 +362,10 @@ func (w *Workspace) refuse(c actor.Context) {
 	for _, l := range w.queue {
 		c.Send(l.who, gone)
 	}
-	w.queue = nil
+	for _, t := range w.turns {
+		w.answer(c, t, gone)
+	}
+	w.queue, w.turns = nil, nil
 }
 
 func (w *Workspace) view() *messages.WorkspaceView {

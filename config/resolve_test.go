@@ -140,7 +140,7 @@ func TestWhatHasNoEffectYetIsRefusedWhereItStands(t *testing.T) {
 	if n := len(l.NotYet()); n != 3 {
 		t.Errorf("%d problems:\n%s", n, text)
 	}
-	m.user("data: {store: badger, persist: message}\nbudgets: {usd: 0}\nlimits: {depth: 4}\n")
+	m.user("data: {store: badger, persist: message}\nbudgets: {usd: 0}\nlimits: {depth: 1}\n")
 	if p := m.must().NotYet(); len(p) > 0 {
 		t.Errorf("defaults are refused: %v", p)
 	}

@@ -60,9 +60,11 @@ type Limits struct {
 	Turn    time.Duration `yaml:"turn" default:"0s" project:"narrow" doc:"Duration of one turn."`
 	Repeats int64         `yaml:"repeats" default:"0" project:"narrow" doc:"Identical tool calls in a row, with identical results, before a turn counts as stuck."`
 	Workers int64         `yaml:"workers" default:"0" project:"narrow" doc:"Agents of one session at the same time."`
-	Depth   int64         `yaml:"depth" later:"*" default:"0" project:"narrow" doc:"How deep agents may delegate."`
+	Depth   int64         `yaml:"depth" later:"*" default:"0" project:"narrow" doc:"How deep agents may delegate: those who were delegated to may not."`
 	Jobs    int64         `yaml:"jobs" default:"0" project:"narrow" doc:"Background jobs of one agent."`
 	Queue   int64         `yaml:"queue" default:"0" project:"narrow" doc:"Inputs that may wait in one session."`
+
+	Children int64 `yaml:"children" default:"0" project:"narrow" doc:"Agents that one agent may have delegated to at the same time. Only the common one counts; 0: agents do not delegate."`
 
 	CompactAt   int64 `yaml:"compact_at" default:"0" min:"0" max:"95" project:"narrow" doc:"Percent of a model's context at which the older turns are compacted before the next one; 0: 80."`
 	CompactKeep int64 `yaml:"compact_keep" default:"0" min:"0" max:"80" project:"narrow" doc:"Percent of a model's context that the newest turns may fill and be kept as they were; 0: 30."`
@@ -98,13 +100,14 @@ type UI struct {
 // mean "the common ones" when 0, so that they cannot carry the numbers in their tags.
 func commonLimits() map[string]string {
 	return map[string]string{
-		"limits.steps":   "200",
-		"limits.turn":    "1h",
-		"limits.repeats": "5",
-		"limits.workers": "64",
-		"limits.depth":   "4",
-		"limits.jobs":    "16",
-		"limits.queue":   "1000",
-		"limits.idle":    "10m",
+		"limits.steps":    "200",
+		"limits.turn":     "1h",
+		"limits.repeats":  "5",
+		"limits.workers":  "64",
+		"limits.depth":    "1",
+		"limits.children": "4",
+		"limits.jobs":     "16",
+		"limits.queue":    "1000",
+		"limits.idle":     "10m",
 	}
 }

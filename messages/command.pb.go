@@ -2327,7 +2327,8 @@ type SpawnChild struct {
 	Task          []*Part                `protobuf:"bytes,6,rep,name=task,proto3" json:"task,omitempty"`
 	Places        []*Place               `protobuf:"bytes,7,rep,name=places,proto3" json:"places,omitempty"`
 	Bounds        *Bounds                `protobuf:"bytes,8,opt,name=bounds,proto3" json:"bounds,omitempty"`
-	Attach        bool                   `protobuf:"varint,9,opt,name=attach,proto3" json:"attach,omitempty"` // make none
+	Attach        bool                   `protobuf:"varint,9,opt,name=attach,proto3" json:"attach,omitempty"`                                      // make none
+	People        InputAccepted_People   `protobuf:"varint,10,opt,name=people,proto3,enum=troupe.v1.InputAccepted_People" json:"people,omitempty"` // as in the parent's turn
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2423,6 +2424,13 @@ func (x *SpawnChild) GetAttach() bool {
 		return x.Attach
 	}
 	return false
+}
+
+func (x *SpawnChild) GetPeople() InputAccepted_People {
+	if x != nil {
+		return x.People
+	}
+	return InputAccepted_AS_SESSION
 }
 
 type ChildReady struct {
@@ -10393,7 +10401,7 @@ const file_command_proto_rawDesc = "" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x16\n" +
 	"\x06system\x18\x03 \x01(\tR\x06system\x12*\n" +
 	"\x06origin\x18\x04 \x01(\v2\x12.troupe.v1.LineageR\x06origin\x12'\n" +
-	"\x06copied\x18\x05 \x03(\v2\x0f.troupe.v1.TurnR\x06copied\"\x93\x02\n" +
+	"\x06copied\x18\x05 \x03(\v2\x0f.troupe.v1.TurnR\x06copied\"\xcc\x02\n" +
 	"\n" +
 	"SpawnChild\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x16\n" +
@@ -10404,7 +10412,9 @@ const file_command_proto_rawDesc = "" +
 	"\x04task\x18\x06 \x03(\v2\x0f.troupe.v1.PartR\x04task\x12(\n" +
 	"\x06places\x18\a \x03(\v2\x10.troupe.v1.PlaceR\x06places\x12)\n" +
 	"\x06bounds\x18\b \x01(\v2\x11.troupe.v1.BoundsR\x06bounds\x12\x16\n" +
-	"\x06attach\x18\t \x01(\bR\x06attach\"D\n" +
+	"\x06attach\x18\t \x01(\bR\x06attach\x127\n" +
+	"\x06people\x18\n" +
+	" \x01(\x0e2\x1f.troupe.v1.InputAccepted.PeopleR\x06people\"D\n" +
 	"\n" +
 	"ChildReady\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x19\n" +
@@ -11303,67 +11313,68 @@ var file_command_proto_depIdxs = []int32{
 	145, // 57: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
 	151, // 58: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
 	152, // 59: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
-	153, // 60: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	154, // 61: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
-	34,  // 62: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
-	155, // 63: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
-	34,  // 64: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
-	145, // 65: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	156, // 66: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
-	44,  // 67: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	157, // 68: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	142, // 69: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	158, // 70: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
-	59,  // 71: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	150, // 72: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
-	11,  // 73: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	143, // 74: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	150, // 75: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	61,  // 76: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
-	66,  // 77: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
-	159, // 78: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	143, // 79: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	158, // 80: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	160, // 81: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
-	158, // 82: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	161, // 83: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	140, // 84: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	162, // 85: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	162, // 86: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	158, // 87: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	162, // 88: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
-	161, // 89: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
-	24,  // 90: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
-	163, // 91: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	162, // 92: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	98,  // 93: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	164, // 94: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
-	165, // 95: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
-	110, // 96: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
-	166, // 97: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
-	167, // 98: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
-	0,   // 99: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
-	117, // 100: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
-	58,  // 101: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	59,  // 102: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	124, // 103: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
-	158, // 104: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
-	60,  // 105: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	58,  // 106: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	129, // 107: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	150, // 108: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	15,  // 109: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	130, // 110: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	168, // 111: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	150, // 112: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	133, // 113: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	58,  // 114: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
-	58,  // 115: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
-	116, // [116:116] is the sub-list for method output_type
-	116, // [116:116] is the sub-list for method input_type
-	116, // [116:116] is the sub-list for extension type_name
-	116, // [116:116] is the sub-list for extension extendee
-	0,   // [0:116] is the sub-list for field type_name
+	148, // 60: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
+	153, // 61: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	154, // 62: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	34,  // 63: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
+	155, // 64: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
+	34,  // 65: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
+	145, // 66: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	156, // 67: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	44,  // 68: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
+	157, // 69: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	142, // 70: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	158, // 71: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	59,  // 72: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
+	150, // 73: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	11,  // 74: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
+	143, // 75: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	150, // 76: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	61,  // 77: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
+	66,  // 78: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
+	159, // 79: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	143, // 80: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	158, // 81: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	160, // 82: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
+	158, // 83: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	161, // 84: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	140, // 85: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	162, // 86: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	162, // 87: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	158, // 88: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	162, // 89: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	161, // 90: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
+	24,  // 91: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
+	163, // 92: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	162, // 93: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	98,  // 94: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	164, // 95: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
+	165, // 96: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
+	110, // 97: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
+	166, // 98: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
+	167, // 99: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
+	0,   // 100: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
+	117, // 101: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
+	58,  // 102: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	59,  // 103: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	124, // 104: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
+	158, // 105: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	60,  // 106: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	58,  // 107: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	129, // 108: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	150, // 109: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	15,  // 110: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	130, // 111: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	168, // 112: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	150, // 113: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	133, // 114: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	58,  // 115: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
+	58,  // 116: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
+	117, // [117:117] is the sub-list for method output_type
+	117, // [117:117] is the sub-list for method input_type
+	117, // [117:117] is the sub-list for extension type_name
+	117, // [117:117] is the sub-list for extension extendee
+	0,   // [0:117] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }

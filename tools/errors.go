@@ -42,6 +42,7 @@ const (
 	CodeSandboxUnavailable     = "sandbox_unavailable"
 	CodeBudgetExceeded         = "budget_exceeded"
 	CodeInterrupted            = "interrupted"
+	CodeDelegateFailed         = "delegate_failed"
 	CodeInternalError          = "internal_error"
 )
 

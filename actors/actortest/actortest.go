@@ -70,7 +70,7 @@ func New(t testing.TB, o Options) *House {
 		t.Cleanup(func() { _ = s.Close() })
 		h.Store = s
 	}
-	registry, err := tools.NewRegistry(append(tools.Builtin(), o.Tools...)...)
+	registry, err := tools.NewRegistry(append(append(tools.Builtin(), actors.NewDelegate(names(o.Agents))), o.Tools...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,6 +103,13 @@ func New(t testing.TB, o Options) *House {
 	t.Cleanup(h.Stop)
 	Ask[*messages.Tree](h, "", &messages.DescribeTree{}) // now its own children are there
 	return h
+}
+
+func names(agents []actors.Agent) (out []string) {
+	for _, a := range agents {
+		out = append(out, a.Name)
+	}
+	return out
 }
 
 // Stop ends the house as a runtime does: the tree, then the goroutines of calls.

@@ -137,7 +137,11 @@ func leaves(v *messages.ApprovalView, m *messages.ResolveApproval) string {
 // approvalText shows a person what a call would do.
 func approvalText(v *messages.ApprovalView) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "troupe: %s wants to run in %s:", visible(v.GetTool()), visible(v.GetWorkspace()))
+	who := ""
+	if v.GetParent() != "" {
+		who = fmt.Sprintf(" of agent %s (%s), to which %s delegated,", visible(cmp.Or(v.GetAgent(), "default")), v.GetWorkerId(), v.GetParent())
+	}
+	fmt.Fprintf(&b, "troupe: %s%s wants to run in %s:", visible(v.GetTool()), who, visible(v.GetWorkspace()))
 	for line := range strings.Lines(strings.TrimRight(v.GetPreview(), "\n")) {
 		b.WriteString("\n  " + visible(strings.TrimRight(line, "\n")))
 	}

@@ -102,7 +102,7 @@ func newListWorkers(a *app) *cobra.Command {
 }
 
 func workerHead() []string {
-	return []string{"WORKER", "STATE", "AGENT", "MODEL", "TURNS", "LAST", "SESSION", "ERROR"}
+	return []string{"WORKER", "STATE", "AGENT", "MODEL", "TURNS", "LAST", "SESSION", "DELEGATED BY", "ERROR"}
 }
 
 func workerRow(w *messages.WorkerJSON) []string {
@@ -110,7 +110,7 @@ func workerRow(w *messages.WorkerJSON) []string {
 	if w.Quarantined {
 		why = oneLine(w.LastError, 80)
 	}
-	return []string{w.ID, w.State, w.Agent, w.Model, strconv.Itoa(int(w.Turns)), w.LastOutcome, w.Session, why}
+	return []string{w.ID, w.State, w.Agent, w.Model, strconv.Itoa(int(w.Turns)), w.LastOutcome, w.Session, w.Parent, why}
 }
 
 func listWorkers(a *app, word, short string) *cobra.Command {

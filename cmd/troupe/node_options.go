@@ -91,7 +91,7 @@ func servable(loaded *config.Loaded) error {
 // unknownTools reports names of tools that there are not.
 func unknownTools(loaded *config.Loaded) config.Problems {
 	var known []string
-	for _, t := range tools.Builtin() {
+	for _, t := range builtin() {
 		known = append(known, t.Spec().Name)
 	}
 	var out config.Problems
@@ -130,11 +130,14 @@ func ofServer(c *config.Config, name string) bool {
 // in the runtime.
 func commonLimits(l config.Limits) troupe.Limits {
 	out := troupe.Limits{
-		Steps: int(l.Steps), Wall: l.Turn, Repeats: int(l.Repeats), Workers: int(l.Workers), Queue: int(l.Queue), Jobs: int(l.Jobs),
+		Steps: int(l.Steps), Wall: l.Turn, Repeats: int(l.Repeats), Workers: int(l.Workers), Queue: int(l.Queue), Jobs: int(l.Jobs), Children: int(l.Children),
 		CompactAt: int(l.CompactAt), CompactKeep: int(l.CompactKeep),
 	}
 	if l.Jobs == 0 {
 		out.Jobs = -1
+	}
+	if l.Children == 0 {
+		out.Children = -1
 	}
 	if l.Steps == 0 {
 		out.Steps = -1

@@ -45,10 +45,31 @@ func (r *runner) watchApprovals(ctx context.Context, h *house, cancel context.Ca
 	}
 }
 
-// stuck says whether the first worker of the session only waits for answers.
+// stuck says whether the first worker of the session only waits for answers: its own, or those of agents that it delegated to.
 func (r *runner) stuck(ctx context.Context, h *house) bool {
 	all, err := ask[*messages.Workers](ctx, h, &messages.ListWorkers{SessionId: r.session})
-	return err == nil && len(all.GetWorkers()) > 0 && all.GetWorkers()[0].GetState() == "waiting"
+	return err == nil && waitsForPeople(all.GetWorkers()) != nil
+}
+
+// waitsForPeople names the workers by which the first one's turn stands still, when it does: itself, or those that it delegated
+// to and whose answers are all that it waits for.
+func waitsForPeople(all []*messages.WorkerView) map[string]bool {
+	if len(all) == 0 {
+		return nil
+	}
+	if all[0].GetState() == "waiting" {
+		return map[string]bool{all[0].GetId(): true}
+	}
+	children := make(map[string]bool)
+	for _, w := range all {
+		if w.GetParent() == all[0].GetId() && w.GetState() == "waiting" && w.GetApprovals()+w.GetInDoubt() > 0 {
+			children[w.GetId()] = true
+		}
+	}
+	if len(children) == 0 || len(children) < int(all[0].GetCalls()) {
+		return nil
+	}
+	return children
 }
 
 // emptyAnswers is how many empty lines in a row mean that nobody will answer: a terminal that has gone gives no others.

@@ -329,10 +329,13 @@ func (r *runner) submit(ctx context.Context, h *house) error {
 // the last turn.
 func (r *runner) findTurn(ctx context.Context, h *house, shown *messages.Shown) error {
 	staged := int32(0)
+	children := make(map[string]bool) // what they do is a part of others' turns
 	for _, w := range shown.GetSession().GetWorkers() {
-		staged += w.GetStaged()
+		if children[w.GetId()] = w.GetParent() != ""; !children[w.GetId()] {
+			staged += w.GetStaged()
+		}
 	}
-	turns := shown.GetTurns()
+	turns := slices.DeleteFunc(slices.Clone(shown.GetTurns()), func(t *messages.TurnView) bool { return children[t.GetWorkerId()] })
 	open := len(turns) == 0 || turns[len(turns)-1].GetOutcome() == ""
 	if staged > 0 || open {
 		in, err := ask[*messages.Inputs](ctx, h, &messages.ToSession{SessionId: r.session, Command: &messages.ToSession_ListInputs{ListInputs: &messages.ListInputs{}}})

@@ -53,18 +53,8 @@ func (r *runner) inDoubt(ctx context.Context, h *house) ([]*messages.CallView, e
 	if err != nil {
 		return nil, err
 	}
-	var out []*messages.CallView
-	for i, w := range all.GetWorkers() {
-		if i > 0 || w.GetState() != "waiting" { // prompts go to the first
-			break
-		}
-		for _, c := range own {
-			if c.GetWorkerId() == w.GetId() {
-				out = append(out, c)
-			}
-		}
-	}
-	return out, nil
+	who := waitsForPeople(all.GetWorkers())
+	return slices.DeleteFunc(own, func(c *messages.CallView) bool { return !who[c.GetWorkerId()] }), nil
 }
 
 func doubtText(c *messages.CallView) string {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-dev/troupe/actors"
 	"github.com/troupe-dev/troupe/tools"
 )
 
@@ -15,6 +16,9 @@ func newTool(a *app) *cobra.Command {
 	cmd.AddCommand(newToolList(a), newToolRun(a))
 	return cmd
 }
+
+// builtin are the tools that every agent could have: those of package tools, and the one of the actors.
+func builtin() []tools.Tool { return append(tools.Builtin(), actors.NewDelegate(nil)) }
 
 // listedTool is one element of `tool ls -o json`.
 type listedTool struct {
@@ -30,7 +34,7 @@ func newToolList(a *app) *cobra.Command {
 		Short: "List the built-in tools",
 		Args:  exactly(),
 		RunE: func(*cobra.Command, []string) error {
-			registry, err := tools.NewRegistry(tools.Builtin()...)
+			registry, err := tools.NewRegistry(builtin()...)
 			if err != nil {
 				return err
 			}

@@ -137,7 +137,7 @@ func (c *loneCall) recall(ctx context.Context) error {
 
 // run does what a worker and its executor do: look up, check, decide, run.
 func (c *loneCall) run(ctx context.Context, name string) (*tools.Result, error) {
-	registry, err := tools.NewRegistry(slices.DeleteFunc(tools.Builtin(), func(t tools.Tool) bool {
+	registry, err := tools.NewRegistry(slices.DeleteFunc(builtin(), func(t tools.Tool) bool {
 		return c.loaded.Config.Tools[t.Spec().Name].Disabled
 	})...)
 	if err != nil {

@@ -38,8 +38,12 @@ often it was restarted, how many messages, inputs or requests wait in it, and it
 
 // treeRows lists an actor and what is below it, indented.
 func treeRows(rows [][]string, j *messages.ActorJSON, depth int) [][]string {
+	name := j.Kind + " " + j.ID
+	if j.Parent != "" {
+		name += " (delegated by " + j.Parent + ")"
+	}
 	rows = append(rows, []string{
-		strings.Repeat("  ", depth) + j.Kind + " " + j.ID, j.State, strconv.Itoa(int(j.Restarts)), strconv.Itoa(int(j.Pending)), oneLine(j.LastError, 80),
+		strings.Repeat("  ", depth) + name, j.State, strconv.Itoa(int(j.Restarts)), strconv.Itoa(int(j.Pending)), oneLine(j.LastError, 80),
 	})
 	for i := range j.Children {
 		rows = treeRows(rows, &j.Children[i], depth+1)

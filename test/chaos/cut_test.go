@@ -54,6 +54,7 @@ func TestEveryCutOfTheJournalRecovers(t *testing.T) {
 type world struct {
 	dir, data string
 	store     persistence.Store
+	script    func(*model.Request) (calls [][2]string, text string) // instead of the turn with calls of every class
 
 	mu      sync.Mutex
 	effects map[string][]string // tool -> exec ids, in order
@@ -188,6 +189,10 @@ func (w *world) Stream(_ context.Context, req *model.Request) iter.Seq2[model.Ev
 		w.broken = append(w.broken, why)
 	}
 	w.mu.Unlock()
+	if w.script != nil {
+		calls, text := w.script(req)
+		return said(calls, text)
+	}
 	answers := [][][2]string{
 		{
 			{"probe", `{"name":"p"}`}, {"read_file", `{"path":"a.txt"}`}, {"charge", `{"name":"c1"}`}, {"put", `{"name":"i1"}`},
@@ -200,12 +205,20 @@ func (w *world) Stream(_ context.Context, req *model.Request) iter.Seq2[model.Ev
 			{"charge", `{"nme":`},
 		},
 	}
+	if steps >= len(answers) {
+		return said(nil, "all done")
+	}
+	return said(answers[steps], "")
+}
+
+// said is an answer: calls, or a text.
+func said(calls [][2]string, text string) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
-		if steps >= len(answers) {
-			_ = yield(model.Event{Kind: model.Text, Text: "all done"}, nil) && yield(model.Event{Kind: model.Finish, Reason: "stop"}, nil)
+		if len(calls) == 0 {
+			_ = yield(model.Event{Kind: model.Text, Text: text}, nil) && yield(model.Event{Kind: model.Finish, Reason: "stop"}, nil)
 			return
 		}
-		for i, c := range answers[steps] {
+		for i, c := range calls {
 			// Providers repeat call ids: they must not matter.
 			if !yield(model.Event{Kind: model.CallStart, Index: i, CallID: "call_0", Name: c[0]}, nil) ||
 				!yield(model.Event{Kind: model.CallArgs, Index: i, Text: c[1]}, nil) {

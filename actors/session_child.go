@@ -1,0 +1,154 @@
+package actors
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/conversation"
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// A child is a worker that another one of the session has delegated to. It is a sibling of its parent, and that it is a child
+// is written down with it. When the session comes into memory its children stay out of it until somebody wants something of them.
+
+// spawnChild makes the child of a call, or finds it: a call has one, however often it is asked for.
+func (s *Session) spawnChild(c actor.Context, m *messages.SpawnChild) {
+	if s.building {
+		s.builds.Put(c)
+		return
+	}
+	for _, f := range s.facts.workers {
+		if f.GetExecId() == m.GetExecId() {
+			s.answer(c, &messages.ChildReady{WorkerId: f.GetWorkerId(), InputId: f.GetInputId()})
+			return
+		}
+	}
+	if fail := s.noChild(m); fail != nil {
+		s.answer(c, fail)
+		return
+	}
+	profile, _ := s.svc.agent(m.GetAgent())
+	created := &messages.WorkerCreated{
+		WorkerId: childOf(m.GetExecId()), SessionId: s.id, Agent: profile.Name, Model: m.GetModel(), System: m.GetSystem(),
+		Parent: m.GetParent(), ExecId: m.GetExecId(), Bounds: m.GetBounds(),
+	}
+	if created.GetSystem() == "" {
+		created.System = profile.System
+	}
+	task := &messages.InputAccepted{
+		InputId: messages.NewID(messages.InputPrefix), Origin: messages.InputAccepted_WORKER, From: m.GetParent(), Parts: s.svc.cleanParts(m.GetTask()),
+		People:      m.GetPeople(),
+		ContentHash: conversation.ContentHash(m.GetTask(), nil),
+	}
+	spawned := &messages.WorkerSpawned{
+		WorkerId: created.GetWorkerId(), Agent: created.GetAgent(), Model: created.GetModel(), Parent: m.GetParent(), ExecId: m.GetExecId(),
+		InputId: task.GetInputId(), Places: m.GetPlaces(),
+	}
+	s.building = true
+	svc, journal, seq, asker := s.svc, s.journal, s.facts.seq, c.Sender()
+	svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
+		return &workerBuilt{asker: asker, fail: messages.Fail(messages.CodeInternal, p.Error(), "")}
+	}, func() any {
+		j, err := writable(svc, journal, seq)
+		if err != nil {
+			return &workerBuilt{asker: asker, fail: messages.Fail(messages.CodeUnavailable, "spawn a worker: "+err.Error(), "")}
+		}
+		b := buildWorker(svc, j, spawned, created, task)
+		b.asker, b.journal = asker, j
+		return b
+	})
+}
+
+// noChild says why a child cannot be made.
+func (s *Session) noChild(m *messages.SpawnChild) *messages.Failure {
+	parent := s.workers[m.GetParent()]
+	switch {
+	case s.facts.ended[m.GetExecId()]:
+		return messages.Fail(messages.CodeClosed, "the worker that it was delegated to was deleted", "")
+	case m.GetAttach():
+		return messages.Fail(messages.CodeNotFound, fmt.Sprintf("call %s has no worker", m.GetExecId()), "")
+	case parent == nil:
+		return messages.Fail(messages.CodeNotFound, fmt.Sprintf("session %s has no worker %q", s.id, m.GetParent()), "")
+	case parent.spawned.GetParent() != "":
+		return messages.Fail(messages.CodeBadRequest, onlyOneLevel, "")
+	case !messages.ValidID(messages.WorkerPrefix, childOf(m.GetExecId())):
+		return messages.Fail(messages.CodeBadRequest, fmt.Sprintf("%q is no id of a call", m.GetExecId()), "")
+	}
+	if _, ok := s.svc.agent(m.GetAgent()); !ok {
+		return messages.Fail(messages.CodeAgent, fmt.Sprintf("agent %q is not configured; there are: %s", m.GetAgent(), strings.Join(s.svc.agentNames(), ", ")), "")
+	}
+	return nil
+}
+
+func (s *Services) agentNames() []string {
+	var out []string
+	for name := range s.Agents {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// grantOf is the grant of one worker: of a child, the workspaces that its parent had when it delegated, as far as they are there still.
+func (s *Session) grantOf(w *member) *messages.Grant {
+	if w.spawned.GetParent() == "" {
+		return s.grant
+	}
+	g := proto.CloneOf(s.grant)
+	places := w.spawned.GetPlaces()
+	g.Workspaces = slices.DeleteFunc(g.GetWorkspaces(), func(ws *messages.WorkspaceGrant) bool {
+		i := slices.IndexFunc(places, func(p *messages.Place) bool { return p.GetWorkspace() == ws.GetUri() })
+		if i >= 0 {
+			ws.Primary = places[i].GetPrimary()
+		}
+		return i < 0
+	})
+	return g
+}
+
+// changeFor is a change of the grant as one worker is told of it.
+func (s *Session) changeFor(w *member, change *messages.Configure) *messages.Configure {
+	if w.spawned.GetParent() == "" {
+		return change
+	}
+	own := proto.CloneOf(change)
+	own.Grant = s.grantOf(w)
+	return own
+}
+
+// tellAll sends the same to all workers, except that of a change of the grant each is told what is its own.
+func (s *Session) tellAll(c actor.Context, msg any) {
+	change, _ := msg.(*messages.Configure)
+	for _, w := range s.workers {
+		switch {
+		case w.pid == nil:
+		case change != nil:
+			c.Send(w.pid, s.changeFor(w, change))
+		default:
+			c.Send(w.pid, msg)
+		}
+	}
+}
+
+// wake starts a child that has been out of memory.
+func (s *Session) wake(c actor.Context, w *member) {
+	if w.dormant {
+		w.dormant = false
+		s.start(c, w)
+	}
+}
+
+// first is the worker that prompts go to when none is named.
+func (s *Session) first() string {
+	for _, id := range s.order {
+		if s.workers[id].spawned.GetParent() == "" {
+			return id
+		}
+	}
+	return ""
+}

@@ -1,0 +1,122 @@
+package actors
+
+import (
+	"cmp"
+	"encoding/json"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-dev/troupe/conversation"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/policy"
+	"github.com/troupe-dev/troupe/tools"
+)
+
+// role is in whose name something is decided: with the rules, the tools and the limits of which agent.
+type role struct {
+	agent string
+	tools []string // nil: the agent's own
+	noMCP bool
+}
+
+// roles are the worker's own and, of a child, its parent's: what it may do, both may.
+func (w *Worker) roles() []role {
+	own := []role{{w.state.Agent(), w.state.Tools(), w.state.NoMCP()}}
+	if b := w.state.Bounds(); b != nil {
+		own = append(own, role{b.GetAgent(), b.GetTools(), b.GetNoMcp()})
+	}
+	return own
+}
+
+// verdict decides on a call: a child is allowed what it may itself and its parent might, and asks where one of them would.
+func (w *Worker) verdict(spec *tools.Spec, g *messages.WorkspaceGrant, args map[string]any) (policy.Question, policy.Verdict) {
+	var question policy.Question
+	var verdict policy.Verdict
+	rank := map[policy.Action]int{policy.Allow: 0, policy.Ask: 1, policy.Deny: 2}
+	for i, r := range w.roles() {
+		q := w.question(r, spec, g, args)
+		switch v := policy.Decide(q); {
+		case i == 0:
+			question, verdict = q, v
+		case rank[v.Action] > rank[verdict.Action]:
+			v.Reason += ", for the agent that delegated"
+			question, verdict = q, v
+		}
+	}
+	return question, verdict
+}
+
+// delegates says whether a tool is the one by which agents delegate.
+func (w *Worker) delegates(tool string) bool {
+	t, err := w.svc.Tools.Lookup(tool)
+	if err != nil {
+		return false
+	}
+	_, ok := t.(*Delegate)
+	return ok
+}
+
+// noDelegation says why the worker cannot delegate; "" when it can.
+func (w *Worker) noDelegation() string {
+	switch {
+	case w.state.Parent() != "":
+		return onlyOneLevel
+	case w.svc.Limits.Children < 1:
+		return "Access denied: agents do not delegate here (limits.children is 0); do it with your own tools"
+	}
+	return ""
+}
+
+// delegation is what the Session is to make of a call that delegates. The child gets what this turn works in, or the one of it
+// that was named.
+func (w *Worker) delegation(call *conversation.Call) *messages.SpawnChild {
+	var a delegateArgs
+	_ = json.Unmarshal([]byte(call.Arguments), &a) // checked when it was planned, and again before it is run
+	m := &messages.SpawnChild{
+		Agent: a.Agent, Bounds: &messages.Bounds{Agent: w.agent(), Tools: w.state.Tools(), NoMcp: w.state.NoMCP()},
+	}
+	if m.People = messages.InputAccepted_NOBODY; w.mayAsk() {
+		m.People = messages.InputAccepted_ASKED
+	}
+	profile, _ := w.svc.agent(a.Agent)
+	m.Model = cmp.Or(profile.Model, w.state.Model())
+	if a.Agent == "" {
+		m.Agent, m.Model, m.System = w.agent(), w.state.Model(), w.state.System()
+	}
+	only := ""
+	if a.Workspace != "" {
+		only = named(w.grant.GetWorkspaces(), a.Workspace).GetUri()
+	}
+	for _, g := range w.grant.GetWorkspaces() {
+		if only == "" || g.GetUri() == only {
+			m.Places = append(m.Places, &messages.Place{Workspace: g.GetUri(), Primary: g.GetPrimary() || only != ""})
+		}
+	}
+	return m
+}
+
+// mustEnd says whether a call may have begun a child that has to be ended before the call is (I13).
+func (w *Worker) mustEnd(call *conversation.Call) bool {
+	return call.Open() && call.Dispatched != nil && !call.Settled() && !w.running[call.Plan.GetExecId()] && w.delegates(call.Name)
+}
+
+// abandon ends the child of a call that goes no further. It is true when something is to be waited for.
+func (w *Worker) abandon(c actor.Context, calls []*conversation.Call) bool {
+	any := false
+	for _, call := range calls {
+		if w.mustEnd(call) {
+			delete(w.decided, call.Plan.GetExecId())
+			w.become(w.usingTools, stateUsingTool)
+			w.execute(c, call, &messages.Execute{Abandon: true})
+			any = true
+		}
+	}
+	return any
+}
+
+// endJobs ends what a child has left running: nobody would look at it any more.
+func (w *Worker) endJobs() {
+	for _, g := range w.grant.GetWorkspaces() {
+		w.svc.folders.endIn(w.id, g.GetUri(), "the agent that it was delegated to was done")
+	}
+}
