@@ -40,12 +40,12 @@ type hooked struct {
 
 // place is where a hook's command runs.
 type place struct {
-	Workspace string        `json:"id,omitempty"`
-	Folder    string        `json:"path,omitempty"`
-	Trust     string        `json:"trust,omitempty"`
-	trust     troupe.Trust  `json:"-"`
-	env       []string      `json:"-"`
-	box       tools.Sandbox `json:"-"`
+	Workspace string `json:"id,omitempty"`
+	Folder    string `json:"path,omitempty"`
+	Trust     string `json:"trust,omitempty"`
+	trust     troupe.Trust
+	env       []string
+	box       tools.Sandbox
 }
 
 // hookInput is what a hook's command reads on its standard input.

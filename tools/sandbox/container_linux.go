@@ -137,7 +137,7 @@ func processStart(pid int) string {
 // command is a run of the engine, with nothing of this process's environment that it does not need.
 func (c *container) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, c.engine, args...)
-	cmd.Env = []string{}
+	cmd.Dir, cmd.Env = c.o.CacheDir, []string{} // engines leave notes where they are started
 	for _, name := range engineEnv {
 		if v, ok := os.LookupEnv(name); ok {
 			cmd.Env = append(cmd.Env, name+"="+v)
