@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -86,6 +87,26 @@ func clean(op access, path string, roots []string) (parts []string, mustDir bool
 		}
 	}
 	return parts, mustDir, nil
+}
+
+// windowsName says whether a component means on Windows what it says: it refuses alternate streams (`x:y`), which would reach a
+// protected name under another one, the trailing dots and spaces that the system drops, and the names of devices, whatever
+// follows them after a dot.
+func windowsName(name string) bool {
+	if name == ".." {
+		return true
+	}
+	if strings.ContainsAny(name, `:<>"|?*`) || strings.TrimRight(name, ". ") != name {
+		return false
+	}
+	stem, _, _ := strings.Cut(name, ".")
+	stem = strings.ToUpper(strings.TrimRight(stem, " "))
+	switch stem {
+	case "CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$", "CLOCK$":
+		return false
+	}
+	port := strings.TrimPrefix(strings.TrimPrefix(stem, "COM"), "LPT")
+	return port == stem || !slices.Contains([]string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "\u00b9", "\u00b2", "\u00b3"}, port)
 }
 
 // joined is the relative path of components, "." for none.

@@ -16,14 +16,8 @@ const openFlags = os.O_RDONLY
 // hostSlashes: both slashes separate components here.
 func hostSlashes(path string) string { return strings.ReplaceAll(path, `\`, "/") }
 
-// hostName refuses alternate streams (`x:y`), which would reach a protected name under another
-// one, and the trailing dots and spaces that the system drops.
-func hostName(name string) bool {
-	if name == ".." {
-		return true
-	}
-	return !strings.ContainsAny(name, `:<>"|?*`) && strings.TrimRight(name, ". ") == name
-}
+// hostName refuses what means something else here.
+func hostName(name string) bool { return windowsName(name) }
 
 // links counts the names of an opened file; 0 when the system does not tell.
 func links(f *os.File, _ fs.FileInfo) uint64 {
