@@ -177,8 +177,8 @@ func exported(e persistence.Entry) (*exportRecord, error) {
 		return x, nil
 	}
 	if s, ok := w.(*messages.SessionFact); ok {
-		if a := s.GetWorkspaceAttached(); actors.IsHome(a) {
-			a.Path = ""
+		if a := s.GetWorkspaceAttached(); actors.IsHome(a) || a.GetSource() != "" {
+			a.Path, a.ClonePath = "", ""
 			var err error
 			if body, err = proto.Marshal(w); err != nil {
 				return nil, fmt.Errorf("encode record %d: %w", e.Cursor, err)

@@ -256,7 +256,7 @@ func (rt *Runtime) removeHomes(ids []string) error {
 	var errs []error
 	for _, id := range ids {
 		if filepath.IsLocal(id) && !strings.ContainsAny(id, `/\`) {
-			errs = append(errs, os.RemoveAll(filepath.Join(rt.svc.DataDir, "homes", id)))
+			errs = append(errs, os.RemoveAll(filepath.Join(rt.svc.DataDir, "homes", id)), os.RemoveAll(filepath.Join(rt.svc.DataDir, "copies", id)))
 		}
 	}
 	return errors.Join(errs...)

@@ -32,6 +32,7 @@ import (
 	"github.com/troupe-dev/troupe/persistence/memory"
 	"github.com/troupe-dev/troupe/policy"
 	"github.com/troupe-dev/troupe/tools"
+	"github.com/troupe-dev/troupe/tools/gitclone"
 	"github.com/troupe-dev/troupe/workspace"
 )
 
@@ -73,6 +74,8 @@ type (
 	Clock = act.Clock
 	// Unknown is what becomes of a call of which a crash leaves unknown whether it ran.
 	Unknown = policy.Unknown
+	// Clones bounds the clones of git repositories that are attached.
+	Clones = gitclone.Options
 	// Persist is when the facts of a session are written that nothing hangs on.
 	Persist = messages.Persist_Policy
 	// Failure is an expected refusal, with a code.
@@ -118,7 +121,8 @@ type Options struct {
 	Unknown map[string]Unknown // by tool: what becomes of calls of unknown outcome; it goes before what agents and tools say
 	Agents  []Agent            // profiles; one named "default" replaces the built-in one
 	Sandbox tools.Sandbox      // for commands; nil: exec is refused
-	Reach   []netip.Prefix     // addresses that the tool fetch may reach though they are not public
+	Reach   []netip.Prefix     // addresses that the tool fetch, and clones, may reach though they are not public
+	Clones  Clones             // what clones of repositories may cost; Reach and Sandbox go before its own
 	Limits  Limits
 
 	ProviderLimits map[string]ProviderLimits // by the names that Models gives
@@ -353,8 +357,11 @@ func services(o *Options, store persistence.Store, registry *tools.Registry) *ac
 			return tools.MergeEnv(base, vars, trust)
 		}
 	}
+	clones := o.Clones
+	clones.Reach, clones.Sandbox = append(slices.Clone(o.Reach), clones.Reach...), o.Sandbox
 	return &actors.Services{
-		Store: store, Models: models, Tools: registry, Unknown: o.Unknown, Agents: agents, Sandbox: o.Sandbox, Reach: o.Reach, Log: o.Logger, Limits: o.Limits,
+		Cloner: gitclone.New(clones),
+		Store:  store, Models: models, Tools: registry, Unknown: o.Unknown, Agents: agents, Sandbox: o.Sandbox, Reach: o.Reach, Log: o.Logger, Limits: o.Limits,
 		Now: o.Now, Clock: o.Clock, FieldEffects: o.FieldEffects, Node: nodeName(), ServerName: o.ServerName, DataDir: o.DataDir, TempDir: filepath.Join(o.DataDir, "tmp"),
 		Env: env, Values: o.ToolContext, Variables: o.Variables, Hooks: o.Hooks, Rules: o.Rules, IdleAfter: o.IdleAfter, Still: o.Still, IgnoreTimers: o.IgnoreTimers, Redact: o.Redact,
 		ProviderLimits: o.ProviderLimits, ToolTimes: o.ToolTimes, Trim: o.Trim,

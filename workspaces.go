@@ -15,7 +15,9 @@ type Workspace = messages.WorkspaceGrant
 
 // WorkspaceSpec asks for a workspace.
 type WorkspaceSpec struct {
-	URI   string   // local:/abs/path or an absolute path; or troupe:/sessions/ID, what another session keeps
+	// URI is local:/abs/path or an absolute path; troupe:/sessions/ID, what another session keeps; or git:HOST/OWNER/REPO[@REF][//FOLDER],
+	// of which a clone is made.
+	URI   string
 	Name  string   // by which agents call it; "" is the folder's own
 	Trust Trust    // unspecified is Restricted
 	Tools []string // what it offers; nil: every tool
@@ -79,7 +81,7 @@ func (rt *Runtime) listWorkspaces(ctx context.Context, m *messages.ListWorkspace
 	for _, v := range all {
 		for _, w := range v.GetWorkspaces() {
 			state := "attached"
-			if info, err := os.Stat(w.GetPath()); w.GetKind() == string(workspace.KindClient) && (err != nil || !info.IsDir()) {
+			if info, err := os.Stat(w.GetPath()); w.GetKind() != string(workspace.KindServer) && (err != nil || !info.IsDir()) {
 				state = "gone"
 			}
 			out.Workspaces = append(out.Workspaces, &messages.SessionWorkspace{SessionId: v.GetId(), Workspace: w, State: state})

@@ -317,7 +317,6 @@ func TestAFolderHasOneNameInASession(t *testing.T) {
 		{"troupe:/sessions/" + messages.NewID(messages.SessionPrefix), "x", messages.CodeNoWorkspace},
 		{"troupe:/sessions", "x", messages.CodeNoWorkspace},
 		{"troupe:/", "x", messages.CodeNoWorkspace},
-		{"git:github.com/o/r", "x", messages.CodeBadRequest},
 		{"laptop:/src", "x", messages.CodeBadRequest},
 		{"git:--upload-pack=touch x", "x", messages.CodeInvalidURI},
 	} {

@@ -54,6 +54,7 @@ func (v *Survey) Misplaced() (at uint64, why string) {
 		switch {
 		case err != nil:
 			return at, fmt.Sprintf("workspace %q: %v", a.GetUri(), err)
+		case isCopy(a) && v.remakable(a, addr):
 		case string(addr.Kind) != a.GetKind():
 			return at, fmt.Sprintf("workspace %s is said to be of kind %q", addr.Canonical, a.GetKind())
 		case IsHome(a):
@@ -66,6 +67,14 @@ func (v *Survey) Misplaced() (at uint64, why string) {
 		}
 	}
 	return 0, ""
+}
+
+// remakable says whether a workspace is a clone of the session's own, which can be made again from what is written of it.
+func (v *Survey) remakable(a *messages.WorkspaceAttached, addr *workspace.Address) bool {
+	source, err := workspace.Parse(a.GetSource(), a.GetOwner())
+	id, ok := strings.CutPrefix(addr.Path, "/copies/"+v.Session+"/")
+	return err == nil && source.Kind == workspace.KindGit && source.Canonical == a.GetSource() && a.GetKind() == string(workspace.KindGit) &&
+		ok && messages.ValidID(copyPrefix, id) && a.GetProjectDir() == "" && len(a.GetCommit()) >= 40 && strings.Trim(a.GetCommit(), "0123456789abcdef") == ""
 }
 
 // Closes says whether a record behind the last one is of those by which an import closes what was open, and takes back what is not

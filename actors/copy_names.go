@@ -14,11 +14,13 @@ import (
 type naming struct {
 	known map[string]string
 	home  [2]string // the end of the address of the session's own workspace, before and after
+	made  [2]string // the middle of the addresses of the copies that were made for it
 }
 
 // newNaming begins with the session and its workers: other ids of their kind are others'.
 func newNaming(v *Survey, session string) *naming {
 	n := &naming{known: map[string]string{v.Session: session}, home: [2]string{"/sessions/" + v.Session, "/sessions/" + session}}
+	n.made = [2]string{":/copies/" + v.Session + "/", ":/copies/" + session + "/"}
 	for _, w := range v.order {
 		n.known[w] = messages.NewID(messages.WorkerPrefix)
 	}
@@ -52,6 +54,9 @@ func (n *naming) stream(old string) string {
 func (n *naming) address(old string) string {
 	if before, ok := strings.CutSuffix(old, n.home[0]); ok {
 		return before + n.home[1]
+	}
+	if host, copied, ok := strings.Cut(old, n.made[0]); ok && !strings.ContainsAny(host, ":/") {
+		return host + n.made[1] + copied
 	}
 	return old
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -203,6 +204,11 @@ func (p *Copying) change(f proto.Message, r *messages.Record) bool {
 	case *messages.WorkspaceAttached:
 		if IsHome(x) {
 			x.Path = homePath(p.svc, p.ID)
+			return true
+		}
+		if isCopy(x) { // it is made again when the session opens
+			x.ClonePath = filepath.Join(copiesPath(p.svc, p.ID), path.Base(x.GetUri()), copyTree)
+			x.Path = filepath.Join(x.GetClonePath(), filepath.FromSlash(subdirOf(x)))
 			return true
 		}
 	case *messages.WorkerCreated:

@@ -28,6 +28,8 @@ type Folders struct {
 type folder struct {
 	path, kind string
 	mu         sync.Mutex // guards what follows: the handle alone
+	why        string     // it is not there; "": nobody has said
+	discard    string     // folder that goes when nothing runs in it any more
 	ws         *workspace.Workspace
 	info       fs.FileInfo // of the folder that ws was opened on
 	closed     bool
@@ -45,6 +47,9 @@ func (e *folder) open() (*workspace.Workspace, error) {
 	if e.kind != string(workspace.KindServer) { // which is made at first use
 		var err error
 		if info, err = os.Lstat(e.path); err != nil || !info.IsDir() {
+			if e.why != "" {
+				return nil, errors.New(e.why)
+			}
 			return nil, errors.New("its folder is not there")
 		}
 	}
@@ -67,11 +72,34 @@ func (e *folder) drop() {
 	e.ws = nil
 }
 
-func (e *folder) close() {
+// close gives the folder that is to be removed now; "": it stays.
+func (e *folder) close() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.drop()
 	e.closed = true
+	return e.discard
+}
+
+// explain says why a folder is not there, if it is not.
+func (f *Folders) explain(uri, why string) {
+	f.with(uri, func(e *folder) { e.why = why })
+}
+
+// discard has the folder of a copy removed when its workspace closes.
+func (f *Folders) discard(uri, dir string) {
+	f.with(uri, func(e *folder) { e.discard = dir })
+}
+
+func (f *Folders) with(uri string, do func(*folder)) {
+	f.mu.Lock()
+	e := f.open[uri]
+	f.mu.Unlock()
+	if e != nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		do(e)
+	}
 }
 
 func newFolders() *Folders {
@@ -125,15 +153,16 @@ func (f *Folders) sweeps(uri string) bool {
 	return first
 }
 
-// close ends a handle; calls that still hold it get errors.
-func (f *Folders) close(uri string) {
+// close ends a handle; calls that still hold it get errors. It gives the folder that is to be removed; "": none.
+func (f *Folders) close(uri string) string {
 	f.mu.Lock()
 	e := f.open[uri]
 	delete(f.open, uri)
 	f.mu.Unlock()
-	if e != nil {
-		e.close()
+	if e == nil {
+		return ""
 	}
+	return e.close()
 }
 
 // began notes that an effect runs, or is about to, under a lease. The Workspace counts effects by itself; this is what its

@@ -279,7 +279,7 @@ func (s *Session) takeVariables(c actor.Context, m *messages.TakeVariables) {
 		s.answer(c, &messages.Ack{})
 		return
 	}
-	s.change(c, func() (proto.Message, string, *messages.Failure) {
+	s.change(c, c.Sender(), func() (proto.Message, string, *messages.Failure) {
 		return &messages.VariablesChanged{ProjectId: project}, "", nil
 	})
 }

@@ -69,6 +69,7 @@ type Services struct {
 	Unknown map[string]policy.Unknown // by tool: what becomes of calls of unknown outcome, before what agents and tools say
 	Agents  map[string]Agent          // by name; "default" always exists
 	Sandbox tools.Sandbox             // nil: commands are refused
+	Cloner  Cloner                    // of git repositories; nil: their addresses are refused
 	Reach   []netip.Prefix            // addresses that fetch may reach though they are not public
 	Log     *slog.Logger
 	Limits  Limits

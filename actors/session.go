@@ -40,6 +40,7 @@ type Session struct {
 	building bool // a worker is being written down
 	builds   act.Stash
 	rest     rest
+	life     life
 	ending   bool // stopping: nobody is started any more, though messages still come
 	doomed   bool // it is being deleted for good, and that is written down: nothing else is taken any more
 }
@@ -98,6 +99,7 @@ func (s *Session) Receive(c actor.Context) {
 
 // forget lets go of the state: a kept PID would keep all of it alive (house rule 10).
 func (s *Session) forget() {
+	s.endLife()
 	s.workers, s.grant, s.watchers, s.journal, s.facts, s.order = nil, nil, nil, nil, sessionFacts{}, nil
 	s.stash, s.builds = act.Stash{}, act.Stash{}
 	s.receive = func(actor.Context) {}
@@ -157,6 +159,10 @@ func (s *Session) ready(c actor.Context) {
 		s.regranted(c, m)
 	case *granting:
 		s.granted(c, m)
+	case *cloned:
+		s.cloned(c, m)
+	case *cloneGrew:
+		s.cloneGrew(c, m)
 	case *workersClosed:
 		s.workersClosed(c, m)
 	case *endWritten:
@@ -478,6 +484,7 @@ func (s *Session) publish(c actor.Context, m *messages.Published) {
 // stopping answers those who wait for a worker that is down.
 func (s *Session) stopping(c actor.Context) {
 	s.ending = true
+	s.endLife()
 	gone := messages.Fail(messages.CodeUnavailable, "the session is stopping", "try again")
 	drop := func(_ any, sender *actor.PID) {
 		if sender != nil {

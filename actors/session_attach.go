@@ -42,7 +42,11 @@ const toldWait = 10 * time.Second
 // attach adds a workspace.
 func (s *Session) attach(c actor.Context, m *messages.AttachWorkspace) {
 	svc, have := s.svc, s.facts.attached
-	s.change(c, func() (proto.Message, string, *messages.Failure) {
+	if isGit(m.GetWorkspace()) && !m.GetWorkspace().GetPrimary() {
+		s.clone(c, m.GetWorkspace())
+		return
+	}
+	s.change(c, c.Sender(), func() (proto.Message, string, *messages.Failure) {
 		if m.GetWorkspace().GetPrimary() {
 			return nil, "", messages.Fail(messages.CodeBadRequest, "the primary workspace of a session is settled when it is made", "attach it as another one")
 		}
@@ -54,7 +58,7 @@ func (s *Session) attach(c actor.Context, m *messages.AttachWorkspace) {
 // detach takes a workspace away.
 func (s *Session) detach(c actor.Context, m *messages.DetachWorkspace) {
 	all := s.grant.GetWorkspaces()
-	s.change(c, func() (proto.Message, string, *messages.Failure) {
+	s.change(c, c.Sender(), func() (proto.Message, string, *messages.Failure) {
 		g := named(all, m.GetWorkspace())
 		switch {
 		case g == nil:
@@ -68,13 +72,13 @@ func (s *Session) detach(c actor.Context, m *messages.DetachWorkspace) {
 
 // change writes down one fact about the session's workspaces. The reply is the grant of the workspace that the fact is
 // about, or an Ack when no uri is given.
-func (s *Session) change(c actor.Context, fact func() (f proto.Message, uri string, fail *messages.Failure)) {
+func (s *Session) change(c actor.Context, asker *actor.PID, fact func() (f proto.Message, uri string, fail *messages.Failure)) {
 	if s.building {
 		s.builds.Put(c)
 		return
 	}
 	s.building = true
-	svc, sys, journal, asker := s.svc, c.ActorSystem(), s.journal, c.Sender()
+	svc, sys, journal := s.svc, c.ActorSystem(), s.journal
 	facts := s.facts
 	svc.spawn(sys, c.Self(), func(p *act.Panic) any {
 		return &regrant{asker: asker, fail: messages.Fail(messages.CodeInternal, p.Error(), "")}
@@ -160,6 +164,9 @@ func (s *Session) regranted(c actor.Context, m *regrant) {
 		s.granted(c, &granting{m.asker, m.fail})
 		return
 	}
+	s.discardCopies(func(a *messages.WorkspaceAttached) bool {
+		return !has(m.grant.GetWorkspaces(), a.GetUri())
+	})
 	s.written(c, m.facts, m.records, m.receipt)
 	s.grant = m.grant
 	waits := s.configureAll(c, &messages.Configure{Grant: s.grant, Watched: len(s.watchers) > 0})

@@ -297,6 +297,8 @@ func (s *Session) remove(c actor.Context, id string) {
 
 // over refuses everything from now on, and asks the Supervisor for the end.
 func (s *Session) over(c actor.Context) {
+	s.discardCopies(func(*messages.WorkspaceAttached) bool { return true })
+	s.endLife()
 	closed := sessionClosed(s.id)
 	refuse := func(_ any, sender *actor.PID) { s.tell(c, sender, closed) }
 	s.builds.Each(refuse)

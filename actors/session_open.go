@@ -104,7 +104,11 @@ func (s *Session) create(c actor.Context, m *messages.CreateSession) {
 	}, func() any {
 		b := &sessionBuilder{svc: svc, m: m}
 		o := b.build()
-		if o.fail == nil {
+		if o.fail != nil {
+			for _, a := range b.made {
+				svc.unmake(a)
+			}
+		} else {
 			o.fail = openWorkspaces(svc, sys, o.facts.created.GetSessionId(), o.grant)
 		}
 		if o.fail == nil {
@@ -163,6 +167,7 @@ func (s *Session) opening(c actor.Context) {
 	s.receive = s.ready
 	s.use()
 	s.watchRest(c, s.svc.IdleAfter)
+	s.recloneLost(c)
 	for _, w := range s.facts.workers {
 		if m := s.add(w); w.GetParent() == "" {
 			s.start(c, m)
@@ -249,7 +254,8 @@ type sessionBuilder struct {
 	svc      *Services
 	m        *messages.CreateSession
 	standing []string
-	input    string // id of the first one
+	input    string                        // id of the first one
+	made     []*messages.WorkspaceAttached // copies that go when the session does not come to be
 }
 
 func (b *sessionBuilder) build() *sessionOpened {
@@ -421,10 +427,8 @@ func (b *sessionBuilder) facts() (worker, session []proto.Message, fail *message
 		SessionId: m.GetSessionId(), Agent: profile.Name, Model: modelName, Tenant: m.GetTenant(),
 		Rules: m.GetRules(), NoInput: m.GetNoInput(), Persist: m.GetPersist(), Env: m.GetEnv(), Ask: m.GetAsk(),
 	}
-	folder := ""
-	if first := firstOf(attached); first.GetKind() != string(workspace.KindServer) {
-		created.Folder, folder = first.GetUri(), first.GetPath()
-	}
+	var folder string
+	created.Folder, folder = folderOf(firstOf(attached))
 	project, fail := b.svc.belongs(m.GetProjectId(), folder)
 	if fail != nil {
 		return nil, nil, fail
@@ -450,4 +454,15 @@ func (b *sessionBuilder) facts() (worker, session []proto.Message, fail *message
 		})
 	}
 	return worker, session, nil
+}
+
+// folderOf is what a session is found by, and whose project it belongs to: of a copy, what that was made of.
+func folderOf(first *messages.WorkspaceAttached) (address, path string) {
+	switch {
+	case first.GetKind() == string(workspace.KindServer):
+		return "", ""
+	case isCopy(first):
+		return first.GetSource(), first.GetProjectDir()
+	}
+	return first.GetUri(), first.GetPath()
 }

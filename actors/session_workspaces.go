@@ -1,11 +1,13 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -42,6 +44,7 @@ func (f *sessionFacts) grantOf(standing []string, project []*messages.EnvVar) (*
 		g.Workspaces = append(g.Workspaces, &messages.WorkspaceGrant{
 			Id: addr.ID(), Name: a.GetName(), Uri: addr.Canonical, Kind: a.GetKind(), Mode: a.GetMode(), Trust: a.GetTrust(),
 			Path: a.GetPath(), Order: a.GetOrder(), Primary: a == first, Tools: a.GetTools(),
+			Source: a.GetSource(), Commit: a.GetCommit(), ClonePath: a.GetClonePath(), ProjectDir: a.GetProjectDir(),
 		})
 	}
 	return g, nil
@@ -122,6 +125,9 @@ func (b *sessionBuilder) attached() ([]*messages.WorkspaceAttached, *messages.Fa
 			return nil, messages.Fail(messages.CodeBadRequest, "two workspaces are said to be the primary one", "one can be")
 		}
 		a, fail := b.svc.place(spec, all)
+		if fail == nil {
+			fail = b.make(a)
+		}
 		if fail != nil {
 			return nil, fail
 		}
@@ -130,6 +136,17 @@ func (b *sessionBuilder) attached() ([]*messages.WorkspaceAttached, *messages.Fa
 	}
 	home.Primary = len(specs) == 0
 	return append(all[1:], home), nil
+}
+
+// make makes the copy that a workspace is to be; those before it go when that fails.
+func (b *sessionBuilder) make(a *messages.WorkspaceAttached) *messages.Failure {
+	ctx, cancel := b.svc.whileRunning(context.Background())
+	defer cancel()
+	fail := b.svc.make(ctx, b.m.GetSessionId(), a, nil)
+	if fail == nil && isCopy(a) {
+		b.made = append(b.made, a)
+	}
+	return fail
 }
 
 // place checks a wish for a workspace against those that the session has, and makes the fact of it. It looks at the disk: not
@@ -153,6 +170,10 @@ func (s *Services) place(spec *messages.WorkspaceSpec, have []*messages.Workspac
 		fail = s.placeServer(a, addr)
 	case addr.Kind == workspace.KindClient && addr.Host == workspace.LocalHost:
 		fail = s.placeLocal(a, addr)
+	case addr.Kind == workspace.KindGit && s.Cloner == nil:
+		fail = messages.Fail(messages.CodeBadRequest, fmt.Sprintf("workspace %s cannot be attached: this runtime makes no clones", addr.Canonical), "clone it yourself, and attach the folder")
+	case addr.Kind == workspace.KindGit:
+		a.Source, a.Path = addr.Canonical, path.Join(addr.Path, addr.Subdir) // until it is made
 	default:
 		fail = messages.Fail(messages.CodeBadRequest, fmt.Sprintf("workspace %s cannot be attached yet: only folders of this machine and of the server can", addr.Canonical),
 			"use local:/absolute/path or "+s.ServerName+":/sessions/ID")
@@ -217,6 +238,10 @@ func (s *Services) placeServer(a *messages.WorkspaceAttached, addr *workspace.Ad
 func collides(a *messages.WorkspaceAttached, have []*messages.WorkspaceAttached) *messages.Failure {
 	for _, other := range have {
 		switch {
+		case isCopy(a) || isCopy(other):
+			if called := cmp.Or(a.GetSource(), a.GetUri()); called == cmp.Or(other.GetSource(), other.GetUri()) {
+				return messages.Fail(messages.CodeAlreadyExists, fmt.Sprintf("%s is attached already, as %s", called, other.GetName()), "")
+			}
 		case other.GetUri() == a.GetUri():
 			return messages.Fail(messages.CodeAlreadyExists, fmt.Sprintf("%s is attached already, as %s", a.GetUri(), other.GetName()), "")
 		case within(filepath.ToSlash(a.GetPath()), filepath.ToSlash(other.GetPath())):
@@ -301,7 +326,7 @@ func isID(name string) bool {
 
 // named finds a workspace by its id, name or address.
 func named(all []*messages.WorkspaceGrant, word string) *messages.WorkspaceGrant {
-	for _, by := range []func(*messages.WorkspaceGrant) string{(*messages.WorkspaceGrant).GetName, (*messages.WorkspaceGrant).GetId, (*messages.WorkspaceGrant).GetUri} {
+	for _, by := range []func(*messages.WorkspaceGrant) string{(*messages.WorkspaceGrant).GetName, (*messages.WorkspaceGrant).GetId, (*messages.WorkspaceGrant).GetUri, (*messages.WorkspaceGrant).GetSource} {
 		for _, g := range all {
 			if by(g) == word {
 				return g

@@ -112,8 +112,11 @@ func Start(sys *actor.ActorSystem, svc *Services) (*actor.PID, error) {
 	if err := os.MkdirAll(svc.TempDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder for temporary folders: %w", err)
 	}
-	err := svc.markRunning()
+	err := svc.sweepCopies(context.Background())
 	if err != nil {
+		return nil, err
+	}
+	if err := svc.markRunning(); err != nil {
 		return nil, err
 	}
 	if svc.ledger, err = tools.OpenLedger(filepath.Join(svc.DataDir, "ledger"), svc.Now); err != nil {

@@ -244,7 +244,8 @@ func (r *run) context(ctx context.Context, spec *tools.Spec) (*tools.Context, fu
 }
 
 func workspaceInfo(g *messages.WorkspaceGrant) *messages.WorkspaceInfo {
-	return &messages.WorkspaceInfo{Mode: g.GetMode(), WorkingDirectory: g.GetPath(), ProjectDir: g.GetPath(), ClonePath: g.GetPath()}
+	clone := cmp.Or(g.GetClonePath(), g.GetPath())
+	return &messages.WorkspaceInfo{Mode: g.GetMode(), WorkingDirectory: g.GetPath(), ProjectDir: cmp.Or(g.GetProjectDir(), clone), ClonePath: clone}
 }
 
 // progress sends a sign of life on. The tool may use its own again.

@@ -69,7 +69,7 @@ func (s *Session) changeTrust(c actor.Context, m *messages.ChangeTrust) {
 		s.answer(c, messages.Fail(messages.CodeBadRequest, fmt.Sprintf("how far %s is trusted is its owner's to say", g.GetUri()), "ask them to trust it"))
 	default:
 		f := &messages.TrustChanged{Uri: g.GetUri(), Trust: m.GetTrust(), By: m.GetBy(), ApprovalId: m.GetApprovalId()}
-		s.change(c, func() (proto.Message, string, *messages.Failure) { return f, g.GetUri(), nil })
+		s.change(c, c.Sender(), func() (proto.Message, string, *messages.Failure) { return f, g.GetUri(), nil })
 	}
 }
 

@@ -412,11 +412,17 @@ func (w *Worker) systemPrompt() string {
 	b.WriteString(w.state.System())
 	b.WriteString("\n\n# Workspaces\n")
 	for _, g := range w.grant.GetWorkspaces() {
-		b.WriteString("- " + g.GetName() + ": " + g.GetUri() + " (" + g.GetKind() + ", " + strings.ToLower(g.GetTrust().String()))
+		b.WriteString("- " + g.GetName() + ": " + known(g) + " (" + g.GetKind() + ", " + strings.ToLower(g.GetTrust().String()))
 		if g.GetPrimary() {
 			b.WriteString(", primary")
 		}
 		b.WriteString(")")
+		switch {
+		case g.GetCommit() != "":
+			b.WriteString(", a clone at commit " + g.GetCommit())
+		case g.GetSource() != "":
+			b.WriteString(", a copy of your own")
+		}
 		if len(g.GetTools()) > 0 {
 			b.WriteString(", tools: " + strings.Join(g.GetTools(), ", "))
 		}

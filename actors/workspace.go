@@ -3,6 +3,7 @@ package actors
 import (
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -67,7 +68,7 @@ func (w *Workspace) Receive(c actor.Context) {
 		w.refuse(c)
 		w.closeFields(c)
 	case *actor.Stopped:
-		w.svc.folders.close(w.uri)
+		w.discard(w.svc.folders.close(w.uri))
 		w.book = fieldBook{}
 		w.held, w.queue, w.watch, w.turns, w.early = nil, nil, nil, nil, act.Stash{}
 	default:
@@ -77,6 +78,18 @@ func (w *Workspace) Receive(c actor.Context) {
 		}
 		w.serve(c)
 	}
+}
+
+// discard removes a copy that nobody has any more. What a crash leaves of it the next start removes.
+func (w *Workspace) discard(dir string) {
+	if dir == "" {
+		return
+	}
+	w.svc.aside(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			w.log.Warn("a copy stays until the next start", "path", dir, "err", err)
+		}
+	})
 }
 
 // serve is the dispatch table of a Workspace that knows its epoch.

@@ -154,6 +154,12 @@ func statusOf(code string) int {
 		return http.StatusServiceUnavailable
 	case messages.CodeFull:
 		return http.StatusInsufficientStorage
+	case messages.CodeDenied, messages.CodeNetworkDenied:
+		return http.StatusForbidden
+	case messages.CodeNetwork:
+		return http.StatusBadGateway
+	case messages.CodeTimeout:
+		return http.StatusGatewayTimeout
 	}
 	return http.StatusInternalServerError
 }

@@ -73,7 +73,7 @@ func (x UseFile_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UseFile_Action.Descriptor instead.
 func (UseFile_Action) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{114, 0}
+	return file_command_proto_rawDescGZIP(), []int{118, 0}
 }
 
 // CreateSession makes a session, its first worker and, when given, the first input, in one append.
@@ -249,7 +249,8 @@ type WorkspaceSpec struct {
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Trust         Trust_Level            `protobuf:"varint,3,opt,name=trust,proto3,enum=troupe.v1.Trust_Level" json:"trust,omitempty"`
 	Primary       bool                   `protobuf:"varint,4,opt,name=primary,proto3" json:"primary,omitempty"`
-	Tools         []string               `protobuf:"bytes,5,rep,name=tools,proto3" json:"tools,omitempty"` // what it offers; empty: every tool
+	Tools         []string               `protobuf:"bytes,5,rep,name=tools,proto3" json:"tools,omitempty"`      // what it offers; empty: every tool
+	Isolate       bool                   `protobuf:"varint,6,opt,name=isolate,proto3" json:"isolate,omitempty"` // of a folder: work in a copy of it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -317,6 +318,13 @@ func (x *WorkspaceSpec) GetTools() []string {
 		return x.Tools
 	}
 	return nil
+}
+
+func (x *WorkspaceSpec) GetIsolate() bool {
+	if x != nil {
+		return x.Isolate
+	}
+	return false
 }
 
 // AttachWorkspace adds a workspace to a session, from each worker's next turn on. Reply: WorkspaceGrant, once it is durable
@@ -538,6 +546,8 @@ type ToSession struct {
 	//	*ToSession_ReadFields
 	//	*ToSession_SetField
 	//	*ToSession_DeclareFields
+	//	*ToSession_DiffCopy
+	//	*ToSession_ApplyCopy
 	Command       isToSession_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -902,6 +912,24 @@ func (x *ToSession) GetDeclareFields() *DeclareFields {
 	return nil
 }
 
+func (x *ToSession) GetDiffCopy() *DiffCopy {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_DiffCopy); ok {
+			return x.DiffCopy
+		}
+	}
+	return nil
+}
+
+func (x *ToSession) GetApplyCopy() *ApplyCopy {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_ApplyCopy); ok {
+			return x.ApplyCopy
+		}
+	}
+	return nil
+}
+
 type isToSession_Command interface {
 	isToSession_Command()
 }
@@ -1046,6 +1074,14 @@ type ToSession_DeclareFields struct {
 	DeclareFields *DeclareFields `protobuf:"bytes,62,opt,name=declare_fields,json=declareFields,proto3,oneof"`
 }
 
+type ToSession_DiffCopy struct {
+	DiffCopy *DiffCopy `protobuf:"bytes,70,opt,name=diff_copy,json=diffCopy,proto3,oneof"`
+}
+
+type ToSession_ApplyCopy struct {
+	ApplyCopy *ApplyCopy `protobuf:"bytes,71,opt,name=apply_copy,json=applyCopy,proto3,oneof"`
+}
+
 func (*ToSession_Submit) isToSession_Command() {}
 
 func (*ToSession_AwaitTurn) isToSession_Command() {}
@@ -1115,6 +1151,10 @@ func (*ToSession_ReadFields) isToSession_Command() {}
 func (*ToSession_SetField) isToSession_Command() {}
 
 func (*ToSession_DeclareFields) isToSession_Command() {}
+
+func (*ToSession_DiffCopy) isToSession_Command() {}
+
+func (*ToSession_ApplyCopy) isToSession_Command() {}
 
 // Describe of the live tree. Reply: Tree.
 type DescribeTree struct {
@@ -2246,6 +2286,7 @@ type SpawnWorker struct {
 	System        string                 `protobuf:"bytes,3,opt,name=system,proto3" json:"system,omitempty"`
 	Origin        *Lineage               `protobuf:"bytes,4,opt,name=origin,proto3" json:"origin,omitempty"`
 	Copied        []*Turn                `protobuf:"bytes,5,rep,name=copied,proto3" json:"copied,omitempty"`
+	Isolate       bool                   `protobuf:"varint,6,opt,name=isolate,proto3" json:"isolate,omitempty"` // it works in a copy of the session's folder
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2313,6 +2354,13 @@ func (x *SpawnWorker) GetCopied() []*Turn {
 		return x.Copied
 	}
 	return nil
+}
+
+func (x *SpawnWorker) GetIsolate() bool {
+	if x != nil {
+		return x.Isolate
+	}
+	return false
 }
 
 // SpawnChild adds the worker that a call delegates to, with its task, to the parent's session, or finds the one that is there. From a
@@ -8693,6 +8741,249 @@ func (x *FieldChanged) GetNoted() *FieldNoted {
 	return nil
 }
 
+// DiffCopy says what was changed in a copy of a folder since it was made, or last applied. Reply: Changes.
+type DiffCopy struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // whose own copy; empty: the session's
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiffCopy) Reset() {
+	*x = DiffCopy{}
+	mi := &file_command_proto_msgTypes[114]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiffCopy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiffCopy) ProtoMessage() {}
+
+func (x *DiffCopy) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[114]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiffCopy.ProtoReflect.Descriptor instead.
+func (*DiffCopy) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{114}
+}
+
+func (x *DiffCopy) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+// ApplyCopy brings what was changed in a copy back to its folder: all of it, or nothing. Reply: Changes; a Failure names the files
+// that were changed in both in the same places.
+type ApplyCopy struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyCopy) Reset() {
+	*x = ApplyCopy{}
+	mi := &file_command_proto_msgTypes[115]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyCopy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyCopy) ProtoMessage() {}
+
+func (x *ApplyCopy) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[115]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyCopy.ProtoReflect.Descriptor instead.
+func (*ApplyCopy) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{115}
+}
+
+func (x *ApplyCopy) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *ApplyCopy) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type Changes struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Folder        string                 `protobuf:"bytes,1,opt,name=folder,proto3" json:"folder,omitempty"` // address of the folder
+	Copy          string                 `protobuf:"bytes,2,opt,name=copy,proto3" json:"copy,omitempty"`     // path of the copy
+	Files         []*FileChange          `protobuf:"bytes,3,rep,name=files,proto3" json:"files,omitempty"`   // in the order of their paths
+	Applied       bool                   `protobuf:"varint,4,opt,name=applied,proto3" json:"applied,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Changes) Reset() {
+	*x = Changes{}
+	mi := &file_command_proto_msgTypes[116]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Changes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Changes) ProtoMessage() {}
+
+func (x *Changes) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[116]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Changes.ProtoReflect.Descriptor instead.
+func (*Changes) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{116}
+}
+
+func (x *Changes) GetFolder() string {
+	if x != nil {
+		return x.Folder
+	}
+	return ""
+}
+
+func (x *Changes) GetCopy() string {
+	if x != nil {
+		return x.Copy
+	}
+	return ""
+}
+
+func (x *Changes) GetFiles() []*FileChange {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *Changes) GetApplied() bool {
+	if x != nil {
+		return x.Applied
+	}
+	return false
+}
+
+type FileChange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`       // added | changed | deleted
+	Diff          string                 `protobuf:"bytes,3,opt,name=diff,proto3" json:"diff,omitempty"`         // unified; empty: it is no text, or too long
+	Conflict      string                 `protobuf:"bytes,4,opt,name=conflict,proto3" json:"conflict,omitempty"` // why it cannot be applied
+	Merged        bool                   `protobuf:"varint,5,opt,name=merged,proto3" json:"merged,omitempty"`    // both were changed, in different places
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FileChange) Reset() {
+	*x = FileChange{}
+	mi := &file_command_proto_msgTypes[117]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FileChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FileChange) ProtoMessage() {}
+
+func (x *FileChange) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[117]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
+func (*FileChange) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{117}
+}
+
+func (x *FileChange) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *FileChange) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *FileChange) GetDiff() string {
+	if x != nil {
+		return x.Diff
+	}
+	return ""
+}
+
+func (x *FileChange) GetConflict() string {
+	if x != nil {
+		return x.Conflict
+	}
+	return ""
+}
+
+func (x *FileChange) GetMerged() bool {
+	if x != nil {
+		return x.Merged
+	}
+	return false
+}
+
 // UseFile lists, reads, puts or deletes files of the session's own workspace. What changes something waits, as a turn does, until
 // nobody works there. Reply: Files.
 type UseFile struct {
@@ -8706,7 +8997,7 @@ type UseFile struct {
 
 func (x *UseFile) Reset() {
 	*x = UseFile{}
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8718,7 +9009,7 @@ func (x *UseFile) String() string {
 func (*UseFile) ProtoMessage() {}
 
 func (x *UseFile) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8731,7 +9022,7 @@ func (x *UseFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseFile.ProtoReflect.Descriptor instead.
 func (*UseFile) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{114}
+	return file_command_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *UseFile) GetAction() UseFile_Action {
@@ -8765,7 +9056,7 @@ type Files struct {
 
 func (x *Files) Reset() {
 	*x = Files{}
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8777,7 +9068,7 @@ func (x *Files) String() string {
 func (*Files) ProtoMessage() {}
 
 func (x *Files) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8790,7 +9081,7 @@ func (x *Files) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Files.ProtoReflect.Descriptor instead.
 func (*Files) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{115}
+	return file_command_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *Files) GetEntries() []*FileEntry {
@@ -8819,7 +9110,7 @@ type FileEntry struct {
 
 func (x *FileEntry) Reset() {
 	*x = FileEntry{}
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8831,7 +9122,7 @@ func (x *FileEntry) String() string {
 func (*FileEntry) ProtoMessage() {}
 
 func (x *FileEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8844,7 +9135,7 @@ func (x *FileEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEntry.ProtoReflect.Descriptor instead.
 func (*FileEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{116}
+	return file_command_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *FileEntry) GetPath() string {
@@ -8885,7 +9176,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8897,7 +9188,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8910,7 +9201,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{117}
+	return file_command_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -8936,7 +9227,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8948,7 +9239,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8961,7 +9252,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{118}
+	return file_command_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -8980,7 +9271,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8992,7 +9283,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9005,7 +9296,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{119}
+	return file_command_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -9024,7 +9315,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9036,7 +9327,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9049,7 +9340,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{120}
+	return file_command_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -9069,7 +9360,7 @@ type ListWorkspaces struct {
 
 func (x *ListWorkspaces) Reset() {
 	*x = ListWorkspaces{}
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9081,7 +9372,7 @@ func (x *ListWorkspaces) String() string {
 func (*ListWorkspaces) ProtoMessage() {}
 
 func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9094,7 +9385,7 @@ func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspaces.ProtoReflect.Descriptor instead.
 func (*ListWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{121}
+	return file_command_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *ListWorkspaces) GetSessionId() string {
@@ -9113,7 +9404,7 @@ type Workspaces struct {
 
 func (x *Workspaces) Reset() {
 	*x = Workspaces{}
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9125,7 +9416,7 @@ func (x *Workspaces) String() string {
 func (*Workspaces) ProtoMessage() {}
 
 func (x *Workspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9138,7 +9429,7 @@ func (x *Workspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workspaces.ProtoReflect.Descriptor instead.
 func (*Workspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{122}
+	return file_command_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *Workspaces) GetWorkspaces() []*SessionWorkspace {
@@ -9159,7 +9450,7 @@ type SessionWorkspace struct {
 
 func (x *SessionWorkspace) Reset() {
 	*x = SessionWorkspace{}
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9171,7 +9462,7 @@ func (x *SessionWorkspace) String() string {
 func (*SessionWorkspace) ProtoMessage() {}
 
 func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9184,7 +9475,7 @@ func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionWorkspace.ProtoReflect.Descriptor instead.
 func (*SessionWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{123}
+	return file_command_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *SessionWorkspace) GetSessionId() string {
@@ -9218,7 +9509,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9230,7 +9521,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9243,7 +9534,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{124}
+	return file_command_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -9269,7 +9560,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9281,7 +9572,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9294,7 +9585,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{125}
+	return file_command_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -9314,7 +9605,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9326,7 +9617,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9339,7 +9630,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{126}
+	return file_command_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *Show) GetId() string {
@@ -9360,7 +9651,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9372,7 +9663,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9385,7 +9676,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{127}
+	return file_command_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -9429,7 +9720,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9441,7 +9732,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9454,7 +9745,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{128}
+	return file_command_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -9556,7 +9847,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9568,7 +9859,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9581,7 +9872,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{129}
+	return file_command_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -9643,7 +9934,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9655,7 +9946,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9668,7 +9959,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{130}
+	return file_command_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -9689,7 +9980,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9701,7 +9992,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9714,7 +10005,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{131}
+	return file_command_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -9749,7 +10040,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9761,7 +10052,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9774,7 +10065,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{132}
+	return file_command_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *Finding) GetStream() string {
@@ -9811,7 +10102,7 @@ type ForkSession struct {
 
 func (x *ForkSession) Reset() {
 	*x = ForkSession{}
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9823,7 +10114,7 @@ func (x *ForkSession) String() string {
 func (*ForkSession) ProtoMessage() {}
 
 func (x *ForkSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9836,7 +10127,7 @@ func (x *ForkSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSession.ProtoReflect.Descriptor instead.
 func (*ForkSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{133}
+	return file_command_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *ForkSession) GetSessionId() string {
@@ -9875,7 +10166,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9887,7 +10178,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9900,7 +10191,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{134}
+	return file_command_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *Forked) GetSession() *SessionView {
@@ -9963,7 +10254,7 @@ type ImportSession struct {
 
 func (x *ImportSession) Reset() {
 	*x = ImportSession{}
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9975,7 +10266,7 @@ func (x *ImportSession) String() string {
 func (*ImportSession) ProtoMessage() {}
 
 func (x *ImportSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9988,7 +10279,7 @@ func (x *ImportSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSession.ProtoReflect.Descriptor instead.
 func (*ImportSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{135}
+	return file_command_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *ImportSession) GetNewId() bool {
@@ -10021,7 +10312,7 @@ type Imported struct {
 
 func (x *Imported) Reset() {
 	*x = Imported{}
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10033,7 +10324,7 @@ func (x *Imported) String() string {
 func (*Imported) ProtoMessage() {}
 
 func (x *Imported) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10046,7 +10337,7 @@ func (x *Imported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Imported.ProtoReflect.Descriptor instead.
 func (*Imported) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{136}
+	return file_command_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *Imported) GetSession() *SessionView {
@@ -10114,7 +10405,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[137]
+	mi := &file_command_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10126,7 +10417,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[137]
+	mi := &file_command_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10139,7 +10430,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{137}
+	return file_command_proto_rawDescGZIP(), []int{141}
 }
 
 type Holder struct {
@@ -10154,7 +10445,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[138]
+	mi := &file_command_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10166,7 +10457,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[138]
+	mi := &file_command_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10179,7 +10470,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{138}
+	return file_command_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -10236,13 +10527,14 @@ const file_command_proto_rawDesc = "" +
 	"\x06copied\x18\r \x03(\v2\x0f.troupe.v1.TurnR\x06copied\x123\n" +
 	"\apersist\x18\x0e \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\x12\x10\n" +
 	"\x03ask\x18\x0f \x01(\bR\x03ask\x12\x16\n" +
-	"\x06fields\x18\x14 \x01(\tR\x06fields\"\x93\x01\n" +
+	"\x06fields\x18\x14 \x01(\tR\x06fields\"\xad\x01\n" +
 	"\rWorkspaceSpec\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12,\n" +
 	"\x05trust\x18\x03 \x01(\x0e2\x16.troupe.v1.Trust.LevelR\x05trust\x12\x18\n" +
 	"\aprimary\x18\x04 \x01(\bR\aprimary\x12\x14\n" +
-	"\x05tools\x18\x05 \x03(\tR\x05tools\"Y\n" +
+	"\x05tools\x18\x05 \x03(\tR\x05tools\x12\x18\n" +
+	"\aisolate\x18\x06 \x01(\bR\aisolate\"Y\n" +
 	"\x0fAttachWorkspace\x126\n" +
 	"\tworkspace\x18\x01 \x01(\v2\x18.troupe.v1.WorkspaceSpecR\tworkspace\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\"?\n" +
@@ -10254,7 +10546,7 @@ const file_command_proto_rawDesc = "" +
 	"\x05trust\x18\x02 \x01(\x0e2\x16.troupe.v1.Trust.LevelR\x05trust\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x1f\n" +
 	"\vapproval_id\x18\x04 \x01(\tR\n" +
-	"approvalId\"\x9f\x10\n" +
+	"approvalId\"\x8a\x11\n" +
 	"\tToSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x120\n" +
@@ -10300,7 +10592,10 @@ const file_command_proto_rawDesc = "" +
 	"\vread_fields\x18< \x01(\v2\x15.troupe.v1.ReadFieldsH\x00R\n" +
 	"readFields\x122\n" +
 	"\tset_field\x18= \x01(\v2\x13.troupe.v1.SetFieldH\x00R\bsetField\x12A\n" +
-	"\x0edeclare_fields\x18> \x01(\v2\x18.troupe.v1.DeclareFieldsH\x00R\rdeclareFieldsB\t\n" +
+	"\x0edeclare_fields\x18> \x01(\v2\x18.troupe.v1.DeclareFieldsH\x00R\rdeclareFields\x122\n" +
+	"\tdiff_copy\x18F \x01(\v2\x13.troupe.v1.DiffCopyH\x00R\bdiffCopy\x125\n" +
+	"\n" +
+	"apply_copy\x18G \x01(\v2\x14.troupe.v1.ApplyCopyH\x00R\tapplyCopyB\t\n" +
 	"\acommand\"\"\n" +
 	"\fDescribeTree\x12\x12\n" +
 	"\x04deep\x18\x01 \x01(\bR\x04deep\"\xe4\x01\n" +
@@ -10395,13 +10690,14 @@ const file_command_proto_rawDesc = "" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x1c\n" +
 	"\targuments\x18\x03 \x01(\tR\targuments\x12\x17\n" +
-	"\acall_id\x18\x04 \x01(\tR\x06callId\"\xa6\x01\n" +
+	"\acall_id\x18\x04 \x01(\tR\x06callId\"\xc0\x01\n" +
 	"\vSpawnWorker\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x16\n" +
 	"\x06system\x18\x03 \x01(\tR\x06system\x12*\n" +
 	"\x06origin\x18\x04 \x01(\v2\x12.troupe.v1.LineageR\x06origin\x12'\n" +
-	"\x06copied\x18\x05 \x03(\v2\x0f.troupe.v1.TurnR\x06copied\"\xcc\x02\n" +
+	"\x06copied\x18\x05 \x03(\v2\x0f.troupe.v1.TurnR\x06copied\x12\x18\n" +
+	"\aisolate\x18\x06 \x01(\bR\aisolate\"\xcc\x02\n" +
 	"\n" +
 	"SpawnChild\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x16\n" +
@@ -10944,7 +11240,24 @@ const file_command_proto_rawDesc = "" +
 	"\x04weak\x18\x04 \x01(\bR\x04weak\"K\n" +
 	"\fFieldChanged\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
-	"\x05noted\x18\x02 \x01(\v2\x15.troupe.v1.FieldNotedR\x05noted\"\x97\x01\n" +
+	"\x05noted\x18\x02 \x01(\v2\x15.troupe.v1.FieldNotedR\x05noted\"'\n" +
+	"\bDiffCopy\x12\x1b\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"8\n" +
+	"\tApplyCopy\x12\x1b\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\"|\n" +
+	"\aChanges\x12\x16\n" +
+	"\x06folder\x18\x01 \x01(\tR\x06folder\x12\x12\n" +
+	"\x04copy\x18\x02 \x01(\tR\x04copy\x12+\n" +
+	"\x05files\x18\x03 \x03(\v2\x15.troupe.v1.FileChangeR\x05files\x12\x18\n" +
+	"\aapplied\x18\x04 \x01(\bR\aapplied\"~\n" +
+	"\n" +
+	"FileChange\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x12\n" +
+	"\x04diff\x18\x03 \x01(\tR\x04diff\x12\x1a\n" +
+	"\bconflict\x18\x04 \x01(\tR\bconflict\x12\x16\n" +
+	"\x06merged\x18\x05 \x01(\bR\x06merged\"\x97\x01\n" +
 	"\aUseFile\x121\n" +
 	"\x06action\x18\x01 \x01(\x0e2\x19.troupe.v1.UseFile.ActionR\x06action\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
@@ -11080,7 +11393,7 @@ func file_command_proto_rawDescGZIP() []byte {
 }
 
 var file_command_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 139)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 143)
 var file_command_proto_goTypes = []any{
 	(UseFile_Action)(0),          // 0: troupe.v1.UseFile.Action
 	(*CreateSession)(nil),        // 1: troupe.v1.CreateSession
@@ -11197,71 +11510,75 @@ var file_command_proto_goTypes = []any{
 	(*FieldUpdated)(nil),         // 112: troupe.v1.FieldUpdated
 	(*DeclareFields)(nil),        // 113: troupe.v1.DeclareFields
 	(*FieldChanged)(nil),         // 114: troupe.v1.FieldChanged
-	(*UseFile)(nil),              // 115: troupe.v1.UseFile
-	(*Files)(nil),                // 116: troupe.v1.Files
-	(*FileEntry)(nil),            // 117: troupe.v1.FileEntry
-	(*ListSessions)(nil),         // 118: troupe.v1.ListSessions
-	(*Sessions)(nil),             // 119: troupe.v1.Sessions
-	(*ListWorkers)(nil),          // 120: troupe.v1.ListWorkers
-	(*Workers)(nil),              // 121: troupe.v1.Workers
-	(*ListWorkspaces)(nil),       // 122: troupe.v1.ListWorkspaces
-	(*Workspaces)(nil),           // 123: troupe.v1.Workspaces
-	(*SessionWorkspace)(nil),     // 124: troupe.v1.SessionWorkspace
-	(*ListCalls)(nil),            // 125: troupe.v1.ListCalls
-	(*Calls)(nil),                // 126: troupe.v1.Calls
-	(*Show)(nil),                 // 127: troupe.v1.Show
-	(*Shown)(nil),                // 128: troupe.v1.Shown
-	(*TurnView)(nil),             // 129: troupe.v1.TurnView
-	(*GenerationView)(nil),       // 130: troupe.v1.GenerationView
-	(*Verify)(nil),               // 131: troupe.v1.Verify
-	(*Verified)(nil),             // 132: troupe.v1.Verified
-	(*Finding)(nil),              // 133: troupe.v1.Finding
-	(*ForkSession)(nil),          // 134: troupe.v1.ForkSession
-	(*Forked)(nil),               // 135: troupe.v1.Forked
-	(*ImportSession)(nil),        // 136: troupe.v1.ImportSession
-	(*Imported)(nil),             // 137: troupe.v1.Imported
-	(*Hello)(nil),                // 138: troupe.v1.Hello
-	(*Holder)(nil),               // 139: troupe.v1.Holder
-	(*EnvVar)(nil),               // 140: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 141: troupe.v1.Lineage
-	(*Turn)(nil),                 // 142: troupe.v1.Turn
-	(Persist_Policy)(0),          // 143: troupe.v1.Persist.Policy
-	(Trust_Level)(0),             // 144: troupe.v1.Trust.Level
-	(*Part)(nil),                 // 145: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 146: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 147: troupe.v1.InputAccepted.Origin
-	(InputAccepted_People)(0),    // 148: troupe.v1.InputAccepted.People
-	(TurnCompleted_Outcome)(0),   // 149: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 150: troupe.v1.Usage
-	(*Place)(nil),                // 151: troupe.v1.Place
-	(*Bounds)(nil),               // 152: troupe.v1.Bounds
-	(CallResolved_Resolution)(0), // 153: troupe.v1.CallResolved.Resolution
-	(Decision_Value)(0),          // 154: troupe.v1.Decision.Value
-	(*Failure)(nil),              // 155: troupe.v1.Failure
-	(TimerSet_Misfire)(0),        // 156: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 157: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 158: troupe.v1.WorkspaceGrant
-	(*Grant)(nil),                // 159: troupe.v1.Grant
-	(*WorkspaceRef)(nil),         // 160: troupe.v1.WorkspaceRef
-	(*LeaseToken)(nil),           // 161: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 162: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 163: troupe.v1.ToolFinished.Status
-	(*Project)(nil),              // 164: troupe.v1.Project
-	(*Variable)(nil),             // 165: troupe.v1.Variable
-	(*FieldSet)(nil),             // 166: troupe.v1.FieldSet
-	(*FieldNoted)(nil),           // 167: troupe.v1.FieldNoted
-	(*Timing)(nil),               // 168: troupe.v1.Timing
+	(*DiffCopy)(nil),             // 115: troupe.v1.DiffCopy
+	(*ApplyCopy)(nil),            // 116: troupe.v1.ApplyCopy
+	(*Changes)(nil),              // 117: troupe.v1.Changes
+	(*FileChange)(nil),           // 118: troupe.v1.FileChange
+	(*UseFile)(nil),              // 119: troupe.v1.UseFile
+	(*Files)(nil),                // 120: troupe.v1.Files
+	(*FileEntry)(nil),            // 121: troupe.v1.FileEntry
+	(*ListSessions)(nil),         // 122: troupe.v1.ListSessions
+	(*Sessions)(nil),             // 123: troupe.v1.Sessions
+	(*ListWorkers)(nil),          // 124: troupe.v1.ListWorkers
+	(*Workers)(nil),              // 125: troupe.v1.Workers
+	(*ListWorkspaces)(nil),       // 126: troupe.v1.ListWorkspaces
+	(*Workspaces)(nil),           // 127: troupe.v1.Workspaces
+	(*SessionWorkspace)(nil),     // 128: troupe.v1.SessionWorkspace
+	(*ListCalls)(nil),            // 129: troupe.v1.ListCalls
+	(*Calls)(nil),                // 130: troupe.v1.Calls
+	(*Show)(nil),                 // 131: troupe.v1.Show
+	(*Shown)(nil),                // 132: troupe.v1.Shown
+	(*TurnView)(nil),             // 133: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 134: troupe.v1.GenerationView
+	(*Verify)(nil),               // 135: troupe.v1.Verify
+	(*Verified)(nil),             // 136: troupe.v1.Verified
+	(*Finding)(nil),              // 137: troupe.v1.Finding
+	(*ForkSession)(nil),          // 138: troupe.v1.ForkSession
+	(*Forked)(nil),               // 139: troupe.v1.Forked
+	(*ImportSession)(nil),        // 140: troupe.v1.ImportSession
+	(*Imported)(nil),             // 141: troupe.v1.Imported
+	(*Hello)(nil),                // 142: troupe.v1.Hello
+	(*Holder)(nil),               // 143: troupe.v1.Holder
+	(*EnvVar)(nil),               // 144: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 145: troupe.v1.Lineage
+	(*Turn)(nil),                 // 146: troupe.v1.Turn
+	(Persist_Policy)(0),          // 147: troupe.v1.Persist.Policy
+	(Trust_Level)(0),             // 148: troupe.v1.Trust.Level
+	(*Part)(nil),                 // 149: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 150: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 151: troupe.v1.InputAccepted.Origin
+	(InputAccepted_People)(0),    // 152: troupe.v1.InputAccepted.People
+	(TurnCompleted_Outcome)(0),   // 153: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 154: troupe.v1.Usage
+	(*Place)(nil),                // 155: troupe.v1.Place
+	(*Bounds)(nil),               // 156: troupe.v1.Bounds
+	(CallResolved_Resolution)(0), // 157: troupe.v1.CallResolved.Resolution
+	(Decision_Value)(0),          // 158: troupe.v1.Decision.Value
+	(*Failure)(nil),              // 159: troupe.v1.Failure
+	(TimerSet_Misfire)(0),        // 160: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 161: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 162: troupe.v1.WorkspaceGrant
+	(*Grant)(nil),                // 163: troupe.v1.Grant
+	(*WorkspaceRef)(nil),         // 164: troupe.v1.WorkspaceRef
+	(*LeaseToken)(nil),           // 165: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 166: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 167: troupe.v1.ToolFinished.Status
+	(*Project)(nil),              // 168: troupe.v1.Project
+	(*Variable)(nil),             // 169: troupe.v1.Variable
+	(*FieldSet)(nil),             // 170: troupe.v1.FieldSet
+	(*FieldNoted)(nil),           // 171: troupe.v1.FieldNoted
+	(*Timing)(nil),               // 172: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	2,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	140, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	144, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	10,  // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	141, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	142, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	143, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	144, // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	145, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	146, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	147, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	148, // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	2,   // 7: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
-	144, // 8: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
+	148, // 8: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
 	10,  // 9: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
 	13,  // 10: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
 	16,  // 11: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
@@ -11290,91 +11607,94 @@ var file_command_proto_depIdxs = []int32{
 	31,  // 34: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
 	3,   // 35: troupe.v1.ToSession.attach_workspace:type_name -> troupe.v1.AttachWorkspace
 	4,   // 36: troupe.v1.ToSession.detach_workspace:type_name -> troupe.v1.DetachWorkspace
-	115, // 37: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
+	119, // 37: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
 	107, // 38: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
 	37,  // 39: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
 	5,   // 40: troupe.v1.ToSession.change_trust:type_name -> troupe.v1.ChangeTrust
 	108, // 41: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
 	111, // 42: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
 	113, // 43: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
-	8,   // 44: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
-	8,   // 45: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	145, // 46: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	146, // 47: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	147, // 48: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	148, // 49: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
-	10,  // 50: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	149, // 51: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	150, // 52: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
-	15,  // 53: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
-	19,  // 54: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	141, // 55: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	142, // 56: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	145, // 57: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
-	151, // 58: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
-	152, // 59: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
-	148, // 60: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
-	153, // 61: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	154, // 62: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
-	34,  // 63: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
-	155, // 64: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
-	34,  // 65: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
-	145, // 66: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	156, // 67: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
-	44,  // 68: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	157, // 69: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	142, // 70: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	158, // 71: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
-	59,  // 72: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	150, // 73: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
-	11,  // 74: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	143, // 75: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	150, // 76: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	61,  // 77: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
-	66,  // 78: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
-	159, // 79: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	143, // 80: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	158, // 81: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	160, // 82: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
-	158, // 83: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	161, // 84: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	140, // 85: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	162, // 86: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	162, // 87: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	158, // 88: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	162, // 89: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
-	161, // 90: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
-	24,  // 91: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
-	163, // 92: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	162, // 93: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	98,  // 94: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	164, // 95: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
-	165, // 96: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
-	110, // 97: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
-	166, // 98: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
-	167, // 99: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
-	0,   // 100: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
-	117, // 101: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
-	58,  // 102: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	59,  // 103: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	124, // 104: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
-	158, // 105: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
-	60,  // 106: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	58,  // 107: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	129, // 108: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	150, // 109: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	15,  // 110: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	130, // 111: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	168, // 112: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	150, // 113: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	133, // 114: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	58,  // 115: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
-	58,  // 116: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
-	117, // [117:117] is the sub-list for method output_type
-	117, // [117:117] is the sub-list for method input_type
-	117, // [117:117] is the sub-list for extension type_name
-	117, // [117:117] is the sub-list for extension extendee
-	0,   // [0:117] is the sub-list for field type_name
+	115, // 44: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
+	116, // 45: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
+	8,   // 46: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
+	8,   // 47: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
+	149, // 48: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	150, // 49: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	151, // 50: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	152, // 51: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
+	10,  // 52: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
+	153, // 53: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	154, // 54: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	15,  // 55: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
+	19,  // 56: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
+	145, // 57: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	146, // 58: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	149, // 59: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
+	155, // 60: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
+	156, // 61: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
+	152, // 62: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
+	157, // 63: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	158, // 64: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	34,  // 65: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
+	159, // 66: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
+	34,  // 67: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
+	149, // 68: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	160, // 69: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	44,  // 70: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
+	161, // 71: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	146, // 72: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	162, // 73: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	59,  // 74: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
+	154, // 75: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	11,  // 76: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
+	147, // 77: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	154, // 78: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	61,  // 79: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
+	66,  // 80: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
+	163, // 81: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	147, // 82: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	162, // 83: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	164, // 84: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
+	162, // 85: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	165, // 86: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	144, // 87: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	166, // 88: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	166, // 89: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	162, // 90: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	166, // 91: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	165, // 92: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
+	24,  // 93: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
+	167, // 94: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	166, // 95: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	98,  // 96: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	168, // 97: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
+	169, // 98: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
+	110, // 99: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
+	170, // 100: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
+	171, // 101: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
+	118, // 102: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
+	0,   // 103: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
+	121, // 104: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
+	58,  // 105: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	59,  // 106: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	128, // 107: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
+	162, // 108: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	60,  // 109: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	58,  // 110: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	133, // 111: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	154, // 112: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	15,  // 113: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	134, // 114: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	172, // 115: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	154, // 116: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	137, // 117: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	58,  // 118: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
+	58,  // 119: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
+	120, // [120:120] is the sub-list for method output_type
+	120, // [120:120] is the sub-list for method input_type
+	120, // [120:120] is the sub-list for extension type_name
+	120, // [120:120] is the sub-list for extension extendee
+	0,   // [0:120] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }
@@ -11422,6 +11742,8 @@ func file_command_proto_init() {
 		(*ToSession_ReadFields)(nil),
 		(*ToSession_SetField)(nil),
 		(*ToSession_DeclareFields)(nil),
+		(*ToSession_DiffCopy)(nil),
+		(*ToSession_ApplyCopy)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -11429,7 +11751,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   139,
+			NumMessages:   143,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

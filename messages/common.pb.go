@@ -912,7 +912,12 @@ type WorkspaceGrant struct {
 	Path          string                 `protobuf:"bytes,7,opt,name=path,proto3" json:"path,omitempty"`    // folder on this machine; empty when it is not here
 	Order         int32                  `protobuf:"varint,8,opt,name=order,proto3" json:"order,omitempty"` // order of attachment
 	Primary       bool                   `protobuf:"varint,9,opt,name=primary,proto3" json:"primary,omitempty"`
-	Tools         []string               `protobuf:"bytes,10,rep,name=tools,proto3" json:"tools,omitempty"` // what it offers; empty = every registered tool
+	Tools         []string               `protobuf:"bytes,10,rep,name=tools,proto3" json:"tools,omitempty"`                             // what it offers; empty = every registered tool
+	Source        string                 `protobuf:"bytes,11,opt,name=source,proto3" json:"source,omitempty"`                           // address that a copy was made of; empty: it is no copy
+	Commit        string                 `protobuf:"bytes,12,opt,name=commit,proto3" json:"commit,omitempty"`                           // of a clone: what it was made at
+	ClonePath     string                 `protobuf:"bytes,13,opt,name=clone_path,json=clonePath,proto3" json:"clone_path,omitempty"`    // of a copy: its root; path may lie below it
+	ProjectDir    string                 `protobuf:"bytes,14,opt,name=project_dir,json=projectDir,proto3" json:"project_dir,omitempty"` // of a copy of a folder: that folder
+	Owner         string                 `protobuf:"bytes,15,opt,name=owner,proto3" json:"owner,omitempty"`                             // host of the machine that runs its calls, when that is not this one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1015,6 +1020,41 @@ func (x *WorkspaceGrant) GetTools() []string {
 		return x.Tools
 	}
 	return nil
+}
+
+func (x *WorkspaceGrant) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *WorkspaceGrant) GetCommit() string {
+	if x != nil {
+		return x.Commit
+	}
+	return ""
+}
+
+func (x *WorkspaceGrant) GetClonePath() string {
+	if x != nil {
+		return x.ClonePath
+	}
+	return ""
+}
+
+func (x *WorkspaceGrant) GetProjectDir() string {
+	if x != nil {
+		return x.ProjectDir
+	}
+	return ""
+}
+
+func (x *WorkspaceGrant) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
 }
 
 // WorkspaceRef names a workspace to whoever asks it for a lease.
@@ -1676,7 +1716,7 @@ const file_common_proto_rawDesc = "" +
 	"projectDir\x12\x1d\n" +
 	"\n" +
 	"clone_path\x18\x04 \x01(\tR\tclonePath\x12!\n" +
-	"\fcontainer_id\x18\x05 \x01(\tR\vcontainerId\"\xf6\x01\n" +
+	"\fcontainer_id\x18\x05 \x01(\tR\vcontainerId\"\xfc\x02\n" +
 	"\x0eWorkspaceGrant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -1688,7 +1728,14 @@ const file_common_proto_rawDesc = "" +
 	"\x05order\x18\b \x01(\x05R\x05order\x12\x18\n" +
 	"\aprimary\x18\t \x01(\bR\aprimary\x12\x14\n" +
 	"\x05tools\x18\n" +
-	" \x03(\tR\x05tools\"0\n" +
+	" \x03(\tR\x05tools\x12\x16\n" +
+	"\x06source\x18\v \x01(\tR\x06source\x12\x16\n" +
+	"\x06commit\x18\f \x01(\tR\x06commit\x12\x1d\n" +
+	"\n" +
+	"clone_path\x18\r \x01(\tR\tclonePath\x12\x1f\n" +
+	"\vproject_dir\x18\x0e \x01(\tR\n" +
+	"projectDir\x12\x14\n" +
+	"\x05owner\x18\x0f \x01(\tR\x05owner\"0\n" +
 	"\fWorkspaceRef\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uri\x18\x02 \x01(\tR\x03uri\"\xa3\x02\n" +

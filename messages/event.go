@@ -23,6 +23,7 @@ const (
 	EventApprovalResolved    = "approval.resolved"
 	EventToolDispatched      = "tool.dispatched"
 	EventToolProgress        = "tool.progress"
+	EventWorkspaceProgress   = "workspace.progress" // a clone is being made
 	EventToolInDoubt         = "tool.in_doubt"
 	EventToolResolved        = "tool.resolved"
 	EventToolFinished        = "tool.finished"

@@ -29,6 +29,11 @@ const (
 	CodeFieldNotFound    = "field_not_found"
 	CodeFieldReadOnly    = "field_read_only"
 	CodeValidationFailed = "validation_failed"
+
+	CodeNetwork       = "network_error"     // another machine was not reached, or did not answer as it should
+	CodeNetworkDenied = "network_denied"    // it may not be reached
+	CodeDenied        = "permission_denied" // it does not let us in
+	CodeTimeout       = "timeout"
 )
 
 // Fail makes a Failure. hint says what to do and may be empty.

@@ -43,7 +43,8 @@ type AttachJSON struct {
 	Trust   string `json:"trust,omitempty"` // full | restricted; empty: restricted
 	Primary bool   `json:"primary,omitempty"`
 
-	Tools []string `json:"tools,omitempty"` // what it offers; none: every tool
+	Tools   []string `json:"tools,omitempty"`   // what it offers; none: every tool
+	Isolate bool     `json:"isolate,omitempty"` // of a folder: work in a copy of it
 }
 
 // Proto is the workspace that is asked for.
@@ -52,12 +53,12 @@ func (j *AttachJSON) Proto() (*WorkspaceSpec, error) {
 	if j.Trust != "" && (t == Trust_UNSPECIFIED || j.Trust != TrustName(t)) {
 		return nil, Fail(CodeBadRequest, fmt.Sprintf("trust %q of workspace %s is not known", j.Trust, j.URI), "one of full, restricted")
 	}
-	return &WorkspaceSpec{Uri: j.URI, Name: j.Name, Trust: t, Primary: j.Primary, Tools: j.Tools}, nil
+	return &WorkspaceSpec{Uri: j.URI, Name: j.Name, Trust: t, Primary: j.Primary, Tools: j.Tools, Isolate: j.Isolate}, nil
 }
 
 // AttachFrom is the body that asks for a workspace.
 func AttachFrom(w *WorkspaceSpec) AttachJSON {
-	return AttachJSON{URI: w.GetUri(), Name: w.GetName(), Trust: TrustName(w.GetTrust()), Primary: w.GetPrimary(), Tools: w.GetTools()}
+	return AttachJSON{URI: w.GetUri(), Name: w.GetName(), Trust: TrustName(w.GetTrust()), Primary: w.GetPrimary(), Tools: w.GetTools(), Isolate: w.GetIsolate()}
 }
 
 // EnvVarJSON is one variable.
@@ -144,6 +145,8 @@ type SpawnJSON struct {
 	System string         `json:"system,omitempty"`
 	Origin *LineageJSON   `json:"origin,omitempty"`
 	Copied []ExchangeJSON `json:"copied,omitempty"`
+
+	Isolate bool `json:"isolate,omitempty"` // it works in a copy of the session's folder
 }
 
 // LineageJSON names a conversation at a record.
@@ -342,14 +345,14 @@ func CallToolFrom(m *CallTool) (*CallToolJSON, error) {
 // Proto is the worker that is asked for.
 func (j *SpawnJSON) Proto() *SpawnWorker {
 	return &SpawnWorker{
-		Agent: j.Agent, Model: j.Model, System: j.System, Origin: j.Origin.proto(), Copied: convert(j.Copied, ExchangeJSON.Proto),
+		Agent: j.Agent, Model: j.Model, System: j.System, Origin: j.Origin.proto(), Copied: convert(j.Copied, ExchangeJSON.Proto), Isolate: j.Isolate,
 	}
 }
 
 // SpawnFrom is the body that asks for a worker.
 func SpawnFrom(m *SpawnWorker) *SpawnJSON {
 	return &SpawnJSON{
-		Agent: m.GetAgent(), Model: m.GetModel(), System: m.GetSystem(), Origin: lineageJSON(m.GetOrigin()), Copied: convert(m.GetCopied(), (*Turn).JSON),
+		Agent: m.GetAgent(), Model: m.GetModel(), System: m.GetSystem(), Origin: lineageJSON(m.GetOrigin()), Copied: convert(m.GetCopied(), (*Turn).JSON), Isolate: m.GetIsolate(),
 	}
 }
 

@@ -498,8 +498,12 @@ type WorkspaceAttached struct {
 	Primary       bool                   `protobuf:"varint,6,opt,name=primary,proto3" json:"primary,omitempty"`
 	Name          string                 `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`
 	Mode          string                 `protobuf:"bytes,8,opt,name=mode,proto3" json:"mode,omitempty"`
-	Path          string                 `protobuf:"bytes,9,opt,name=path,proto3" json:"path,omitempty"`    // folder on the owner's machine
-	Tools         []string               `protobuf:"bytes,10,rep,name=tools,proto3" json:"tools,omitempty"` // what it offers; empty: every tool
+	Path          string                 `protobuf:"bytes,9,opt,name=path,proto3" json:"path,omitempty"`                                // folder on the owner's machine
+	Tools         []string               `protobuf:"bytes,10,rep,name=tools,proto3" json:"tools,omitempty"`                             // what it offers; empty: every tool
+	Source        string                 `protobuf:"bytes,11,opt,name=source,proto3" json:"source,omitempty"`                           // canonical address that a copy was made of; empty: it is no copy
+	Commit        string                 `protobuf:"bytes,12,opt,name=commit,proto3" json:"commit,omitempty"`                           // of a clone: what its address meant when it was made
+	ClonePath     string                 `protobuf:"bytes,13,opt,name=clone_path,json=clonePath,proto3" json:"clone_path,omitempty"`    // of a copy: its root
+	ProjectDir    string                 `protobuf:"bytes,14,opt,name=project_dir,json=projectDir,proto3" json:"project_dir,omitempty"` // of a copy of a folder: that folder
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -602,6 +606,34 @@ func (x *WorkspaceAttached) GetTools() []string {
 		return x.Tools
 	}
 	return nil
+}
+
+func (x *WorkspaceAttached) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *WorkspaceAttached) GetCommit() string {
+	if x != nil {
+		return x.Commit
+	}
+	return ""
+}
+
+func (x *WorkspaceAttached) GetClonePath() string {
+	if x != nil {
+		return x.ClonePath
+	}
+	return ""
+}
+
+func (x *WorkspaceAttached) GetProjectDir() string {
+	if x != nil {
+		return x.ProjectDir
+	}
+	return ""
 }
 
 type WorkspaceDetached struct {
@@ -3671,7 +3703,7 @@ const file_session_proto_rawDesc = "" +
 	"\apersist\x18\t \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\x12#\n" +
 	"\x03env\x18\n" +
 	" \x03(\v2\x11.troupe.v1.EnvVarR\x03env\x12\x10\n" +
-	"\x03ask\x18\v \x01(\bR\x03ask\"\xff\x01\n" +
+	"\x03ask\x18\v \x01(\bR\x03ask\"\xef\x02\n" +
 	"\x11WorkspaceAttached\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -3683,7 +3715,13 @@ const file_session_proto_rawDesc = "" +
 	"\x04mode\x18\b \x01(\tR\x04mode\x12\x12\n" +
 	"\x04path\x18\t \x01(\tR\x04path\x12\x14\n" +
 	"\x05tools\x18\n" +
-	" \x03(\tR\x05tools\"5\n" +
+	" \x03(\tR\x05tools\x12\x16\n" +
+	"\x06source\x18\v \x01(\tR\x06source\x12\x16\n" +
+	"\x06commit\x18\f \x01(\tR\x06commit\x12\x1d\n" +
+	"\n" +
+	"clone_path\x18\r \x01(\tR\tclonePath\x12\x1f\n" +
+	"\vproject_dir\x18\x0e \x01(\tR\n" +
+	"projectDir\"5\n" +
 	"\x11WorkspaceDetached\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\"\x7f\n" +

@@ -21,12 +21,18 @@ type WorkspaceJSON struct {
 	Order   int32    `json:"order"`
 	Primary bool     `json:"primary"`
 	Tools   []string `json:"tools,omitempty"` // none: every registered one
+
+	Source     string `json:"source,omitempty"`      // of a copy: the address that it was made of
+	Commit     string `json:"commit,omitempty"`      // of a clone
+	ClonePath  string `json:"clone_path,omitempty"`  // of a copy: its root
+	ProjectDir string `json:"project_dir,omitempty"` // of a copy of a folder: that folder
+	Owner      string `json:"owner,omitempty"`       // the machine that runs its calls, when that is another one
 }
 
 // ListedWorkspaceJSON is one workspace of a listing.
 type ListedWorkspaceJSON struct {
 	WorkspaceJSON
-	State   string `json:"state"` // attached | gone
+	State   string `json:"state"` // attached | gone | offline
 	Session string `json:"session"`
 }
 
@@ -155,6 +161,7 @@ func (x *WorkspaceGrant) JSON() WorkspaceJSON {
 	return WorkspaceJSON{
 		ID: x.GetId(), Name: x.GetName(), URI: x.GetUri(), Kind: x.GetKind(), Mode: x.GetMode(), Trust: TrustName(x.GetTrust()),
 		Path: x.GetPath(), Order: x.GetOrder(), Primary: x.GetPrimary(), Tools: x.GetTools(),
+		Source: x.GetSource(), Commit: x.GetCommit(), ClonePath: x.GetClonePath(), ProjectDir: x.GetProjectDir(), Owner: x.GetOwner(),
 	}
 }
 
@@ -163,6 +170,7 @@ func (j WorkspaceJSON) Proto() *WorkspaceGrant {
 	return &WorkspaceGrant{
 		Id: j.ID, Name: j.Name, Uri: j.URI, Kind: j.Kind, Mode: j.Mode, Trust: trustNamed(j.Trust),
 		Path: j.Path, Order: j.Order, Primary: j.Primary, Tools: j.Tools,
+		Source: j.Source, Commit: j.Commit, ClonePath: j.ClonePath, ProjectDir: j.ProjectDir, Owner: j.Owner,
 	}
 }
 

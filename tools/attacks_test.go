@@ -255,7 +255,7 @@ func TestEveryAttackOnFilesEndsAsAgreed(t *testing.T) {
 		t.Run(a.ID+" "+a.Name, func(t *testing.T) {
 			switch {
 			case a.Platform != "" && a.Platform != runtime.GOOS:
-				t.Skipf("this case is about %s", a.Platform)
+				t.Skipf("this case is about %s, whose own rules for names decide it: what they are is tested everywhere, in package workspace", a.Platform)
 			case a.Expect == "ask":
 				t.Skip("decided by approvals, from a word of the wire that is not spoken yet")
 			case a.Code == CodeWorkspaceNotFound:

@@ -62,9 +62,14 @@ func (n *fetchNet) newTransport(roots *x509.CertPool) *http.Transport {
 
 // may refuses an address that is blocked and not within reach.
 func (n *fetchNet) may(addr netip.Addr) error {
+	return Reachable(n.reach, addr)
+}
+
+// Reachable refuses an address that is not public, unless reach holds it: for all that connects where others say.
+func Reachable(reach []netip.Prefix, addr netip.Addr) error {
 	plain := addr.WithZone("").Unmap()
 	in := func(p netip.Prefix) bool { return p.Contains(plain) }
-	if slices.ContainsFunc(n.reach, in) {
+	if slices.ContainsFunc(reach, in) {
 		return nil
 	}
 	if addr.Zone() != "" || !plain.IsValid() || slices.ContainsFunc(blockedRanges, in) {

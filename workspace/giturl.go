@@ -108,7 +108,7 @@ func (a *Address) gitPath(text string, at int) *AddressError {
 	if err != nil {
 		return err
 	}
-	if hasRef && !refName(ref) {
+	if hasRef && !RefName(ref) {
 		return refuse(at+len(repo)+1, "git: bad ref")
 	}
 	a.Path, a.Ref = path, ref
@@ -147,8 +147,8 @@ func repoSegment(seg string) bool {
 	return true
 }
 
-// refName holds the rules of `git check-ref-format --allow-onelevel`, and no leading dash.
-func refName(ref string) bool {
+// RefName holds the rules of `git check-ref-format --allow-onelevel`, and no leading dash.
+func RefName(ref string) bool {
 	if ref == "" || ref == "@" || ref[0] == '-' || strings.HasSuffix(ref, ".") ||
 		strings.Contains(ref, "..") || strings.Contains(ref, "@{") || strings.ContainsAny(ref, " ~^:?*[\\") {
 		return false

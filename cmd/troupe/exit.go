@@ -130,6 +130,12 @@ func refusalCode(f *messages.Failure) int {
 		return exitAgain
 	case messages.CodeModel, messages.CodeAgent:
 		return exitConfig
+	case messages.CodeNetwork:
+		return exitUnreachable
+	case messages.CodeNetworkDenied, messages.CodeDenied:
+		return exitDenied
+	case messages.CodeTimeout:
+		return exitTimeout
 	case messages.CodeCorrupt, messages.CodeFull:
 		return exitIO
 	case messages.CodeWithdrawn:

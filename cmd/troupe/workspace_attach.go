@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -20,7 +21,9 @@ func newWorkspaceAttach(a *app) *cobra.Command {
 	cmd := formats(&cobra.Command{
 		Use:   "attach URI[=NAME] --session ID",
 		Short: "Give a session one more workspace",
-		Long: `Give a session one more workspace: a folder of this machine, or what another session keeps (troupe:/sessions/ID).
+		Long: `Give a session one more workspace: a folder of this machine, what another session keeps (troupe:/sessions/ID), or a
+clone of a public repository (git:HOST/OWNER/REPO, with @BRANCH, @TAG or @COMMIT, and //FOLDER for a part of it).
+A clone is made over https, runs nothing of the repository, and goes when it is detached or the session ends.
 
 It counts from the next turn of each agent on. Agents reach it by its name. It is restricted, unless its
 folder is trusted (see troupe trust) or --trust says so. Folders that overlap one of the session's are refused.`,
@@ -31,13 +34,19 @@ folder is trusted (see troupe trust) or --trust says so. Folders that overlap on
 				return err
 			}
 			return a.ofSession(cmd.Context(), "troupe workspace attach", session, func(ctx context.Context, n node) error {
+				if strings.HasPrefix(strings.ToLower(spec.GetUri()), "git:") {
+					a.note("troupe: clones %s; this may take a while", visible(spec.GetUri()))
+				}
 				g, err := ask[*messages.WorkspaceGrant](ctx, n, inSession(session, &messages.ToSession{Command: &messages.ToSession_AttachWorkspace{
 					AttachWorkspace: &messages.AttachWorkspace{Workspace: spec, By: "user"},
 				}}))
 				if err != nil {
 					return err
 				}
-				a.note("troupe: %s is attached as %s (%s); agents have it from their next turn on", visible(g.GetUri()), visible(g.GetName()), messages.TrustName(g.GetTrust()))
+				a.note("troupe: %s is attached as %s (%s); agents have it from their next turn on", visible(cmp.Or(g.GetSource(), g.GetUri())), visible(g.GetName()), messages.TrustName(g.GetTrust()))
+				if g.GetCommit() != "" {
+					a.note("troupe: the clone is of commit %s", g.GetCommit())
+				}
 				return a.emit(g.JSON(), func(w io.Writer) error {
 					_, err := io.WriteString(w, g.GetName()+"\n")
 					return err
@@ -114,7 +123,7 @@ func newListWorkspaces(a *app, use, short string) *cobra.Command {
 				list := found.JSON()
 				var rows [][]string
 				for _, w := range list {
-					rows = append(rows, []string{w.Name, w.Session, w.State, w.Kind, w.Trust, strconv.FormatBool(w.Primary), w.URI})
+					rows = append(rows, []string{w.Name, w.Session, w.State, w.Kind, w.Trust, strconv.FormatBool(w.Primary), cmp.Or(w.Source, w.URI)})
 				}
 				return list, rows, nil
 			})
