@@ -20,12 +20,14 @@ import (
 
 // SessionOptions describe a new session. The zero value works in its own server workspace.
 type SessionOptions struct {
-	Dir   string   // folder to work in; "" for the session's own
-	Trust Trust    // of Dir; unspecified is Restricted
-	Agent string   // profile; "" is "default"
-	Model string   // "" is the agent's or the default one
-	Rules []string // policy rules, such as `exec(go test*)`
-	Ask   bool     // calls that ask wait for an answer (Runtime.Approvals, ResolveApproval); else, without Options.Approve, they are denied
+	Dir   string // folder to work in; "" for the session's own
+	Trust Trust  // of Dir; unspecified is Restricted
+	// Isolate has the session work in a copy of Dir, with what is not committed: see Session.Changes and Session.Apply.
+	Isolate bool
+	Agent   string   // profile; "" is "default"
+	Model   string   // "" is the agent's or the default one
+	Rules   []string // policy rules, such as `exec(go test*)`
+	Ask     bool     // calls that ask wait for an answer (Runtime.Approvals, ResolveApproval); else, without Options.Approve, they are denied
 	// Env holds variables of commands. They are written down with the session: secrets do not belong here.
 	Env map[string]string
 
@@ -84,7 +86,7 @@ func (rt *Runtime) Session(ctx context.Context, o SessionOptions) (*Session, err
 		if err != nil {
 			return nil, fmt.Errorf("open folder %s: %w", o.Dir, err)
 		}
-		m.Workspaces = []*messages.WorkspaceSpec{{Uri: addr.Canonical, Trust: o.Trust, Primary: true}}
+		m.Workspaces = []*messages.WorkspaceSpec{{Uri: addr.Canonical, Trust: o.Trust, Primary: true, Isolate: o.Isolate}}
 	}
 	for _, w := range o.Workspaces {
 		spec, err := w.message()
@@ -345,6 +347,10 @@ func toSession(session string, cmd any) (*messages.ToSession, error) {
 		m.Command = &messages.ToSession_UseFile{UseFile: x}
 	case *messages.AttachWorkspace:
 		m.Command = &messages.ToSession_AttachWorkspace{AttachWorkspace: x}
+	case *messages.DiffCopy:
+		m.Command = &messages.ToSession_DiffCopy{DiffCopy: x}
+	case *messages.ApplyCopy:
+		m.Command = &messages.ToSession_ApplyCopy{ApplyCopy: x}
 	case *messages.DetachWorkspace:
 		m.Command = &messages.ToSession_DetachWorkspace{DetachWorkspace: x}
 	case *messages.ReadFields:

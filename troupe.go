@@ -33,6 +33,7 @@ import (
 	"github.com/troupe-dev/troupe/policy"
 	"github.com/troupe-dev/troupe/tools"
 	"github.com/troupe-dev/troupe/tools/gitclone"
+	"github.com/troupe-dev/troupe/tools/workcopy"
 	"github.com/troupe-dev/troupe/workspace"
 )
 
@@ -249,6 +250,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		rt.closeMCP()
 		return nil, errors.Join(fmt.Errorf("clear what was left half-written: %w", err), rt.closeStore())
 	}
+	workcopy.ResumeAll(filepath.Join(o.DataDir, "copies"), o.Logger)
 	rt.sys = act.NewSystem(o.Logger)
 	rt.root, err = actors.Start(rt.sys, rt.svc) //nolint:contextcheck // what is read there is read whole
 	if err != nil {
@@ -360,8 +362,8 @@ func services(o *Options, store persistence.Store, registry *tools.Registry) *ac
 	clones := o.Clones
 	clones.Reach, clones.Sandbox = append(slices.Clone(o.Reach), clones.Reach...), o.Sandbox
 	return &actors.Services{
-		Cloner: gitclone.New(clones),
-		Store:  store, Models: models, Tools: registry, Unknown: o.Unknown, Agents: agents, Sandbox: o.Sandbox, Reach: o.Reach, Log: o.Logger, Limits: o.Limits,
+		Cloner: gitclone.New(clones), Copies: workcopy.New(workcopy.Options{}),
+		Store: store, Models: models, Tools: registry, Unknown: o.Unknown, Agents: agents, Sandbox: o.Sandbox, Reach: o.Reach, Log: o.Logger, Limits: o.Limits,
 		Now: o.Now, Clock: o.Clock, FieldEffects: o.FieldEffects, Node: nodeName(), ServerName: o.ServerName, DataDir: o.DataDir, TempDir: filepath.Join(o.DataDir, "tmp"),
 		Env: env, Values: o.ToolContext, Variables: o.Variables, Hooks: o.Hooks, Rules: o.Rules, IdleAfter: o.IdleAfter, Still: o.Still, IgnoreTimers: o.IgnoreTimers, Redact: o.Redact,
 		ProviderLimits: o.ProviderLimits, ToolTimes: o.ToolTimes, Trim: o.Trim,

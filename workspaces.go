@@ -17,14 +17,15 @@ type Workspace = messages.WorkspaceGrant
 type WorkspaceSpec struct {
 	// URI is local:/abs/path or an absolute path; troupe:/sessions/ID, what another session keeps; or git:HOST/OWNER/REPO[@REF][//FOLDER],
 	// of which a clone is made.
-	URI   string
-	Name  string   // by which agents call it; "" is the folder's own
-	Trust Trust    // unspecified is Restricted
-	Tools []string // what it offers; nil: every tool
+	URI     string
+	Isolate bool     // of a folder: agents work in a copy of it
+	Name    string   // by which agents call it; "" is the folder's own
+	Trust   Trust    // unspecified is Restricted
+	Tools   []string // what it offers; nil: every tool
 }
 
 func (s WorkspaceSpec) message() (*messages.WorkspaceSpec, error) {
-	m := &messages.WorkspaceSpec{Uri: s.URI, Name: s.Name, Trust: s.Trust, Tools: s.Tools}
+	m := &messages.WorkspaceSpec{Uri: s.URI, Name: s.Name, Trust: s.Trust, Tools: s.Tools, Isolate: s.Isolate}
 	if !filepath.IsAbs(s.URI) {
 		return m, nil
 	}
@@ -50,6 +51,20 @@ func (s *Session) Attach(ctx context.Context, w WorkspaceSpec) (*Workspace, erro
 func (s *Session) Detach(ctx context.Context, name string) error {
 	_, err := ask[*messages.Ack](ctx, s.rt, s.session, &messages.DetachWorkspace{Workspace: name, By: "program"})
 	return err
+}
+
+// Changes is what was changed in a working copy.
+type Changes = messages.Changes
+
+// Changes says what was changed in the session's copy of its folder (SessionOptions.Isolate) since it was made, or last applied.
+func (s *Session) Changes(ctx context.Context) (*Changes, error) {
+	return ask[*messages.Changes](ctx, s.rt, s.session, &messages.DiffCopy{})
+}
+
+// Apply brings what was changed in the session's copy back to its folder: all of it, or nothing. It waits for a minute at most until nobody works in either. A
+// Failure of code conflict names what was changed in both in the same places.
+func (s *Session) Apply(ctx context.Context) (*Changes, error) {
+	return ask[*messages.Changes](ctx, s.rt, s.session, &messages.ApplyCopy{By: "program"})
 }
 
 // Workspaces lists the workspaces of the session: in the order of attachment, its own last.

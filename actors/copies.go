@@ -60,6 +60,13 @@ func (s *Services) make(ctx context.Context, session string, a *messages.Workspa
 	}
 	a.Uri = s.ServerName + ":/copies/" + session + "/" + id
 	a.ClonePath = filepath.Join(dir, copyTree)
+	if a.GetProjectDir() != "" {
+		if err := s.Copies.Make(ctx, a.GetProjectDir(), dir); err != nil {
+			return asFailure(err)
+		}
+		a.Path = a.GetClonePath()
+		return nil
+	}
 	commit, err := s.Cloner.Clone(ctx, a.GetSource(), "", dir, grown)
 	if err != nil {
 		return asFailure(err)

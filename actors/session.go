@@ -161,6 +161,8 @@ func (s *Session) ready(c actor.Context) {
 		s.granted(c, m)
 	case *cloned:
 		s.cloned(c, m)
+	case *applied:
+		s.applied(c, m)
 	case *cloneGrew:
 		s.cloneGrew(c, m)
 	case *workersClosed:
@@ -265,6 +267,10 @@ func (s *Session) own(c actor.Context, m *messages.ToSession) {
 		s.useFile(c, cmd.UseFile)
 	case *messages.ToSession_ReadFields, *messages.ToSession_SetField, *messages.ToSession_DeclareFields:
 		s.onFields(c, m)
+	case *messages.ToSession_DiffCopy:
+		s.diffCopy(c)
+	case *messages.ToSession_ApplyCopy:
+		s.applyCopy(c)
 	case *messages.ToSession_DeleteWorker:
 		s.deleteWorker(c, cmd.DeleteWorker)
 	case *messages.ToSession_RevokeRule:
@@ -312,14 +318,6 @@ func (s *Session) route(c actor.Context, cmd any) {
 	}
 }
 
-// keep holds a command back until the worker's successor is there.
-func (w *member) keep(c actor.Context, cmd any) {
-	before := c.Capture()
-	c.Apply(&actor.CapturedContext{MessageEnvelope: &actor.MessageEnvelope{Message: cmd, Sender: c.Sender()}, Context: c})
-	w.queue.Put(c)
-	c.Apply(before)
-}
-
 func (s *Session) answer(c actor.Context, msg any) {
 	if c.Sender() != nil {
 		c.Respond(msg)
@@ -341,11 +339,6 @@ func (s *Session) start(c actor.Context, w *member) {
 	})
 	w.release, w.told = "", w.release
 	w.queue.Forward(c, pid)
-}
-
-// canAsk says whether somebody may answer what its workers' calls ask.
-func (s *Session) canAsk() bool {
-	return !s.facts.created.GetNoInput() && (s.facts.created.GetAsk() || s.svc.Asks)
 }
 
 // workerFailed stops routing to a worker and poisons it: everything that was sent to it before is

@@ -42,7 +42,7 @@ const toldWait = 10 * time.Second
 // attach adds a workspace.
 func (s *Session) attach(c actor.Context, m *messages.AttachWorkspace) {
 	svc, have := s.svc, s.facts.attached
-	if isGit(m.GetWorkspace()) && !m.GetWorkspace().GetPrimary() {
+	if (isGit(m.GetWorkspace()) || m.GetWorkspace().GetIsolate()) && !m.GetWorkspace().GetPrimary() {
 		s.clone(c, m.GetWorkspace())
 		return
 	}
@@ -211,6 +211,14 @@ func (s *Session) configureAll(c actor.Context, change *messages.Configure) (wai
 
 // granted answers, and lets go of the workspaces that are no longer used: their workers know by now.
 func (s *Session) granted(c actor.Context, m *granting) {
+	s.keepWorkspaces(c)
+	s.building = false
+	s.tell(c, m.asker, m.reply)
+	s.builds.Replay(c, s.ready, func() bool { return !s.building })
+}
+
+// keepWorkspaces says which workspaces the session uses; others it has left.
+func (s *Session) keepWorkspaces(c actor.Context) {
 	keep := &messages.KeepWorkspaces{SessionId: s.id}
 	for _, g := range s.grant.GetWorkspaces() {
 		keep.Ids = append(keep.Ids, g.GetId())
@@ -219,7 +227,4 @@ func (s *Session) granted(c actor.Context, m *granting) {
 		keep.Ids = append(keep.Ids, o.GetWith().GetId())
 	}
 	c.Send(c.Parent(), keep)
-	s.building = false
-	s.tell(c, m.asker, m.reply)
-	s.builds.Replay(c, s.ready, func() bool { return !s.building })
 }

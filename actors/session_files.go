@@ -106,43 +106,52 @@ func entryOf(i *workspace.Info) *messages.FileEntry {
 
 // change does one thing under a lease of its own (I6).
 func (v *visit) change(do func() (*workspace.Info, error)) (*messages.Files, error) {
-	in := act.NewInbox(v.sys, 8)
+	var info *workspace.Info
+	err := underLease(context.Background(), v.svc, v.sys, v.home, func() (err error) {
+		info, err = do()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &messages.Files{Entries: []*messages.FileEntry{entryOf(info)}}, nil
+}
+
+// underLease does something for a person while nobody else works in a workspace, as an effect under a lease (I6).
+func underLease(parent context.Context, svc *Services, sys *actor.ActorSystem, g *messages.WorkspaceGrant, do func() error) error {
+	in := act.NewInbox(sys, 8)
 	defer in.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), filesWait)
+	ctx, cancel := context.WithTimeout(parent, filesWait)
 	defer cancel()
-	pid, holder, exec := workspacePID(v.sys, v.home.GetId()), messages.NewID("person_"), messages.NewID(messages.ExecPrefix)
-	lease := &messages.LeaseToken{Workspace: v.home.GetUri()}
-	v.sys.Root.RequestWithCustomSender(pid, &messages.AcquireLease{Workspace: v.home.GetUri(), Holder: holder, Request: 1}, in.PID())
+	pid, holder, exec := workspacePID(sys, g.GetId()), messages.NewID("person_"), messages.NewID(messages.ExecPrefix)
+	lease := &messages.LeaseToken{Workspace: g.GetUri()}
+	sys.Root.RequestWithCustomSender(pid, &messages.AcquireLease{Workspace: g.GetUri(), Holder: holder, Request: 1}, in.PID())
 	defer func() {
-		v.sys.Root.Send(pid, &messages.ReleaseLease{Workspace: v.home.GetUri(), Token: lease.GetToken(), Request: 1, Holder: holder})
+		sys.Root.Send(pid, &messages.ReleaseLease{Workspace: g.GetUri(), Token: lease.GetToken(), Request: 1, Holder: holder})
 	}()
 	for lease.GetToken() == 0 {
 		msgs, _, err := in.Take(ctx)
 		if err != nil {
-			return nil, messages.Fail(messages.CodeBusy, "an agent works in the session, and a file of it is not changed meanwhile", "try again when its turn has ended")
+			return messages.Fail(messages.CodeBusy, "an agent works in "+known(g)+", and nothing there is changed by others meanwhile", "try again when its turn has ended")
 		}
 		for _, m := range msgs {
 			switch m := m.(type) {
 			case *messages.LeaseGranted:
 				lease.Token = m.GetToken()
 			case *messages.Failure:
-				return nil, m
+				return m
 			}
 		}
 	}
-	v.svc.folders.began(lease, exec)
+	svc.folders.began(lease, exec)
 	defer func() {
-		v.svc.folders.ended(lease, exec)
-		v.sys.Root.Send(pid, &messages.EffectEnded{Workspace: lease.GetWorkspace(), Token: lease.GetToken(), ExecId: exec})
+		svc.folders.ended(lease, exec)
+		sys.Root.Send(pid, &messages.EffectEnded{Workspace: lease.GetWorkspace(), Token: lease.GetToken(), ExecId: exec})
 	}()
-	if _, err := act.AskSoon[*messages.EffectAllowed](ctx, v.sys, pid, &messages.EffectBegun{Workspace: lease.GetWorkspace(), Token: lease.GetToken(), ExecId: exec}); err != nil {
-		return nil, err
+	if _, err := act.AskSoon[*messages.EffectAllowed](ctx, sys, pid, &messages.EffectBegun{Workspace: lease.GetWorkspace(), Token: lease.GetToken(), ExecId: exec}); err != nil {
+		return err
 	}
-	info, err := do()
-	if err != nil {
-		return nil, err
-	}
-	return &messages.Files{Entries: []*messages.FileEntry{entryOf(info)}}, nil
+	return do()
 }
 
 // fileFailure is the refusal that an error is to a person.

@@ -173,3 +173,16 @@ func (s *Session) workerBuilt(c actor.Context, m *workerBuilt) {
 	}
 	s.builds.Replay(c, s.ready, func() bool { return !s.building })
 }
+
+// keep holds a command back until the worker's successor is there.
+func (w *member) keep(c actor.Context, cmd any) {
+	before := c.Capture()
+	c.Apply(&actor.CapturedContext{MessageEnvelope: &actor.MessageEnvelope{Message: cmd, Sender: c.Sender()}, Context: c})
+	w.queue.Put(c)
+	c.Apply(before)
+}
+
+// canAsk says whether somebody may answer what its workers' calls ask.
+func (s *Session) canAsk() bool {
+	return !s.facts.created.GetNoInput() && (s.facts.created.GetAsk() || s.svc.Asks)
+}

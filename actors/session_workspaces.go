@@ -164,12 +164,16 @@ func (s *Services) place(spec *messages.WorkspaceSpec, have []*messages.Workspac
 	}
 	var fail *messages.Failure
 	switch {
+	case spec.GetIsolate() && (addr.Kind != workspace.KindClient || addr.Host != workspace.LocalHost || s.Copies == nil):
+		fail = messages.Fail(messages.CodeBadRequest, "no copy is made of "+addr.Canonical, "folders of this machine can be worked on in a copy")
 	case len(have) >= maxWorkspaces:
 		return nil, messages.Fail(messages.CodeBadRequest, fmt.Sprintf("a session has at most %d workspaces", maxWorkspaces), "detach one")
 	case addr.Kind == workspace.KindServer:
 		fail = s.placeServer(a, addr)
 	case addr.Kind == workspace.KindClient && addr.Host == workspace.LocalHost:
-		fail = s.placeLocal(a, addr)
+		if fail = s.placeLocal(a, addr); fail == nil && spec.GetIsolate() {
+			a.Source, a.ProjectDir = a.GetUri(), a.GetPath() // until it is made
+		}
 	case addr.Kind == workspace.KindGit && s.Cloner == nil:
 		fail = messages.Fail(messages.CodeBadRequest, fmt.Sprintf("workspace %s cannot be attached: this runtime makes no clones", addr.Canonical), "clone it yourself, and attach the folder")
 	case addr.Kind == workspace.KindGit:

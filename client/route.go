@@ -190,6 +190,10 @@ func members(base string, m *messages.ToSession) *call {
 		return post(base+"/workspaces", messages.AttachFrom(x.AttachWorkspace.GetWorkspace()), as[messages.WorkspaceJSON])
 	case *messages.ToSession_DetachWorkspace:
 		return remove(base+"/workspaces/"+segment(x.DetachWorkspace.GetWorkspace()), "by", x.DetachWorkspace.GetBy())
+	case *messages.ToSession_DiffCopy:
+		return get(base+"/changes", as[messages.ChangesJSON])
+	case *messages.ToSession_ApplyCopy:
+		return post(base+"/changes", messages.ApplyJSON{By: x.ApplyCopy.GetBy()}, as[messages.ChangesJSON])
 	case *messages.ToSession_UseFile:
 		return useFile(base+"/files", x.UseFile)
 	case *messages.ToSession_ReadFields:

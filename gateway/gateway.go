@@ -175,6 +175,8 @@ func (a *api) places() map[string]endpoint {
 		"GET /api/sessions/{id}/fields":                    a.fields,
 		"PUT /api/sessions/{id}/fields":                    a.declareFields,
 		"PUT /api/sessions/{id}/fields/{name}":             a.setField,
+		"GET /api/sessions/{id}/changes":                   a.changes,
+		"POST /api/sessions/{id}/changes":                  a.apply,
 		"GET /api/projects":                                a.projects,
 		"POST /api/projects":                               a.saveProject,
 		"DELETE /api/projects/{project}":                   a.removeProject,

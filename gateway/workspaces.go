@@ -44,3 +44,27 @@ func (a *api) detach(_ http.ResponseWriter, r *http.Request) (answer, error) {
 		DetachWorkspace: &messages.DetachWorkspace{Workspace: r.PathValue("workspace"), By: q.Get("by")},
 	}})
 }
+
+// changes says what was changed in the session's working copy.
+func (a *api) changes(_ http.ResponseWriter, r *http.Request) (answer, error) {
+	x, err := ask[*messages.Changes](r.Context(), a, &messages.ToSession{SessionId: r.PathValue("id"), Command: &messages.ToSession_DiffCopy{DiffCopy: &messages.DiffCopy{}}})
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(x.JSON())
+}
+
+// apply brings them back to the folder: all, or none.
+func (a *api) apply(w http.ResponseWriter, r *http.Request) (answer, error) {
+	var body messages.ApplyJSON
+	if err := a.read(w, r, &body); err != nil {
+		return answer{}, err
+	}
+	x, err := ask[*messages.Changes](r.Context(), a, &messages.ToSession{
+		SessionId: r.PathValue("id"), Command: &messages.ToSession_ApplyCopy{ApplyCopy: &messages.ApplyCopy{By: body.By}},
+	})
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(x.JSON())
+}

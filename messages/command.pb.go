@@ -2286,7 +2286,6 @@ type SpawnWorker struct {
 	System        string                 `protobuf:"bytes,3,opt,name=system,proto3" json:"system,omitempty"`
 	Origin        *Lineage               `protobuf:"bytes,4,opt,name=origin,proto3" json:"origin,omitempty"`
 	Copied        []*Turn                `protobuf:"bytes,5,rep,name=copied,proto3" json:"copied,omitempty"`
-	Isolate       bool                   `protobuf:"varint,6,opt,name=isolate,proto3" json:"isolate,omitempty"` // it works in a copy of the session's folder
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2354,13 +2353,6 @@ func (x *SpawnWorker) GetCopied() []*Turn {
 		return x.Copied
 	}
 	return nil
-}
-
-func (x *SpawnWorker) GetIsolate() bool {
-	if x != nil {
-		return x.Isolate
-	}
-	return false
 }
 
 // SpawnChild adds the worker that a call delegates to, with its task, to the parent's session, or finds the one that is there. From a
@@ -8744,7 +8736,6 @@ func (x *FieldChanged) GetNoted() *FieldNoted {
 // DiffCopy says what was changed in a copy of a folder since it was made, or last applied. Reply: Changes.
 type DiffCopy struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // whose own copy; empty: the session's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8779,19 +8770,11 @@ func (*DiffCopy) Descriptor() ([]byte, []int) {
 	return file_command_proto_rawDescGZIP(), []int{114}
 }
 
-func (x *DiffCopy) GetWorkerId() string {
-	if x != nil {
-		return x.WorkerId
-	}
-	return ""
-}
-
 // ApplyCopy brings what was changed in a copy back to its folder: all of it, or nothing. Reply: Changes; a Failure names the files
 // that were changed in both in the same places.
 type ApplyCopy struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8824,13 +8807,6 @@ func (x *ApplyCopy) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ApplyCopy.ProtoReflect.Descriptor instead.
 func (*ApplyCopy) Descriptor() ([]byte, []int) {
 	return file_command_proto_rawDescGZIP(), []int{115}
-}
-
-func (x *ApplyCopy) GetWorkerId() string {
-	if x != nil {
-		return x.WorkerId
-	}
-	return ""
 }
 
 func (x *ApplyCopy) GetBy() string {
@@ -10690,14 +10666,13 @@ const file_command_proto_rawDesc = "" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x1c\n" +
 	"\targuments\x18\x03 \x01(\tR\targuments\x12\x17\n" +
-	"\acall_id\x18\x04 \x01(\tR\x06callId\"\xc0\x01\n" +
+	"\acall_id\x18\x04 \x01(\tR\x06callId\"\xa6\x01\n" +
 	"\vSpawnWorker\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x16\n" +
 	"\x06system\x18\x03 \x01(\tR\x06system\x12*\n" +
 	"\x06origin\x18\x04 \x01(\v2\x12.troupe.v1.LineageR\x06origin\x12'\n" +
-	"\x06copied\x18\x05 \x03(\v2\x0f.troupe.v1.TurnR\x06copied\x12\x18\n" +
-	"\aisolate\x18\x06 \x01(\bR\aisolate\"\xcc\x02\n" +
+	"\x06copied\x18\x05 \x03(\v2\x0f.troupe.v1.TurnR\x06copied\"\xcc\x02\n" +
 	"\n" +
 	"SpawnChild\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x16\n" +
@@ -11240,12 +11215,11 @@ const file_command_proto_rawDesc = "" +
 	"\x04weak\x18\x04 \x01(\bR\x04weak\"K\n" +
 	"\fFieldChanged\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
-	"\x05noted\x18\x02 \x01(\v2\x15.troupe.v1.FieldNotedR\x05noted\"'\n" +
-	"\bDiffCopy\x12\x1b\n" +
-	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"8\n" +
-	"\tApplyCopy\x12\x1b\n" +
-	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\tR\x02by\"|\n" +
+	"\x05noted\x18\x02 \x01(\v2\x15.troupe.v1.FieldNotedR\x05noted\"\n" +
+	"\n" +
+	"\bDiffCopy\"\x1b\n" +
+	"\tApplyCopy\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\"|\n" +
 	"\aChanges\x12\x16\n" +
 	"\x06folder\x18\x01 \x01(\tR\x06folder\x12\x12\n" +
 	"\x04copy\x18\x02 \x01(\tR\x04copy\x12+\n" +

@@ -145,8 +145,6 @@ type SpawnJSON struct {
 	System string         `json:"system,omitempty"`
 	Origin *LineageJSON   `json:"origin,omitempty"`
 	Copied []ExchangeJSON `json:"copied,omitempty"`
-
-	Isolate bool `json:"isolate,omitempty"` // it works in a copy of the session's folder
 }
 
 // LineageJSON names a conversation at a record.
@@ -345,14 +343,14 @@ func CallToolFrom(m *CallTool) (*CallToolJSON, error) {
 // Proto is the worker that is asked for.
 func (j *SpawnJSON) Proto() *SpawnWorker {
 	return &SpawnWorker{
-		Agent: j.Agent, Model: j.Model, System: j.System, Origin: j.Origin.proto(), Copied: convert(j.Copied, ExchangeJSON.Proto), Isolate: j.Isolate,
+		Agent: j.Agent, Model: j.Model, System: j.System, Origin: j.Origin.proto(), Copied: convert(j.Copied, ExchangeJSON.Proto),
 	}
 }
 
 // SpawnFrom is the body that asks for a worker.
 func SpawnFrom(m *SpawnWorker) *SpawnJSON {
 	return &SpawnJSON{
-		Agent: m.GetAgent(), Model: m.GetModel(), System: m.GetSystem(), Origin: lineageJSON(m.GetOrigin()), Copied: convert(m.GetCopied(), (*Turn).JSON), Isolate: m.GetIsolate(),
+		Agent: m.GetAgent(), Model: m.GetModel(), System: m.GetSystem(), Origin: lineageJSON(m.GetOrigin()), Copied: convert(m.GetCopied(), (*Turn).JSON),
 	}
 }
 

@@ -62,14 +62,15 @@ func (a *app) cancel(ctx context.Context, n node, session, worker string, f *can
 }
 
 func newRemove(a *app) *cobra.Command {
-	reason, keep := "", false
+	reason, keep, force := "", false, false
 	cmd := &cobra.Command{
 		Use:   "rm SESSION[:PATH]",
 		Short: "Delete a session for good: its turns are cancelled, and everything that was kept of it goes",
 		Long: `Delete a session for good.
 
 Its turns are cancelled, and its conversations, listings, timers and its home folder are deleted. Files in the folders that it
-worked in stay. Nothing brings it back but a backup. With --keep it is closed only: it takes nothing any more and is
+worked in stay; its copy of a folder goes (run --isolate), and when it holds changes that were not applied, the session stays unless --force
+is given. Nothing brings it back but a backup. With --keep it is closed only: it takes nothing any more and is
 listed no longer, and its conversations stay in the data directory until they are deleted for their age
 (data.retention) or by troupe rm.
 
@@ -80,6 +81,9 @@ With a path it deletes that file of the session's home folder, and nothing else.
 				return a.removeFile(cmd.Context(), session, name)
 			}
 			return a.onSession(cmd.Context(), args[0], func(ctx context.Context, n node) error {
+				if err := a.unapplied(ctx, n, args[0], force); err != nil {
+					return err
+				}
 				_, err := ask[*messages.Ack](ctx, n, inSession(args[0], &messages.ToSession{Command: &messages.ToSession_Close{Close: &messages.CloseSession{Reason: reason, Forget: !keep}}}))
 				return err
 			})
@@ -87,5 +91,6 @@ With a path it deletes that file of the session's home folder, and nothing else.
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "`WHY`, for the record")
 	cmd.Flags().BoolVar(&keep, "keep", false, "close it only, and keep its conversations")
+	cmd.Flags().BoolVar(&force, "force", false, "also when changes of its copy of a folder (run --isolate) were not applied")
 	return cmd
 }

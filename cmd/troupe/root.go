@@ -45,6 +45,8 @@ func newRoot(a *app) *cobra.Command {
 		newRules(a), newAudit(a),
 		newShow(a),
 		newFork(a),
+		newDiff(a),
+		newApply(a),
 		newCompact(a),
 		newExport(a),
 		newImport(a),

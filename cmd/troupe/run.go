@@ -17,7 +17,7 @@ import (
 // runFlags are the flags of `troupe run`.
 type runFlags struct {
 	dir, model, agent, session, trust string
-	resume                            bool // --continue
+	resume, isolate                   bool // resume: --continue
 	files, allow, workspaces          []string
 }
 
@@ -57,16 +57,15 @@ interrupted, or else print the last turn again.`,
 		flags.StringArray(name, nil, "")
 		flags.Lookup(name).Hidden = true
 	}
-	flags.Lookup("isolate").NoOptDefVal = "yes"
+	flags.BoolVar(&f.isolate, "isolate", false, "work in a copy of the folder; see troupe diff and troupe apply")
 	return cmd
 }
 
 // laterFlags are flags of run that this version refuses, with what to do instead.
 func laterFlags() map[string]string {
 	return map[string]string{
-		"isolate": "work on a copy by hand: git worktree add ../copy, then -C ../copy",
-		"schema":  "ask for the form in the prompt, and check the answer",
-		"budget":  "limits.steps and limits.turn in the configuration bound a turn",
+		"schema": "ask for the form in the prompt, and check the answer",
+		"budget": "limits.steps and limits.turn in the configuration bound a turn",
 	}
 }
 
@@ -95,7 +94,7 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 		e.hint = "attach it to the session: troupe workspace attach URI --session ID"
 		return e
 	}
-	kept := []string{"model", "agent", "trust", "allow"}
+	kept := []string{"model", "agent", "trust", "allow", "isolate"}
 	if f.session != "" {
 		kept = append(kept, "dir")
 	}

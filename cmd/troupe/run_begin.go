@@ -166,7 +166,7 @@ func (r *runner) prepare(ctx context.Context, loaded *config.Loaded) error {
 		Persist:    persistPolicy(loaded),
 		NoInput:    r.a.flags.noInput || !r.a.inTerm || !r.a.errTerm,
 		Ask:        r.a.canAsk(),
-		Workspaces: []*messages.WorkspaceSpec{{Uri: addr.Canonical, Trust: trust, Primary: true}},
+		Workspaces: []*messages.WorkspaceSpec{{Uri: addr.Canonical, Trust: trust, Primary: true, Isolate: r.flags.isolate}},
 		First:      &messages.SubmitInput{InputId: r.input, Parts: r.parts, People: r.a.people()},
 	}
 	if err := r.attachments(); err != nil {

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package workcopy
+
+const openFlags = 0
