@@ -94,6 +94,7 @@ func (rt *Runtime) listApprovals(ctx context.Context, m *messages.ListApprovals)
 			return nil, err
 		}
 	}
+	rt.seen(all)
 	slices.SortStableFunc(all, func(a, b *messages.ApprovalView) int { // ids grow with time: in call order, where they were asked together
 		return cmp.Or(cmp.Compare(a.GetAtUnixMs(), b.GetAtUnixMs()), cmp.Compare(a.GetApprovalId(), b.GetApprovalId()))
 	})

@@ -76,8 +76,12 @@ func (rt *Runtime) listCalls(ctx context.Context, m *messages.ListCalls) (*messa
 		}
 		for _, t := range turns {
 			for _, c := range t.AllCalls {
-				if s := c.State(); m.GetState() == "" || m.GetState() == s {
-					out.Calls = append(out.Calls, c.Listing(v.GetId(), t.worker, t.ID))
+				one := c.Listing(v.GetId(), t.worker, t.ID)
+				if one.GetState() == conversation.StateRequested && len(rt.svc.Viewers("", one.GetExecId())) > 0 {
+					one.State = actors.StateShown
+				}
+				if m.GetState() == "" || m.GetState() == one.GetState() {
+					out.Calls = append(out.Calls, one)
 				}
 			}
 		}

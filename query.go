@@ -17,7 +17,7 @@ import (
 )
 
 // Ask answers any command or question of package messages that a surface may put: CreateSession,
-// ToSession, ResolveCall, ResolveApproval, ListApprovals, ListAudit, ListRules, RevokeRule, DescribeTree, ListSessions, ListWorkers, ListWorkspaces, ListCalls, ListProjects, SaveProject, RemoveProject, SetVariables, Show, Verify, ForkSession, Hello. A refusal
+// ToSession, ResolveCall, ResolveApproval, ShowApproval, ListApprovals, ListAudit, ListRules, RevokeRule, DescribeTree, ListSessions, ListWorkers, ListWorkspaces, ListCalls, ListProjects, SaveProject, RemoveProject, SetVariables, Show, Verify, ForkSession, Hello. A refusal
 // is a *Failure. Questions are answered from the store: they wake no session.
 func (rt *Runtime) Ask(ctx context.Context, m proto.Message) (proto.Message, error) {
 	switch x := m.(type) {
@@ -40,6 +40,8 @@ func (rt *Runtime) Ask(ctx context.Context, m proto.Message) (proto.Message, err
 		return rt.resolveApproval(ctx, x)
 	case *messages.ListApprovals:
 		return rt.listApprovals(ctx, x)
+	case *messages.ShowApproval:
+		return rt.showApproval(ctx, x)
 	case *messages.ListAudit:
 		return rt.listAudit(ctx, x)
 	case *messages.ListRules:

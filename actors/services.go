@@ -116,6 +116,7 @@ type Services struct {
 	folders *Folders
 	rules   ruleBook // that outlast a session
 	fields  fielded  // which workspaces have fields
+	shown   showings
 	ledger  *tools.FileLedger
 	crashed bool // the last process on the data directory did not end in order
 	pool    *act.Pool

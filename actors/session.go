@@ -286,7 +286,7 @@ func (s *Session) own(c actor.Context, m *messages.ToSession) {
 	case *messages.ToSession_Unsubscribe:
 		s.unsubscribe(c, c.Sender())
 	default:
-		act.Unexpected(c, s.log)
+		s.further(c, m)
 	}
 }
 

@@ -99,6 +99,7 @@ func recordWord(svc *Services, session string, m word) any {
 	if err != nil {
 		return messages.Fail(messages.CodeUnavailable, fmt.Sprintf("%s: %v", m.about, err), "try again")
 	}
+	svc.shown.note(facts)
 	if fail != nil {
 		return fail
 	}

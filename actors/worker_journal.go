@@ -122,6 +122,7 @@ func (w *Worker) appended(c actor.Context, m *appended) {
 			w.state.SetCursor(a.GetInputId(), first+uint64(i))
 		}
 	}
+	w.svc.shown.note(in.facts)
 	if !m.late {
 		w.settleLedger(in.facts)
 		w.publish(c, in, m.receipt)

@@ -106,6 +106,8 @@ func answers(m proto.Message) *call {
 	case *messages.ListRules:
 		return get("/api/rules", listed[messages.RuleJSON](func(v []*messages.RuleView) proto.Message { return &messages.Rules{Rules: v} }),
 			"session", x.GetSessionId())
+	case *messages.ShowApproval:
+		return post("/api/approvals/"+segment(x.GetApprovalId())+"/shown", messages.ShowJSON{By: x.GetBy()}, acked)
 	case *messages.ListAudit:
 		limit := ""
 		if x.GetLimit() > 0 {

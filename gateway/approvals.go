@@ -33,6 +33,22 @@ func (a *api) approve(w http.ResponseWriter, r *http.Request) (answer, error) {
 	return a.done(r, m)
 }
 
+// showApproval notes that somebody sees an approval, for as long as the request is open: a long poll. No content when the approval waits
+// no longer.
+func (a *api) showApproval(w http.ResponseWriter, r *http.Request) (answer, error) {
+	var body messages.ShowJSON
+	if err := a.read(w, r, &body); err != nil {
+		return answer{}, err
+	}
+	ctx, cancel := a.untilStopped(r.Context())
+	defer cancel()
+	_, err := ask[*messages.Ack](ctx, a, &messages.ShowApproval{ApprovalId: r.PathValue("approval"), By: body.By})
+	if err != nil {
+		return answer{}, err
+	}
+	return nothing()
+}
+
 // audit tells who let what run.
 func (a *api) audit(_ http.ResponseWriter, r *http.Request) (answer, error) {
 	q, err := query(r, "session", "limit")

@@ -144,16 +144,17 @@ func (a *api) routes() {
 		"POST /api/sessions/{id}/workers/{worker}/release": a.release,
 		"GET /api/sessions/{id}/workers/{worker}/history":  a.history,
 
-		"GET /api/workers":               a.workers,
-		"GET /api/calls":                 a.calls,
-		"POST /api/calls/{exec}":         a.resolve,
-		"GET /api/approvals":             a.approvals,
-		"POST /api/approvals/{approval}": a.approve,
-		"GET /api/rules":                 a.rules,
-		"GET /api/audit":                 a.audit,
-		"DELETE /api/rules/{rule}":       a.revoke,
-		"GET /api/tree":                  a.tree,
-		"POST /api/verify":               a.verify,
+		"GET /api/workers":                     a.workers,
+		"GET /api/calls":                       a.calls,
+		"POST /api/calls/{exec}":               a.resolve,
+		"GET /api/approvals":                   a.approvals,
+		"POST /api/approvals/{approval}":       a.approve,
+		"POST /api/approvals/{approval}/shown": a.showApproval,
+		"GET /api/rules":                       a.rules,
+		"GET /api/audit":                       a.audit,
+		"DELETE /api/rules/{rule}":             a.revoke,
+		"GET /api/tree":                        a.tree,
+		"POST /api/verify":                     a.verify,
 	} {
 		a.mux.HandleFunc(pattern, a.handler(e))
 	}

@@ -29,6 +29,19 @@ type ApprovalJSON struct {
 	Rules        []string `json:"rules,omitempty"`        // that an answer may leave behind, the exact one last
 	Unremembered string   `json:"unremembered,omitempty"` // why there are none
 	Parent       string   `json:"parent,omitempty"`       // the worker that delegated to the one that asks
+
+	Shown []ViewerJSON `json:"shown,omitempty"` // who sees it now
+}
+
+// ViewerJSON is somebody who sees an approval.
+type ViewerJSON struct {
+	By    string `json:"by"`
+	Since string `json:"since"`
+}
+
+// ShowJSON says who sees an approval.
+type ShowJSON struct {
+	By string `json:"by,omitempty"`
 }
 
 // JSON is the form that every surface shows.
@@ -39,6 +52,9 @@ func (x *ApprovalView) JSON() ApprovalJSON {
 		Kind: x.GetKind(), Preview: x.GetPreview(), Reason: x.GetReason(), ArgsHash: hex.EncodeToString(x.GetArgsHash()),
 		At: FormatTime(x.GetAtUnixMs()), Rules: x.GetRules(), Unremembered: x.GetUnremembered(), Parent: x.GetParent(),
 	}
+	for _, w := range x.GetShown() {
+		j.Shown = append(j.Shown, ViewerJSON{w.GetBy(), FormatTime(w.GetSinceUnixMs())})
+	}
 	if at := x.GetExpiresAtUnixMs(); at != 0 {
 		j.ExpiresAt = FormatTime(at)
 	}
@@ -48,7 +64,12 @@ func (x *ApprovalView) JSON() ApprovalJSON {
 // Proto is the way back, for clients.
 func (j ApprovalJSON) Proto() *ApprovalView {
 	hash, _ := hex.DecodeString(j.ArgsHash)
+	var shown []*Viewer
+	for _, w := range j.Shown {
+		shown = append(shown, &Viewer{By: w.By, SinceUnixMs: timeRead(w.Since)})
+	}
 	return &ApprovalView{
+		Shown:      shown,
 		ApprovalId: j.ID, State: j.State, SessionId: j.Session, WorkerId: j.Worker, TurnId: j.Turn, Agent: j.Agent, ExecId: j.ExecID, CallId: j.CallID,
 		Tool: j.Tool, Workspace: j.Workspace, Arguments: j.Arguments, Kind: j.Kind, Preview: j.Preview, Reason: j.Reason, ArgsHash: hash,
 		AtUnixMs: timeRead(j.At), ExpiresAtUnixMs: timeRead(j.ExpiresAt), Rules: j.Rules, Unremembered: j.Unremembered, Parent: j.Parent,

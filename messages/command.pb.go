@@ -73,7 +73,7 @@ func (x UseFile_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UseFile_Action.Descriptor instead.
 func (UseFile_Action) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{118, 0}
+	return file_command_proto_rawDescGZIP(), []int{121, 0}
 }
 
 // CreateSession makes a session, its first worker and, when given, the first input, in one append.
@@ -548,6 +548,7 @@ type ToSession struct {
 	//	*ToSession_DeclareFields
 	//	*ToSession_DiffCopy
 	//	*ToSession_ApplyCopy
+	//	*ToSession_Announce
 	Command       isToSession_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -930,6 +931,15 @@ func (x *ToSession) GetApplyCopy() *ApplyCopy {
 	return nil
 }
 
+func (x *ToSession) GetAnnounce() *Announce {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_Announce); ok {
+			return x.Announce
+		}
+	}
+	return nil
+}
+
 type isToSession_Command interface {
 	isToSession_Command()
 }
@@ -1082,6 +1092,10 @@ type ToSession_ApplyCopy struct {
 	ApplyCopy *ApplyCopy `protobuf:"bytes,71,opt,name=apply_copy,json=applyCopy,proto3,oneof"`
 }
 
+type ToSession_Announce struct {
+	Announce *Announce `protobuf:"bytes,51,opt,name=announce,proto3,oneof"`
+}
+
 func (*ToSession_Submit) isToSession_Command() {}
 
 func (*ToSession_AwaitTurn) isToSession_Command() {}
@@ -1155,6 +1169,8 @@ func (*ToSession_DeclareFields) isToSession_Command() {}
 func (*ToSession_DiffCopy) isToSession_Command() {}
 
 func (*ToSession_ApplyCopy) isToSession_Command() {}
+
+func (*ToSession_Announce) isToSession_Command() {}
 
 // Describe of the live tree. Reply: Tree.
 type DescribeTree struct {
@@ -4862,7 +4878,7 @@ type CallView struct {
 	WorkerId      string                 `protobuf:"bytes,4,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	TurnId        string                 `protobuf:"bytes,5,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
 	Tool          string                 `protobuf:"bytes,6,opt,name=tool,proto3" json:"tool,omitempty"`
-	State         string                 `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"` // received | requested | executing | succeeded | failed | in_doubt
+	State         string                 `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"` // received | requested | shown | executing | succeeded | failed | in_doubt
 	Status        string                 `protobuf:"bytes,8,opt,name=status,proto3" json:"status,omitempty"`
 	Arguments     string                 `protobuf:"bytes,9,opt,name=arguments,proto3" json:"arguments,omitempty"`
 	ErrorCode     string                 `protobuf:"bytes,10,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"`
@@ -5009,6 +5025,7 @@ type ApprovalView struct {
 	Rules           []string               `protobuf:"bytes,18,rep,name=rules,proto3" json:"rules,omitempty"`               // that an answer may leave behind, the exact one last
 	Unremembered    string                 `protobuf:"bytes,19,opt,name=unremembered,proto3" json:"unremembered,omitempty"` // why there are none
 	Parent          string                 `protobuf:"bytes,20,opt,name=parent,proto3" json:"parent,omitempty"`             // the worker that delegated to the one that asks
+	Shown           []*Viewer              `protobuf:"bytes,30,rep,name=shown,proto3" json:"shown,omitempty"`               // who sees it now
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -5183,6 +5200,164 @@ func (x *ApprovalView) GetParent() string {
 	return ""
 }
 
+func (x *ApprovalView) GetShown() []*Viewer {
+	if x != nil {
+		return x.Shown
+	}
+	return nil
+}
+
+// Viewer is somebody who sees an approval.
+type Viewer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	SinceUnixMs   int64                  `protobuf:"varint,2,opt,name=since_unix_ms,json=sinceUnixMs,proto3" json:"since_unix_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Viewer) Reset() {
+	*x = Viewer{}
+	mi := &file_command_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Viewer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Viewer) ProtoMessage() {}
+
+func (x *Viewer) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Viewer.ProtoReflect.Descriptor instead.
+func (*Viewer) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *Viewer) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Viewer) GetSinceUnixMs() int64 {
+	if x != nil {
+		return x.SinceUnixMs
+	}
+	return 0
+}
+
+// ShowApproval says that somebody sees an approval, for as long as it is asked. Reply: Ack, when the approval waits no longer.
+type ShowApproval struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ApprovalId    string                 `protobuf:"bytes,1,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShowApproval) Reset() {
+	*x = ShowApproval{}
+	mi := &file_command_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShowApproval) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShowApproval) ProtoMessage() {}
+
+func (x *ShowApproval) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShowApproval.ProtoReflect.Descriptor instead.
+func (*ShowApproval) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *ShowApproval) GetApprovalId() string {
+	if x != nil {
+		return x.ApprovalId
+	}
+	return ""
+}
+
+func (x *ShowApproval) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+// Announce tells who watches a session of something that is not written down. Reply: Ack.
+type Announce struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Event         *Event                 `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Announce) Reset() {
+	*x = Announce{}
+	mi := &file_command_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Announce) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Announce) ProtoMessage() {}
+
+func (x *Announce) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Announce.ProtoReflect.Descriptor instead.
+func (*Announce) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *Announce) GetEvent() *Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
 // ListApprovals lists the approvals that wait for an answer, of one session or of all. Reply: Approvals.
 type ListApprovals struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5193,7 +5368,7 @@ type ListApprovals struct {
 
 func (x *ListApprovals) Reset() {
 	*x = ListApprovals{}
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5205,7 +5380,7 @@ func (x *ListApprovals) String() string {
 func (*ListApprovals) ProtoMessage() {}
 
 func (x *ListApprovals) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5218,7 +5393,7 @@ func (x *ListApprovals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListApprovals.ProtoReflect.Descriptor instead.
 func (*ListApprovals) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{61}
+	return file_command_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListApprovals) GetSessionId() string {
@@ -5237,7 +5412,7 @@ type Approvals struct {
 
 func (x *Approvals) Reset() {
 	*x = Approvals{}
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5249,7 +5424,7 @@ func (x *Approvals) String() string {
 func (*Approvals) ProtoMessage() {}
 
 func (x *Approvals) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5262,7 +5437,7 @@ func (x *Approvals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approvals.ProtoReflect.Descriptor instead.
 func (*Approvals) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{62}
+	return file_command_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Approvals) GetApprovals() []*ApprovalView {
@@ -5284,7 +5459,7 @@ type ListAudit struct {
 
 func (x *ListAudit) Reset() {
 	*x = ListAudit{}
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5296,7 +5471,7 @@ func (x *ListAudit) String() string {
 func (*ListAudit) ProtoMessage() {}
 
 func (x *ListAudit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5309,7 +5484,7 @@ func (x *ListAudit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAudit.ProtoReflect.Descriptor instead.
 func (*ListAudit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{63}
+	return file_command_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListAudit) GetSessionId() string {
@@ -5336,7 +5511,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5348,7 +5523,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5361,7 +5536,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{64}
+	return file_command_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Audit) GetEntries() []*AuditView {
@@ -5411,7 +5586,7 @@ type AuditView struct {
 
 func (x *AuditView) Reset() {
 	*x = AuditView{}
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5423,7 +5598,7 @@ func (x *AuditView) String() string {
 func (*AuditView) ProtoMessage() {}
 
 func (x *AuditView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5436,7 +5611,7 @@ func (x *AuditView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditView.ProtoReflect.Descriptor instead.
 func (*AuditView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{65}
+	return file_command_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *AuditView) GetAtUnixMs() int64 {
@@ -5617,7 +5792,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5629,7 +5804,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5642,7 +5817,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{66}
+	return file_command_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *OpenSession) GetSessionId() string {
@@ -5663,7 +5838,7 @@ type SessionIdle struct {
 
 func (x *SessionIdle) Reset() {
 	*x = SessionIdle{}
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5675,7 +5850,7 @@ func (x *SessionIdle) String() string {
 func (*SessionIdle) ProtoMessage() {}
 
 func (x *SessionIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5688,7 +5863,7 @@ func (x *SessionIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionIdle.ProtoReflect.Descriptor instead.
 func (*SessionIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{67}
+	return file_command_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SessionIdle) GetSessionId() string {
@@ -5707,7 +5882,7 @@ type Passivate struct {
 
 func (x *Passivate) Reset() {
 	*x = Passivate{}
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5719,7 +5894,7 @@ func (x *Passivate) String() string {
 func (*Passivate) ProtoMessage() {}
 
 func (x *Passivate) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5732,7 +5907,7 @@ func (x *Passivate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Passivate.ProtoReflect.Descriptor instead.
 func (*Passivate) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{68}
+	return file_command_proto_rawDescGZIP(), []int{71}
 }
 
 type Staying struct {
@@ -5744,7 +5919,7 @@ type Staying struct {
 
 func (x *Staying) Reset() {
 	*x = Staying{}
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5756,7 +5931,7 @@ func (x *Staying) String() string {
 func (*Staying) ProtoMessage() {}
 
 func (x *Staying) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5769,7 +5944,7 @@ func (x *Staying) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Staying.ProtoReflect.Descriptor instead.
 func (*Staying) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{69}
+	return file_command_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Staying) GetSessionId() string {
@@ -5788,7 +5963,7 @@ type ReportIdle struct {
 
 func (x *ReportIdle) Reset() {
 	*x = ReportIdle{}
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5800,7 +5975,7 @@ func (x *ReportIdle) String() string {
 func (*ReportIdle) ProtoMessage() {}
 
 func (x *ReportIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5813,7 +5988,7 @@ func (x *ReportIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportIdle.ProtoReflect.Descriptor instead.
 func (*ReportIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{70}
+	return file_command_proto_rawDescGZIP(), []int{73}
 }
 
 type Idleness struct {
@@ -5827,7 +6002,7 @@ type Idleness struct {
 
 func (x *Idleness) Reset() {
 	*x = Idleness{}
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5839,7 +6014,7 @@ func (x *Idleness) String() string {
 func (*Idleness) ProtoMessage() {}
 
 func (x *Idleness) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5852,7 +6027,7 @@ func (x *Idleness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Idleness.ProtoReflect.Descriptor instead.
 func (*Idleness) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{71}
+	return file_command_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Idleness) GetIdle() bool {
@@ -5895,7 +6070,7 @@ type Configure struct {
 
 func (x *Configure) Reset() {
 	*x = Configure{}
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5907,7 +6082,7 @@ func (x *Configure) String() string {
 func (*Configure) ProtoMessage() {}
 
 func (x *Configure) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5920,7 +6095,7 @@ func (x *Configure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Configure.ProtoReflect.Descriptor instead.
 func (*Configure) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{72}
+	return file_command_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Configure) GetGrant() *Grant {
@@ -6008,7 +6183,7 @@ type WorkerFailed struct {
 
 func (x *WorkerFailed) Reset() {
 	*x = WorkerFailed{}
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6020,7 +6195,7 @@ func (x *WorkerFailed) String() string {
 func (*WorkerFailed) ProtoMessage() {}
 
 func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6033,7 +6208,7 @@ func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerFailed.ProtoReflect.Descriptor instead.
 func (*WorkerFailed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{73}
+	return file_command_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *WorkerFailed) GetWorkerId() string {
@@ -6084,7 +6259,7 @@ type SessionEnded struct {
 
 func (x *SessionEnded) Reset() {
 	*x = SessionEnded{}
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6096,7 +6271,7 @@ func (x *SessionEnded) String() string {
 func (*SessionEnded) ProtoMessage() {}
 
 func (x *SessionEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6109,7 +6284,7 @@ func (x *SessionEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionEnded.ProtoReflect.Descriptor instead.
 func (*SessionEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{74}
+	return file_command_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *SessionEnded) GetSessionId() string {
@@ -6142,7 +6317,7 @@ type DescribeWorker struct {
 
 func (x *DescribeWorker) Reset() {
 	*x = DescribeWorker{}
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6154,7 +6329,7 @@ func (x *DescribeWorker) String() string {
 func (*DescribeWorker) ProtoMessage() {}
 
 func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6167,7 +6342,7 @@ func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorker.ProtoReflect.Descriptor instead.
 func (*DescribeWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{75}
+	return file_command_proto_rawDescGZIP(), []int{78}
 }
 
 // Watched tells a worker whether anybody looks at its live events.
@@ -6180,7 +6355,7 @@ type Watched struct {
 
 func (x *Watched) Reset() {
 	*x = Watched{}
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6192,7 +6367,7 @@ func (x *Watched) String() string {
 func (*Watched) ProtoMessage() {}
 
 func (x *Watched) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6205,7 +6380,7 @@ func (x *Watched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watched.ProtoReflect.Descriptor instead.
 func (*Watched) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{76}
+	return file_command_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Watched) GetOn() bool {
@@ -6232,7 +6407,7 @@ type AcquireLease struct {
 
 func (x *AcquireLease) Reset() {
 	*x = AcquireLease{}
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6244,7 +6419,7 @@ func (x *AcquireLease) String() string {
 func (*AcquireLease) ProtoMessage() {}
 
 func (x *AcquireLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6257,7 +6432,7 @@ func (x *AcquireLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireLease.ProtoReflect.Descriptor instead.
 func (*AcquireLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{77}
+	return file_command_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *AcquireLease) GetWorkspace() string {
@@ -6321,7 +6496,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6333,7 +6508,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6346,7 +6521,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{78}
+	return file_command_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *LeaseGranted) GetWorkspace() string {
@@ -6389,7 +6564,7 @@ type LeaseQueued struct {
 
 func (x *LeaseQueued) Reset() {
 	*x = LeaseQueued{}
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6401,7 +6576,7 @@ func (x *LeaseQueued) String() string {
 func (*LeaseQueued) ProtoMessage() {}
 
 func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6414,7 +6589,7 @@ func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseQueued.ProtoReflect.Descriptor instead.
 func (*LeaseQueued) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{79}
+	return file_command_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *LeaseQueued) GetWorkspace() string {
@@ -6458,7 +6633,7 @@ type ReleaseLease struct {
 
 func (x *ReleaseLease) Reset() {
 	*x = ReleaseLease{}
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6470,7 +6645,7 @@ func (x *ReleaseLease) String() string {
 func (*ReleaseLease) ProtoMessage() {}
 
 func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6483,7 +6658,7 @@ func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseLease.ProtoReflect.Descriptor instead.
 func (*ReleaseLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{80}
+	return file_command_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ReleaseLease) GetWorkspace() string {
@@ -6528,7 +6703,7 @@ type EffectBegun struct {
 
 func (x *EffectBegun) Reset() {
 	*x = EffectBegun{}
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6540,7 +6715,7 @@ func (x *EffectBegun) String() string {
 func (*EffectBegun) ProtoMessage() {}
 
 func (x *EffectBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6553,7 +6728,7 @@ func (x *EffectBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectBegun.ProtoReflect.Descriptor instead.
 func (*EffectBegun) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{81}
+	return file_command_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *EffectBegun) GetWorkspace() string {
@@ -6593,7 +6768,7 @@ type EffectAllowed struct {
 
 func (x *EffectAllowed) Reset() {
 	*x = EffectAllowed{}
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6605,7 +6780,7 @@ func (x *EffectAllowed) String() string {
 func (*EffectAllowed) ProtoMessage() {}
 
 func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6618,7 +6793,7 @@ func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectAllowed.ProtoReflect.Descriptor instead.
 func (*EffectAllowed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{82}
+	return file_command_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *EffectAllowed) GetExecId() string {
@@ -6639,7 +6814,7 @@ type EffectEnded struct {
 
 func (x *EffectEnded) Reset() {
 	*x = EffectEnded{}
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6651,7 +6826,7 @@ func (x *EffectEnded) String() string {
 func (*EffectEnded) ProtoMessage() {}
 
 func (x *EffectEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6664,7 +6839,7 @@ func (x *EffectEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectEnded.ProtoReflect.Descriptor instead.
 func (*EffectEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{83}
+	return file_command_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *EffectEnded) GetWorkspace() string {
@@ -6701,7 +6876,7 @@ type OpenWorkspace struct {
 
 func (x *OpenWorkspace) Reset() {
 	*x = OpenWorkspace{}
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6713,7 +6888,7 @@ func (x *OpenWorkspace) String() string {
 func (*OpenWorkspace) ProtoMessage() {}
 
 func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6726,7 +6901,7 @@ func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkspace.ProtoReflect.Descriptor instead.
 func (*OpenWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{84}
+	return file_command_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *OpenWorkspace) GetGrant() *WorkspaceGrant {
@@ -6759,7 +6934,7 @@ type WorkspaceReady struct {
 
 func (x *WorkspaceReady) Reset() {
 	*x = WorkspaceReady{}
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6771,7 +6946,7 @@ func (x *WorkspaceReady) String() string {
 func (*WorkspaceReady) ProtoMessage() {}
 
 func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6784,7 +6959,7 @@ func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceReady.ProtoReflect.Descriptor instead.
 func (*WorkspaceReady) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{85}
+	return file_command_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *WorkspaceReady) GetOverlaps() []*WorkspaceRef {
@@ -6805,7 +6980,7 @@ type KeepWorkspaces struct {
 
 func (x *KeepWorkspaces) Reset() {
 	*x = KeepWorkspaces{}
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6817,7 +6992,7 @@ func (x *KeepWorkspaces) String() string {
 func (*KeepWorkspaces) ProtoMessage() {}
 
 func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6830,7 +7005,7 @@ func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepWorkspaces.ProtoReflect.Descriptor instead.
 func (*KeepWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{86}
+	return file_command_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *KeepWorkspaces) GetSessionId() string {
@@ -6858,7 +7033,7 @@ type RetireWorkspace struct {
 
 func (x *RetireWorkspace) Reset() {
 	*x = RetireWorkspace{}
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6870,7 +7045,7 @@ func (x *RetireWorkspace) String() string {
 func (*RetireWorkspace) ProtoMessage() {}
 
 func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6883,7 +7058,7 @@ func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireWorkspace.ProtoReflect.Descriptor instead.
 func (*RetireWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{87}
+	return file_command_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *RetireWorkspace) GetGeneration() uint64 {
@@ -6903,7 +7078,7 @@ type WorkspaceUnused struct {
 
 func (x *WorkspaceUnused) Reset() {
 	*x = WorkspaceUnused{}
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6915,7 +7090,7 @@ func (x *WorkspaceUnused) String() string {
 func (*WorkspaceUnused) ProtoMessage() {}
 
 func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6928,7 +7103,7 @@ func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceUnused.ProtoReflect.Descriptor instead.
 func (*WorkspaceUnused) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{88}
+	return file_command_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *WorkspaceUnused) GetId() string {
@@ -6953,7 +7128,7 @@ type DescribeWorkspace struct {
 
 func (x *DescribeWorkspace) Reset() {
 	*x = DescribeWorkspace{}
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6965,7 +7140,7 @@ func (x *DescribeWorkspace) String() string {
 func (*DescribeWorkspace) ProtoMessage() {}
 
 func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6978,7 +7153,7 @@ func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorkspace.ProtoReflect.Descriptor instead.
 func (*DescribeWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{89}
+	return file_command_proto_rawDescGZIP(), []int{92}
 }
 
 type WorkspaceView struct {
@@ -6994,7 +7169,7 @@ type WorkspaceView struct {
 
 func (x *WorkspaceView) Reset() {
 	*x = WorkspaceView{}
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7006,7 +7181,7 @@ func (x *WorkspaceView) String() string {
 func (*WorkspaceView) ProtoMessage() {}
 
 func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7019,7 +7194,7 @@ func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceView.ProtoReflect.Descriptor instead.
 func (*WorkspaceView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{90}
+	return file_command_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *WorkspaceView) GetUri() string {
@@ -7067,7 +7242,7 @@ type FindActor struct {
 
 func (x *FindActor) Reset() {
 	*x = FindActor{}
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7079,7 +7254,7 @@ func (x *FindActor) String() string {
 func (*FindActor) ProtoMessage() {}
 
 func (x *FindActor) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7092,7 +7267,7 @@ func (x *FindActor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindActor.ProtoReflect.Descriptor instead.
 func (*FindActor) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{91}
+	return file_command_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *FindActor) GetName() string {
@@ -7112,7 +7287,7 @@ type Replaced struct {
 
 func (x *Replaced) Reset() {
 	*x = Replaced{}
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7124,7 +7299,7 @@ func (x *Replaced) String() string {
 func (*Replaced) ProtoMessage() {}
 
 func (x *Replaced) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7137,7 +7312,7 @@ func (x *Replaced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replaced.ProtoReflect.Descriptor instead.
 func (*Replaced) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{92}
+	return file_command_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Replaced) GetName() string {
@@ -7164,7 +7339,7 @@ type AcquirePermit struct {
 
 func (x *AcquirePermit) Reset() {
 	*x = AcquirePermit{}
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7176,7 +7351,7 @@ func (x *AcquirePermit) String() string {
 func (*AcquirePermit) ProtoMessage() {}
 
 func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7189,7 +7364,7 @@ func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquirePermit.ProtoReflect.Descriptor instead.
 func (*AcquirePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{93}
+	return file_command_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *AcquirePermit) GetRequest() uint64 {
@@ -7215,7 +7390,7 @@ type PermitGranted struct {
 
 func (x *PermitGranted) Reset() {
 	*x = PermitGranted{}
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7227,7 +7402,7 @@ func (x *PermitGranted) String() string {
 func (*PermitGranted) ProtoMessage() {}
 
 func (x *PermitGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7240,7 +7415,7 @@ func (x *PermitGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitGranted.ProtoReflect.Descriptor instead.
 func (*PermitGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{94}
+	return file_command_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *PermitGranted) GetRequest() uint64 {
@@ -7261,7 +7436,7 @@ type ReleasePermit struct {
 
 func (x *ReleasePermit) Reset() {
 	*x = ReleasePermit{}
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7273,7 +7448,7 @@ func (x *ReleasePermit) String() string {
 func (*ReleasePermit) ProtoMessage() {}
 
 func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7286,7 +7461,7 @@ func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasePermit.ProtoReflect.Descriptor instead.
 func (*ReleasePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{95}
+	return file_command_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ReleasePermit) GetRequest() uint64 {
@@ -7347,7 +7522,7 @@ type Execute struct {
 
 func (x *Execute) Reset() {
 	*x = Execute{}
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7359,7 +7534,7 @@ func (x *Execute) String() string {
 func (*Execute) ProtoMessage() {}
 
 func (x *Execute) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7372,7 +7547,7 @@ func (x *Execute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Execute.ProtoReflect.Descriptor instead.
 func (*Execute) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{96}
+	return file_command_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *Execute) GetExecId() string {
@@ -7597,7 +7772,7 @@ type ToolReply struct {
 
 func (x *ToolReply) Reset() {
 	*x = ToolReply{}
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7609,7 +7784,7 @@ func (x *ToolReply) String() string {
 func (*ToolReply) ProtoMessage() {}
 
 func (x *ToolReply) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7622,7 +7797,7 @@ func (x *ToolReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolReply.ProtoReflect.Descriptor instead.
 func (*ToolReply) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{97}
+	return file_command_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ToolReply) GetExecId() string {
@@ -7757,7 +7932,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7769,7 +7944,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7782,7 +7957,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{98}
+	return file_command_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *LedgerEntry) GetExecId() string {
@@ -7824,7 +7999,7 @@ type CancelCalls struct {
 
 func (x *CancelCalls) Reset() {
 	*x = CancelCalls{}
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7836,7 +8011,7 @@ func (x *CancelCalls) String() string {
 func (*CancelCalls) ProtoMessage() {}
 
 func (x *CancelCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7849,7 +8024,7 @@ func (x *CancelCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCalls.ProtoReflect.Descriptor instead.
 func (*CancelCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{99}
+	return file_command_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *CancelCalls) GetExecIds() []string {
@@ -7881,7 +8056,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7893,7 +8068,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7906,7 +8081,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{100}
+	return file_command_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Progress) GetExecId() string {
@@ -7960,7 +8135,7 @@ type ListProjects struct {
 
 func (x *ListProjects) Reset() {
 	*x = ListProjects{}
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7972,7 +8147,7 @@ func (x *ListProjects) String() string {
 func (*ListProjects) ProtoMessage() {}
 
 func (x *ListProjects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7985,7 +8160,7 @@ func (x *ListProjects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProjects.ProtoReflect.Descriptor instead.
 func (*ListProjects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{101}
+	return file_command_proto_rawDescGZIP(), []int{104}
 }
 
 type Projects struct {
@@ -7997,7 +8172,7 @@ type Projects struct {
 
 func (x *Projects) Reset() {
 	*x = Projects{}
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8009,7 +8184,7 @@ func (x *Projects) String() string {
 func (*Projects) ProtoMessage() {}
 
 func (x *Projects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8022,7 +8197,7 @@ func (x *Projects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Projects.ProtoReflect.Descriptor instead.
 func (*Projects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{102}
+	return file_command_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *Projects) GetProjects() []*Project {
@@ -8043,7 +8218,7 @@ type SaveProject struct {
 
 func (x *SaveProject) Reset() {
 	*x = SaveProject{}
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8055,7 +8230,7 @@ func (x *SaveProject) String() string {
 func (*SaveProject) ProtoMessage() {}
 
 func (x *SaveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8068,7 +8243,7 @@ func (x *SaveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveProject.ProtoReflect.Descriptor instead.
 func (*SaveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{103}
+	return file_command_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *SaveProject) GetName() string {
@@ -8095,7 +8270,7 @@ type RemoveProject struct {
 
 func (x *RemoveProject) Reset() {
 	*x = RemoveProject{}
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8107,7 +8282,7 @@ func (x *RemoveProject) String() string {
 func (*RemoveProject) ProtoMessage() {}
 
 func (x *RemoveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8120,7 +8295,7 @@ func (x *RemoveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProject.ProtoReflect.Descriptor instead.
 func (*RemoveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{104}
+	return file_command_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *RemoveProject) GetProject() string {
@@ -8142,7 +8317,7 @@ type SetVariables struct {
 
 func (x *SetVariables) Reset() {
 	*x = SetVariables{}
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8154,7 +8329,7 @@ func (x *SetVariables) String() string {
 func (*SetVariables) ProtoMessage() {}
 
 func (x *SetVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8167,7 +8342,7 @@ func (x *SetVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVariables.ProtoReflect.Descriptor instead.
 func (*SetVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{105}
+	return file_command_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *SetVariables) GetProject() string {
@@ -8201,7 +8376,7 @@ type TakeVariables struct {
 
 func (x *TakeVariables) Reset() {
 	*x = TakeVariables{}
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8213,7 +8388,7 @@ func (x *TakeVariables) String() string {
 func (*TakeVariables) ProtoMessage() {}
 
 func (x *TakeVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8226,7 +8401,7 @@ func (x *TakeVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeVariables.ProtoReflect.Descriptor instead.
 func (*TakeVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{106}
+	return file_command_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *TakeVariables) GetProjectId() string {
@@ -8246,7 +8421,7 @@ type ReadFields struct {
 
 func (x *ReadFields) Reset() {
 	*x = ReadFields{}
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8258,7 +8433,7 @@ func (x *ReadFields) String() string {
 func (*ReadFields) ProtoMessage() {}
 
 func (x *ReadFields) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8271,7 +8446,7 @@ func (x *ReadFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFields.ProtoReflect.Descriptor instead.
 func (*ReadFields) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{107}
+	return file_command_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ReadFields) GetWorkspace() string {
@@ -8293,7 +8468,7 @@ type FieldsView struct {
 
 func (x *FieldsView) Reset() {
 	*x = FieldsView{}
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8305,7 +8480,7 @@ func (x *FieldsView) String() string {
 func (*FieldsView) ProtoMessage() {}
 
 func (x *FieldsView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8318,7 +8493,7 @@ func (x *FieldsView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldsView.ProtoReflect.Descriptor instead.
 func (*FieldsView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{108}
+	return file_command_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *FieldsView) GetWorkspace() string {
@@ -8365,7 +8540,7 @@ type FieldView struct {
 
 func (x *FieldView) Reset() {
 	*x = FieldView{}
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8377,7 +8552,7 @@ func (x *FieldView) String() string {
 func (*FieldView) ProtoMessage() {}
 
 func (x *FieldView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8390,7 +8565,7 @@ func (x *FieldView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldView.ProtoReflect.Descriptor instead.
 func (*FieldView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{109}
+	return file_command_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *FieldView) GetName() string {
@@ -8467,7 +8642,7 @@ type SetField struct {
 
 func (x *SetField) Reset() {
 	*x = SetField{}
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8479,7 +8654,7 @@ func (x *SetField) String() string {
 func (*SetField) ProtoMessage() {}
 
 func (x *SetField) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8492,7 +8667,7 @@ func (x *SetField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetField.ProtoReflect.Descriptor instead.
 func (*SetField) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{110}
+	return file_command_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *SetField) GetWorkspace() string {
@@ -8562,7 +8737,7 @@ type FieldUpdated struct {
 
 func (x *FieldUpdated) Reset() {
 	*x = FieldUpdated{}
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8574,7 +8749,7 @@ func (x *FieldUpdated) String() string {
 func (*FieldUpdated) ProtoMessage() {}
 
 func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8587,7 +8762,7 @@ func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldUpdated.ProtoReflect.Descriptor instead.
 func (*FieldUpdated) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{111}
+	return file_command_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *FieldUpdated) GetWorkspace() string {
@@ -8624,7 +8799,7 @@ type DeclareFields struct {
 
 func (x *DeclareFields) Reset() {
 	*x = DeclareFields{}
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8636,7 +8811,7 @@ func (x *DeclareFields) String() string {
 func (*DeclareFields) ProtoMessage() {}
 
 func (x *DeclareFields) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8649,7 +8824,7 @@ func (x *DeclareFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareFields.ProtoReflect.Descriptor instead.
 func (*DeclareFields) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{112}
+	return file_command_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *DeclareFields) GetWorkspace() string {
@@ -8691,7 +8866,7 @@ type FieldChanged struct {
 
 func (x *FieldChanged) Reset() {
 	*x = FieldChanged{}
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8703,7 +8878,7 @@ func (x *FieldChanged) String() string {
 func (*FieldChanged) ProtoMessage() {}
 
 func (x *FieldChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8716,7 +8891,7 @@ func (x *FieldChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChanged.ProtoReflect.Descriptor instead.
 func (*FieldChanged) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{113}
+	return file_command_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *FieldChanged) GetId() string {
@@ -8742,7 +8917,7 @@ type DiffCopy struct {
 
 func (x *DiffCopy) Reset() {
 	*x = DiffCopy{}
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8754,7 +8929,7 @@ func (x *DiffCopy) String() string {
 func (*DiffCopy) ProtoMessage() {}
 
 func (x *DiffCopy) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8767,7 +8942,7 @@ func (x *DiffCopy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffCopy.ProtoReflect.Descriptor instead.
 func (*DiffCopy) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{114}
+	return file_command_proto_rawDescGZIP(), []int{117}
 }
 
 // ApplyCopy brings what was changed in a copy back to its folder: all of it, or nothing. Reply: Changes; a Failure names the files
@@ -8781,7 +8956,7 @@ type ApplyCopy struct {
 
 func (x *ApplyCopy) Reset() {
 	*x = ApplyCopy{}
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8793,7 +8968,7 @@ func (x *ApplyCopy) String() string {
 func (*ApplyCopy) ProtoMessage() {}
 
 func (x *ApplyCopy) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8806,7 +8981,7 @@ func (x *ApplyCopy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyCopy.ProtoReflect.Descriptor instead.
 func (*ApplyCopy) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{115}
+	return file_command_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *ApplyCopy) GetBy() string {
@@ -8828,7 +9003,7 @@ type Changes struct {
 
 func (x *Changes) Reset() {
 	*x = Changes{}
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8840,7 +9015,7 @@ func (x *Changes) String() string {
 func (*Changes) ProtoMessage() {}
 
 func (x *Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8853,7 +9028,7 @@ func (x *Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changes.ProtoReflect.Descriptor instead.
 func (*Changes) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{116}
+	return file_command_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *Changes) GetFolder() string {
@@ -8897,7 +9072,7 @@ type FileChange struct {
 
 func (x *FileChange) Reset() {
 	*x = FileChange{}
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8909,7 +9084,7 @@ func (x *FileChange) String() string {
 func (*FileChange) ProtoMessage() {}
 
 func (x *FileChange) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8922,7 +9097,7 @@ func (x *FileChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
 func (*FileChange) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{117}
+	return file_command_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *FileChange) GetPath() string {
@@ -8973,7 +9148,7 @@ type UseFile struct {
 
 func (x *UseFile) Reset() {
 	*x = UseFile{}
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8985,7 +9160,7 @@ func (x *UseFile) String() string {
 func (*UseFile) ProtoMessage() {}
 
 func (x *UseFile) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8998,7 +9173,7 @@ func (x *UseFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseFile.ProtoReflect.Descriptor instead.
 func (*UseFile) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{118}
+	return file_command_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *UseFile) GetAction() UseFile_Action {
@@ -9032,7 +9207,7 @@ type Files struct {
 
 func (x *Files) Reset() {
 	*x = Files{}
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9044,7 +9219,7 @@ func (x *Files) String() string {
 func (*Files) ProtoMessage() {}
 
 func (x *Files) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9057,7 +9232,7 @@ func (x *Files) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Files.ProtoReflect.Descriptor instead.
 func (*Files) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{119}
+	return file_command_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *Files) GetEntries() []*FileEntry {
@@ -9086,7 +9261,7 @@ type FileEntry struct {
 
 func (x *FileEntry) Reset() {
 	*x = FileEntry{}
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9098,7 +9273,7 @@ func (x *FileEntry) String() string {
 func (*FileEntry) ProtoMessage() {}
 
 func (x *FileEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9111,7 +9286,7 @@ func (x *FileEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEntry.ProtoReflect.Descriptor instead.
 func (*FileEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{120}
+	return file_command_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *FileEntry) GetPath() string {
@@ -9152,7 +9327,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9164,7 +9339,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9177,7 +9352,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{121}
+	return file_command_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -9203,7 +9378,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9215,7 +9390,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9228,7 +9403,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{122}
+	return file_command_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -9247,7 +9422,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9259,7 +9434,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9272,7 +9447,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{123}
+	return file_command_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -9291,7 +9466,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9303,7 +9478,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9316,7 +9491,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{124}
+	return file_command_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -9336,7 +9511,7 @@ type ListWorkspaces struct {
 
 func (x *ListWorkspaces) Reset() {
 	*x = ListWorkspaces{}
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9348,7 +9523,7 @@ func (x *ListWorkspaces) String() string {
 func (*ListWorkspaces) ProtoMessage() {}
 
 func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9361,7 +9536,7 @@ func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspaces.ProtoReflect.Descriptor instead.
 func (*ListWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{125}
+	return file_command_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *ListWorkspaces) GetSessionId() string {
@@ -9380,7 +9555,7 @@ type Workspaces struct {
 
 func (x *Workspaces) Reset() {
 	*x = Workspaces{}
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9392,7 +9567,7 @@ func (x *Workspaces) String() string {
 func (*Workspaces) ProtoMessage() {}
 
 func (x *Workspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9405,7 +9580,7 @@ func (x *Workspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workspaces.ProtoReflect.Descriptor instead.
 func (*Workspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{126}
+	return file_command_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *Workspaces) GetWorkspaces() []*SessionWorkspace {
@@ -9426,7 +9601,7 @@ type SessionWorkspace struct {
 
 func (x *SessionWorkspace) Reset() {
 	*x = SessionWorkspace{}
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9438,7 +9613,7 @@ func (x *SessionWorkspace) String() string {
 func (*SessionWorkspace) ProtoMessage() {}
 
 func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9451,7 +9626,7 @@ func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionWorkspace.ProtoReflect.Descriptor instead.
 func (*SessionWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{127}
+	return file_command_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *SessionWorkspace) GetSessionId() string {
@@ -9485,7 +9660,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9497,7 +9672,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9510,7 +9685,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{128}
+	return file_command_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -9536,7 +9711,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9548,7 +9723,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9561,7 +9736,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{129}
+	return file_command_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -9581,7 +9756,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9593,7 +9768,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9606,7 +9781,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{130}
+	return file_command_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *Show) GetId() string {
@@ -9627,7 +9802,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9639,7 +9814,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9652,7 +9827,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{131}
+	return file_command_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -9696,7 +9871,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9708,7 +9883,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9721,7 +9896,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{132}
+	return file_command_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -9823,7 +9998,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9835,7 +10010,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9848,7 +10023,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{133}
+	return file_command_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -9910,7 +10085,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9922,7 +10097,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9935,7 +10110,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{134}
+	return file_command_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -9956,7 +10131,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9968,7 +10143,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9981,7 +10156,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{135}
+	return file_command_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -10016,7 +10191,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10028,7 +10203,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10041,7 +10216,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{136}
+	return file_command_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *Finding) GetStream() string {
@@ -10078,7 +10253,7 @@ type ForkSession struct {
 
 func (x *ForkSession) Reset() {
 	*x = ForkSession{}
-	mi := &file_command_proto_msgTypes[137]
+	mi := &file_command_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10090,7 +10265,7 @@ func (x *ForkSession) String() string {
 func (*ForkSession) ProtoMessage() {}
 
 func (x *ForkSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[137]
+	mi := &file_command_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10103,7 +10278,7 @@ func (x *ForkSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSession.ProtoReflect.Descriptor instead.
 func (*ForkSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{137}
+	return file_command_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *ForkSession) GetSessionId() string {
@@ -10142,7 +10317,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_command_proto_msgTypes[138]
+	mi := &file_command_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10154,7 +10329,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[138]
+	mi := &file_command_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10167,7 +10342,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{138}
+	return file_command_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *Forked) GetSession() *SessionView {
@@ -10230,7 +10405,7 @@ type ImportSession struct {
 
 func (x *ImportSession) Reset() {
 	*x = ImportSession{}
-	mi := &file_command_proto_msgTypes[139]
+	mi := &file_command_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10242,7 +10417,7 @@ func (x *ImportSession) String() string {
 func (*ImportSession) ProtoMessage() {}
 
 func (x *ImportSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[139]
+	mi := &file_command_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10255,7 +10430,7 @@ func (x *ImportSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSession.ProtoReflect.Descriptor instead.
 func (*ImportSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{139}
+	return file_command_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *ImportSession) GetNewId() bool {
@@ -10288,7 +10463,7 @@ type Imported struct {
 
 func (x *Imported) Reset() {
 	*x = Imported{}
-	mi := &file_command_proto_msgTypes[140]
+	mi := &file_command_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10300,7 +10475,7 @@ func (x *Imported) String() string {
 func (*Imported) ProtoMessage() {}
 
 func (x *Imported) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[140]
+	mi := &file_command_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10313,7 +10488,7 @@ func (x *Imported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Imported.ProtoReflect.Descriptor instead.
 func (*Imported) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{140}
+	return file_command_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *Imported) GetSession() *SessionView {
@@ -10381,7 +10556,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[141]
+	mi := &file_command_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10393,7 +10568,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[141]
+	mi := &file_command_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10406,7 +10581,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{141}
+	return file_command_proto_rawDescGZIP(), []int{144}
 }
 
 type Holder struct {
@@ -10421,7 +10596,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[142]
+	mi := &file_command_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10433,7 +10608,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[142]
+	mi := &file_command_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10446,7 +10621,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{142}
+	return file_command_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -10522,7 +10697,7 @@ const file_command_proto_rawDesc = "" +
 	"\x05trust\x18\x02 \x01(\x0e2\x16.troupe.v1.Trust.LevelR\x05trust\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x1f\n" +
 	"\vapproval_id\x18\x04 \x01(\tR\n" +
-	"approvalId\"\x8a\x11\n" +
+	"approvalId\"\xbd\x11\n" +
 	"\tToSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x120\n" +
@@ -10571,7 +10746,8 @@ const file_command_proto_rawDesc = "" +
 	"\x0edeclare_fields\x18> \x01(\v2\x18.troupe.v1.DeclareFieldsH\x00R\rdeclareFields\x122\n" +
 	"\tdiff_copy\x18F \x01(\v2\x13.troupe.v1.DiffCopyH\x00R\bdiffCopy\x125\n" +
 	"\n" +
-	"apply_copy\x18G \x01(\v2\x14.troupe.v1.ApplyCopyH\x00R\tapplyCopyB\t\n" +
+	"apply_copy\x18G \x01(\v2\x14.troupe.v1.ApplyCopyH\x00R\tapplyCopy\x121\n" +
+	"\bannounce\x183 \x01(\v2\x13.troupe.v1.AnnounceH\x00R\bannounceB\t\n" +
 	"\acommand\"\"\n" +
 	"\fDescribeTree\x12\x12\n" +
 	"\x04deep\x18\x01 \x01(\bR\x04deep\"\xe4\x01\n" +
@@ -10900,7 +11076,7 @@ const file_command_proto_rawDesc = "" +
 	" \x01(\tR\terrorCode\x12\x1c\n" +
 	"\n" +
 	"at_unix_ms\x18\v \x01(\x03R\batUnixMs\x12\x16\n" +
-	"\x06effect\x18\f \x01(\tR\x06effect\"\xb2\x04\n" +
+	"\x06effect\x18\f \x01(\tR\x06effect\"\xdb\x04\n" +
 	"\fApprovalView\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12\x1d\n" +
@@ -10925,7 +11101,17 @@ const file_command_proto_rawDesc = "" +
 	"\x05agent\x18\x11 \x01(\tR\x05agent\x12\x14\n" +
 	"\x05rules\x18\x12 \x03(\tR\x05rules\x12\"\n" +
 	"\funremembered\x18\x13 \x01(\tR\funremembered\x12\x16\n" +
-	"\x06parent\x18\x14 \x01(\tR\x06parent\".\n" +
+	"\x06parent\x18\x14 \x01(\tR\x06parent\x12'\n" +
+	"\x05shown\x18\x1e \x03(\v2\x11.troupe.v1.ViewerR\x05shown\"<\n" +
+	"\x06Viewer\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\x12\"\n" +
+	"\rsince_unix_ms\x18\x02 \x01(\x03R\vsinceUnixMs\"?\n" +
+	"\fShowApproval\x12\x1f\n" +
+	"\vapproval_id\x18\x01 \x01(\tR\n" +
+	"approvalId\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\"2\n" +
+	"\bAnnounce\x12&\n" +
+	"\x05event\x18\x01 \x01(\v2\x10.troupe.v1.EventR\x05event\".\n" +
 	"\rListApprovals\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"B\n" +
@@ -11367,7 +11553,7 @@ func file_command_proto_rawDescGZIP() []byte {
 }
 
 var file_command_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 143)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 146)
 var file_command_proto_goTypes = []any{
 	(UseFile_Action)(0),          // 0: troupe.v1.UseFile.Action
 	(*CreateSession)(nil),        // 1: troupe.v1.CreateSession
@@ -11431,128 +11617,131 @@ var file_command_proto_goTypes = []any{
 	(*WorkerView)(nil),           // 59: troupe.v1.WorkerView
 	(*CallView)(nil),             // 60: troupe.v1.CallView
 	(*ApprovalView)(nil),         // 61: troupe.v1.ApprovalView
-	(*ListApprovals)(nil),        // 62: troupe.v1.ListApprovals
-	(*Approvals)(nil),            // 63: troupe.v1.Approvals
-	(*ListAudit)(nil),            // 64: troupe.v1.ListAudit
-	(*Audit)(nil),                // 65: troupe.v1.Audit
-	(*AuditView)(nil),            // 66: troupe.v1.AuditView
-	(*OpenSession)(nil),          // 67: troupe.v1.OpenSession
-	(*SessionIdle)(nil),          // 68: troupe.v1.SessionIdle
-	(*Passivate)(nil),            // 69: troupe.v1.Passivate
-	(*Staying)(nil),              // 70: troupe.v1.Staying
-	(*ReportIdle)(nil),           // 71: troupe.v1.ReportIdle
-	(*Idleness)(nil),             // 72: troupe.v1.Idleness
-	(*Configure)(nil),            // 73: troupe.v1.Configure
-	(*WorkerFailed)(nil),         // 74: troupe.v1.WorkerFailed
-	(*SessionEnded)(nil),         // 75: troupe.v1.SessionEnded
-	(*DescribeWorker)(nil),       // 76: troupe.v1.DescribeWorker
-	(*Watched)(nil),              // 77: troupe.v1.Watched
-	(*AcquireLease)(nil),         // 78: troupe.v1.AcquireLease
-	(*LeaseGranted)(nil),         // 79: troupe.v1.LeaseGranted
-	(*LeaseQueued)(nil),          // 80: troupe.v1.LeaseQueued
-	(*ReleaseLease)(nil),         // 81: troupe.v1.ReleaseLease
-	(*EffectBegun)(nil),          // 82: troupe.v1.EffectBegun
-	(*EffectAllowed)(nil),        // 83: troupe.v1.EffectAllowed
-	(*EffectEnded)(nil),          // 84: troupe.v1.EffectEnded
-	(*OpenWorkspace)(nil),        // 85: troupe.v1.OpenWorkspace
-	(*WorkspaceReady)(nil),       // 86: troupe.v1.WorkspaceReady
-	(*KeepWorkspaces)(nil),       // 87: troupe.v1.KeepWorkspaces
-	(*RetireWorkspace)(nil),      // 88: troupe.v1.RetireWorkspace
-	(*WorkspaceUnused)(nil),      // 89: troupe.v1.WorkspaceUnused
-	(*DescribeWorkspace)(nil),    // 90: troupe.v1.DescribeWorkspace
-	(*WorkspaceView)(nil),        // 91: troupe.v1.WorkspaceView
-	(*FindActor)(nil),            // 92: troupe.v1.FindActor
-	(*Replaced)(nil),             // 93: troupe.v1.Replaced
-	(*AcquirePermit)(nil),        // 94: troupe.v1.AcquirePermit
-	(*PermitGranted)(nil),        // 95: troupe.v1.PermitGranted
-	(*ReleasePermit)(nil),        // 96: troupe.v1.ReleasePermit
-	(*Execute)(nil),              // 97: troupe.v1.Execute
-	(*ToolReply)(nil),            // 98: troupe.v1.ToolReply
-	(*LedgerEntry)(nil),          // 99: troupe.v1.LedgerEntry
-	(*CancelCalls)(nil),          // 100: troupe.v1.CancelCalls
-	(*Progress)(nil),             // 101: troupe.v1.Progress
-	(*ListProjects)(nil),         // 102: troupe.v1.ListProjects
-	(*Projects)(nil),             // 103: troupe.v1.Projects
-	(*SaveProject)(nil),          // 104: troupe.v1.SaveProject
-	(*RemoveProject)(nil),        // 105: troupe.v1.RemoveProject
-	(*SetVariables)(nil),         // 106: troupe.v1.SetVariables
-	(*TakeVariables)(nil),        // 107: troupe.v1.TakeVariables
-	(*ReadFields)(nil),           // 108: troupe.v1.ReadFields
-	(*FieldsView)(nil),           // 109: troupe.v1.FieldsView
-	(*FieldView)(nil),            // 110: troupe.v1.FieldView
-	(*SetField)(nil),             // 111: troupe.v1.SetField
-	(*FieldUpdated)(nil),         // 112: troupe.v1.FieldUpdated
-	(*DeclareFields)(nil),        // 113: troupe.v1.DeclareFields
-	(*FieldChanged)(nil),         // 114: troupe.v1.FieldChanged
-	(*DiffCopy)(nil),             // 115: troupe.v1.DiffCopy
-	(*ApplyCopy)(nil),            // 116: troupe.v1.ApplyCopy
-	(*Changes)(nil),              // 117: troupe.v1.Changes
-	(*FileChange)(nil),           // 118: troupe.v1.FileChange
-	(*UseFile)(nil),              // 119: troupe.v1.UseFile
-	(*Files)(nil),                // 120: troupe.v1.Files
-	(*FileEntry)(nil),            // 121: troupe.v1.FileEntry
-	(*ListSessions)(nil),         // 122: troupe.v1.ListSessions
-	(*Sessions)(nil),             // 123: troupe.v1.Sessions
-	(*ListWorkers)(nil),          // 124: troupe.v1.ListWorkers
-	(*Workers)(nil),              // 125: troupe.v1.Workers
-	(*ListWorkspaces)(nil),       // 126: troupe.v1.ListWorkspaces
-	(*Workspaces)(nil),           // 127: troupe.v1.Workspaces
-	(*SessionWorkspace)(nil),     // 128: troupe.v1.SessionWorkspace
-	(*ListCalls)(nil),            // 129: troupe.v1.ListCalls
-	(*Calls)(nil),                // 130: troupe.v1.Calls
-	(*Show)(nil),                 // 131: troupe.v1.Show
-	(*Shown)(nil),                // 132: troupe.v1.Shown
-	(*TurnView)(nil),             // 133: troupe.v1.TurnView
-	(*GenerationView)(nil),       // 134: troupe.v1.GenerationView
-	(*Verify)(nil),               // 135: troupe.v1.Verify
-	(*Verified)(nil),             // 136: troupe.v1.Verified
-	(*Finding)(nil),              // 137: troupe.v1.Finding
-	(*ForkSession)(nil),          // 138: troupe.v1.ForkSession
-	(*Forked)(nil),               // 139: troupe.v1.Forked
-	(*ImportSession)(nil),        // 140: troupe.v1.ImportSession
-	(*Imported)(nil),             // 141: troupe.v1.Imported
-	(*Hello)(nil),                // 142: troupe.v1.Hello
-	(*Holder)(nil),               // 143: troupe.v1.Holder
-	(*EnvVar)(nil),               // 144: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 145: troupe.v1.Lineage
-	(*Turn)(nil),                 // 146: troupe.v1.Turn
-	(Persist_Policy)(0),          // 147: troupe.v1.Persist.Policy
-	(Trust_Level)(0),             // 148: troupe.v1.Trust.Level
-	(*Part)(nil),                 // 149: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 150: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 151: troupe.v1.InputAccepted.Origin
-	(InputAccepted_People)(0),    // 152: troupe.v1.InputAccepted.People
-	(TurnCompleted_Outcome)(0),   // 153: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 154: troupe.v1.Usage
-	(*Place)(nil),                // 155: troupe.v1.Place
-	(*Bounds)(nil),               // 156: troupe.v1.Bounds
-	(CallResolved_Resolution)(0), // 157: troupe.v1.CallResolved.Resolution
-	(Decision_Value)(0),          // 158: troupe.v1.Decision.Value
-	(*Failure)(nil),              // 159: troupe.v1.Failure
-	(TimerSet_Misfire)(0),        // 160: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 161: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 162: troupe.v1.WorkspaceGrant
-	(*Grant)(nil),                // 163: troupe.v1.Grant
-	(*WorkspaceRef)(nil),         // 164: troupe.v1.WorkspaceRef
-	(*LeaseToken)(nil),           // 165: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 166: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 167: troupe.v1.ToolFinished.Status
-	(*Project)(nil),              // 168: troupe.v1.Project
-	(*Variable)(nil),             // 169: troupe.v1.Variable
-	(*FieldSet)(nil),             // 170: troupe.v1.FieldSet
-	(*FieldNoted)(nil),           // 171: troupe.v1.FieldNoted
-	(*Timing)(nil),               // 172: troupe.v1.Timing
+	(*Viewer)(nil),               // 62: troupe.v1.Viewer
+	(*ShowApproval)(nil),         // 63: troupe.v1.ShowApproval
+	(*Announce)(nil),             // 64: troupe.v1.Announce
+	(*ListApprovals)(nil),        // 65: troupe.v1.ListApprovals
+	(*Approvals)(nil),            // 66: troupe.v1.Approvals
+	(*ListAudit)(nil),            // 67: troupe.v1.ListAudit
+	(*Audit)(nil),                // 68: troupe.v1.Audit
+	(*AuditView)(nil),            // 69: troupe.v1.AuditView
+	(*OpenSession)(nil),          // 70: troupe.v1.OpenSession
+	(*SessionIdle)(nil),          // 71: troupe.v1.SessionIdle
+	(*Passivate)(nil),            // 72: troupe.v1.Passivate
+	(*Staying)(nil),              // 73: troupe.v1.Staying
+	(*ReportIdle)(nil),           // 74: troupe.v1.ReportIdle
+	(*Idleness)(nil),             // 75: troupe.v1.Idleness
+	(*Configure)(nil),            // 76: troupe.v1.Configure
+	(*WorkerFailed)(nil),         // 77: troupe.v1.WorkerFailed
+	(*SessionEnded)(nil),         // 78: troupe.v1.SessionEnded
+	(*DescribeWorker)(nil),       // 79: troupe.v1.DescribeWorker
+	(*Watched)(nil),              // 80: troupe.v1.Watched
+	(*AcquireLease)(nil),         // 81: troupe.v1.AcquireLease
+	(*LeaseGranted)(nil),         // 82: troupe.v1.LeaseGranted
+	(*LeaseQueued)(nil),          // 83: troupe.v1.LeaseQueued
+	(*ReleaseLease)(nil),         // 84: troupe.v1.ReleaseLease
+	(*EffectBegun)(nil),          // 85: troupe.v1.EffectBegun
+	(*EffectAllowed)(nil),        // 86: troupe.v1.EffectAllowed
+	(*EffectEnded)(nil),          // 87: troupe.v1.EffectEnded
+	(*OpenWorkspace)(nil),        // 88: troupe.v1.OpenWorkspace
+	(*WorkspaceReady)(nil),       // 89: troupe.v1.WorkspaceReady
+	(*KeepWorkspaces)(nil),       // 90: troupe.v1.KeepWorkspaces
+	(*RetireWorkspace)(nil),      // 91: troupe.v1.RetireWorkspace
+	(*WorkspaceUnused)(nil),      // 92: troupe.v1.WorkspaceUnused
+	(*DescribeWorkspace)(nil),    // 93: troupe.v1.DescribeWorkspace
+	(*WorkspaceView)(nil),        // 94: troupe.v1.WorkspaceView
+	(*FindActor)(nil),            // 95: troupe.v1.FindActor
+	(*Replaced)(nil),             // 96: troupe.v1.Replaced
+	(*AcquirePermit)(nil),        // 97: troupe.v1.AcquirePermit
+	(*PermitGranted)(nil),        // 98: troupe.v1.PermitGranted
+	(*ReleasePermit)(nil),        // 99: troupe.v1.ReleasePermit
+	(*Execute)(nil),              // 100: troupe.v1.Execute
+	(*ToolReply)(nil),            // 101: troupe.v1.ToolReply
+	(*LedgerEntry)(nil),          // 102: troupe.v1.LedgerEntry
+	(*CancelCalls)(nil),          // 103: troupe.v1.CancelCalls
+	(*Progress)(nil),             // 104: troupe.v1.Progress
+	(*ListProjects)(nil),         // 105: troupe.v1.ListProjects
+	(*Projects)(nil),             // 106: troupe.v1.Projects
+	(*SaveProject)(nil),          // 107: troupe.v1.SaveProject
+	(*RemoveProject)(nil),        // 108: troupe.v1.RemoveProject
+	(*SetVariables)(nil),         // 109: troupe.v1.SetVariables
+	(*TakeVariables)(nil),        // 110: troupe.v1.TakeVariables
+	(*ReadFields)(nil),           // 111: troupe.v1.ReadFields
+	(*FieldsView)(nil),           // 112: troupe.v1.FieldsView
+	(*FieldView)(nil),            // 113: troupe.v1.FieldView
+	(*SetField)(nil),             // 114: troupe.v1.SetField
+	(*FieldUpdated)(nil),         // 115: troupe.v1.FieldUpdated
+	(*DeclareFields)(nil),        // 116: troupe.v1.DeclareFields
+	(*FieldChanged)(nil),         // 117: troupe.v1.FieldChanged
+	(*DiffCopy)(nil),             // 118: troupe.v1.DiffCopy
+	(*ApplyCopy)(nil),            // 119: troupe.v1.ApplyCopy
+	(*Changes)(nil),              // 120: troupe.v1.Changes
+	(*FileChange)(nil),           // 121: troupe.v1.FileChange
+	(*UseFile)(nil),              // 122: troupe.v1.UseFile
+	(*Files)(nil),                // 123: troupe.v1.Files
+	(*FileEntry)(nil),            // 124: troupe.v1.FileEntry
+	(*ListSessions)(nil),         // 125: troupe.v1.ListSessions
+	(*Sessions)(nil),             // 126: troupe.v1.Sessions
+	(*ListWorkers)(nil),          // 127: troupe.v1.ListWorkers
+	(*Workers)(nil),              // 128: troupe.v1.Workers
+	(*ListWorkspaces)(nil),       // 129: troupe.v1.ListWorkspaces
+	(*Workspaces)(nil),           // 130: troupe.v1.Workspaces
+	(*SessionWorkspace)(nil),     // 131: troupe.v1.SessionWorkspace
+	(*ListCalls)(nil),            // 132: troupe.v1.ListCalls
+	(*Calls)(nil),                // 133: troupe.v1.Calls
+	(*Show)(nil),                 // 134: troupe.v1.Show
+	(*Shown)(nil),                // 135: troupe.v1.Shown
+	(*TurnView)(nil),             // 136: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 137: troupe.v1.GenerationView
+	(*Verify)(nil),               // 138: troupe.v1.Verify
+	(*Verified)(nil),             // 139: troupe.v1.Verified
+	(*Finding)(nil),              // 140: troupe.v1.Finding
+	(*ForkSession)(nil),          // 141: troupe.v1.ForkSession
+	(*Forked)(nil),               // 142: troupe.v1.Forked
+	(*ImportSession)(nil),        // 143: troupe.v1.ImportSession
+	(*Imported)(nil),             // 144: troupe.v1.Imported
+	(*Hello)(nil),                // 145: troupe.v1.Hello
+	(*Holder)(nil),               // 146: troupe.v1.Holder
+	(*EnvVar)(nil),               // 147: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 148: troupe.v1.Lineage
+	(*Turn)(nil),                 // 149: troupe.v1.Turn
+	(Persist_Policy)(0),          // 150: troupe.v1.Persist.Policy
+	(Trust_Level)(0),             // 151: troupe.v1.Trust.Level
+	(*Part)(nil),                 // 152: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 153: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 154: troupe.v1.InputAccepted.Origin
+	(InputAccepted_People)(0),    // 155: troupe.v1.InputAccepted.People
+	(TurnCompleted_Outcome)(0),   // 156: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 157: troupe.v1.Usage
+	(*Place)(nil),                // 158: troupe.v1.Place
+	(*Bounds)(nil),               // 159: troupe.v1.Bounds
+	(CallResolved_Resolution)(0), // 160: troupe.v1.CallResolved.Resolution
+	(Decision_Value)(0),          // 161: troupe.v1.Decision.Value
+	(*Failure)(nil),              // 162: troupe.v1.Failure
+	(TimerSet_Misfire)(0),        // 163: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 164: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 165: troupe.v1.WorkspaceGrant
+	(*Grant)(nil),                // 166: troupe.v1.Grant
+	(*WorkspaceRef)(nil),         // 167: troupe.v1.WorkspaceRef
+	(*LeaseToken)(nil),           // 168: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 169: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 170: troupe.v1.ToolFinished.Status
+	(*Project)(nil),              // 171: troupe.v1.Project
+	(*Variable)(nil),             // 172: troupe.v1.Variable
+	(*FieldSet)(nil),             // 173: troupe.v1.FieldSet
+	(*FieldNoted)(nil),           // 174: troupe.v1.FieldNoted
+	(*Timing)(nil),               // 175: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	2,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	144, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	147, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	10,  // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	145, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	146, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	147, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	148, // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	148, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	149, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	150, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	151, // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	2,   // 7: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
-	148, // 8: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
+	151, // 8: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
 	10,  // 9: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
 	13,  // 10: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
 	16,  // 11: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
@@ -11581,94 +11770,97 @@ var file_command_proto_depIdxs = []int32{
 	31,  // 34: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
 	3,   // 35: troupe.v1.ToSession.attach_workspace:type_name -> troupe.v1.AttachWorkspace
 	4,   // 36: troupe.v1.ToSession.detach_workspace:type_name -> troupe.v1.DetachWorkspace
-	119, // 37: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
-	107, // 38: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
+	122, // 37: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
+	110, // 38: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
 	37,  // 39: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
 	5,   // 40: troupe.v1.ToSession.change_trust:type_name -> troupe.v1.ChangeTrust
-	108, // 41: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
-	111, // 42: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
-	113, // 43: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
-	115, // 44: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
-	116, // 45: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
-	8,   // 46: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
-	8,   // 47: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	149, // 48: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	150, // 49: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	151, // 50: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	152, // 51: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
-	10,  // 52: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	153, // 53: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	154, // 54: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
-	15,  // 55: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
-	19,  // 56: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	145, // 57: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	146, // 58: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	149, // 59: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
-	155, // 60: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
-	156, // 61: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
-	152, // 62: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
-	157, // 63: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	158, // 64: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
-	34,  // 65: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
-	159, // 66: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
-	34,  // 67: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
-	149, // 68: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	160, // 69: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
-	44,  // 70: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	161, // 71: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	146, // 72: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	162, // 73: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
-	59,  // 74: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	154, // 75: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
-	11,  // 76: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	147, // 77: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	154, // 78: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	61,  // 79: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
-	66,  // 80: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
-	163, // 81: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	147, // 82: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	162, // 83: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	164, // 84: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
-	162, // 85: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	165, // 86: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	144, // 87: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	166, // 88: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	166, // 89: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	162, // 90: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	166, // 91: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
-	165, // 92: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
-	24,  // 93: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
-	167, // 94: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	166, // 95: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	98,  // 96: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	168, // 97: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
-	169, // 98: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
-	110, // 99: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
-	170, // 100: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
-	171, // 101: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
-	118, // 102: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
-	0,   // 103: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
-	121, // 104: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
-	58,  // 105: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	59,  // 106: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	128, // 107: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
-	162, // 108: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
-	60,  // 109: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	58,  // 110: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	133, // 111: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	154, // 112: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	15,  // 113: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	134, // 114: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	172, // 115: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	154, // 116: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	137, // 117: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	58,  // 118: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
-	58,  // 119: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
-	120, // [120:120] is the sub-list for method output_type
-	120, // [120:120] is the sub-list for method input_type
-	120, // [120:120] is the sub-list for extension type_name
-	120, // [120:120] is the sub-list for extension extendee
-	0,   // [0:120] is the sub-list for field type_name
+	111, // 41: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
+	114, // 42: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
+	116, // 43: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
+	118, // 44: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
+	119, // 45: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
+	64,  // 46: troupe.v1.ToSession.announce:type_name -> troupe.v1.Announce
+	8,   // 47: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
+	8,   // 48: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
+	152, // 49: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	153, // 50: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	154, // 51: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	155, // 52: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
+	10,  // 53: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
+	156, // 54: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	157, // 55: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	15,  // 56: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
+	19,  // 57: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
+	148, // 58: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	149, // 59: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	152, // 60: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
+	158, // 61: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
+	159, // 62: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
+	155, // 63: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
+	160, // 64: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	161, // 65: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	34,  // 66: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
+	162, // 67: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
+	34,  // 68: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
+	152, // 69: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	163, // 70: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	44,  // 71: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
+	164, // 72: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	149, // 73: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	165, // 74: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	59,  // 75: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
+	157, // 76: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	11,  // 77: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
+	150, // 78: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	157, // 79: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	62,  // 80: troupe.v1.ApprovalView.shown:type_name -> troupe.v1.Viewer
+	164, // 81: troupe.v1.Announce.event:type_name -> troupe.v1.Event
+	61,  // 82: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
+	69,  // 83: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
+	166, // 84: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	150, // 85: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	165, // 86: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	167, // 87: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
+	165, // 88: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	168, // 89: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	147, // 90: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	169, // 91: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	169, // 92: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	165, // 93: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	169, // 94: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	168, // 95: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
+	24,  // 96: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
+	170, // 97: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	169, // 98: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	101, // 99: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	171, // 100: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
+	172, // 101: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
+	113, // 102: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
+	173, // 103: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
+	174, // 104: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
+	121, // 105: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
+	0,   // 106: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
+	124, // 107: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
+	58,  // 108: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	59,  // 109: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	131, // 110: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
+	165, // 111: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	60,  // 112: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	58,  // 113: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	136, // 114: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	157, // 115: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	15,  // 116: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	137, // 117: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	175, // 118: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	157, // 119: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	140, // 120: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	58,  // 121: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
+	58,  // 122: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
+	123, // [123:123] is the sub-list for method output_type
+	123, // [123:123] is the sub-list for method input_type
+	123, // [123:123] is the sub-list for extension type_name
+	123, // [123:123] is the sub-list for extension extendee
+	0,   // [0:123] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }
@@ -11718,6 +11910,7 @@ func file_command_proto_init() {
 		(*ToSession_DeclareFields)(nil),
 		(*ToSession_DiffCopy)(nil),
 		(*ToSession_ApplyCopy)(nil),
+		(*ToSession_Announce)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -11725,7 +11918,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   143,
+			NumMessages:   146,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -74,7 +74,8 @@ type eventJSON struct {
 	Done         int64           `json:"done,omitempty"`
 	Total        int64           `json:"total,omitempty"`
 	Unit         string          `json:"unit,omitempty"`
-	State        string          `json:"state,omitempty"` // of a tool call, as in listings
+	State        string          `json:"state,omitempty"` // of a tool call, as in listings; of an approval: shown | pending
+	By           string          `json:"by,omitempty"`    // who sees an approval
 }
 
 type callJSON struct {
@@ -132,7 +133,7 @@ func (x *Event) MarshalJSON() ([]byte, error) {
 		Outcome: x.GetOutcome(), Reason: x.GetReason(), ApprovalID: x.GetApprovalId(), Decision: x.GetDecision(),
 		Workspace: x.GetWorkspace(), DurationUs: x.GetDurationUs(), Scripted: x.GetScripted(), Diff: x.GetDiff(),
 		Details: raw(x.GetDetailsJson()), Meta: raw(x.GetMetaJson()), Effect: x.GetEffect(),
-		Done: x.GetDone(), Total: x.GetTotal(), Unit: x.GetUnit(), State: x.GetState(), Parent: x.GetParent(),
+		Done: x.GetDone(), Total: x.GetTotal(), Unit: x.GetUnit(), State: x.GetState(), Parent: x.GetParent(), By: x.GetBy(),
 	}
 	if t := x.GetText(); t != "" || textual(x.GetType()) {
 		j.Text = &t
@@ -170,7 +171,7 @@ func (x *Event) UnmarshalJSON(b []byte) error {
 	x.ErrorCode, x.Truncated, x.Outcome, x.Reason = j.ErrorCode, j.Truncated, j.Outcome, j.Reason
 	x.ApprovalId, x.Decision, x.Workspace, x.DurationUs = j.ApprovalID, j.Decision, j.Workspace, j.DurationUs
 	x.Scripted, x.Diff, x.DetailsJson, x.MetaJson = j.Scripted, j.Diff, string(j.Details), string(j.Meta)
-	x.Effect, x.Done, x.Total, x.Unit, x.State, x.Parent = j.Effect, j.Done, j.Total, j.Unit, j.State, j.Parent
+	x.Effect, x.Done, x.Total, x.Unit, x.State, x.Parent, x.By = j.Effect, j.Done, j.Total, j.Unit, j.State, j.Parent, j.By
 	if j.Text != nil {
 		x.Text = *j.Text
 	}

@@ -60,8 +60,9 @@ type Event struct {
 	Done          int64                  `protobuf:"varint,33,opt,name=done,proto3" json:"done,omitempty"` // progress
 	Total         int64                  `protobuf:"varint,34,opt,name=total,proto3" json:"total,omitempty"`
 	Unit          string                 `protobuf:"bytes,35,opt,name=unit,proto3" json:"unit,omitempty"`
-	State         string                 `protobuf:"bytes,36,opt,name=state,proto3" json:"state,omitempty"`   // of a tool call, as listings have it (row 48)
+	State         string                 `protobuf:"bytes,36,opt,name=state,proto3" json:"state,omitempty"`   // of a tool call, as listings have it (row 48); of an approval: shown | pending
 	Parent        string                 `protobuf:"bytes,37,opt,name=parent,proto3" json:"parent,omitempty"` // of a worker that was spawned: who delegated to it
+	By            string                 `protobuf:"bytes,50,opt,name=by,proto3" json:"by,omitempty"`         // who sees an approval
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -355,11 +356,18 @@ func (x *Event) GetParent() string {
 	return ""
 }
 
+func (x *Event) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
 var File_event_proto protoreflect.FileDescriptor
 
 const file_event_proto_rawDesc = "" +
 	"\n" +
-	"\vevent.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\xdf\a\n" +
+	"\vevent.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\xef\a\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x1c\n" +
@@ -403,7 +411,8 @@ const file_event_proto_rawDesc = "" +
 	"\x05total\x18\" \x01(\x03R\x05total\x12\x12\n" +
 	"\x04unit\x18# \x01(\tR\x04unit\x12\x14\n" +
 	"\x05state\x18$ \x01(\tR\x05state\x12\x16\n" +
-	"\x06parent\x18% \x01(\tR\x06parentB0Z.github.com/troupe-dev/troupe/messages;messagesb\x06proto3"
+	"\x06parent\x18% \x01(\tR\x06parent\x12\x0e\n" +
+	"\x02by\x182 \x01(\tR\x02byB0Z.github.com/troupe-dev/troupe/messages;messagesb\x06proto3"
 
 var (
 	file_event_proto_rawDescOnce sync.Once

@@ -131,7 +131,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
 	if err := noServer(loaded); err != nil {
 		return err
 	}
-	r := &runner{a: a, flags: f, models: newModels(loaded, a.secrets), parts: parts, log: &turnLog{}}
+	r := &runner{a: a, flags: f, models: newModels(loaded, a.secrets), parts: parts, log: &turnLog{}, kicks: newKicks()}
 	r.opening = opening{loaded: loaded, models: r.models, dir: f.dir, work: true}
 	if f.session == "" && !f.resume {
 		if err := r.prepare(ctx, loaded); err != nil {
@@ -180,8 +180,9 @@ type runner struct {
 
 	unanswered bool // a question stood there when the run was interrupted
 
-	accepted bool          // the acceptance of the prompt was seen
-	after    uint64        // last event that was seen
+	accepted bool   // the acceptance of the prompt was seen
+	after    uint64 // last event that was seen
+	kicks    kicks
 	started  chan struct{} // closed when the turn has begun
 	told     bool          // that no language model is running
 	view     view

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 // watchApprovals puts what the session's calls ask to who sits at the terminal, one after the other. Where nobody does, it
 // ends the walk once the turn can only wait. Others may answer first, which the prompt says.
 func (r *runner) watchApprovals(ctx context.Context, h *house, cancel context.CancelCauseFunc) {
-	tick := time.NewTicker(doubtPoll)
+	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()
 	for {
 		found, err := ask[*messages.Approvals](ctx, h, &messages.ListApprovals{SessionId: r.session})
@@ -38,6 +37,7 @@ func (r *runner) watchApprovals(ctx context.Context, h *house, cancel context.Ca
 			return
 		}
 		select {
+		case <-r.kicks.approvals:
 		case <-tick.C:
 		case <-ctx.Done():
 			return
@@ -129,21 +129,12 @@ func (r *runner) askPerson(ctx context.Context, h *house, v *messages.ApprovalVi
 	return false
 }
 
-// untilAnswered calls stop when an approval waits no longer.
+// untilAnswered calls stop when an approval waits no longer. Until then others are told that it is shown here.
 func (r *runner) untilAnswered(ctx context.Context, h *house, v *messages.ApprovalView, stop func()) {
-	tick := time.NewTicker(doubtPoll)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-		found, err := ask[*messages.Approvals](ctx, h, &messages.ListApprovals{SessionId: r.session})
-		if err == nil && !slices.ContainsFunc(found.GetApprovals(), func(o *messages.ApprovalView) bool { return o.GetApprovalId() == v.GetApprovalId() }) {
-			stop()
-			return
-		}
+	_, err := h.Ask(ctx, &messages.ShowApproval{ApprovalId: v.GetApprovalId(), By: "terminal"})
+	var refused *messages.Failure
+	if err == nil || errors.As(err, &refused) && (refused.GetCode() == messages.CodeResolved || refused.GetCode() == messages.CodeNotFound) {
+		stop()
 	}
 }
 

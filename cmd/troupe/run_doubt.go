@@ -13,13 +13,34 @@ import (
 // errWaiting ends the walk along the events of a turn that waits for a person who is not here.
 var errWaiting = errors.New("the turn waits for a person")
 
-// doubtPoll is how often a run looks whether its turn waits for a person.
-const doubtPoll = 250 * time.Millisecond
+// lookAgain is how often a run looks by itself whether its turn waits for a person. The session's events tell it at once; this is for a turn
+// that waited before it was watched.
+const lookAgain = 2 * time.Second
+
+// kicks say that an event has come after which somebody may be waited for.
+type kicks struct{ approvals, doubts chan struct{} }
+
+func newKicks() kicks { return kicks{make(chan struct{}, 1), make(chan struct{}, 1)} }
+
+// take looks whether an event may be one.
+func (k kicks) take(e *messages.Event) {
+	switch e.GetType() {
+	case messages.EventApprovalRequested, messages.EventApprovalResolved, messages.EventToolFinished, messages.EventToolInDoubt, messages.EventToolResolved:
+	default:
+		return
+	}
+	for _, c := range []chan struct{}{k.approvals, k.doubts} {
+		select {
+		case c <- struct{}{}:
+		default: // it will look in any case
+		}
+	}
+}
 
 // watchDoubt says what the session waits for when nobody knows what became of a call and a person is to say it. Where
 // nobody sits at a terminal, it ends the walk then.
 func (r *runner) watchDoubt(ctx context.Context, h *house, cancel context.CancelCauseFunc) {
-	tick := time.NewTicker(doubtPoll)
+	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()
 	told := make(map[string]bool)
 	for {
@@ -35,6 +56,7 @@ func (r *runner) watchDoubt(ctx context.Context, h *house, cancel context.Cancel
 			return
 		}
 		select {
+		case <-r.kicks.doubts:
 		case <-tick.C:
 		case <-ctx.Done():
 			return

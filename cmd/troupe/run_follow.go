@@ -30,6 +30,7 @@ func (r *runner) follow(ctx context.Context, h *house) error {
 	}()
 	for e, err := range h.Events(ctx, r.session, r.after) {
 		if err == nil {
+			r.kicks.take(e)
 			err = r.take(e)
 		}
 		switch {
