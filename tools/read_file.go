@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -78,22 +79,26 @@ func readFile(c *fileCall, a readFileArgs) (*Result, error) {
 // shown, so that a reader always gets on.
 func numbered(lines []string, first, last int) (content string, shown int, cut bool) {
 	const roomForFooter = 128
-	var b strings.Builder
+	var b []byte
+	var digits [20]byte
 	for n := first; n <= last; n++ {
 		text, long := cutLine(lines[n-1], maxLineChars)
-		line := fmt.Sprintf("%6d\t%s", n, text)
+		before := len(b)
+		number := strconv.AppendInt(digits[:0], int64(n), 10)
+		b = append(b, "      "[min(len(number), 6):]...)
+		b = append(append(append(b, number...), '\t'), text...)
 		if long {
-			line += fmt.Sprintf("... [%d characters truncated]", utf8.RuneCountInString(lines[n-1])-maxLineChars)
+			b = fmt.Appendf(b, "... [%d characters truncated]", utf8.RuneCountInString(lines[n-1])-maxLineChars)
 		}
-		if b.Len()+len(line)+1 > maxResultBytes-roomForFooter && shown > 0 {
+		b = append(b, '\n')
+		if len(b) > maxResultBytes-roomForFooter && shown > 0 {
+			b = b[:before]
 			break
 		}
-		b.WriteString(line)
-		b.WriteByte('\n')
 		shown++
 		cut = cut || long
 	}
-	return b.String(), shown, cut
+	return string(b), shown, cut
 }
 
 // textLines splits a text into lines without their ends, `\n` or `\r\n`, and without a byte order
