@@ -156,7 +156,7 @@ func mountView(p *plan) error {
 		var err error
 		switch v.Kind {
 		case "ro", "rw":
-			if under {
+			if under || v.Kind == "rw" {
 				err = bind(kept[v.Path], v.Path)
 			}
 		case "tmpfs":
@@ -173,6 +173,9 @@ func mountView(p *plan) error {
 			return fmt.Errorf("mount %s: %w", v.Path, err)
 		}
 	}
+	if err := closeRest(p); err != nil {
+		return err
+	}
 	for _, v := range p.View {
 		if v.Kind == "mask" {
 			if err := unix.Mount("", v.Path, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil {
@@ -182,6 +185,30 @@ func mountView(p *plan) error {
 	}
 	// Where the machine's own is covered in part, as in containers, the kernel allows no other.
 	_ = unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+	return nil
+}
+
+// closeRest makes all that the command may not write read-only. Landlock has no word about modes, owners, times and
+// attributes of files: without this a command could change those of all files of the user.
+func closeRest(p *plan) error {
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &attr); err != nil {
+		return fmt.Errorf("make the machine's files read-only: %w", err)
+	}
+	attr = unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}
+	for _, v := range p.View {
+		if v.Kind != "rw" && v.Kind != "tmpfs" {
+			continue
+		}
+		err := unix.MountSetattr(unix.AT_FDCWD, v.Path, unix.AT_RECURSIVE, &attr)
+		if errors.Is(err, unix.EPERM) { // something in it is read-only on the machine, too
+			err = unix.MountSetattr(unix.AT_FDCWD, v.Path, 0, &attr)
+		}
+		if err != nil && (v.Kind != "tmpfs" || !errors.Is(err, unix.ENOENT)) {
+			return fmt.Errorf("make %s writable: %w", v.Path, err)
+		}
+	}
+	_ = unix.MountSetattr(unix.AT_FDCWD, "/proc", 0, &attr) // for its own settings; landlock says which
 	return nil
 }
 

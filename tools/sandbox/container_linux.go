@@ -100,6 +100,7 @@ func (c *container) ready(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list containers: %w", err)
 	}
+	c.forget()
 	for name := range strings.FieldsSeq(list) {
 		if abandoned(name) {
 			if _, err := c.ask(ctx, "rm", "--force", name); err != nil {
@@ -110,7 +111,17 @@ func (c *container) ready(ctx context.Context) error {
 	return nil
 }
 
-// abandoned tells whether the process that named a container so is no more.
+// forget removes the variables of commands, secrets among them, whose process is no more.
+func (c *container) forget() {
+	files, _ := filepath.Glob(filepath.Join(c.o.CacheDir, "troupe-*-env-*")) // the pattern is well formed
+	for _, f := range files {
+		if abandoned(filepath.Base(f)) {
+			_ = os.Remove(f)
+		}
+	}
+}
+
+// abandoned tells whether the process that named a container, or its file, so is no more.
 func abandoned(name string) bool {
 	part := strings.Split(name, "-")
 	if len(part) < 4 || part[0] != "troupe" {
@@ -282,7 +293,7 @@ func (c *container) variables(cmd *tools.Command) (string, error) {
 		}
 		text.WriteString(name + "=" + value + "\n")
 	}
-	f, err := os.CreateTemp(c.o.CacheDir, "env-")
+	f, err := os.CreateTemp(c.o.CacheDir, c.prefix+"env-")
 	if err != nil {
 		return "", fmt.Errorf("write the command's variables: %w", err)
 	}

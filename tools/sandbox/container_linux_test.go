@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -116,6 +117,23 @@ func TestContainersOfADeadProcessAreRemovedAtStart(t *testing.T) {
 	list, err := again.(*container).ask(t.Context(), "ps", "--all", "--format", "{{.Names}}")
 	if err != nil || strings.Contains(list, dead) || !strings.Contains(list, alive) {
 		t.Errorf("%v:\n%s", err, list)
+	}
+}
+
+func TestVariablesOfADeadProcessAreRemovedAtStart(t *testing.T) {
+	dir := folder(t)
+	c := &container{o: Options{CacheDir: dir}, prefix: "troupe-" + strconv.Itoa(os.Getpid()) + "-" + processStart(os.Getpid()) + "-"}
+	alive, err := c.variables(&tools.Command{Env: []string{"TOKEN=of-the-project"}})
+	dead := filepath.Join(dir, "troupe-4194304-1-env-123")
+	if err = errors.Join(err, os.WriteFile(dead, []byte("TOKEN=of-the-project\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	c.forget()
+	if _, err := os.Stat(dead); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the variables of a dead process stay: %v", err)
+	}
+	if _, err := os.Stat(alive); err != nil {
+		t.Errorf("those of a command that runs are gone: %v", err)
 	}
 }
 

@@ -46,6 +46,28 @@ func refused() []uint32 {
 	}, refusedHere()...)
 }
 
+// shared are the calls for memory, semaphores and queues that all processes of a user share, where there is no namespace for them.
+func shared() []uint32 {
+	return []uint32{
+		unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL,
+		unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK,
+	}
+}
+
+// ofOthers are the calls that change limits and priorities of the process that an argument names, and where that stands; 0
+// is the caller itself. Without a process table of its own a command could end the user's processes by a limit.
+func ofOthers() map[uint32]uint32 {
+	return map[uint32]uint32{
+		unix.SYS_PRLIMIT64: callArg0, unix.SYS_SETPRIORITY: callArg1, unix.SYS_IOPRIO_SET: callArg1, unix.SYS_SCHED_SETAFFINITY: callArg0,
+		unix.SYS_SCHED_SETSCHEDULER: callArg0, unix.SYS_SCHED_SETPARAM: callArg0, unix.SYS_SCHED_SETATTR: callArg0,
+	}
+}
+
+// allOfUser is the first argument with which two of them mean every process of the user, whoever is named.
+func allOfUser() map[uint32]uint32 {
+	return map[uint32]uint32{unix.SYS_SETPRIORITY: unix.PRIO_USER, unix.SYS_IOPRIO_SET: 3}
+}
+
 // families are the kinds of sockets that may be opened. Sockets in the file system are none of
 // them: landlock does not say which may be connected to, and the user's agents, desktop and
 // container engine listen on such, and troupe itself.
@@ -93,7 +115,27 @@ func program(network, spaces bool) []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCSTI, SkipTrue: 2},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCLINUX, SkipTrue: 1},
 		allow, refuse)...)
-	for _, call := range refused() {
+	// A pair of packets could send to, and be connected to, any socket in the file system.
+	all = append(all, section(
+		unix.SYS_SOCKETPAIR, bpf.LoadAbsolute{Off: callArg0, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.AF_UNIX, SkipTrue: 4},
+		bpf.LoadAbsolute{Off: callArg1, Size: 4}, bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: 0xf}, // the rest are flags
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_STREAM, SkipTrue: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_SEQPACKET, SkipTrue: 1},
+		refuse, allow)...)
+	calls := refused()
+	if !spaces {
+		calls = append(calls, shared()...)
+		for call, at := range ofOthers() {
+			var body []bpf.Instruction
+			if user, ok := allOfUser()[call]; ok {
+				body = append(body, bpf.LoadAbsolute{Off: callArg0, Size: 4}, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: user, SkipTrue: 1}, refuse)
+			}
+			body = append(body, bpf.LoadAbsolute{Off: at, Size: 4}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1}, refuse, allow)
+			all = append(all, section(call, body...)...)
+		}
+	}
+	for _, call := range calls {
 		all = append(all, section(call, refuse)...)
 	}
 	return append(all, allow)
