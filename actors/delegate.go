@@ -97,7 +97,19 @@ func (r *run) delegate(ctx context.Context, d *Delegate) *messages.ToolReply {
 		reply.Prepared = true
 		return reply
 	}
-	ready, reply := r.child(ctx, d)
+	task, reply := r.task(ctx, d)
+	if reply != nil {
+		return reply
+	}
+	var tc *tools.Context
+	if !r.m.GetReconcile() && !r.m.GetAbandon() {
+		var end func()
+		if tc, end, reply = r.hooked(ctx, d); reply != nil {
+			return reply
+		}
+		defer end()
+	}
+	ready, reply := r.child(ctx, task)
 	if reply != nil {
 		return reply
 	}
@@ -107,7 +119,11 @@ func (r *run) delegate(ctx context.Context, d *Delegate) *messages.ToolReply {
 	res, err := act.Ask[*messages.TurnResult](ctx, r.sys, r.session(), &messages.AwaitTurn{WorkerId: ready.GetWorkerId(), InputId: ready.GetInputId()})
 	switch {
 	case ctx.Err() == nil:
-		return r.childAnswered(ready, res, err)
+		reply = r.childAnswered(ready, res, err)
+		if tc != nil {
+			r.after(ctx, tc, reply)
+		}
+		return reply
 	case errors.Is(context.Cause(ctx), errHalted): // nobody hears it: the child goes on, or with its process
 		return failedReply(r.m, messages.ToolFinished_CANCELLED, tools.CodeCancelled, haltedText)
 	}
@@ -116,20 +132,41 @@ func (r *run) delegate(ctx context.Context, d *Delegate) *messages.ToolReply {
 
 func (r *run) session() *actor.PID { return r.sys.NewLocalPID(root + "/" + r.m.GetSessionId()) }
 
-// child asks the Session for the call's child. A cancel is heard when it is known whether there is one.
-func (r *run) child(ctx context.Context, d *Delegate) (*messages.ChildReady, *messages.ToolReply) {
+// task reads what is delegated, and refuses what may not be any more.
+func (r *run) task(ctx context.Context, d *Delegate) (string, *messages.ToolReply) {
 	args := json.RawMessage(r.m.GetArguments())
 	a, err := d.decode(args)
 	if err != nil {
-		return nil, r.failed(ctx, err)
+		return "", r.failed(ctx, err)
 	}
 	if bad := r.approvedArguments(args); bad != nil {
-		return nil, bad
+		return "", bad
 	}
+	if a.Workspace != "" && len(r.m.GetChild().GetPlaces()) == 0 && !r.m.GetReconcile() && !r.m.GetAbandon() {
+		return "", r.failed(ctx, tools.Errorf(tools.CodeWorkspaceNotAvailable, "Workspace '%s' is not available: it was detached", a.Workspace))
+	}
+	return a.Task, nil
+}
+
+// hooked asks the hook before the call: there is no child of one that it refuses.
+func (r *run) hooked(ctx context.Context, d *Delegate) (*tools.Context, func(), *messages.ToolReply) {
+	tc, end, err := r.context(ctx, d.Spec())
+	if err != nil {
+		return nil, nil, r.failed(ctx, err)
+	}
+	if reply := r.before(ctx, tc, json.RawMessage(r.m.GetArguments())); reply != nil {
+		end()
+		return nil, nil, reply
+	}
+	return tc, end, nil
+}
+
+// child asks the Session for the call's child. A cancel is heard when it is known whether there is one.
+func (r *run) child(ctx context.Context, task string) (*messages.ChildReady, *messages.ToolReply) {
 	spawn := &messages.SpawnChild{
 		ExecId: r.m.GetExecId(), Parent: r.m.GetWorkerId(), Attach: r.m.GetReconcile() || r.m.GetAbandon(), Agent: r.m.GetChild().GetAgent(),
 		Model: r.m.GetChild().GetModel(), System: r.m.GetChild().GetSystem(), Places: r.m.GetChild().GetPlaces(), People: r.m.GetChild().GetPeople(), Bounds: r.m.GetChild().GetBounds(),
-		Task: []*messages.Part{{Kind: &messages.Part_Text{Text: a.Task}}},
+		Task: []*messages.Part{{Kind: &messages.Part_Text{Text: task}}},
 	}
 	asking, stop := r.uncancelled(ctx)
 	defer stop()

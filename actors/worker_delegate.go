@@ -83,13 +83,10 @@ func (w *Worker) delegation(call *conversation.Call) *messages.SpawnChild {
 	if a.Agent == "" {
 		m.Agent, m.Model, m.System = w.agent(), w.state.Model(), w.state.System()
 	}
-	only := ""
-	if a.Workspace != "" {
-		only = named(w.grant.GetWorkspaces(), a.Workspace).GetUri()
-	}
+	only := named(w.grant.GetWorkspaces(), a.Workspace).GetUri()
 	for _, g := range w.grant.GetWorkspaces() {
-		if only == "" || g.GetUri() == only {
-			m.Places = append(m.Places, &messages.Place{Workspace: g.GetUri(), Primary: g.GetPrimary() || only != ""})
+		if a.Workspace == "" || g.GetUri() == only { // one that was detached since leaves none
+			m.Places = append(m.Places, &messages.Place{Workspace: g.GetUri(), Primary: g.GetPrimary() || a.Workspace != ""})
 		}
 	}
 	return m

@@ -276,13 +276,19 @@ func (w *Workspace) release(c actor.Context, m *messages.ReleaseLease) {
 		}
 	}
 	for _, l := range w.held {
-		if l.worker == m.GetHolder() && !l.released && (l.token == m.GetToken() || m.GetToken() == 0 && l.request == m.GetRequest()) {
+		if l.worker == m.GetHolder() && !l.released && l.meant(m) {
 			l.released = true
 			w.nextTurns(c)
 			w.pass(c, l)
 			return
 		}
 	}
+}
+
+// meant says whether a lease is the one to give back. Kin share their token, so that it alone does not tell a worker's new
+// lease from one that it never had.
+func (l *lease) meant(m *messages.ReleaseLease) bool {
+	return (m.GetToken() == 0 || l.token == m.GetToken()) && (m.GetRequest() == 0 || l.request == m.GetRequest()) && m.GetToken()+m.GetRequest() != 0
 }
 
 // pass drops a lease that was released and whose effects have ended, and serves the next.
