@@ -122,17 +122,26 @@ func TestACancelAtAnyRecordLeavesNoChildBehind(t *testing.T) {
 }
 
 func TestNoMoreChildrenWorkAtATimeThanTheLimitSays(t *testing.T) {
+	for name, o := range map[string]actortest.Options{
+		"the common one":   {Limits: actors.Limits{Children: 2}},
+		"an agent's own":   {Agents: []actors.Agent{{Name: actors.DefaultAgent, Limits: actors.AgentLimits{Children: 2}}}},
+		"never more by it": {Limits: actors.Limits{Children: 2}, Agents: []actors.Agent{{Name: actors.DefaultAgent, Limits: actors.AgentLimits{Children: 3}}}},
+	} {
+		t.Run(name, func(t *testing.T) { twoAtATime(t, o) })
+	}
+}
+
+// twoAtATime has a worker delegate to five others.
+func twoAtATime(t *testing.T, o actortest.Options) {
 	gate := actortest.NewGate()
 	var calls []*messages.ToolCall
 	for i := range 5 {
 		calls = append(calls, delegate(fmt.Sprint(i), fmt.Sprintf("task %d", i)))
 	}
-	h := actortest.New(t, actortest.Options{
-		Limits: actors.Limits{Children: 2},
-		Model: family(func(ctx context.Context, r *model.Request) actortest.Reply {
-			return actortest.Reply{Text: "did " + actortest.Asked(r), Then: func() error { return gate.Pass(ctx) }}
-		}, calls...),
-	})
+	o.Model = family(func(ctx context.Context, r *model.Request) actortest.Reply {
+		return actortest.Reply{Text: "did " + actortest.Asked(r), Then: func() error { return gate.Pass(ctx) }}
+	}, calls...)
+	h := actortest.New(t, o)
 	s, w := h.Create(&messages.CreateSession{})
 	done := actortest.Later[*messages.TurnResult](h, s, &messages.RunInput{Input: &messages.SubmitInput{Parts: actortest.Text("go")}})
 	actortest.Wait(t, "the first child", gate.Came)

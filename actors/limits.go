@@ -63,6 +63,8 @@ type AgentLimits struct {
 	Steps   int
 	Wall    time.Duration
 	Repeats int
+	// Children may be fewer than the common ones, and never more.
+	Children int
 }
 
 // ProviderLimits is what one provider allows, over all sessions. 0 is no limit of its own.
@@ -88,6 +90,17 @@ func (w *Worker) limits() conversation.Limits {
 		lim.Steps, lim.Repeats = tighter(lim.Steps, agent.Limits.Steps), tighter(lim.Repeats, agent.Limits.Repeats)
 	}
 	return lim
+}
+
+// childLimit is how many agents the worker may have delegated to at the same time; below 1: none.
+func (w *Worker) childLimit() int {
+	limit := w.svc.Limits.Children
+	for _, r := range w.roles() {
+		if agent, _ := w.svc.agent(r.agent); limit > 0 {
+			limit = tighter(limit, agent.Limits.Children)
+		}
+	}
+	return limit
 }
 
 // wallLimit is how long a turn may take; 0 for ever.

@@ -36,7 +36,7 @@ func (w *Worker) planFacts(calls []*messages.ToolCall, from int) []proto.Message
 			refused = append(refused, refusal)
 		case p.GetNeedsApproval():
 		case w.delegates(p.GetTool()):
-			if children++; from == 0 && children <= w.svc.Limits.Children {
+			if children++; from == 0 && children <= w.childLimit() {
 				starts = append(starts, w.dispatched(p, 1, nil))
 			}
 		case p.GetEffect() == messages.Effect_PURE || busy[p.GetWorkspace()] || from > 0:

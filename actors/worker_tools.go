@@ -59,7 +59,7 @@ func (w *Worker) settle(c actor.Context) {
 		case pure(call):
 			w.execute(c, call, &messages.Execute{})
 		case w.delegates(call.Name):
-			if children++; children <= max(w.svc.Limits.Children, 1) && w.start(c, call) {
+			if children++; children <= max(w.childLimit(), 1) && w.start(c, call) {
 				ready = append(ready, call)
 			}
 		case !busy[call.Plan.GetWorkspace()]:

@@ -64,7 +64,7 @@ type Limits struct {
 	Jobs    int64         `yaml:"jobs" default:"0" project:"narrow" doc:"Background jobs of one agent."`
 	Queue   int64         `yaml:"queue" default:"0" project:"narrow" doc:"Inputs that may wait in one session."`
 
-	Children int64 `yaml:"children" default:"0" project:"narrow" doc:"Agents that one agent may have delegated to at the same time. Only the common one counts; 0: agents do not delegate."`
+	Children int64 `yaml:"children" default:"0" project:"narrow" doc:"Agents that one agent may have delegated to at the same time; 0: agents do not delegate, and for one agent, the common number."`
 
 	CompactAt   int64 `yaml:"compact_at" default:"0" min:"0" max:"95" project:"narrow" doc:"Percent of a model's context at which the older turns are compacted before the next one; 0: 80."`
 	CompactKeep int64 `yaml:"compact_keep" default:"0" min:"0" max:"80" project:"narrow" doc:"Percent of a model's context that the newest turns may fill and be kept as they were; 0: 30."`
