@@ -18,7 +18,7 @@ type Hooks struct {
 	BeforeCall []string      `yaml:"before_call" doc:"Before each call of a tool: one that fails refuses it, and what it writes to standard error is the reason."`
 	AfterCall  []string      `yaml:"after_call" doc:"After each call of a tool."`
 	Tools      []string      `yaml:"tools" doc:"Tools whose calls have hooks; empty: all."`
-	Timeout    time.Duration `yaml:"timeout" default:"30s" min:"1s" doc:"How long one of them may take."`
+	Timeout    time.Duration `yaml:"timeout" default:"30s" min:"1s" max:"1m" doc:"How long one of them may take; those of one turn or call together at most 1m."`
 }
 
 // Approvals is the section approvals.
