@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,7 +15,8 @@ import (
 )
 
 // A child is a worker that another one of the session has delegated to. It is a sibling of its parent, and that it is a child
-// is written down with it. When the session comes into memory its children stay out of it until somebody wants something of them.
+// is written down with it. When the session comes into memory its children stay out of it until somebody wants something of them, except
+// those that have a turn to go on with: it may be one of their own, which no call waits for.
 
 // spawnChild makes the child of a call, or finds it: a call has one, however often it is asked for.
 func (s *Session) spawnChild(c actor.Context, m *messages.SpawnChild) {
@@ -133,6 +135,20 @@ func (s *Session) tellAll(c actor.Context, msg any) {
 			c.Send(w.pid, msg)
 		}
 	}
+}
+
+// amid are the children that have a turn to go on with, or an input that waits for one, as they are listed.
+func amid(svc *Services, session string, workers []*messages.WorkerSpawned) map[string]bool {
+	out := make(map[string]bool)
+	for _, f := range workers {
+		if f.GetParent() == "" {
+			continue
+		}
+		if v := listed(context.Background(), svc, session, f.GetWorkerId()); v.GetTurn() != "" || v.GetStaged() > 0 {
+			out[f.GetWorkerId()] = true
+		}
+	}
+	return out
 }
 
 // wake starts a child that has been out of memory.

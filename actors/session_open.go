@@ -90,6 +90,7 @@ type sessionOpened struct {
 	fail    *messages.Failure
 	reply   *messages.SessionView // to the creator
 	creator *actor.PID
+	amid    map[string]bool // children with something to go on with
 }
 
 // create makes the session, its first worker and, when given, the first input in one append: a
@@ -128,6 +129,7 @@ func (s *Session) open(c actor.Context) {
 	}, func() any {
 		o := readSession(svc, id)
 		if o.fail == nil {
+			o.amid = amid(svc, id, o.facts.workers)
 			o.fail = openWorkspaces(svc, sys, o.facts.created.GetSessionId(), o.grant)
 		}
 		if o.fail == nil {
@@ -169,10 +171,10 @@ func (s *Session) opening(c actor.Context) {
 	s.watchRest(c, s.svc.IdleAfter)
 	s.recloneLost(c)
 	for _, w := range s.facts.workers {
-		if m := s.add(w); w.GetParent() == "" {
-			s.start(c, m)
+		if added := s.add(w); w.GetParent() == "" || m.amid[w.GetWorkerId()] {
+			s.start(c, added)
 		} else {
-			m.dormant = true
+			added.dormant = true
 		}
 	}
 	if m.creator != nil {
