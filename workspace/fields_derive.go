@@ -82,14 +82,22 @@ func (d *derivation) from() []string {
 // value works a field out. read gives the value of another one, "" when it is unset.
 func (d *derivation) value(read func(string) string) (string, error) {
 	if d.cases == nil {
+		long := 0 // one value may stand in it thousands of times
 		text := placeholder.ReplaceAllStringFunc(d.template, func(p string) string {
+			if long > MaxFieldValue {
+				return ""
+			}
 			v := read(strings.Trim(p, "{}"))
+			long += len(v)
 			var s string
 			if json.Unmarshal([]byte(v), &s) == nil {
 				return s
 			}
 			return v
 		})
+		if len(text) > MaxFieldValue {
+			return "", fmt.Errorf("it is longer than the %d bytes that are taken", MaxFieldValue)
+		}
 		b, err := json.Marshal(text)
 		if err != nil {
 			return "", err
