@@ -88,11 +88,11 @@ func (d *derivation) value(read func(string) string) (string, error) {
 				return ""
 			}
 			v := read(strings.Trim(p, "{}"))
-			long += len(v)
 			var s string
 			if json.Unmarshal([]byte(v), &s) == nil {
-				return s
+				v = s
 			}
+			long += len(v)
 			return v
 		})
 		if len(text) > MaxFieldValue {

@@ -17,3 +17,11 @@ func TestATextThatFollowsIsNotMadeLargerThanItMayBe(t *testing.T) {
 		t.Errorf("%d values were read: %v", reads, err)
 	}
 }
+
+func TestEmptyValuesMakeNoTextTooLong(t *testing.T) {
+	d := &derivation{template: strings.Repeat("{a}", 9000) + "{b}"}
+	got, err := d.value(func(name string) string { return map[string]string{"a": `""`, "b": `"end"`}[name] })
+	if got != `"end"` || err != nil {
+		t.Errorf("%s %v", got, err)
+	}
+}
