@@ -25,14 +25,15 @@ func (r *run) before(ctx context.Context, tc *tools.Context, args json.RawMessag
 	return failedReply(r.m, messages.ToolFinished_DENIED, tools.CodePermissionDenied, "Access denied: a hook refused the call: "+err.Error())
 }
 
-// after tells the hook what the call came to. One that was cancelled has nobody who waits for it.
+// after tells the hook what the call came to, as it is told and written down: without secrets. One that was cancelled has nobody who waits for it.
 func (r *run) after(ctx context.Context, tc *tools.Context, reply *messages.ToolReply) {
 	hook := r.svc.Hooks.AfterCall
 	if hook == nil || ctx.Err() != nil {
 		return
 	}
+	told := r.fit(reply)
 	_, err := guarded(ctx, func(ctx context.Context) (string, error) {
-		hook(ctx, r.name(), tc, reply)
+		hook(ctx, r.name(), tc, told)
 		return "", nil
 	})
 	if err != nil {

@@ -360,3 +360,20 @@ func wired(t *testing.T, svc *Services) (*Services, *actor.ActorSystem) {
 	t.Cleanup(func() { svc.running.Wait(); svc.pool.Close() })
 	return svc, act.NewSystem(slog.New(slog.DiscardHandler))
 }
+
+// TestAHookIsToldOfNoSecret, whatever the effect class of the call.
+func TestAHookIsToldOfNoSecret(t *testing.T) {
+	for _, effect := range []messages.Effect_Class{messages.Effect_PURE, messages.Effect_AT_MOST_ONCE} {
+		r, _ := oddRun(t, &odd{effect: effect, run: func(*tools.Context) (*tools.Result, error) {
+			return &tools.Result{Content: "it is s3cret"}, nil
+		}}, &messages.Execute{})
+		told := ""
+		r.svc.Hooks.AfterCall = func(_ context.Context, _ Call, _ *tools.Context, reply *messages.ToolReply) {
+			told = reply.GetContent()
+		}
+		r.do(t.Context())
+		if told != "it is ***" {
+			t.Errorf("the hook was told %q", told)
+		}
+	}
+}

@@ -31,7 +31,7 @@ const hookScript = `exec <"$TMPDIR/input.json" 2>"$TMPDIR/errors"; eval "$1"`
 // hooked are the commands of section hooks. They run in the sandbox of the workspace that a call or turn is about.
 type hooked struct {
 	config config.Hooks
-	only   map[string]string // point -> the only workspace where its commands count, for those that a folder's own file names
+	only   string // the only workspace where they count, if a folder's own file names them; "": all
 	box    tools.Sandbox
 	temp   string // folder for temporary folders
 	env    func(workspace string, vars []*messages.EnvVar, trust troupe.Trust) ([]string, error)
@@ -66,31 +66,102 @@ type hookInput struct {
 }
 
 // commandHooks makes hooks of the commands in the configuration. A folder's own file counts for that folder alone, and
-// only where it is trusted: elsewhere its settings were refused when they were loaded.
-func (a *app) commandHooks(in opening, box tools.Sandbox, env func(string, []*messages.EnvVar, troupe.Trust) ([]string, error), log *slog.Logger) troupe.Hooks {
-	c := in.loaded.Config.Hooks
-	h := &hooked{config: c, only: map[string]string{}, box: box, temp: filepath.Join(in.loaded.Dirs.Cache, "tmp"), env: env, log: log}
-	for _, point := range []string{"before_turn", "after_turn", "before_call", "after_call"} {
-		if in.loaded.Origin("hooks."+point).Source != config.FromProject {
-			continue
-		}
-		h.only[point] = "none" // no workspace has that id
-		if addr, _, err := a.folder(in.dir); err == nil {
-			h.only[point] = addr.ID()
-		}
+// only where it is trusted: elsewhere its settings were refused when they were loaded. It adds to what else is configured,
+// which runs first, and takes nothing of it away.
+func (a *app) commandHooks(in opening, box tools.Sandbox, env func(string, []*messages.EnvVar, troupe.Trust) ([]string, error), log *slog.Logger) (troupe.Hooks, error) {
+	own := hooked{config: in.loaded.Config.Hooks, box: box, temp: filepath.Join(in.loaded.Dirs.Cache, "tmp"), env: env, log: log}
+	folder := own
+	folder.only = "none" // no workspace has that id
+	if addr, _, err := a.folder(in.dir); err == nil {
+		folder.only = addr.ID()
 	}
+	points := map[string]*[]string{
+		"before_turn": &folder.config.BeforeTurn, "after_turn": &folder.config.AfterTurn,
+		"before_call": &folder.config.BeforeCall, "after_call": &folder.config.AfterCall,
+	}
+	named := false
+	for point, commands := range points {
+		if in.loaded.Origin("hooks."+point).Source != config.FromProject {
+			*commands = nil
+		}
+		named = named || len(*commands) > 0
+	}
+	for _, setting := range []string{"tools", "timeout"} {
+		named = named || in.loaded.Origin("hooks."+setting).Source == config.FromProject
+	}
+	if !named {
+		return own.hooks(), nil
+	}
+	rest, err := config.Load(config.Options{Env: a.env, File: a.flags.config, Cwd: a.cwd})
+	if err != nil {
+		return troupe.Hooks{}, fmt.Errorf("read the hooks of every folder: %w", err)
+	}
+	own.config = rest.Config.Hooks
+	return both(own.hooks(), folder.hooks()), nil
+}
+
+// hooks are those points that have commands.
+func (h *hooked) hooks() troupe.Hooks {
 	var out troupe.Hooks
-	if len(c.BeforeTurn) > 0 {
+	if len(h.config.BeforeTurn) > 0 {
 		out.BeforeTurn = h.beforeTurn
 	}
-	if len(c.AfterTurn) > 0 {
+	if len(h.config.AfterTurn) > 0 {
 		out.AfterTurn = h.afterTurn
 	}
-	if len(c.BeforeCall) > 0 {
+	if len(h.config.BeforeCall) > 0 {
 		out.BeforeCall = h.beforeCall
 	}
-	if len(c.AfterCall) > 0 {
+	if len(h.config.AfterCall) > 0 {
 		out.AfterCall = h.afterCall
+	}
+	return out
+}
+
+// both runs the hooks of one and then those of the other. Where the first refuses, the second is not asked.
+func both(a, b troupe.Hooks) troupe.Hooks {
+	out := a
+	switch {
+	case a.BeforeTurn == nil:
+		out.BeforeTurn = b.BeforeTurn
+	case b.BeforeTurn != nil:
+		out.BeforeTurn = func(ctx context.Context, t troupe.Turn) (string, error) {
+			first, err := a.BeforeTurn(ctx, t)
+			if err != nil {
+				return first, err
+			}
+			second, err := b.BeforeTurn(ctx, t)
+			return strings.Trim(first+"\n"+second, "\n"), err
+		}
+	}
+	switch {
+	case a.BeforeCall == nil:
+		out.BeforeCall = b.BeforeCall
+	case b.BeforeCall != nil:
+		out.BeforeCall = func(ctx context.Context, c troupe.Call, tc *tools.Context, args json.RawMessage) error {
+			if err := a.BeforeCall(ctx, c, tc, args); err != nil {
+				return err
+			}
+			return b.BeforeCall(ctx, c, tc, args)
+		}
+	}
+	switch {
+	case a.AfterTurn == nil:
+		out.AfterTurn = b.AfterTurn
+	case b.AfterTurn != nil:
+		out.AfterTurn = func(ctx context.Context, t troupe.Turn, r *messages.TurnResult) {
+			a.AfterTurn(ctx, t, r)
+			b.AfterTurn(ctx, t, r)
+		}
+	}
+	switch {
+	case a.AfterCall == nil:
+		out.AfterCall = b.AfterCall
+	case b.AfterCall != nil:
+		out.AfterCall = func(ctx context.Context, c troupe.Call, tc *tools.Context, r *messages.ToolReply) {
+			a.AfterCall(ctx, c, tc, r)
+			b.AfterCall(ctx, c, tc, r)
+		}
 	}
 	return out
 }
@@ -162,7 +233,7 @@ func (h *hooked) ofCall(tc *tools.Context) place {
 
 // each runs the commands of a point, one after the other, until one fails.
 func (h *hooked) each(ctx context.Context, point string, commands []string, p place, in hookInput, say func(string)) error {
-	if only, bound := h.only[point]; bound && only != p.Workspace {
+	if h.only != "" && h.only != p.Workspace {
 		return nil
 	}
 	in.Event, in.Workspace = point, p

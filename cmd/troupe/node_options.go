@@ -76,8 +76,8 @@ func (a *app) runtimeOptions(ctx context.Context, in opening, log *slog.Logger) 
 	if o.Sandbox, err = detectSandbox(ctx, loaded, c.Data.Dir); err != nil {
 		return o, err
 	}
-	o.Hooks = a.commandHooks(in, o.Sandbox, o.Env, log)
-	return o, nil
+	o.Hooks, err = a.commandHooks(in, o.Sandbox, o.Env, log)
+	return o, err
 }
 
 // servable refuses a configuration that asks for what this version does not do, or has not.

@@ -61,7 +61,7 @@ func samples(d config.Documented, dir string) []any {
 		"models.NAME.provider": {"scripted"}, "agents.NAME.protocol": {"xml"}, "models.NAME.protocol": {"xml"}, "budgets.on_exceed": {"pause"},
 		"sandbox.fetch": {[]string{"10.0.0.0/8"}}, "server.tokens.NAME.scopes": {[]string{"read"}}, "workspaces.NAME.mode": {"container"}, "workspaces.NAME.trust": {"full"},
 		"env.inherit": {[]string{"SAMPLE"}}, "data.reserve": {"300MiB"}, "providers.NAME.api_key_command": {"echo a-key-of-a-command"},
-		"providers.NAME.api_key_file": {filepath.Join(dir, "key")}, "telemetry.metrics": {false}, "providers.NAME.base_url": {"http://other/v1"},
+		"providers.NAME.api_key_file": {filepath.Join(dir, "key")}, "telemetry.metrics": {false}, "hooks.timeout": {"7s"}, "providers.NAME.base_url": {"http://other/v1"},
 	}
 	if s := special[d.Path]; s != nil {
 		return s
