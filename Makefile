@@ -39,7 +39,7 @@ test: ## run every suite, the slow ones in short form
 	fi
 
 .PHONY: check
-check: fmt-check vet lint race coverage readme cross generated ## all that CI asks: format, lint, vet, tests with -race, fresh generated code
+check: fmt-check vet lint race coverage extras readme cross generated ## all that CI asks: format, lint, vet, tests with -race, fresh generated code
 	@echo "check: all good"
 
 .PHONY: race
@@ -61,6 +61,10 @@ long: ## the tests that take seconds each, which `make test` leaves out (a minut
 .PHONY: coverage
 coverage: ## what confines and approves is covered by tests to more than 90 % (two minutes)
 	@GO="$(GO)" ./.ci/coverage
+
+.PHONY: extras
+extras: ## the tests that a machine skips for want of a program: installs it, as root on Debian, and runs them
+	@GO="$(GO)" ./.ci/extras
 
 .PHONY: mcp
 mcp: ## MCP servers of npm, for real; without npm it says so (installs them below .cache)
