@@ -160,9 +160,7 @@ func TestWhatACrashLeavesOfClonesIsRemovedAndLostOnesAreMadeAgain(t *testing.T) 
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, err := os.Stat(path); err != nil; _, err = os.Stat(path) {
-			<-time.After(5 * time.Millisecond)
-		}
+		appears(ctx, t, path)
 		if got := reads(ctx, t, s, "a", "core"); got != "one" {
 			t.Errorf("made again: %s", got)
 		}
@@ -265,9 +263,7 @@ func TestAForkHasACloneOfItsOwn(t *testing.T) {
 		if err != nil || len(all) != 2 || all[0].GetUri() == g.GetUri() || all[0].GetSource() != g.GetSource() {
 			t.Fatalf("%v %v", all, err)
 		}
-		for _, err := os.Stat(all[0].GetPath()); err != nil; _, err = os.Stat(all[0].GetPath()) {
-			<-time.After(5 * time.Millisecond)
-		}
+		appears(ctx, t, all[0].GetPath())
 		if got := reads(ctx, t, fork, "a", "core"); got != "one" {
 			t.Errorf("in the fork: %s", got)
 		}
@@ -278,4 +274,16 @@ func TestAForkHasACloneOfItsOwn(t *testing.T) {
 			t.Errorf("in the original, after the fork has let go: %s", got)
 		}
 	})
+}
+
+// appears waits for a folder that is made off every mailbox, of which nobody is told.
+func appears(ctx context.Context, t *testing.T, path string) {
+	t.Helper()
+	for _, err := os.Stat(path); err != nil; _, err = os.Stat(path) {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s is not there: %v", path, err)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
 }

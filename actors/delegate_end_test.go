@@ -142,7 +142,7 @@ func twoAtATime(t *testing.T, o actortest.Options) {
 		return actortest.Reply{Text: "did " + actortest.Asked(r), Then: func() error { return gate.Pass(ctx) }}
 	}, calls...)
 	h := actortest.New(t, o)
-	s, w := h.Create(&messages.CreateSession{})
+	s, _ := h.Create(&messages.CreateSession{})
 	done := actortest.Later[*messages.TurnResult](h, s, &messages.RunInput{Input: &messages.SubmitInput{Parts: actortest.Text("go")}})
 	actortest.Wait(t, "the first child", gate.Came)
 	actortest.Wait(t, "the second child", gate.Came)
@@ -160,7 +160,6 @@ func twoAtATime(t *testing.T, o actortest.Options) {
 		t.Errorf("%d workers", n)
 	}
 	orderly(t, h.Store, s)
-	_ = w
 }
 
 // TestWhatBecomesOfAChildIsTheParentsResult: none of it ends the parent's turn.
