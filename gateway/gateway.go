@@ -2,8 +2,8 @@
 // into one command or question of package messages, and its one reply, or Failure, back into
 // JSON. Events go out as server-sent events.
 //
-// The handler trusts whoever reaches it. Who may reach it is the listener's business:
-// ListenSocket admits nobody but the user of this process.
+// Who may reach the handler is the listener's business: ListenSocket admits nobody but the user of this process. What they
+// may do there is that of their Principal, which Options.Authenticate tells; without it everybody is the owner.
 package gateway
 
 import (
@@ -41,6 +41,11 @@ type Options struct {
 	Version   string        // of the program, for GET /version
 	Keepalive time.Duration // between comments on an idle event stream; default 15 s
 	MaxBody   int64         // bytes of a request's body; default 16 MiB
+
+	// Authenticate says who sends a request; nil: whoever reaches the handler is the owner. It is not asked about routes that are open.
+	Authenticate Authenticator
+	// Mounts are handlers beside the API, such as a console.
+	Mounts []Mount
 }
 
 const (
@@ -109,83 +114,15 @@ func New(b Backend, o Options) http.Handler {
 }
 
 func (a *api) routes() {
-	for pattern, e := range map[string]endpoint{
-		"GET /livez":   a.alive,
-		"GET /version": a.version,
-
-		"POST /api/sessions":              a.create,
-		"GET /api/sessions":               a.sessions,
-		"GET /api/sessions/{id}":          a.show,
-		"PATCH /api/sessions/{id}":        a.configure,
-		"DELETE /api/sessions/{id}":       a.closeSession,
-		"POST /api/sessions/{id}/open":    a.open,
-		"POST /api/sessions/{id}/fork":    a.fork,
-		"POST /api/sessions/import":       a.importSession,
-		"POST /api/sessions/{id}/compact": a.compact,
-		"POST /api/sessions/{id}/save":    a.save,
-		"GET /api/sessions/{id}/jobs":     a.jobs,
-		"GET /api/sessions/{id}/idle":     a.idle,
-
-		"POST /api/sessions/{id}/inputs":           a.submit,
-		"GET /api/sessions/{id}/inputs":            a.inputs,
-		"DELETE /api/sessions/{id}/inputs/{input}": a.withdraw,
-		"GET /api/sessions/{id}/wait":              a.wait,
-		"POST /api/sessions/{id}/cancel":           a.cancel,
-		"POST /api/sessions/{id}/tools/{name}":     a.callTool,
-
-		"POST /api/sessions/{id}/timers":           a.setTimer,
-		"GET /api/sessions/{id}/timers":            a.timers,
-		"DELETE /api/sessions/{id}/timers/{timer}": a.cancelTimer,
-
-		"GET /api/sessions/{id}/history":                   a.history,
-		"GET /api/sessions/{id}/workers":                   a.workers,
-		"POST /api/sessions/{id}/workers":                  a.spawn,
-		"DELETE /api/sessions/{id}/workers/{worker}":       a.deleteWorker,
-		"POST /api/sessions/{id}/workers/{worker}/release": a.release,
-		"GET /api/sessions/{id}/workers/{worker}/history":  a.history,
-
-		"GET /api/workers":                     a.workers,
-		"GET /api/calls":                       a.calls,
-		"POST /api/calls/{exec}":               a.resolve,
-		"GET /api/approvals":                   a.approvals,
-		"POST /api/approvals/{approval}":       a.approve,
-		"POST /api/approvals/{approval}/shown": a.showApproval,
-		"GET /api/rules":                       a.rules,
-		"GET /api/audit":                       a.audit,
-		"DELETE /api/rules/{rule}":             a.revoke,
-		"GET /api/tree":                        a.tree,
-		"POST /api/verify":                     a.verify,
-	} {
-		a.mux.HandleFunc(pattern, a.handler(e))
+	for _, r := range a.table() {
+		h := r.stream
+		if h == nil {
+			h = a.handler(r.serve)
+		}
+		a.mux.HandleFunc(r.pattern, a.admit(r.scope, h))
 	}
-	for pattern, e := range a.places() {
-		a.mux.HandleFunc(pattern, a.handler(e))
-	}
-	a.mux.HandleFunc("GET /api/sessions/{id}/events", a.events)
-	a.mux.HandleFunc("GET /api/sessions/{id}/files/{path...}", a.file)
-	a.mux.HandleFunc("GET /api/sessions/{id}/export", a.export)
-	a.mux.HandleFunc("GET /api/backup", a.backup)
-}
-
-// places are the routes about workspaces, their files, and projects.
-func (a *api) places() map[string]endpoint {
-	return map[string]endpoint{
-		"GET /api/sessions/{id}/workspaces":                a.workspaces,
-		"POST /api/sessions/{id}/workspaces":               a.attach,
-		"DELETE /api/sessions/{id}/workspaces/{workspace}": a.detach,
-		"GET /api/sessions/{id}/fields":                    a.fields,
-		"PUT /api/sessions/{id}/fields":                    a.declareFields,
-		"PUT /api/sessions/{id}/fields/{name}":             a.setField,
-		"GET /api/sessions/{id}/changes":                   a.changes,
-		"POST /api/sessions/{id}/changes":                  a.apply,
-		"GET /api/projects":                                a.projects,
-		"POST /api/projects":                               a.saveProject,
-		"DELETE /api/projects/{project}":                   a.removeProject,
-		"PATCH /api/projects/{project}/variables":          a.setVariables,
-		"GET /api/workspaces":                              a.workspaces,
-		"GET /api/sessions/{id}/files":                     a.files,
-		"PUT /api/sessions/{id}/files/{path...}":           a.putFile,
-		"DELETE /api/sessions/{id}/files/{path...}":        a.deleteFile,
+	for _, m := range a.opts.Mounts {
+		a.mux.HandleFunc(m.Pattern, a.admit(m.Scope, m.Handler.ServeHTTP))
 	}
 }
 

@@ -117,8 +117,11 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 
 // problem writes a problem detail. Status 0 is the one of the code.
 func (a *api) problem(w http.ResponseWriter, r *http.Request, status int, f *messages.Failure) {
-	if f.GetCode() == messages.CodeUnavailable {
+	if f.GetCode() == messages.CodeUnavailable || f.GetCode() == messages.CodeRate {
 		w.Header().Set("Retry-After", "1")
+	}
+	if f.GetCode() == messages.CodeUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="troupe"`)
 	}
 	p := problemOf(status, f)
 	a.write(w, r, p.Status, messages.ProblemType, p)
@@ -154,8 +157,12 @@ func statusOf(code string) int {
 		return http.StatusServiceUnavailable
 	case messages.CodeFull:
 		return http.StatusInsufficientStorage
-	case messages.CodeDenied, messages.CodeNetworkDenied:
+	case messages.CodeDenied, messages.CodeNetworkDenied, messages.CodeForbidden:
 		return http.StatusForbidden
+	case messages.CodeUnauthorized:
+		return http.StatusUnauthorized
+	case messages.CodeRate:
+		return http.StatusTooManyRequests
 	case messages.CodeNetwork:
 		return http.StatusBadGateway
 	case messages.CodeTimeout:

@@ -2944,6 +2944,7 @@ type RememberRule struct {
 	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
 	ApprovalId    string                 `protobuf:"bytes,6,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
 	SessionId     string                 `protobuf:"bytes,7,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	Tenant        string                 `protobuf:"bytes,29,opt,name=tenant,proto3" json:"tenant,omitempty"` // of the session: the rule is about no other one's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3027,6 +3028,13 @@ func (x *RememberRule) GetSessionId() string {
 	return ""
 }
 
+func (x *RememberRule) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
 type Remembered struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rule          *RuleView              `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
@@ -3099,6 +3107,7 @@ type RuleView struct {
 	By            string                 `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"`
 	ApprovalId    string                 `protobuf:"bytes,8,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
 	AtUnixMs      int64                  `protobuf:"varint,9,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"`
+	Tenant        string                 `protobuf:"bytes,29,opt,name=tenant,proto3" json:"tenant,omitempty"` // whose sessions it is about
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3194,6 +3203,13 @@ func (x *RuleView) GetAtUnixMs() int64 {
 		return x.AtUnixMs
 	}
 	return 0
+}
+
+func (x *RuleView) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
 }
 
 // ListRules lists the rules that answers left behind, of one session or of all. Reply: Rules.
@@ -4518,6 +4534,7 @@ type SessionView struct {
 	First           *InputReply            `protobuf:"bytes,13,opt,name=first,proto3" json:"first,omitempty"` // answer to CreateSession.first
 	ProjectId       string                 `protobuf:"bytes,14,opt,name=project_id,json=projectId,proto3" json:"project_id,omitempty"`
 	Persist         Persist_Policy         `protobuf:"varint,20,opt,name=persist,proto3,enum=troupe.v1.Persist_Policy" json:"persist,omitempty"` // what of it a crash may lose
+	Tenant          string                 `protobuf:"bytes,40,opt,name=tenant,proto3" json:"tenant,omitempty"`                                  // whose it is; empty: the default tenant
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -4655,6 +4672,13 @@ func (x *SessionView) GetPersist() Persist_Policy {
 		return x.Persist
 	}
 	return Persist_MESSAGE
+}
+
+func (x *SessionView) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
 }
 
 type WorkerView struct {
@@ -10898,7 +10922,7 @@ const file_command_proto_rawDesc = "" +
 	"\x02by\x18\b \x01(\tR\x02by\x12\x12\n" +
 	"\x04rule\x18\t \x01(\tR\x04rule\x12\x17\n" +
 	"\arule_id\x18\n" +
-	" \x01(\tR\x06ruleId\"\xbc\x01\n" +
+	" \x01(\tR\x06ruleId\"\xd4\x01\n" +
 	"\fRememberRule\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x14\n" +
 	"\x05scope\x18\x02 \x01(\tR\x05scope\x12\x14\n" +
@@ -10908,13 +10932,14 @@ const file_command_proto_rawDesc = "" +
 	"\vapproval_id\x18\x06 \x01(\tR\n" +
 	"approvalId\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\a \x01(\tR\tsessionId\"\x84\x01\n" +
+	"session_id\x18\a \x01(\tR\tsessionId\x12\x16\n" +
+	"\x06tenant\x18\x1d \x01(\tR\x06tenant\"\x84\x01\n" +
 	"\n" +
 	"Remembered\x12'\n" +
 	"\x04rule\x18\x01 \x01(\v2\x13.troupe.v1.RuleViewR\x04rule\x12,\n" +
 	"\afailure\x18\x02 \x01(\v2\x12.troupe.v1.FailureR\afailure\x12\x1f\n" +
 	"\vapproval_id\x18\x03 \x01(\tR\n" +
-	"approvalId\"\xef\x01\n" +
+	"approvalId\"\x87\x02\n" +
 	"\bRuleView\x12\x17\n" +
 	"\arule_id\x18\x01 \x01(\tR\x06ruleId\x12\x12\n" +
 	"\x04rule\x18\x02 \x01(\tR\x04rule\x12\x14\n" +
@@ -10927,7 +10952,8 @@ const file_command_proto_rawDesc = "" +
 	"\vapproval_id\x18\b \x01(\tR\n" +
 	"approvalId\x12\x1c\n" +
 	"\n" +
-	"at_unix_ms\x18\t \x01(\x03R\batUnixMs\"*\n" +
+	"at_unix_ms\x18\t \x01(\x03R\batUnixMs\x12\x16\n" +
+	"\x06tenant\x18\x1d \x01(\tR\x06tenant\"*\n" +
 	"\tListRules\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"2\n" +
@@ -11012,7 +11038,7 @@ const file_command_proto_rawDesc = "" +
 	"\x06system\x18\x04 \x01(\tR\x06system\x12\x14\n" +
 	"\x05tools\x18\x05 \x03(\tR\x05tools\x12\x10\n" +
 	"\x03mcp\x18\x06 \x01(\tR\x03mcp\x12\x0e\n" +
-	"\x02by\x18\a \x01(\tR\x02by\"\x92\x04\n" +
+	"\x02by\x18\a \x01(\tR\x02by\"\xaa\x04\n" +
 	"\vSessionView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12+\n" +
@@ -11032,7 +11058,8 @@ const file_command_proto_rawDesc = "" +
 	"\x05first\x18\r \x01(\v2\x15.troupe.v1.InputReplyR\x05first\x12\x1d\n" +
 	"\n" +
 	"project_id\x18\x0e \x01(\tR\tprojectId\x123\n" +
-	"\apersist\x18\x14 \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\"\xe4\x04\n" +
+	"\apersist\x18\x14 \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\x12\x16\n" +
+	"\x06tenant\x18( \x01(\tR\x06tenant\"\xe4\x04\n" +
 	"\n" +
 	"WorkerView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +

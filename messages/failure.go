@@ -34,6 +34,10 @@ const (
 	CodeNetworkDenied = "network_denied"    // it may not be reached
 	CodeDenied        = "permission_denied" // it does not let us in
 	CodeTimeout       = "timeout"
+
+	CodeUnauthorized = "unauthorized" // no token, or one that does not count
+	CodeForbidden    = "forbidden"    // the token does not reach so far
+	CodeRate         = "rate_limited" // too many requests of one token
 )
 
 // Fail makes a Failure. hint says what to do and may be empty.

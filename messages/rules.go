@@ -12,6 +12,7 @@ type RuleJSON struct {
 	By        string `json:"by,omitempty"`
 	Approval  string `json:"approval,omitempty"`
 	At        string `json:"at"`
+	Tenant    string `json:"tenant,omitempty"` // whose sessions it is about; absent: the default tenant's
 }
 
 // ruleInForce is the state of every rule that is listed.
@@ -21,7 +22,7 @@ const ruleInForce = "in_force"
 func (x *RuleView) JSON() RuleJSON {
 	return RuleJSON{
 		ID: x.GetRuleId(), State: ruleInForce, Rule: x.GetRule(), Scope: x.GetScope(), Workspace: x.GetWorkspace(), Agent: x.GetAgent(),
-		Session: x.GetSessionId(), By: x.GetBy(), Approval: x.GetApprovalId(), At: FormatTime(x.GetAtUnixMs()),
+		Session: x.GetSessionId(), By: x.GetBy(), Approval: x.GetApprovalId(), At: FormatTime(x.GetAtUnixMs()), Tenant: x.GetTenant(),
 	}
 }
 
@@ -29,7 +30,7 @@ func (x *RuleView) JSON() RuleJSON {
 func (j RuleJSON) Proto() *RuleView {
 	return &RuleView{
 		RuleId: j.ID, Rule: j.Rule, Scope: j.Scope, Workspace: j.Workspace, Agent: j.Agent, SessionId: j.Session, By: j.By, ApprovalId: j.Approval,
-		AtUnixMs: timeRead(j.At),
+		AtUnixMs: timeRead(j.At), Tenant: j.Tenant,
 	}
 }
 

@@ -954,6 +954,7 @@ type RuleAdded struct {
 	RuleId        string                 `protobuf:"bytes,4,opt,name=rule_id,json=ruleId,proto3" json:"rule_id,omitempty"`
 	Workspace     string                 `protobuf:"bytes,5,opt,name=workspace,proto3" json:"workspace,omitempty"` // canonical address; it says nothing about calls in others
 	ApprovalId    string                 `protobuf:"bytes,6,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
+	Tenant        string                 `protobuf:"bytes,26,opt,name=tenant,proto3" json:"tenant,omitempty"` // whose sessions it is about
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1026,6 +1027,13 @@ func (x *RuleAdded) GetWorkspace() string {
 func (x *RuleAdded) GetApprovalId() string {
 	if x != nil {
 		return x.ApprovalId
+	}
+	return ""
+}
+
+func (x *RuleAdded) GetTenant() string {
+	if x != nil {
+		return x.Tenant
 	}
 	return ""
 }
@@ -3743,7 +3751,7 @@ const file_session_proto_rawDesc = "" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"%\n" +
 	"\rPolicyChanged\x12\x14\n" +
-	"\x05rules\x18\x01 \x03(\tR\x05rules\"\x9d\x01\n" +
+	"\x05rules\x18\x01 \x03(\tR\x05rules\"\xb5\x01\n" +
 	"\tRuleAdded\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x14\n" +
 	"\x05scope\x18\x02 \x01(\tR\x05scope\x12\x0e\n" +
@@ -3751,7 +3759,8 @@ const file_session_proto_rawDesc = "" +
 	"\arule_id\x18\x04 \x01(\tR\x06ruleId\x12\x1c\n" +
 	"\tworkspace\x18\x05 \x01(\tR\tworkspace\x12\x1f\n" +
 	"\vapproval_id\x18\x06 \x01(\tR\n" +
-	"approvalId\"'\n" +
+	"approvalId\x12\x16\n" +
+	"\x06tenant\x18\x1a \x01(\tR\x06tenant\"'\n" +
 	"\rSessionClosed\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xba\x03\n" +
 	"\rWorkspaceFact\x12G\n" +

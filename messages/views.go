@@ -61,6 +61,7 @@ type SessionJSON struct {
 	Workers    []WorkerJSON    `json:"workers,omitempty"`
 	Input      *AcceptedJSON   `json:"input,omitempty"`   // in the answer to a creation with a first input
 	Persist    string          `json:"persist,omitempty"` // task | manual: a crash may lose what was not saved; absent: nothing
+	Tenant     string          `json:"tenant,omitempty"`  // whose it is; absent: the default tenant
 }
 
 // WorkerJSON is one worker of a listing.
@@ -212,7 +213,7 @@ func (x *Files) JSON() []FileEntryJSON {
 func (x *SessionView) JSON() SessionJSON {
 	j := SessionJSON{
 		ID: x.GetId(), State: x.GetState(), CreatedAt: timeText(x.GetCreatedAtUnixMs()), UpdatedAt: timeText(x.GetUpdatedAtUnixMs()),
-		Folder: x.GetFolder(), Project: x.GetProjectId(), Agent: x.GetAgent(), Model: x.GetModel(), Title: x.GetTitle(),
+		Folder: x.GetFolder(), Project: x.GetProjectId(), Agent: x.GetAgent(), Model: x.GetModel(), Title: x.GetTitle(), Tenant: x.GetTenant(),
 		Turns: x.GetTurns(), Usage: x.GetUsage().JSON(), Workspaces: convert(x.GetWorkspaces(), (*WorkspaceGrant).JSON),
 		Workers: convert(x.GetWorkers(), (*WorkerView).JSON),
 	}
@@ -230,7 +231,7 @@ func (x *SessionView) JSON() SessionJSON {
 func (j SessionJSON) Proto() *SessionView {
 	v := &SessionView{
 		Id: j.ID, State: j.State, CreatedAtUnixMs: timeRead(j.CreatedAt), UpdatedAtUnixMs: timeRead(j.UpdatedAt),
-		Folder: j.Folder, ProjectId: j.Project, Agent: j.Agent, Model: j.Model, Title: j.Title, Turns: j.Turns,
+		Folder: j.Folder, ProjectId: j.Project, Agent: j.Agent, Model: j.Model, Title: j.Title, Turns: j.Turns, Tenant: j.Tenant,
 		Usage: j.Usage.Proto(), Workspaces: convert(j.Workspaces, WorkspaceJSON.Proto), Workers: convert(j.Workers, WorkerJSON.Proto),
 		Persist: Persist_Policy(Persist_Policy_value[strings.ToUpper(j.Persist)]),
 	}
