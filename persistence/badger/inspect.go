@@ -43,7 +43,8 @@ type inspection struct {
 	torn    []string        // what a crash may have left: why the files are set aside
 	logs    map[string]scan // by name, those that end in something else than zeros
 	tables  map[uint64]engine.TableManifest
-	listed  bool // the list of tables reads: what it does not name is no part of the database
+	list    []byte // what it should be instead, when notes in it came to nothing
+	listed  bool   // the list of tables reads: what it does not name is no part of the database
 	keys    *keyring
 }
 
@@ -154,8 +155,11 @@ func (in *inspection) manifest(onDisk map[uint64]bool) error {
 		in.listed = false
 		in.torn = append(in.torn, manifestFile+" ends in an entry that is not whole")
 	}
+	if err := in.undone(onDisk); err != nil {
+		return fmt.Errorf("read %s: %w: %w", manifestFile, persistence.ErrUnavailable, err)
+	}
 	for id := range onDisk {
-		if _, named := list.Tables[id]; !named {
+		if _, named := in.tables[id]; !named {
 			in.torn = append(in.torn, fmt.Sprintf("table %d is not listed", id))
 		}
 	}

@@ -135,6 +135,9 @@ func (s *Store) prepare() error {
 	if err := setAside(s.opts.Dir); err != nil {
 		return err
 	}
+	if err := in.writeList(); err != nil {
+		return err
+	}
 	return in.cutLogs()
 }
 
