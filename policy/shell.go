@@ -29,6 +29,9 @@ func simple(command string) ([]string, *flaw) {
 	if f := plainText(command); f != nil {
 		return nil, f
 	}
+	if words := plainWords(command); words != nil {
+		return words, nil
+	}
 	file, err := parse(command, syntax.LangBash)
 	if err != nil {
 		var pe syntax.ParseError
@@ -113,6 +116,14 @@ func (l *list) script(command string, depth int) bool {
 		return false
 	}
 	l.read += len(command)
+	if words := plainWords(command); words != nil {
+		c := make([]word, len(words))
+		for i, w := range words {
+			c[i] = word{w, true}
+		}
+		l.add(c, depth)
+		return true
+	}
 	file, err := parse(command, syntax.LangBash)
 	if err != nil {
 		return false
