@@ -77,6 +77,14 @@ func (rt *Runtime) room(m proto.Message) error {
 	return nil
 }
 
+// Room is nil when there is room for something new to be begun; else it says what the disk lacks.
+func (rt *Runtime) Room() error {
+	if store, ok := rt.svc.Store.(persistence.Roomer); ok {
+		return store.Room()
+	}
+	return nil
+}
+
 // begins says whether a message asks for a session, a turn, a worker or a call that is not there yet.
 func begins(m proto.Message) bool {
 	to, ok := m.(*messages.ToSession)

@@ -16,8 +16,8 @@ import (
 	"github.com/troupe-dev/troupe/messages"
 )
 
-// origin stands in addresses; the connection goes to the socket whatever it says.
-const origin = "http://troupe"
+// socketOrigin stands in addresses; the connection goes to the socket whatever it says.
+const socketOrigin = "http://troupe"
 
 // maxReply is the most that one reply may hold, in bytes.
 const maxReply = 256 << 20
@@ -57,7 +57,7 @@ func (c *Client) Ask(ctx context.Context, m proto.Message) (proto.Message, error
 	case errors.As(err, &refused):
 		return nil, refused
 	}
-	return nil, fmt.Errorf("ask the holder of %s: %w", c.dir, err)
+	return nil, fmt.Errorf("ask %s: %w", c.who, err)
 }
 
 func (c *Client) do(ctx context.Context, q *call) (proto.Message, error) {
@@ -91,7 +91,7 @@ func (c *Client) send(ctx context.Context, q *call) (*http.Response, error) {
 		}
 		body = bytes.NewReader(b)
 	}
-	address := origin + q.path
+	address := c.origin + q.path
 	if len(q.query) > 0 {
 		address += "?" + q.query.Encode()
 	}
@@ -109,8 +109,11 @@ func (c *Client) send(ctx context.Context, q *call) (*http.Response, error) {
 	return c.roundTrip(req)
 }
 
-// roundTrip leaves the made up address out of errors.
+// roundTrip adds the token, and leaves the address out of errors.
 func (c *Client) roundTrip(req *http.Request) (*http.Response, error) {
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
 	res, err := c.http.Do(req)
 	var outer *url.Error
 	if errors.As(err, &outer) {

@@ -35,7 +35,7 @@ func (c *Client) Backup(ctx context.Context, w io.Writer, since *messages.Backup
 	if err == nil || errors.As(err, &refused) {
 		return err
 	}
-	return fmt.Errorf("back up the store of the holder of %s: %w", c.dir, err)
+	return fmt.Errorf("back up the store of %s: %w", c.who, err)
 }
 
 func (c *Client) stream(ctx context.Context, q *call, w io.Writer) error {

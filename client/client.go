@@ -1,4 +1,4 @@
-// Package client talks to the process that holds a data directory, over the socket in it. A Client
+// Package client talks to the process that holds a data directory, over the socket in it, or to a server over the network. A Client
 // answers the same messages as the runtime in that process, with the same replies, so that
 // a program need not know which of the two it works with.
 package client
@@ -38,10 +38,12 @@ const (
 	maxName = 4096
 )
 
-// Client is a connection to the holder of a data directory. It is safe for concurrent use.
+// Client is a connection to the holder of a data directory, or to a server. It is safe for concurrent use.
 type Client struct {
-	dir  string
-	http *http.Client
+	who    string // for errors
+	origin string // of addresses
+	token  string
+	http   *http.Client
 
 	once   sync.Once
 	closed chan struct{}
@@ -54,20 +56,23 @@ func Dial(ctx context.Context, dataDir string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data directory %q: %w", dataDir, err)
 	}
-	c := &Client{dir: dir, closed: make(chan struct{})}
-	c.http = &http.Client{
-		Transport: &http.Transport{
-			DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, dir) },
-			DisableCompression: true, MaxIdleConnsPerHost: 4, IdleConnTimeout: idleTime,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	c := newClient("the holder of "+dir, socketOrigin, &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, dir) },
+	})
 	ctx, cancel := context.WithTimeout(ctx, helloTime)
 	defer cancel()
 	if _, err := c.Ask(ctx, &messages.Hello{}); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
+}
+
+func newClient(who, origin string, t *http.Transport) *Client {
+	t.DisableCompression, t.MaxIdleConnsPerHost, t.IdleConnTimeout = true, 4, idleTime
+	return &Client{who: who, origin: origin, closed: make(chan struct{}), http: &http.Client{
+		Transport:     t,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
 }
 
 // Close ends what the client is still waiting for, and its connections.

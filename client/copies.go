@@ -32,7 +32,7 @@ func (c *Client) ImportSession(ctx context.Context, in io.Reader, m *messages.Im
 	ctx, cancel := c.untilClosed(ctx)
 	defer cancel()
 	q := url.Values{"new_id": {strconv.FormatBool(m.GetNewId())}, "keep_trust": {strconv.FormatBool(m.GetKeepTrust())}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, origin+"/api/sessions/import?"+q.Encode(), io.NopCloser(in))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.origin+"/api/sessions/import?"+q.Encode(), io.NopCloser(in))
 	if err != nil {
 		return nil, fmt.Errorf("make the request: %w", err)
 	}
@@ -80,5 +80,5 @@ func (c *Client) blame(ctx context.Context, err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		err = errors.New("it broke off")
 	}
-	return fmt.Errorf("ask the holder of %s: %w", c.dir, err)
+	return fmt.Errorf("ask %s: %w", c.who, err)
 }

@@ -130,7 +130,7 @@ func (f *following) once(ctx context.Context) error {
 }
 
 func (f *following) connect(ctx context.Context) (*http.Response, error) {
-	address := origin + "/api/sessions/" + segment(f.session) + "/events?after=" + strconv.FormatUint(f.last, 10)
+	address := f.c.origin + "/api/sessions/" + segment(f.session) + "/events?after=" + strconv.FormatUint(f.last, 10)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
 		return nil, fmt.Errorf("make the request: %w", err)

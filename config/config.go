@@ -36,7 +36,9 @@ type Config struct {
 type Server struct {
 	Name   string           `yaml:"name" default:"troupe" kind:"host" doc:"Host of this server's workspace addresses; an address is ours only if it equals this exactly."`
 	URL    string           `yaml:"url" kind:"url" doc:"Server that commands talk to; empty: this process. Also TROUPE_SERVER and --server."`
-	Listen string           `yaml:"listen" later:"*" default:"127.0.0.1:7777" kind:"address" doc:"Address of troupe serve. Anything but loopback needs a token."`
+	Listen string           `yaml:"listen" default:"127.0.0.1:7777" kind:"address" doc:"Address of troupe serve; port 0 takes a free one. Anything but loopback needs TLS and a token."`
+	Admin  string           `yaml:"admin" kind:"address" doc:"Address, on loopback, for profiles of the server (pprof); empty: none. Whoever is on this machine may read them."`
+	Grace  time.Duration    `yaml:"grace" default:"10s" doc:"How long a server that stops lets turns end; what is open then goes on at the next start."`
 	TLS    TLS              `yaml:"tls" later:"*" doc:"Certificate of the server."`
 	Roots  []string         `yaml:"roots" later:"*" kind:"path" doc:"Folders below which API clients may attach workspaces."`
 	Tokens map[string]Token `yaml:"tokens" later:"*" doc:"Access tokens, by name."`

@@ -15,8 +15,8 @@ func alone() map[string]string {
 	return map[string]string{"TROUPE_SERVER": "server.url", "TROUPE_DATA": "data.dir"} // TROUPE_MODEL follows it
 }
 
-// given are variables that troupe gives to its own children: no settings, but no mistakes either.
-func given() []string { return []string{"TROUPE_EXEC_ID"} }
+// given are variables that troupe gives to its own children, and the token for a server: no settings, but no mistakes either.
+func given() []string { return []string{"TROUPE_EXEC_ID", "TROUPE_TOKEN"} }
 
 // environment reads the TROUPE_ variables. Empty ones count as not set.
 type environment struct {

@@ -46,6 +46,14 @@ type Options struct {
 	Authenticate Authenticator
 	// Mounts are handlers beside the API, such as a console.
 	Mounts []Mount
+
+	// Hosts says by which names, as the header Host has them, the server may be called; nil: any.
+	Hosts func(host string) bool
+
+	Ready    func() error // why GET /readyz says 503; nil, or no error: it says 200
+	Stopping func() bool  // true: nothing new is begun any more; nil: never
+	Stop     func()       // begins an orderly stop of the server; nil: there is none to stop
+	Metrics  *Metrics     // what is counted; nil: nothing is
 }
 
 const (
@@ -109,7 +117,7 @@ func New(b Backend, o Options) http.Handler {
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.problem(w, r, http.StatusForbidden, messages.Fail(messages.CodeBadRequest, "the request comes from another origin", ""))
 	}))
-	a.guard = origin.Handler(http.HandlerFunc(a.dispatch))
+	a.guard = a.hosted(origin.Handler(http.HandlerFunc(a.dispatch)))
 	return a
 }
 
@@ -119,10 +127,13 @@ func (a *api) routes() {
 		if h == nil {
 			h = a.handler(r.serve)
 		}
-		a.mux.HandleFunc(r.pattern, a.admit(r.scope, h))
+		if r.begins {
+			h = a.beginning(h)
+		}
+		a.mux.HandleFunc(r.pattern, a.opts.Metrics.measured(r.pattern, a.admit(r.scope, h)))
 	}
 	for _, m := range a.opts.Mounts {
-		a.mux.HandleFunc(m.Pattern, a.admit(m.Scope, m.Handler.ServeHTTP))
+		a.mux.HandleFunc(m.Pattern, a.opts.Metrics.measured(m.Pattern, a.admit(m.Scope, m.Handler.ServeHTTP)))
 	}
 }
 

@@ -17,6 +17,7 @@ type row struct {
 	status  int      // of the answer; 0: 200, and 204 without content
 	kind    string   // content type of an answer that is not JSON
 	takes   string   // content type of a body that is not JSON
+	begins  bool     // something new, which a server that stops refuses
 	serve   endpoint
 	stream  http.HandlerFunc // instead of serve, for what writes its answer itself
 }
@@ -33,22 +34,25 @@ func (a *api) table() []row {
 func (a *api) serverRows() []row {
 	return []row{
 		{pattern: "GET /livez", summary: "Whether the process answers", out: map[string]string{}, serve: a.alive},
+		{pattern: "GET /readyz", summary: "Whether the server takes work: 503 while it recovers, stops or has no room on its disk", out: map[string]string{}, serve: a.ready},
+		{pattern: "GET /metrics", scope: ScopeRead, summary: "Counters and gauges in the text format of Prometheus", kind: "text/plain", stream: a.metrics},
+		{pattern: "POST /api/stop", scope: ScopeAdmin, summary: "Stop the server in order", in: struct{}{}, serve: a.stopServer},
 		{pattern: "GET /version", scope: ScopeRead, summary: "Which process answers", out: messages.HolderJSON{}, serve: a.version},
 	}
 }
 
 func (a *api) sessionRows() []row {
 	return []row{
-		{pattern: "POST /api/sessions", scope: ScopePrompt, summary: "Make a session", in: messages.CreateJSON{}, out: messages.SessionJSON{}, status: http.StatusCreated, serve: a.create},
+		{pattern: "POST /api/sessions", begins: true, scope: ScopePrompt, summary: "Make a session", in: messages.CreateJSON{}, out: messages.SessionJSON{}, status: http.StatusCreated, serve: a.create},
 		{pattern: "GET /api/sessions", scope: ScopeRead, summary: "List the sessions, the last changed first", query: []string{"folder", "limit"}, out: []messages.SessionJSON{}, serve: a.sessions},
 		{pattern: "GET /api/sessions/{id}", scope: ScopeRead, summary: "A session with its turns", out: messages.ShownJSON{}, serve: a.show},
 		{pattern: "PATCH /api/sessions/{id}", scope: ScopePrompt, summary: "Change what a worker works with from its next turn on", in: messages.ConfigureJSON{}, out: messages.WorkerJSON{}, serve: a.configure},
 		{pattern: "DELETE /api/sessions/{id}", scope: ScopePrompt, summary: "Close a session", query: []string{"reason", "forget"}, serve: a.closeSession},
-		{pattern: "POST /api/sessions/{id}/open", scope: ScopePrompt, summary: "Bring a session into memory: a turn that was cut off goes on", in: struct{}{}, out: messages.SessionJSON{}, serve: a.open},
-		{pattern: "POST /api/sessions/{id}/fork", scope: ScopePrompt, summary: "A new session that goes on from a record of this one", in: messages.ForkJSON{}, out: messages.ForkedJSON{}, status: http.StatusCreated, serve: a.fork},
-		{pattern: "POST /api/sessions/import", scope: ScopePrompt, summary: "Bring an exported session in", query: []string{"new_id", "keep_trust"}, takes: exportType, out: messages.ImportedJSON{}, status: http.StatusCreated, serve: a.importSession},
+		{pattern: "POST /api/sessions/{id}/open", begins: true, scope: ScopePrompt, summary: "Bring a session into memory: a turn that was cut off goes on", in: struct{}{}, out: messages.SessionJSON{}, serve: a.open},
+		{pattern: "POST /api/sessions/{id}/fork", begins: true, scope: ScopePrompt, summary: "A new session that goes on from a record of this one", in: messages.ForkJSON{}, out: messages.ForkedJSON{}, status: http.StatusCreated, serve: a.fork},
+		{pattern: "POST /api/sessions/import", begins: true, scope: ScopePrompt, summary: "Bring an exported session in", query: []string{"new_id", "keep_trust"}, takes: exportType, out: messages.ImportedJSON{}, status: http.StatusCreated, serve: a.importSession},
 		{pattern: "GET /api/sessions/{id}/export", scope: ScopeRead, summary: "A session as a file", kind: exportType, stream: a.export},
-		{pattern: "POST /api/sessions/{id}/compact", scope: ScopePrompt, summary: "Replace the older turns by a summary; answers when that is done", in: messages.CompactJSON{}, out: messages.CompactedJSON{}, serve: a.compact},
+		{pattern: "POST /api/sessions/{id}/compact", begins: true, scope: ScopePrompt, summary: "Replace the older turns by a summary; answers when that is done", in: messages.CompactJSON{}, out: messages.CompactedJSON{}, serve: a.compact},
 		{pattern: "POST /api/sessions/{id}/save", scope: ScopePrompt, summary: "Make durable what the session's policy keeps back", in: messages.SaveJSON{}, serve: a.save},
 		{pattern: "GET /api/sessions/{id}/jobs", scope: ScopeRead, summary: "How many jobs run and wait", out: messages.JobsJSON{}, serve: a.jobs},
 		{pattern: "GET /api/sessions/{id}/idle", scope: ScopeRead, summary: "Answers when nothing is left to do", query: []string{"worker"}, serve: a.idle},
@@ -58,12 +62,12 @@ func (a *api) sessionRows() []row {
 
 func (a *api) inputRows() []row {
 	return []row{
-		{pattern: "POST /api/sessions/{id}/inputs", scope: ScopePrompt, summary: "Give a session an input; answers once it is durable", in: messages.InputJSON{}, out: messages.AcceptedJSON{}, status: http.StatusAccepted, serve: a.submit},
+		{pattern: "POST /api/sessions/{id}/inputs", begins: true, scope: ScopePrompt, summary: "Give a session an input; answers once it is durable", in: messages.InputJSON{}, out: messages.AcceptedJSON{}, status: http.StatusAccepted, serve: a.submit},
 		{pattern: "GET /api/sessions/{id}/inputs", scope: ScopeRead, summary: "Inputs that wait", query: []string{"worker"}, out: []messages.StagedJSON{}, serve: a.inputs},
 		{pattern: "DELETE /api/sessions/{id}/inputs/{input}", scope: ScopePrompt, summary: "Take an input back that waits", query: []string{"worker", "by"}, serve: a.withdraw},
 		{pattern: "GET /api/sessions/{id}/wait", scope: ScopeRead, summary: "Answers when a turn is done, with what it came to: a result, or the reply of a tool that was called", query: []string{"worker", "input_id"}, out: oneOf{messages.ResultJSON{}, messages.CalledJSON{}}, serve: a.wait},
 		{pattern: "POST /api/sessions/{id}/cancel", scope: ScopePrompt, summary: "Cancel what is under way", in: messages.CancelJSON{}, out: messages.CancelledJSON{}, serve: a.cancel},
-		{pattern: "POST /api/sessions/{id}/tools/{name}", scope: ScopePrompt, summary: "Run one tool; answers when it is done", in: messages.CallToolJSON{}, out: messages.CalledJSON{}, serve: a.callTool},
+		{pattern: "POST /api/sessions/{id}/tools/{name}", begins: true, scope: ScopePrompt, summary: "Run one tool; answers when it is done", in: messages.CallToolJSON{}, out: messages.CalledJSON{}, serve: a.callTool},
 		{pattern: "POST /api/sessions/{id}/timers", scope: ScopePrompt, summary: "Set a timer", in: messages.SetTimerJSON{}, out: messages.TimerJSON{}, status: http.StatusCreated, serve: a.setTimer},
 		{pattern: "GET /api/sessions/{id}/timers", scope: ScopeRead, summary: "Timers that are set", query: []string{"worker"}, out: []messages.TimerJSON{}, serve: a.timers},
 		{pattern: "DELETE /api/sessions/{id}/timers/{timer}", scope: ScopePrompt, summary: "Take a timer back", query: []string{"worker", "by"}, serve: a.cancelTimer},
@@ -74,7 +78,7 @@ func (a *api) workerRows() []row {
 	return []row{
 		{pattern: "GET /api/sessions/{id}/history", scope: ScopeRead, summary: "The conversation of the session's first worker", out: messages.HistoryJSON{}, serve: a.history},
 		{pattern: "GET /api/sessions/{id}/workers", scope: ScopeRead, summary: "Workers of a session", query: []string{"session"}, out: []messages.WorkerJSON{}, serve: a.workers},
-		{pattern: "POST /api/sessions/{id}/workers", scope: ScopePrompt, summary: "Add a worker", in: messages.SpawnJSON{}, out: messages.WorkerJSON{}, status: http.StatusCreated, serve: a.spawn},
+		{pattern: "POST /api/sessions/{id}/workers", begins: true, scope: ScopePrompt, summary: "Add a worker", in: messages.SpawnJSON{}, out: messages.WorkerJSON{}, status: http.StatusCreated, serve: a.spawn},
 		{pattern: "DELETE /api/sessions/{id}/workers/{worker}", scope: ScopePrompt, summary: "End a worker", query: []string{"by", "reason"}, serve: a.deleteWorker},
 		{pattern: "POST /api/sessions/{id}/workers/{worker}/release", scope: ScopePrompt, summary: "Let a quarantined worker try again", in: messages.ReleaseJSON{}, out: messages.WorkerJSON{}, serve: a.release},
 		{pattern: "GET /api/sessions/{id}/workers/{worker}/history", scope: ScopeRead, summary: "The conversation of a worker", out: messages.HistoryJSON{}, serve: a.history},

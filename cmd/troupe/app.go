@@ -36,9 +36,9 @@ type app struct {
 
 // globalFlags are the flags that every command has.
 type globalFlags struct {
-	data, config, server, format string
-	quiet, verbose               bool
-	noColor, noInput             bool
+	data, config, server, listen, format string
+	quiet, verbose                       bool
+	noColor, noInput                     bool
 }
 
 // processApp is the app of this process.
@@ -182,6 +182,7 @@ func (a *app) loadOptions(dir string) (config.Options, *workspace.Address, error
 	for _, f := range []config.Flag{
 		{Path: "data.dir", Value: a.flags.data, Name: "--data"},
 		{Path: "server.url", Value: a.flags.server, Name: "--server"},
+		{Path: "server.listen", Value: a.flags.listen, Name: "--listen"},
 	} {
 		if f.Value != "" {
 			o.Flags = append(o.Flags, f)

@@ -35,7 +35,7 @@ func (a *app) compact(ctx context.Context, session, worker string) error {
 	if err != nil {
 		return err
 	}
-	if !messages.ValidID(messages.SessionPrefix, session) || !dataExists(loaded) {
+	if !messages.ValidID(messages.SessionPrefix, session) || !kept(loaded) {
 		return noSession(session)
 	}
 	h, err := a.openHouse(ctx, opening{loaded: loaded, models: newModels(loaded, a.secrets), work: true})

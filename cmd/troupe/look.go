@@ -17,10 +17,13 @@ func dataExists(loaded *config.Loaded) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
+// kept tells whether there is anything to ask: the data directory, or a server.
+func kept(loaded *config.Loaded) bool { return loaded.Config.Server.URL != "" || dataExists(loaded) }
+
 // look asks questions of the data directory without changing anything: of the store, or of the process
 // that holds it. Where there is no data directory, empty answers and none is made.
 func (a *app) look(ctx context.Context, loaded *config.Loaded, empty func() error, work func(ctx context.Context, n node) error) error {
-	if !dataExists(loaded) {
+	if !kept(loaded) {
 		return empty()
 	}
 	h, err := a.openHouse(ctx, opening{loaded: loaded, models: newModels(loaded, a.secrets)})

@@ -35,7 +35,7 @@ func (l *listing) print(ctx context.Context, a *app, ask func(ctx context.Contex
 		a.note("troupe: %s", l.empty)
 		return a.emit([]any{}, func(io.Writer) error { return nil })
 	}
-	if l.session != "" && !dataExists(loaded) {
+	if l.session != "" && !kept(loaded) {
 		return noSession(l.session)
 	}
 	return a.look(ctx, loaded, none, func(ctx context.Context, n node) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,30 +48,35 @@ type house struct {
 	data   string
 	rt     *troupe.Runtime
 	client *client.Client
-	holder int // pid of the process that holds the directory, when it is another one
+	holder int           // pid of the process that holds the directory, when it is another one
+	remote bool          // client speaks with a server of the network
+	ending time.Duration // how long an orderly end may take; 0: stopTime
 	note   func(format string, args ...any)
 
 	models   *models
 	log      *logFile
 	listener *countingListener // nil: nobody is served
+	gateway  gateway.Options   // of who comes by the socket
 }
 
 // opening is how a house is opened.
 type opening struct {
 	loaded *config.Loaded
 	models *models
-	dir    string   // the folder at work, as -C names it
-	work   bool     // agents may run; without it there is only a short look, which makes others wait
-	alone  bool     // nobody else is served
-	env    []string // added to the environment of every call
+	dir    string                          // the folder at work, as -C names it
+	work   bool                            // agents may run; without it there is only a short look, which makes others wait
+	alone  bool                            // nobody else is served
+	env    []string                        // added to the environment of every call
+	count  func(troupe.Hooks) troupe.Hooks // stands around the hooks; nil: nothing does
+	serve  bool                            // a server: it is nobody's client, and goes on with everything that is open
 }
 
 // openHouse takes the data directory, or becomes the client of the process that has it. Only a house
 // that may run agents serves others.
 func (a *app) openHouse(ctx context.Context, o opening) (*house, error) {
 	loaded := o.loaded
-	if err := noServer(loaded); err != nil {
-		return nil, err
+	if loaded.Config.Server.URL != "" && !o.serve && !o.alone {
+		return a.remoteHouse(ctx, loaded)
 	}
 	log, err := a.openLog(loaded)
 	if err != nil {
@@ -89,7 +95,7 @@ func (a *app) openHouse(ctx context.Context, o opening) (*house, error) {
 		h.missing()
 	}
 	if errors.Is(err, persistence.ErrLocked) {
-		return nil, heldError(loaded, err)
+		return nil, heldError(loaded, o.serve, err)
 	}
 	return h, storeError(err)
 }
@@ -106,18 +112,6 @@ func (h *house) missing() {
 	}
 }
 
-// noServer refuses a server: commands work with the data directory of this machine, and with who holds it.
-func noServer(loaded *config.Loaded) error {
-	url := loaded.Config.Server.URL
-	if url == "" {
-		return nil
-	}
-	return &exitError{
-		code: exitUnreachable, what: fmt.Sprintf("server %s (%s): this command does not talk to servers over the network yet", url, loaded.Origin("server.url")),
-		hint: "leave the server out to work with the data directory of this machine",
-	}
-}
-
 // settle opens the directory or finds its holder, whichever comes first. A holder that is
 // starting or ending is waited for; then the error is ErrLocked.
 func settle(ctx context.Context, o opening, options troupe.Options, log *logFile) (*house, error) {
@@ -130,8 +124,11 @@ func settle(ctx context.Context, o opening, options troupe.Options, log *logFile
 		if !errors.Is(err, persistence.ErrLocked) {
 			return h, err
 		}
-		if h, err := attach(ctx, options.DataDir); err == nil {
-			return h, nil
+		if h, aerr := attach(ctx, options.DataDir); aerr == nil {
+			if !o.serve {
+				return h, nil
+			}
+			return nil, errors.Join(err, h.close(ctx))
 		}
 		select {
 		case <-poll.C:
@@ -143,12 +140,16 @@ func settle(ctx context.Context, o opening, options troupe.Options, log *logFile
 	}
 }
 
-func heldError(loaded *config.Loaded, err error) *exitError {
+func heldError(loaded *config.Loaded, serve bool, err error) *exitError {
 	dir := loaded.Config.Data.Dir
-	what := fmt.Sprintf("data directory %s (%s) is held by another process, which does not answer on its socket", dir, loaded.Origin("data.dir"))
+	who, silent := "another process", ", which does not answer on its socket"
 	if pid := holder(dir); pid != 0 {
-		what = fmt.Sprintf("data directory %s (%s) is held by process %d, which does not answer on its socket", dir, loaded.Origin("data.dir"), pid)
+		who = fmt.Sprintf("process %d", pid)
 	}
+	if serve {
+		silent = ""
+	}
+	what := fmt.Sprintf("data directory %s (%s) is held by %s%s", dir, loaded.Origin("data.dir"), who, silent)
 	return &exitError{code: exitAgain, what: what, hint: "try again when it has ended, or use another directory with --data", err: err}
 }
 
@@ -250,7 +251,9 @@ func storeFailed(err error) error {
 // addServer serves the socket as one member of the group.
 func (h *house) addServer(ctx context.Context, g *run.Group) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // the group ends it
-	handler := gateway.New(h.rt, gateway.Options{Logger: h.log.logger, Version: readVersion().Version})
+	o := h.gateway
+	o.Logger, o.Version = h.log.logger, readVersion().Version
+	handler := gateway.New(h.rt, o)
 	g.Add(func() error { return serve(ctx, h.listener, handler) }, func(error) { stop() })
 }
 
@@ -298,7 +301,7 @@ func (h *house) linger(ctx context.Context) {
 // close gives the directory up, in order and within stopTime, also when ctx has ended. Open turns
 // stay open.
 func (h *house) close(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(h.ending, stopTime))
 	defer cancel()
 	var errs []error
 	if h.listener != nil {

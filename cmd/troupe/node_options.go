@@ -29,8 +29,8 @@ func (a *app) runtimeOptions(ctx context.Context, in opening, log *slog.Logger) 
 	loaded, c := in.loaded, in.loaded.Config
 	o := troupe.Options{
 		Models: in.models, Redact: a.secrets, DataDir: c.Data.Dir, Logger: log, ServerName: c.Server.Name, Env: a.callEnv(in),
-		Limits: waits(commonLimits(c.Limits), c), IdleAfter: c.Limits.Idle, Still: !in.work, Brief: true,
-		IgnoreTimers:   true, // a command is about what it was told to do
+		Limits: waits(commonLimits(c.Limits), c), IdleAfter: c.Limits.Idle, Still: !in.work, Brief: !in.serve,
+		IgnoreTimers:   !in.serve, // a command is about what it was told to do
 		ProviderLimits: map[string]troupe.ProviderLimits{}, ToolTimes: map[string]time.Duration{}, Unknown: map[string]troupe.Unknown{},
 	}
 	if !in.alone { // the tour knows no configuration
@@ -77,6 +77,9 @@ func (a *app) runtimeOptions(ctx context.Context, in opening, log *slog.Logger) 
 		return o, err
 	}
 	o.Hooks, err = a.commandHooks(in, o.Sandbox, o.Env, log)
+	if in.count != nil {
+		o.Hooks = in.count(o.Hooks)
+	}
 	return o, err
 }
 

@@ -28,6 +28,7 @@ type machine struct {
 	t       *testing.T
 	program string
 	home    string
+	env     []string // added to that of its commands
 }
 
 func newMachine(t *testing.T) *machine {
@@ -67,6 +68,7 @@ func (m *machine) command(args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(m.t.Context(), m.program, args...)
 	cmd.Dir = filepath.Dir(m.home)
 	cmd.Env = []string{"HOME=" + m.home, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
+	cmd.Env = append(cmd.Env, m.env...)
 	return cmd
 }
 

@@ -48,7 +48,7 @@ hold more: see troupe restore.`,
 			m.end()
 			switch {
 			case errors.Is(err, persistence.ErrLocked):
-				e := heldError(loaded, err)
+				e := heldError(loaded, false, err)
 				e.hint = "end that process first: a store is repaired while nobody uses it"
 				return e
 			case err != nil:

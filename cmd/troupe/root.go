@@ -38,6 +38,8 @@ func newRoot(a *app) *cobra.Command {
 	root.AddCommand(
 		newTour(a),
 		newRun(a),
+		newServe(a),
+		newStop(a),
 		newList(a),
 		newCalls(a),
 		newApprove(a, true),

@@ -46,7 +46,7 @@ old key and a copy of the directory can still read that copy.`,
 			err = badger.RotateKey(o, key)
 			switch {
 			case errors.Is(err, persistence.ErrLocked):
-				e := heldError(loaded, err)
+				e := heldError(loaded, false, err)
 				e.hint = "end that process first"
 				return e
 			case err != nil:

@@ -128,16 +128,13 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := noServer(loaded); err != nil {
-		return err
-	}
 	r := &runner{a: a, flags: f, models: newModels(loaded, a.secrets), parts: parts, log: &turnLog{}, kicks: newKicks()}
 	r.opening = opening{loaded: loaded, models: r.models, dir: f.dir, work: true}
 	if f.session == "" && !f.resume {
 		if err := r.prepare(ctx, loaded); err != nil {
 			return err
 		}
-	} else if !dataExists(loaded) {
+	} else if !kept(loaded) {
 		return noSuchSession(f)
 	}
 	r.view = a.newView()
@@ -224,7 +221,11 @@ func (r *runner) play(ctx context.Context) error {
 		if !gone {
 			return r.end(err)
 		}
-		r.a.note("troupe: the process that ran this turn is gone; it goes on here")
+		if h.remote {
+			r.a.note("troupe: the server is gone; trying again")
+		} else {
+			r.a.note("troupe: the process that ran this turn is gone; it goes on here")
+		}
 	}
 }
 

@@ -145,12 +145,14 @@ func (r *runner) prepare(ctx context.Context, loaded *config.Loaded) error {
 	if err != nil {
 		return err
 	}
-	if err := checkAgent(loaded, r.flags.agent); err != nil {
-		return err
-	}
-	name, err := r.a.chooseModel(ctx, loaded, r.models, r.flags.model, r.flags.agent)
-	if err != nil {
-		return err
+	name := r.flags.model
+	if loaded.Config.Server.URL == "" { // else agents and models are those of the server
+		if err := checkAgent(loaded, r.flags.agent); err != nil {
+			return err
+		}
+		if name, err = r.a.chooseModel(ctx, loaded, r.models, r.flags.model, r.flags.agent); err != nil {
+			return err
+		}
 	}
 	rules, err := configRules(loaded)
 	if err != nil {

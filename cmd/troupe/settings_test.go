@@ -136,6 +136,7 @@ func effect(t *testing.T, a *app, loaded *config.Loaded, dir string) string {
 	key, err := m.keys.key(context.Background(), "x")
 	say("key", key.Reveal(), err)
 	say("sandbox", sandboxOptions(loaded, nil).Read, sandboxOptions(loaded, nil).Image, reach(loaded), loaded.Config.Sandbox.Exec, loaded.Config.Sandbox.Network == "deny")
+	say("serve", loaded.Config.Server.Listen, loaded.Config.Server.Admin, loaded.Config.Server.Grace)
 	say("hooks", loaded.Config.Hooks)
 	say("colour", a.styleFor(true).on, a.styleFor(false).on)
 	if loaded.Config.Server.URL != "" {

@@ -1,0 +1,129 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// Metrics are what GET /metrics tells, in a registry of its own. No label holds an id, a name or an address that came with a request: routes are
+// those of the table. One Metrics may serve several handlers.
+type Metrics struct {
+	registry *prometheus.Registry
+	requests *prometheus.CounterVec
+	time     *prometheus.HistogramVec
+	open     prometheus.Gauge
+	turns    *prometheus.CounterVec
+	tokens   *prometheus.CounterVec
+	cost     prometheus.Counter
+}
+
+// NewMetrics makes the metrics of a process of a version.
+func NewMetrics(version string) *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "troupe_http_requests_total", Help: "Requests that were answered."}, []string{"route", "code"}),
+		time: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "troupe_http_request_duration_seconds", Help: "How long requests took; streams and long polls count when they end.",
+			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 60},
+		}, []string{"route"}),
+		open:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "troupe_http_requests_open", Help: "Requests under way, streams and long polls among them."}),
+		turns:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "troupe_turns_total", Help: "Turns that ended, by outcome."}, []string{"outcome"}),
+		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "troupe_tokens_total", Help: "Tokens of turns that ended."}, []string{"kind"}),
+		cost:   prometheus.NewCounter(prometheus.CounterOpts{Name: "troupe_cost_usd_total", Help: "Cost of turns that ended, in US dollars."}),
+	}
+	built := prometheus.NewGauge(prometheus.GaugeOpts{Name: "troupe_build_info", Help: "1; the version is in the label.", ConstLabels: prometheus.Labels{"version": version}})
+	built.Set(1)
+	m.registry.MustRegister(m.requests, m.time, m.open, m.turns, m.tokens, m.cost, built,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// TurnEnded counts a turn.
+func (m *Metrics) TurnEnded(outcome string, u *messages.Usage) {
+	m.turns.WithLabelValues(outcome).Inc()
+	m.tokens.WithLabelValues("input").Add(float64(max(u.GetInputTokens(), 0)))
+	m.tokens.WithLabelValues("output").Add(float64(max(u.GetOutputTokens(), 0)))
+	m.cost.Add(max(float64(u.GetCostMicroUsd())/1e6, 0))
+}
+
+// measured counts the requests of one route.
+func (m *Metrics) measured(route string, next http.HandlerFunc) http.HandlerFunc {
+	if m == nil {
+		return next
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		begun, seen := time.Now(), &statusWriter{ResponseWriter: w}
+		m.open.Inc()
+		defer func() {
+			m.open.Dec()
+			m.time.WithLabelValues(route).Observe(time.Since(begun).Seconds())
+			m.requests.WithLabelValues(route, strconv.Itoa(seen.code())).Inc()
+		}()
+		next(seen, r)
+	}
+}
+
+// statusWriter remembers the status of an answer.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader notes the status.
+func (s *statusWriter) WriteHeader(status int) {
+	if s.status == 0 {
+		s.status = status
+	}
+	s.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap gives http.ResponseController its way to deadlines, flushes and hijacking.
+func (s *statusWriter) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+
+func (s *statusWriter) code() int {
+	if s.status == 0 {
+		return http.StatusOK
+	}
+	return s.status
+}
+
+// scrapeTime bounds the look at the live tree for a scrape.
+const scrapeTime = 2 * time.Second
+
+// metrics tells what was counted, and who is in memory at this moment.
+func (a *api) metrics(w http.ResponseWriter, r *http.Request) {
+	if a.opts.Metrics == nil {
+		a.problem(w, r, 0, messages.Fail(messages.CodeNotFound, "nothing is counted here", ""))
+		return
+	}
+	live := prometheus.NewRegistry()
+	live.MustRegister(a.actors(r.Context())...)
+	all := prometheus.Gatherers{a.opts.Metrics.registry, live}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime)) // not every writer has one
+	promhttp.HandlerFor(all, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+}
+
+// actors counts the children of the root, as it knows them.
+func (a *api) actors(ctx context.Context) []prometheus.Collector {
+	count := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "troupe_actors", Help: "Actors in memory, by kind and state."}, []string{"kind", "state"})
+	restarts := prometheus.NewGauge(prometheus.GaugeOpts{Name: "troupe_actor_restarts", Help: "Restarts of the actors in memory."})
+	ctx, cancel := context.WithTimeout(ctx, scrapeTime)
+	defer cancel()
+	t, err := ask[*messages.Tree](ctx, a, &messages.DescribeTree{})
+	if err != nil {
+		a.log.Debug("scrape without actors", "err", err)
+	}
+	for _, c := range t.GetRoot().GetChildren() {
+		count.WithLabelValues(c.GetKind(), c.GetState()).Inc()
+		restarts.Add(float64(c.GetRestarts()))
+	}
+	return []prometheus.Collector{count, restarts}
+}
