@@ -32,8 +32,11 @@ const (
 	maxValue     = 32 << 10 // bytes
 )
 
-// learner is a Redactor that can be told of further secrets.
-type learner interface{ LearnValues(values ...string) }
+// learner is a Redactor that can be told of further secrets: for good, or for as long as there are not too many newer ones.
+type learner interface {
+	LearnValues(values ...string)
+	LearnPassing(values ...string)
+}
 
 // ReadProjects lists the projects with their values, in the order of their names.
 func ReadProjects(ctx context.Context, store persistence.Store) ([]*messages.Project, error) {

@@ -163,7 +163,7 @@ func (r *run) conceal(vars []*messages.EnvVar) error {
 			continue
 		}
 		if l != nil {
-			l.LearnValues(v.GetValue())
+			l.LearnPassing(v.GetValue())
 		}
 		if r.svc.Redact.String(v.GetValue()) == v.GetValue() {
 			return tools.Errorf(tools.CodeValidationFailed, "Not run: the value of the variable %s is too short, or too much of a word, to be kept out of texts", v.GetName())

@@ -11,8 +11,7 @@ import (
 
 // needles is what a Redactor searches for, ready for one pass over a text. It never changes.
 type needles struct {
-	values []string
-	by     [256][]needle // by first byte: most bytes of a text begin none
+	by [256][]needle // by first byte: most bytes of a text begin none
 }
 
 // needle is one form of a secret.
@@ -21,8 +20,15 @@ type needle struct {
 	loose bool // an encoded form: white space may stand between its characters
 }
 
-func newNeedles(values []string) *needles {
-	t := &needles{values: values}
+// with is what is searched for and further values.
+func (t *needles) with(values ...string) *needles {
+	out := &needles{}
+	if t != nil {
+		for i, list := range t.by {
+			out.by[i] = list[:len(list):len(list)] // adding to it makes a copy
+		}
+	}
+	t = out
 	for _, v := range values {
 		t.add(v, false)
 		t.add(hex.EncodeToString([]byte(v)), true)

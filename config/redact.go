@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -26,8 +27,14 @@ const (
 // is safe for concurrent use.
 type Redactor struct {
 	table atomic.Pointer[needles]
-	learn sync.Mutex
+
+	learn   sync.Mutex
+	values  map[string]bool // that are searched for; true: for good
+	passing []string        // of them, those that are not, the oldest first
 }
+
+// keptPassing is how many values that pass are searched for at least: each makes every text dearer.
+const keptPassing = 256
 
 // NewRedactor knows the given secrets.
 func NewRedactor(secrets ...Secret) *Redactor {
@@ -38,29 +45,60 @@ func NewRedactor(secrets ...Secret) *Redactor {
 
 // Learn adds secrets to those that are known.
 func (r *Redactor) Learn(secrets ...Secret) {
-	r.learn.Lock()
-	defer r.learn.Unlock()
-	var values []string
-	old := r.table.Load()
-	if old != nil {
-		values = old.values
-	}
-	known := len(values)
 	for _, s := range secrets {
-		if v := strings.TrimSpace(s.Reveal()); searchable(v) && !slices.Contains(values, v) {
-			values = append(values[:len(values):len(values)], v)
-		}
-	}
-	if len(values) > known {
-		r.table.Store(newNeedles(values))
+		r.add(strings.TrimSpace(s.Reveal()), true)
 	}
 }
 
 // LearnValues is Learn for values as they are.
 func (r *Redactor) LearnValues(values ...string) {
 	for _, v := range values {
-		r.Learn(NewSecret(v))
+		r.add(strings.TrimSpace(v), true)
 	}
+}
+
+// LearnPassing adds values that live for a while, as those that are made anew for each call. Of such values
+// the newest are known, 256 at least.
+func (r *Redactor) LearnPassing(values ...string) {
+	for _, v := range values {
+		r.add(strings.TrimSpace(v), false)
+	}
+}
+
+func (r *Redactor) add(v string, good bool) {
+	if !searchable(v) {
+		return
+	}
+	r.learn.Lock()
+	defer r.learn.Unlock()
+	if r.values == nil {
+		r.values = map[string]bool{}
+	}
+	forGood, known := r.values[v]
+	switch {
+	case known && !good && !forGood: // it is new again
+		at := slices.Index(r.passing, v)
+		r.passing = append(slices.Delete(r.passing, at, at+1), v)
+		return
+	case known && (forGood || !good):
+		return
+	case known:
+		r.passing = slices.DeleteFunc(r.passing, func(p string) bool { return p == v })
+	case !good:
+		r.passing = append(r.passing, v)
+	}
+	r.values[v] = good
+	if len(r.passing) < 2*keptPassing {
+		if !known {
+			r.table.Store(r.table.Load().with(v))
+		}
+		return
+	}
+	for _, old := range r.passing[:keptPassing] {
+		delete(r.values, old)
+	}
+	r.passing = slices.Clone(r.passing[keptPassing:])
+	r.table.Store((*needles)(nil).with(slices.Collect(maps.Keys(r.values))...))
 }
 
 func searchable(v string) bool {

@@ -67,6 +67,33 @@ func TestALearntSecretIsHiddenFromThenOnAlsoInALogThatIsOpen(t *testing.T) {
 	}
 }
 
+// TestValuesThatPassAreForgottenWhenManyAreNewer learns a new value with each call, as a provider may give it.
+func TestValuesThatPassAreForgottenWhenManyAreNewer(t *testing.T) {
+	r := NewRedactor(NewSecret(hidden))
+	value := func(n int) string { return fmt.Sprintf("Token-%06d-of-a-call", n) }
+	const calls = 10 * keptPassing
+	for n := range calls {
+		r.LearnPassing(value(n), value(7)) // that one is new each time
+		if n == 3 {
+			r.LearnValues(value(3))
+		}
+		if got := r.String(value(n)); got != redacted {
+			t.Fatalf("value %d became %q", n, got)
+		}
+	}
+	for n, known := range map[int]bool{0: false, 3: true, 7: true, calls - keptPassing: true, calls - 1: true} {
+		if got := r.String(value(n)); (got == redacted) != known {
+			t.Errorf("value %d became %q", n, got)
+		}
+	}
+	if got := r.String(hidden); got != redacted {
+		t.Errorf("the first secret became %q", got)
+	}
+	if n := len(r.values); n > 2*keptPassing+2 {
+		t.Errorf("%d values are known", n)
+	}
+}
+
 func TestAFloodOfWhiteSpaceIsNotHeldBack(t *testing.T) {
 	r := NewRedactor(NewSecret("Secret-one"))
 	flood := "5" + strings.Repeat(" ", 10_000)
