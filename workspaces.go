@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/troupe-dev/troupe/actors"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/workspace"
 )
@@ -16,7 +17,7 @@ type Workspace = messages.WorkspaceGrant
 // WorkspaceSpec asks for a workspace.
 type WorkspaceSpec struct {
 	// URI is local:/abs/path or an absolute path; troupe:/sessions/ID, what another session keeps; or git:HOST/OWNER/REPO[@REF][//FOLDER],
-	// of which a clone is made.
+	// of which a clone is made; or HOST:PATH, a folder of another machine, whose owner connects (ConnectOwner).
 	URI     string
 	Isolate bool     // of a folder: agents work in a copy of it
 	Name    string   // by which agents call it; "" is the folder's own
@@ -96,7 +97,11 @@ func (rt *Runtime) listWorkspaces(ctx context.Context, m *messages.ListWorkspace
 	for _, v := range all {
 		for _, w := range v.GetWorkspaces() {
 			state := "attached"
-			if info, err := os.Stat(w.GetPath()); w.GetKind() != string(workspace.KindServer) && (err != nil || !info.IsDir()) {
+			if w.GetOwner() != "" {
+				if !rt.svc.Owners.Connected(actors.Place{Session: v.GetId(), URI: w.GetUri()}) {
+					state = "offline"
+				}
+			} else if info, err := os.Stat(w.GetPath()); w.GetKind() != string(workspace.KindServer) && (err != nil || !info.IsDir()) {
 				state = "gone"
 			}
 			out.Workspaces = append(out.Workspaces, &messages.SessionWorkspace{SessionId: v.GetId(), Workspace: w, State: state})

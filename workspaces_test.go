@@ -317,7 +317,7 @@ func TestAFolderHasOneNameInASession(t *testing.T) {
 		{"troupe:/sessions/" + messages.NewID(messages.SessionPrefix), "x", messages.CodeNoWorkspace},
 		{"troupe:/sessions", "x", messages.CodeNoWorkspace},
 		{"troupe:/", "x", messages.CodeNoWorkspace},
-		{"laptop:/src", "x", messages.CodeBadRequest},
+		{"localhost:/src", "x", messages.CodeInvalidURI},
 		{"git:--upload-pack=touch x", "x", messages.CodeInvalidURI},
 	} {
 		_, err := rt.Ask(ctx, &messages.ToSession{SessionId: s.ID(), Command: &messages.ToSession_AttachWorkspace{

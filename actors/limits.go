@@ -19,6 +19,7 @@ type Limits struct {
 	Children       int           // that one worker may have delegated to at the same time; default 4; a negative one: agents may not delegate
 	Jobs           int           // that one worker may have running; default 16; may be none
 	Grace          time.Duration // that a call which was cancelled, or is out of time, has to end; default 5 s
+	Owner          time.Duration // that a call waits for its workspace's owner whose connection was lost; default 1 min; a negative one: not at all
 	Hold           time.Duration // that a turn which waits for an approval keeps its workspaces; default 1 min; a negative one gives them back at once
 	Approval       time.Duration // that an approval waits for its answer; default: for ever
 	Provider       time.Duration // that a variable's provider may take; default 10 s

@@ -20,7 +20,7 @@ import (
 // that several runtimes on one store do not overwrite each other; what another one wrote counts here from the next change
 // or start on.
 //
-// Accepts: RememberRule (reply Remembered), RevokeRule (reply Ack); the results of its goroutines. One at a time, in
+// Accepts: RememberRule (reply Remembered), RevokeRule and RegisterHost, whose names of machines stand in the same stream (reply Ack); the results of its goroutines. One at a time, in
 // order. Parent: Supervisor, which forwards. What is in force every worker reads from Services, where only this actor puts it.
 type Rules struct {
 	svc   *Services
@@ -48,6 +48,8 @@ func (r *Rules) Receive(c actor.Context) {
 		r.change(c, func() *rulesChanged { return rememberRule(r.svc, m) })
 	case *messages.RevokeRule:
 		r.change(c, func() *rulesChanged { return revokeRule(r.svc, m) })
+	case *messages.RegisterHost:
+		r.change(c, func() *rulesChanged { return registerHost(r.svc, m) })
 	case *rulesChanged:
 		r.changed(c, m)
 	case *actor.Stopping:
@@ -135,7 +137,10 @@ func (s *Services) loadRules(ctx context.Context) {
 }
 
 // systemFacts is the fold of the stream of the whole store.
-type systemFacts struct{ rules []standingRule }
+type systemFacts struct {
+	rules []standingRule
+	hosts map[string]string // the token that each name of a machine belongs to; "" is the runtime's user
+}
 
 func (f *systemFacts) take(e persistence.Entry) error {
 	fact, err := messages.SystemFactIn(e.Record)
@@ -164,6 +169,13 @@ func (f *systemFacts) apply(fact proto.Message, atMs int64) {
 			}
 		}
 		f.rules = left
+	case *messages.HostRegistered:
+		if f.hosts == nil {
+			f.hosts = make(map[string]string)
+		}
+		if _, taken := f.hosts[x.GetHost()]; !taken {
+			f.hosts[x.GetHost()] = x.GetTokenId()
+		}
 	}
 }
 

@@ -70,6 +70,7 @@ type Services struct {
 	Agents  map[string]Agent          // by name; "default" always exists
 	Sandbox tools.Sandbox             // nil: commands are refused
 	Cloner  Cloner                    // of git repositories; nil: their addresses are refused
+	Owners  Owners                    // of workspaces on other machines
 	Copies  Copies                    // working copies of folders; nil: there are none
 	Reach   []netip.Prefix            // addresses that fetch may reach though they are not public
 	Log     *slog.Logger

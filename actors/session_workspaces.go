@@ -44,7 +44,7 @@ func (f *sessionFacts) grantOf(standing []string, project []*messages.EnvVar) (*
 		g.Workspaces = append(g.Workspaces, &messages.WorkspaceGrant{
 			Id: addr.ID(), Name: a.GetName(), Uri: addr.Canonical, Kind: a.GetKind(), Mode: a.GetMode(), Trust: a.GetTrust(),
 			Path: a.GetPath(), Order: a.GetOrder(), Primary: a == first, Tools: a.GetTools(),
-			Source: a.GetSource(), Commit: a.GetCommit(), ClonePath: a.GetClonePath(), ProjectDir: a.GetProjectDir(),
+			Owner: elsewhere(a), Source: a.GetSource(), Commit: a.GetCommit(), ClonePath: a.GetClonePath(), ProjectDir: a.GetProjectDir(),
 		})
 	}
 	return g, nil
@@ -178,9 +178,8 @@ func (s *Services) place(spec *messages.WorkspaceSpec, have []*messages.Workspac
 		fail = messages.Fail(messages.CodeBadRequest, fmt.Sprintf("workspace %s cannot be attached: this runtime makes no clones", addr.Canonical), "clone it yourself, and attach the folder")
 	case addr.Kind == workspace.KindGit:
 		a.Source, a.Path = addr.Canonical, path.Join(addr.Path, addr.Subdir) // until it is made
-	default:
-		fail = messages.Fail(messages.CodeBadRequest, fmt.Sprintf("workspace %s cannot be attached yet: only folders of this machine and of the server can", addr.Canonical),
-			"use local:/absolute/path or "+s.ServerName+":/sessions/ID")
+	default: // of another machine: what is there, its owner says
+		a.Uri, a.Owner = addr.Canonical, addr.Host
 	}
 	if fail == nil {
 		fail = collides(a, have)
@@ -248,6 +247,7 @@ func collides(a *messages.WorkspaceAttached, have []*messages.WorkspaceAttached)
 			}
 		case other.GetUri() == a.GetUri():
 			return messages.Fail(messages.CodeAlreadyExists, fmt.Sprintf("%s is attached already, as %s", a.GetUri(), other.GetName()), "")
+		case a.GetPath() == "" || other.GetPath() == "": // not on this machine
 		case within(filepath.ToSlash(a.GetPath()), filepath.ToSlash(other.GetPath())):
 			return messages.Fail(messages.CodeConflict, fmt.Sprintf("%s lies in the workspace %s (%s)", a.GetPath(), other.GetName(), other.GetPath()), "it can be worked on from there")
 		case within(filepath.ToSlash(other.GetPath()), filepath.ToSlash(a.GetPath())) && !IsHome(other):
@@ -298,7 +298,7 @@ func nameFor(wanted string, a *messages.WorkspaceAttached, have []*messages.Work
 			return r
 		}
 		return '-'
-	}, filepath.Base(a.GetPath())))
+	}, filepath.Base(cmp.Or(a.GetPath(), a.GetOwner()))))
 	name := strings.TrimLeft(string(base[:min(len(base), maxName-4)]), ".-_")
 	if !validName(name) {
 		name = "folder"
@@ -343,4 +343,12 @@ func named(all []*messages.WorkspaceGrant, word string) *messages.WorkspaceGrant
 // noWorkspaceNamed is the refusal of an unknown workspace.
 func noWorkspaceNamed(all []*messages.WorkspaceGrant, word string) *tools.Error {
 	return tools.Errorf(tools.CodeWorkspaceNotFound, "Workspace '%s' not found; there are: %s", word, names(all))
+}
+
+// elsewhere is the machine that owns a workspace, when that is another one.
+func elsewhere(a *messages.WorkspaceAttached) string {
+	if a.GetKind() == string(workspace.KindClient) && a.GetPath() == "" && !isCopy(a) {
+		return a.GetOwner()
+	}
+	return ""
 }

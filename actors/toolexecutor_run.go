@@ -59,6 +59,9 @@ func (r *run) do(ctx context.Context) *messages.ToolReply {
 	timeout := cmp.Or(time.Duration(m.GetTimeoutMs())*time.Millisecond, tools.DefaultTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errCallTimeout)
 	defer cancel()
+	if travels(m.GetWorkspace(), tool.Spec()) {
+		return r.away(ctx, tool.Spec())
+	}
 	if waits(m) {
 		r.svc.sweep(ctx, m.GetWorkspace())
 	}
@@ -84,7 +87,7 @@ func (r *run) do(ctx context.Context) *messages.ToolReply {
 	}
 	var reply *messages.ToolReply
 	if once(tool.Spec().Effect) {
-		reply = r.noted(ctx, tc, tool, args)
+		reply = r.noted(func() *messages.ToolReply { return r.call(ctx, tc, tool, args) })
 	} else {
 		reply = r.call(ctx, tc, tool, args)
 	}
@@ -94,11 +97,11 @@ func (r *run) do(ctx context.Context) *messages.ToolReply {
 
 // noted runs a call that must not run twice, and notes in the ledger that it begins and what it came to: before its
 // lease can pass on, and before anybody is told.
-func (r *run) noted(ctx context.Context, tc *tools.Context, tool tools.Tool, args json.RawMessage) *messages.ToolReply {
+func (r *run) noted(call func() *messages.ToolReply) *messages.ToolReply {
 	if err := r.svc.ledger.Begin(r.m.GetExecId(), r.m.GetAttempt()); err != nil { // then a crash leaves it unknown
 		r.svc.Log.Warn("a call is not in the ledger", "call", r.m.GetExecId(), "err", err)
 	}
-	reply := r.fit(r.call(ctx, tc, tool, args))
+	reply := r.fit(call())
 	if err := r.svc.ledger.End(r.m.GetAttempt(), reply); err != nil {
 		r.svc.Log.Warn("a result is not in the ledger", "call", r.m.GetExecId(), "err", err)
 	}
@@ -202,11 +205,14 @@ func (r *run) context(ctx context.Context, spec *tools.Spec) (*tools.Context, fu
 		tc.Known[f.GetPath()] = f.GetSha256()
 	}
 	if g := m.GetWorkspace(); g != nil {
-		ws, err := r.svc.folders.handle(g)
-		if err != nil {
-			return nil, nil, tools.Errorf(tools.CodeWorkspaceNotAvailable, "No active project: %v", err)
+		if g.GetOwner() == "" { // else its files are elsewhere
+			ws, err := r.svc.folders.handle(g)
+			if err != nil {
+				return nil, nil, tools.Errorf(tools.CodeWorkspaceNotAvailable, "No active project: %v", err)
+			}
+			tc.Workspace = ws
 		}
-		tc.Workspace, tc.WorkspaceID, tc.WorkspaceInfo = ws, g.GetId(), workspaceInfo(g)
+		tc.WorkspaceID, tc.WorkspaceInfo = g.GetId(), workspaceInfo(g)
 		tc.Fields = &callFields{run: r}
 		tc.Enter()
 	}

@@ -97,7 +97,7 @@ func (w *Worker) requested(call *conversation.Call, m *messages.ToolReply) *mess
 		ArgsHash: tools.ApprovalHash(call.Name, call.Plan.GetArgsHash(), call.Plan.GetWorkspace()),
 		Preview:  m.GetDiff(), Kind: m.GetPreviewKind(), Files: m.GetFiles(), Tool: call.Name, AskedAtUnixMs: w.svc.Now().UnixMilli(),
 	}
-	if most := w.svc.Limits.Approval; most > 0 {
+	if most := w.approvalTime(); most > 0 {
 		f.ExpiresAtUnixMs = f.GetAskedAtUnixMs() + most.Milliseconds()
 	}
 	if j, err := w.judge(call.Name, call.Arguments); err == nil {
@@ -105,6 +105,22 @@ func (w *Worker) requested(call *conversation.Call, m *messages.ToolReply) *mess
 		f.Rules, f.Unremembered = rememberable(j.question, policy.Allow)
 	}
 	return f
+}
+
+// approvalTime is how long an approval may wait; 0 is for ever. Who calls a tool may have said so.
+func (w *Worker) approvalTime() time.Duration {
+	if asked := w.program().GetApprovalMs(); asked > 0 {
+		return tighter(w.svc.Limits.Approval, time.Duration(asked)*time.Millisecond)
+	}
+	return w.svc.Limits.Approval
+}
+
+// program is the input of a turn that is a program's call.
+func (w *Worker) program() *messages.InputAccepted {
+	if t := w.state.Turn(); t != nil && t.Program() {
+		return t.Inputs[0].InputAccepted
+	}
+	return nil
 }
 
 // awaitAnswers waits for people, once nothing else of the turn can go on; while something does, it only watches the

@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"slices"
+
 	"github.com/asynkron/protoactor-go/actor"
 	"google.golang.org/protobuf/proto"
 
@@ -78,8 +80,21 @@ func (w *Worker) recall(decisions []*messages.RecoveryDecision) {
 	for _, d := range decisions {
 		if w.known[d.GetExecId()] != nil {
 			d.Action = messages.RecoveryDecision_KNOWN
+		} else if call := w.state.Turn().Call(d.GetExecId()); d.GetAction() != messages.RecoveryDecision_RERUN && w.isAway(call) && !call.Settled() && !call.InDoubt() {
+			d.Action = messages.RecoveryDecision_RECONCILE // its owner has a ledger, too
 		}
 	}
+}
+
+// isAway says whether a call was handed to the owner of a workspace on another machine.
+func (w *Worker) isAway(call *conversation.Call) bool {
+	if call == nil || call.Dispatched == nil || pure(call) {
+		return false
+	}
+	tool, err := w.svc.Tools.Lookup(call.Name)
+	return err == nil && slices.ContainsFunc(w.grant.GetWorkspaces(), func(g *messages.WorkspaceGrant) bool {
+		return g.GetUri() == call.Plan.GetWorkspace() && travels(g, tool.Spec())
+	})
 }
 
 // settleLedger forgets results that are in the journal now.
@@ -93,9 +108,14 @@ func (w *Worker) settleLedger(facts []proto.Message) {
 		if !ok || t == nil {
 			continue
 		}
-		if call := t.Call(done.GetExecId()); call != nil && call.Dispatched != nil && once(call.Plan.GetEffect()) {
+		call := t.Call(done.GetExecId())
+		if call == nil || call.Dispatched == nil {
+			continue
+		}
+		if once(call.Plan.GetEffect()) {
 			w.svc.ledger.Settle(done.GetExecId(), call.Dispatched.GetAttempt())
 		}
+		w.svc.Owners.settle(Place{w.session, call.Plan.GetWorkspace()}, done.GetExecId(), call.Dispatched.GetAttempt())
 	}
 }
 

@@ -171,6 +171,9 @@ func (w *Worker) question(r role, spec *tools.Spec, g *messages.WorkspaceGrant, 
 	if network, _ := args["network"].(bool); network && q.Trust != messages.Trust_FULL {
 		q.Flag = true // a rule about a command says nothing about the network
 	}
+	if w.program().GetRequiresApproval() {
+		q.Flag = true
+	}
 	if !sure && !q.NeverAsks {
 		q.Flag = true // a rule that cannot be read may be one that denies
 	}

@@ -44,7 +44,8 @@ func (w *Worker) submit(c actor.Context, m *messages.SubmitInput, run bool) {
 func (w *Worker) submitCall(c actor.Context, m *messages.CallTool) {
 	w.accept(c, &messages.InputAccepted{
 		InputId: m.GetCallId(), Origin: messages.InputAccepted_SYSTEM,
-		Call: &messages.ToolCall{Id: m.GetCallId(), Name: m.GetTool(), Arguments: m.GetArguments()},
+		Call:             &messages.ToolCall{Id: m.GetCallId(), Name: m.GetTool(), Arguments: m.GetArguments()},
+		RequiresApproval: m.GetRequiresApproval(), ApprovalMs: m.GetApprovalMs(),
 	}, true)
 }
 

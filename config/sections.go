@@ -43,7 +43,7 @@ type Rule struct {
 type Lease struct {
 	Hold  time.Duration `yaml:"hold" default:"60s" doc:"How long a workspace stays locked while its holder waits for a person."`
 	TTL   time.Duration `yaml:"ttl" later:"*" default:"30s" min:"1s" doc:"After this long without a sign of life a remote holder has lost its lock."`
-	Grace time.Duration `yaml:"grace" later:"*" default:"60s" doc:"How long a call waits for a disconnected workspace owner."`
+	Grace time.Duration `yaml:"grace" default:"60s" doc:"How long a call waits for the owner of its workspace whose connection was lost."`
 }
 
 // Budget bounds what may be spent. 0 is no limit.

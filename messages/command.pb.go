@@ -2227,13 +2227,15 @@ func (x *WithdrawInput) GetBy() string {
 
 // CallTool runs one tool in a session for program code (row 90). Reply: ToolReply.
 type CallTool struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	Tool          string                 `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
-	Arguments     string                 `protobuf:"bytes,3,opt,name=arguments,proto3" json:"arguments,omitempty"`
-	CallId        string                 `protobuf:"bytes,4,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId         string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	Tool             string                 `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
+	Arguments        string                 `protobuf:"bytes,3,opt,name=arguments,proto3" json:"arguments,omitempty"`
+	CallId           string                 `protobuf:"bytes,4,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	RequiresApproval bool                   `protobuf:"varint,44,opt,name=requires_approval,json=requiresApproval,proto3" json:"requires_approval,omitempty"` // a person is asked, whatever the policy says: it raises, and never lowers
+	ApprovalMs       int64                  `protobuf:"varint,45,opt,name=approval_ms,json=approvalMs,proto3" json:"approval_ms,omitempty"`                   // that an approval may wait; 0: as the runtime says
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *CallTool) Reset() {
@@ -2292,6 +2294,20 @@ func (x *CallTool) GetCallId() string {
 		return x.CallId
 	}
 	return ""
+}
+
+func (x *CallTool) GetRequiresApproval() bool {
+	if x != nil {
+		return x.RequiresApproval
+	}
+	return false
+}
+
+func (x *CallTool) GetApprovalMs() int64 {
+	if x != nil {
+		return x.ApprovalMs
+	}
+	return 0
 }
 
 // SpawnWorker adds a worker to a session. Reply: WorkerView.
@@ -10676,6 +10692,136 @@ func (x *Holder) GetStartedAtUnixMs() int64 {
 	return 0
 }
 
+// RegisterHost takes the name of a machine for a token, for good. Reply: Ack, also when it is that token's already.
+type RegisterHost struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Host          string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	TokenId       string                 `protobuf:"bytes,2,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"` // empty: the user of the runtime
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RegisterHost) Reset() {
+	*x = RegisterHost{}
+	mi := &file_command_proto_msgTypes[146]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RegisterHost) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RegisterHost) ProtoMessage() {}
+
+func (x *RegisterHost) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[146]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RegisterHost.ProtoReflect.Descriptor instead.
+func (*RegisterHost) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{146}
+}
+
+func (x *RegisterHost) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *RegisterHost) GetTokenId() string {
+	if x != nil {
+		return x.TokenId
+	}
+	return ""
+}
+
+// ConnectOwner says whose calls an owner of a workspace on another machine takes from now on: those of a session.
+type ConnectOwner struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	Uri           string                 `protobuf:"bytes,2,opt,name=uri,proto3" json:"uri,omitempty"`                        // HOST:PATH
+	Client        string                 `protobuf:"bytes,3,opt,name=client,proto3" json:"client,omitempty"`                  // the same for each connection of one program: it replaces its own without stealing
+	Steal         bool                   `protobuf:"varint,4,opt,name=steal,proto3" json:"steal,omitempty"`                   // take the place of another program
+	TokenId       string                 `protobuf:"bytes,5,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"` // who says so; empty: the user of the runtime
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConnectOwner) Reset() {
+	*x = ConnectOwner{}
+	mi := &file_command_proto_msgTypes[147]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConnectOwner) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConnectOwner) ProtoMessage() {}
+
+func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[147]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConnectOwner.ProtoReflect.Descriptor instead.
+func (*ConnectOwner) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{147}
+}
+
+func (x *ConnectOwner) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ConnectOwner) GetUri() string {
+	if x != nil {
+		return x.Uri
+	}
+	return ""
+}
+
+func (x *ConnectOwner) GetClient() string {
+	if x != nil {
+		return x.Client
+	}
+	return ""
+}
+
+func (x *ConnectOwner) GetSteal() bool {
+	if x != nil {
+		return x.Steal
+	}
+	return false
+}
+
+func (x *ConnectOwner) GetTokenId() string {
+	if x != nil {
+		return x.TokenId
+	}
+	return ""
+}
+
 var File_command_proto protoreflect.FileDescriptor
 
 const file_command_proto_rawDesc = "" +
@@ -10861,12 +11007,15 @@ const file_command_proto_rawDesc = "" +
 	"\rWithdrawInput\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x19\n" +
 	"\binput_id\x18\x02 \x01(\tR\ainputId\x12\x0e\n" +
-	"\x02by\x18\x03 \x01(\tR\x02by\"r\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\"\xc0\x01\n" +
 	"\bCallTool\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x1c\n" +
 	"\targuments\x18\x03 \x01(\tR\targuments\x12\x17\n" +
-	"\acall_id\x18\x04 \x01(\tR\x06callId\"\xa6\x01\n" +
+	"\acall_id\x18\x04 \x01(\tR\x06callId\x12+\n" +
+	"\x11requires_approval\x18, \x01(\bR\x10requiresApproval\x12\x1f\n" +
+	"\vapproval_ms\x18- \x01(\x03R\n" +
+	"approvalMs\"\xa6\x01\n" +
 	"\vSpawnWorker\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x16\n" +
@@ -11565,7 +11714,17 @@ const file_command_proto_rawDesc = "" +
 	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\tR\x04data\x12+\n" +
-	"\x12started_at_unix_ms\x18\x04 \x01(\x03R\x0fstartedAtUnixMsB0Z.github.com/troupe-dev/troupe/messages;messagesb\x06proto3"
+	"\x12started_at_unix_ms\x18\x04 \x01(\x03R\x0fstartedAtUnixMs\"=\n" +
+	"\fRegisterHost\x12\x12\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\x12\x19\n" +
+	"\btoken_id\x18\x02 \x01(\tR\atokenId\"\x88\x01\n" +
+	"\fConnectOwner\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x10\n" +
+	"\x03uri\x18\x02 \x01(\tR\x03uri\x12\x16\n" +
+	"\x06client\x18\x03 \x01(\tR\x06client\x12\x14\n" +
+	"\x05steal\x18\x04 \x01(\bR\x05steal\x12\x19\n" +
+	"\btoken_id\x18\x05 \x01(\tR\atokenIdB0Z.github.com/troupe-dev/troupe/messages;messagesb\x06proto3"
 
 var (
 	file_command_proto_rawDescOnce sync.Once
@@ -11580,7 +11739,7 @@ func file_command_proto_rawDescGZIP() []byte {
 }
 
 var file_command_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 146)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 148)
 var file_command_proto_goTypes = []any{
 	(UseFile_Action)(0),          // 0: troupe.v1.UseFile.Action
 	(*CreateSession)(nil),        // 1: troupe.v1.CreateSession
@@ -11729,46 +11888,48 @@ var file_command_proto_goTypes = []any{
 	(*Imported)(nil),             // 144: troupe.v1.Imported
 	(*Hello)(nil),                // 145: troupe.v1.Hello
 	(*Holder)(nil),               // 146: troupe.v1.Holder
-	(*EnvVar)(nil),               // 147: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 148: troupe.v1.Lineage
-	(*Turn)(nil),                 // 149: troupe.v1.Turn
-	(Persist_Policy)(0),          // 150: troupe.v1.Persist.Policy
-	(Trust_Level)(0),             // 151: troupe.v1.Trust.Level
-	(*Part)(nil),                 // 152: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 153: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 154: troupe.v1.InputAccepted.Origin
-	(InputAccepted_People)(0),    // 155: troupe.v1.InputAccepted.People
-	(TurnCompleted_Outcome)(0),   // 156: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 157: troupe.v1.Usage
-	(*Place)(nil),                // 158: troupe.v1.Place
-	(*Bounds)(nil),               // 159: troupe.v1.Bounds
-	(CallResolved_Resolution)(0), // 160: troupe.v1.CallResolved.Resolution
-	(Decision_Value)(0),          // 161: troupe.v1.Decision.Value
-	(*Failure)(nil),              // 162: troupe.v1.Failure
-	(TimerSet_Misfire)(0),        // 163: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 164: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 165: troupe.v1.WorkspaceGrant
-	(*Grant)(nil),                // 166: troupe.v1.Grant
-	(*WorkspaceRef)(nil),         // 167: troupe.v1.WorkspaceRef
-	(*LeaseToken)(nil),           // 168: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 169: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 170: troupe.v1.ToolFinished.Status
-	(*Project)(nil),              // 171: troupe.v1.Project
-	(*Variable)(nil),             // 172: troupe.v1.Variable
-	(*FieldSet)(nil),             // 173: troupe.v1.FieldSet
-	(*FieldNoted)(nil),           // 174: troupe.v1.FieldNoted
-	(*Timing)(nil),               // 175: troupe.v1.Timing
+	(*RegisterHost)(nil),         // 147: troupe.v1.RegisterHost
+	(*ConnectOwner)(nil),         // 148: troupe.v1.ConnectOwner
+	(*EnvVar)(nil),               // 149: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 150: troupe.v1.Lineage
+	(*Turn)(nil),                 // 151: troupe.v1.Turn
+	(Persist_Policy)(0),          // 152: troupe.v1.Persist.Policy
+	(Trust_Level)(0),             // 153: troupe.v1.Trust.Level
+	(*Part)(nil),                 // 154: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 155: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 156: troupe.v1.InputAccepted.Origin
+	(InputAccepted_People)(0),    // 157: troupe.v1.InputAccepted.People
+	(TurnCompleted_Outcome)(0),   // 158: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 159: troupe.v1.Usage
+	(*Place)(nil),                // 160: troupe.v1.Place
+	(*Bounds)(nil),               // 161: troupe.v1.Bounds
+	(CallResolved_Resolution)(0), // 162: troupe.v1.CallResolved.Resolution
+	(Decision_Value)(0),          // 163: troupe.v1.Decision.Value
+	(*Failure)(nil),              // 164: troupe.v1.Failure
+	(TimerSet_Misfire)(0),        // 165: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 166: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 167: troupe.v1.WorkspaceGrant
+	(*Grant)(nil),                // 168: troupe.v1.Grant
+	(*WorkspaceRef)(nil),         // 169: troupe.v1.WorkspaceRef
+	(*LeaseToken)(nil),           // 170: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 171: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 172: troupe.v1.ToolFinished.Status
+	(*Project)(nil),              // 173: troupe.v1.Project
+	(*Variable)(nil),             // 174: troupe.v1.Variable
+	(*FieldSet)(nil),             // 175: troupe.v1.FieldSet
+	(*FieldNoted)(nil),           // 176: troupe.v1.FieldNoted
+	(*Timing)(nil),               // 177: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	2,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	147, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	149, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	10,  // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	148, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	149, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	150, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	151, // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	150, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	151, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	152, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	153, // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	2,   // 7: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
-	151, // 8: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
+	153, // 8: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
 	10,  // 9: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
 	13,  // 10: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
 	16,  // 11: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
@@ -11809,77 +11970,77 @@ var file_command_proto_depIdxs = []int32{
 	64,  // 46: troupe.v1.ToSession.announce:type_name -> troupe.v1.Announce
 	8,   // 47: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
 	8,   // 48: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	152, // 49: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	153, // 50: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	154, // 51: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	155, // 52: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
+	154, // 49: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	155, // 50: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	156, // 51: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	157, // 52: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
 	10,  // 53: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	156, // 54: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	157, // 55: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	158, // 54: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	159, // 55: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
 	15,  // 56: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
 	19,  // 57: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	148, // 58: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	149, // 59: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	152, // 60: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
-	158, // 61: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
-	159, // 62: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
-	155, // 63: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
-	160, // 64: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	161, // 65: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	150, // 58: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	151, // 59: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	154, // 60: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
+	160, // 61: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
+	161, // 62: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
+	157, // 63: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
+	162, // 64: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	163, // 65: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
 	34,  // 66: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
-	162, // 67: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
+	164, // 67: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
 	34,  // 68: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
-	152, // 69: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	163, // 70: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	154, // 69: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	165, // 70: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
 	44,  // 71: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	164, // 72: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	149, // 73: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	165, // 74: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	166, // 72: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	151, // 73: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	167, // 74: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
 	59,  // 75: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	157, // 76: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	159, // 76: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
 	11,  // 77: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	150, // 78: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	157, // 79: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	152, // 78: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	159, // 79: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
 	62,  // 80: troupe.v1.ApprovalView.shown:type_name -> troupe.v1.Viewer
-	164, // 81: troupe.v1.Announce.event:type_name -> troupe.v1.Event
+	166, // 81: troupe.v1.Announce.event:type_name -> troupe.v1.Event
 	61,  // 82: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
 	69,  // 83: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
-	166, // 84: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	150, // 85: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	165, // 86: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	167, // 87: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
-	165, // 88: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	168, // 89: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	147, // 90: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	169, // 91: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	169, // 92: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	165, // 93: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	169, // 94: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
-	168, // 95: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
+	168, // 84: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	152, // 85: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	167, // 86: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	169, // 87: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
+	167, // 88: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	170, // 89: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	149, // 90: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	171, // 91: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	171, // 92: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	167, // 93: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	171, // 94: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	170, // 95: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
 	24,  // 96: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
-	170, // 97: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	169, // 98: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	172, // 97: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	171, // 98: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
 	101, // 99: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	171, // 100: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
-	172, // 101: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
+	173, // 100: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
+	174, // 101: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
 	113, // 102: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
-	173, // 103: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
-	174, // 104: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
+	175, // 103: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
+	176, // 104: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
 	121, // 105: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
 	0,   // 106: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
 	124, // 107: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
 	58,  // 108: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
 	59,  // 109: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
 	131, // 110: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
-	165, // 111: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	167, // 111: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
 	60,  // 112: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
 	58,  // 113: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
 	136, // 114: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	157, // 115: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	159, // 115: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
 	15,  // 116: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
 	137, // 117: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	175, // 118: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	157, // 119: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	177, // 118: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	159, // 119: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
 	140, // 120: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
 	58,  // 121: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
 	58,  // 122: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
@@ -11945,7 +12106,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   146,
+			NumMessages:   148,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

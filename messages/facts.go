@@ -95,6 +95,8 @@ func SystemFactIn(r *Record) (proto.Message, error) {
 		f = x.RuleRemembered
 	case *SystemFact_RuleRevoked:
 		f = x.RuleRevoked
+	case *SystemFact_HostRegistered:
+		f = x.HostRegistered
 	}
 	return f, known("system", r, &f)
 }

@@ -125,6 +125,9 @@ type CallToolJSON struct {
 	Worker    string          `json:"worker,omitempty"`
 	CallID    string          `json:"call_id,omitempty"` // the same id again gets the same result
 	Arguments json.RawMessage `json:"arguments,omitempty"`
+
+	RequiresApproval bool  `json:"requires_approval,omitempty"` // a person is asked, whatever the policy says
+	ApprovalMs       int64 `json:"approval_ms,omitempty"`       // that an approval may wait; 0: as the runtime says
 }
 
 // ConfigureJSON changes what later generations of a worker use; what is left out stays.
@@ -328,7 +331,9 @@ func (j *CallToolJSON) Proto(tool string) (*CallTool, error) {
 	case first[0] != '{':
 		return nil, Fail(CodeBadRequest, "the arguments are neither an object nor a string", "")
 	}
-	return &CallTool{WorkerId: j.Worker, Tool: tool, CallId: j.CallID, Arguments: args}, nil
+	return &CallTool{
+		WorkerId: j.Worker, Tool: tool, CallId: j.CallID, Arguments: args, RequiresApproval: j.RequiresApproval, ApprovalMs: max(j.ApprovalMs, 0),
+	}, nil
 }
 
 // CallToolFrom is the body that calls a tool, with the arguments to the byte.
@@ -337,7 +342,9 @@ func CallToolFrom(m *CallTool) (*CallToolJSON, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode arguments of %s: %w", m.GetTool(), err)
 	}
-	return &CallToolJSON{Worker: m.GetWorkerId(), CallID: m.GetCallId(), Arguments: args}, nil
+	return &CallToolJSON{
+		Worker: m.GetWorkerId(), CallID: m.GetCallId(), Arguments: args, RequiresApproval: m.GetRequiresApproval(), ApprovalMs: m.GetApprovalMs(),
+	}, nil
 }
 
 // Proto is the worker that is asked for.

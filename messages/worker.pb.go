@@ -1590,17 +1590,19 @@ func (x *RecoveryDecision) GetAction() RecoveryDecision_Action {
 }
 
 type InputAccepted struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	InputId       string                 `protobuf:"bytes,1,opt,name=input_id,json=inputId,proto3" json:"input_id,omitempty"`
-	Mode          InputAccepted_Mode     `protobuf:"varint,2,opt,name=mode,proto3,enum=troupe.v1.InputAccepted_Mode" json:"mode,omitempty"`
-	Origin        InputAccepted_Origin   `protobuf:"varint,3,opt,name=origin,proto3,enum=troupe.v1.InputAccepted_Origin" json:"origin,omitempty"`
-	From          string                 `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`
-	Parts         []*Part                `protobuf:"bytes,5,rep,name=parts,proto3" json:"parts,omitempty"`
-	Call          *ToolCall              `protobuf:"bytes,6,opt,name=call,proto3" json:"call,omitempty"`                                  // program code calls a tool instead of prompting (row 90)
-	ContentHash   []byte                 `protobuf:"bytes,7,opt,name=content_hash,json=contentHash,proto3" json:"content_hash,omitempty"` // the same id with other content is refused
-	People        InputAccepted_People   `protobuf:"varint,8,opt,name=people,proto3,enum=troupe.v1.InputAccepted_People" json:"people,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	InputId          string                 `protobuf:"bytes,1,opt,name=input_id,json=inputId,proto3" json:"input_id,omitempty"`
+	Mode             InputAccepted_Mode     `protobuf:"varint,2,opt,name=mode,proto3,enum=troupe.v1.InputAccepted_Mode" json:"mode,omitempty"`
+	Origin           InputAccepted_Origin   `protobuf:"varint,3,opt,name=origin,proto3,enum=troupe.v1.InputAccepted_Origin" json:"origin,omitempty"`
+	From             string                 `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`
+	Parts            []*Part                `protobuf:"bytes,5,rep,name=parts,proto3" json:"parts,omitempty"`
+	Call             *ToolCall              `protobuf:"bytes,6,opt,name=call,proto3" json:"call,omitempty"`                                  // program code calls a tool instead of prompting (row 90)
+	ContentHash      []byte                 `protobuf:"bytes,7,opt,name=content_hash,json=contentHash,proto3" json:"content_hash,omitempty"` // the same id with other content is refused
+	People           InputAccepted_People   `protobuf:"varint,8,opt,name=people,proto3,enum=troupe.v1.InputAccepted_People" json:"people,omitempty"`
+	RequiresApproval bool                   `protobuf:"varint,48,opt,name=requires_approval,json=requiresApproval,proto3" json:"requires_approval,omitempty"` // of the call: a person is asked, whatever the policy says (row 38)
+	ApprovalMs       int64                  `protobuf:"varint,49,opt,name=approval_ms,json=approvalMs,proto3" json:"approval_ms,omitempty"`                   // that its approval may wait; 0: as the runtime says
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *InputAccepted) Reset() {
@@ -1687,6 +1689,20 @@ func (x *InputAccepted) GetPeople() InputAccepted_People {
 		return x.People
 	}
 	return InputAccepted_AS_SESSION
+}
+
+func (x *InputAccepted) GetRequiresApproval() bool {
+	if x != nil {
+		return x.RequiresApproval
+	}
+	return false
+}
+
+func (x *InputAccepted) GetApprovalMs() int64 {
+	if x != nil {
+		return x.ApprovalMs
+	}
+	return 0
 }
 
 type InputWithdrawn struct {
@@ -4246,7 +4262,7 @@ const file_worker_proto_rawDesc = "" +
 	"ASK_PERSON\x10\x05\x12\r\n" +
 	"\tFAIL_TURN\x10\x06\x12\x11\n" +
 	"\rWAIT_APPROVAL\x10\a\x12\t\n" +
-	"\x05KNOWN\x10\b\"\xf7\x03\n" +
+	"\x05KNOWN\x10\b\"\xc5\x04\n" +
 	"\rInputAccepted\x12\x19\n" +
 	"\binput_id\x18\x01 \x01(\tR\ainputId\x121\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\x1d.troupe.v1.InputAccepted.ModeR\x04mode\x127\n" +
@@ -4255,7 +4271,10 @@ const file_worker_proto_rawDesc = "" +
 	"\x05parts\x18\x05 \x03(\v2\x0f.troupe.v1.PartR\x05parts\x12'\n" +
 	"\x04call\x18\x06 \x01(\v2\x13.troupe.v1.ToolCallR\x04call\x12!\n" +
 	"\fcontent_hash\x18\a \x01(\fR\vcontentHash\x127\n" +
-	"\x06people\x18\b \x01(\x0e2\x1f.troupe.v1.InputAccepted.PeopleR\x06people\"7\n" +
+	"\x06people\x18\b \x01(\x0e2\x1f.troupe.v1.InputAccepted.PeopleR\x06people\x12+\n" +
+	"\x11requires_approval\x180 \x01(\bR\x10requiresApproval\x12\x1f\n" +
+	"\vapproval_ms\x181 \x01(\x03R\n" +
+	"approvalMs\"7\n" +
 	"\x04Mode\x12\t\n" +
 	"\x05QUEUE\x10\x00\x12\t\n" +
 	"\x05STEER\x10\x01\x12\r\n" +

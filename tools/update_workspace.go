@@ -11,10 +11,13 @@ import (
 //go:embed update_workspace.md
 var updateWorkspaceDoc string
 
+// UpdateWorkspaceName is the tool that edits the fields of a workspace: they are kept beside it, wherever its files are.
+const UpdateWorkspaceName = "update_workspace"
+
 // UpdateWorkspace is the tool by which an agent sets a field of its workspace (acceptance rows 51 to 59). It touches no file.
 func UpdateWorkspace() Tool {
 	return &updateWorkspaceTool{spec: &Spec{
-		Name: "update_workspace", Description: updateWorkspaceDoc, Effect: messages.Effect_IDEMPOTENT,
+		Name: UpdateWorkspaceName, Description: updateWorkspaceDoc, Effect: messages.Effect_IDEMPOTENT,
 		Schema: json.RawMessage(`{
 "type":"object","additionalProperties":false,"required":["field_name","value"],"properties":{
 "field_name":{"type":"string","minLength":1,"description":"Name of the field, which must be marked [EDITABLE] in the workspace context."},

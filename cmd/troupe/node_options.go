@@ -153,7 +153,10 @@ func commonLimits(l config.Limits) troupe.Limits {
 
 // waits adds how long a turn waits for people.
 func waits(l troupe.Limits, c *config.Config) troupe.Limits {
-	l.Hold, l.Approval = c.Lease.Hold, c.Approvals.Timeout
+	l.Hold, l.Approval, l.Owner = c.Lease.Hold, c.Approvals.Timeout, c.Lease.Grace
+	if l.Owner == 0 {
+		l.Owner = -1 // not at all
+	}
 	if l.Hold == 0 {
 		l.Hold = -1 // given back at once
 	}

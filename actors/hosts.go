@@ -1,0 +1,30 @@
+package actors
+
+import (
+	"fmt"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// registerHost gives the name of a machine to the token that comes with it first (acceptance row 77).
+func registerHost(svc *Services, m *messages.RegisterHost) *rulesChanged {
+	fail := func(code string, err error) *rulesChanged {
+		return &rulesChanged{reply: messages.Fail(code, "register host "+m.GetHost()+": "+err.Error(), "")}
+	}
+	j, f, err := openSystem(svc)
+	if err != nil {
+		return fail(unreadable(err), err)
+	}
+	defer j.Release()
+	switch token, taken := f.hosts[m.GetHost()]; {
+	case taken && token != m.GetTokenId():
+		return &rulesChanged{facts: f, reply: messages.Fail(messages.CodeDenied,
+			fmt.Sprintf("the host name %s belongs to another token", m.GetHost()), "use another name (`troupe attach --as NAME`)")}
+	case taken:
+		return &rulesChanged{facts: f, reply: &messages.Ack{}}
+	}
+	if err := appendSystem(svc, j, f, &messages.HostRegistered{Host: m.GetHost(), TokenId: m.GetTokenId()}); err != nil {
+		return fail(messages.CodeUnavailable, err)
+	}
+	return &rulesChanged{facts: f, reply: &messages.Ack{}}
+}
