@@ -66,6 +66,20 @@ coverage: ## what confines and approves is covered by tests to more than 90 % (t
 extras: ## the tests that a machine skips for want of a program: installs it, as root on Debian, and runs them
 	@GO="$(GO)" ./.ci/extras
 
+# The page is committed as it was built, so that Go alone builds troupe; a test says when it is older than its sources.
+.PHONY: web
+web: ## build the console's page from web/src (npm)
+	@npm ci --prefix web --ignore-scripts --no-audit --no-fund --silent && npm run --prefix web --silent check && npm run --prefix web --silent build
+
+.PHONY: web-check
+web-check: ## what is committed of the console's page is what its sources come to
+	@if ! command -v npm >/dev/null; then echo "skipped: there is no npm here, with which the page is built"; exit 0; fi; \
+	$(MAKE) --no-print-directory web && git diff --exit-code --stat -- web/dist
+
+.PHONY: browser
+browser: ## the console in a real browser: installs Chromium, as root on Debian, and drives it
+	@GO="$(GO)" ./.ci/browser
+
 .PHONY: mcp
 mcp: ## MCP servers of npm, for real; without npm it says so (installs them below .cache)
 	@if ! command -v npm >/dev/null; then echo "skipped: there is no npm here, with which the servers are installed"; exit 0; fi; \

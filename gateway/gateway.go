@@ -44,7 +44,7 @@ type Options struct {
 
 	// Authenticate says who sends a request; nil: whoever reaches the handler is the owner. It is not asked about routes that are open.
 	Authenticate Authenticator
-	// Mounts are handlers beside the API, such as a console.
+	// Mounts are handlers beside the API and the console.
 	Mounts []Mount
 
 	// Hosts says by which names, as the header Host has them, the server may be called; nil: any.
@@ -131,6 +131,9 @@ func (a *api) routes() {
 			h = a.beginning(h)
 		}
 		a.mux.HandleFunc(r.pattern, a.opts.Metrics.measured(r.pattern, a.admit(r.scope, h)))
+	}
+	for pattern, file := range a.consoleRows() {
+		a.mux.HandleFunc(pattern, a.admit(ScopeNone, a.console(file)))
 	}
 	for _, m := range a.opts.Mounts {
 		a.mux.HandleFunc(m.Pattern, a.opts.Metrics.measured(m.Pattern, a.admit(m.Scope, m.Handler.ServeHTTP)))

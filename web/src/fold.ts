@@ -1,0 +1,148 @@
+// What a session's events come to: turns with their steps, in order. The same events give the same
+// value, whether they are replayed or come live; only deltas are nowhere but in the live ones.
+import type { Event, Usage } from './types';
+
+export interface Generation { kind: 'generation'; id: string; model: string; text: string; reasoning: string; state: 'open' | 'done' | 'discarded'; note: string; scripted: boolean }
+export interface Call {
+  kind: 'call'; id: string; callID: string; tool: string; args: string; workspace: string; state: string; status: string; text: string; diff: string;
+  code: string; truncated: boolean; us: number; asked: string; decision: string; note: string; done: number; total: number; unit: string;
+}
+export type Step = Generation | Call;
+export interface Turn {
+  kind: 'turn'; id: string; worker: string; at: string; inputs: string[]; steps: Step[]; outcome: string; reason: string; usage: Usage | null; text: string;
+  rev: number; // grows with each change
+}
+export interface Note { kind: 'note'; at: string; text: string; rev: number; id: string }
+export type Entry = Turn | Note;
+export interface Staged { id: string; worker: string; text: string; at: string }
+
+export class Transcript {
+  entries: Entry[] = [];
+  staged: Staged[] = [];
+  closed = '';
+  scripted = false;
+  fields = 0; // edits seen so far
+  private turns = new Map<string, Turn>();
+  private calls = new Map<string, [Turn, Call]>();
+  private open = new Map<string, Generation>();
+
+  /** take folds one event in. It never fails: what it does not know it leaves. */
+  take(e: Event): void {
+    switch (e.type) {
+      case 'session.created': return this.note(e, `session began${e.agent ? ` with agent ${e.agent}` : ''}${e.model ? `, model ${e.model}` : ''}`);
+      case 'session.closed': this.closed = e.reason || 'closed'; return this.note(e, `session closed${e.reason ? `: ${e.reason}` : ''}`);
+      case 'worker.spawned': if (e.parent || e.status) this.note(e, `worker ${e.worker ?? ''} ${e.status === 'released' ? 'was released' : `(agent ${e.agent ?? ''}) was given a task`}`); return;
+      case 'worker.ended': return this.note(e, `worker ${e.worker ?? ''} ${e.status === 'quarantined' ? 'is quarantined' : 'ended'}${e.reason ? `: ${e.reason}` : ''}`);
+      case 'field.changed': this.fields++; return this.note(e, fieldText(e.details));
+      case 'history.compacted': return this.note(e, `older turns were ${e.status ?? 'summarised'}: ${e.done ?? 0} of ${e.total ?? 0} tokens are left`);
+      case 'workspace.progress': return;
+      case 'input.accepted': this.staged.push({ id: e.input_id ?? '', worker: e.worker ?? '', text: e.text ?? '', at: e.at }); return;
+      case 'input.withdrawn': this.staged = this.staged.filter((s) => s.id !== e.input_id); return;
+    }
+    if (e.turn) this.inTurn(e, this.turn(e));
+  }
+
+  /** gap says that deltas may have been lost: the whole text comes when the answer is complete. */
+  gap(): void {
+    for (const g of this.open.values()) if (g.text) g.text += '\u2009[\u2026]\u2009';
+  }
+
+  note(e: Event, text: string): void {
+    this.entries.push({ kind: 'note', at: e.at, text, rev: 0, id: `note-${e.seq ?? this.entries.length}` });
+  }
+
+  /** the open turns, of all workers. */
+  running(): Turn[] { return [...this.turns.values()].filter((t) => !t.outcome); }
+
+  private turn(e: Event): Turn {
+    const id = e.turn ?? '';
+    let t = this.turns.get(id);
+    if (!t) {
+      t = { kind: 'turn', id, worker: e.worker ?? '', at: e.at, inputs: [], steps: [], outcome: '', reason: '', usage: null, text: '', rev: 0 };
+      this.turns.set(id, t);
+      this.entries.push(t);
+    }
+    t.rev++;
+    return t;
+  }
+
+  private inTurn(e: Event, t: Turn): void {
+    switch (e.type) {
+      case 'turn.started': return this.started(e, t);
+      case 'turn.completed':
+        t.outcome = e.outcome ?? 'done'; t.reason = e.reason ?? ''; t.usage = e.usage ?? null; t.text = e.text ?? '';
+        for (const s of t.steps) if (s.kind === 'generation' && s.state === 'open') { s.state = 'discarded'; this.open.delete(s.id); }
+        return;
+      case 'generation.started': this.generation(e, t).model = e.model ?? ''; return;
+      case 'text.delta': this.generation(e, t).text += e.text ?? ''; return;
+      case 'reasoning.delta': this.generation(e, t).reasoning += e.text ?? ''; return;
+      case 'generation.discarded': {
+        const g = this.generation(e, t);
+        g.state = 'discarded'; g.note = e.reason || e.error_code || ''; this.open.delete(g.id);
+        return;
+      }
+      case 'generation.completed': {
+        const g = this.generation(e, t);
+        g.state = 'done'; g.text = e.text ?? ''; g.model = e.model ?? g.model; g.scripted = !!e.scripted; this.scripted ||= g.scripted; this.open.delete(g.id);
+        return;
+      }
+      default: return this.inCall(e, t);
+    }
+  }
+
+  private started(e: Event, t: Turn): void {
+    const i = this.staged.findIndex((s) => s.id === e.input_id && (!s.worker || s.worker === t.worker));
+    const s = i >= 0 ? this.staged.splice(i, 1)[0] : undefined;
+    if (s) t.inputs.push(s.text);
+  }
+
+  private generation(e: Event, t: Turn): Generation {
+    const id = e.gen_id ?? '';
+    for (const s of t.steps) if (s.kind === 'generation' && s.id === id) return s;
+    const g: Generation = { kind: 'generation', id, model: e.model ?? '', text: '', reasoning: '', state: 'open', note: '', scripted: false };
+    t.steps.push(g);
+    this.open.set(id, g);
+    return g;
+  }
+
+  private inCall(e: Event, t: Turn): void {
+    const c = this.call(e, t);
+    if (!c) return;
+    if (e.state && e.type !== 'approval.shown') c.state = e.state;
+    if (e.tool) c.tool = e.tool;
+    switch (e.type) {
+      case 'tool.planned': c.args = e.arguments ?? ''; c.workspace = e.workspace ?? ''; c.callID = e.call_id ?? ''; return;
+      case 'approval.requested': c.asked = e.approval_id ?? ''; c.diff ||= e.diff ?? ''; return;
+      case 'approval.resolved': c.decision = e.decision ?? ''; c.note = e.reason ?? ''; return;
+      case 'tool.progress': c.done = e.done ?? 0; c.total = e.total ?? 0; c.unit = e.unit ?? ''; return;
+      case 'tool.resolved': c.decision = e.decision ?? ''; c.note = e.reason ?? ''; return;
+      case 'tool.finished':
+        c.status = e.status ?? ''; c.text = e.text ?? ''; c.code = e.error_code ?? ''; c.truncated = !!e.truncated; c.us = e.duration_us ?? 0;
+        c.diff = e.diff || c.diff;
+    }
+  }
+
+  private call(e: Event, t: Turn): Call | undefined {
+    const id = e.exec_id || e.call_id || '';
+    if (!id || !(e.type.startsWith('tool.') || e.type.startsWith('approval.'))) return undefined;
+    const known = this.calls.get(id);
+    if (known) {
+      if (known[0] !== t) known[0].rev++;
+      return known[1];
+    }
+    if (e.type === 'approval.shown') return undefined;
+    const c: Call = {
+      kind: 'call', id, callID: e.call_id ?? '', tool: e.tool ?? '', args: '', workspace: '', state: '', status: '', text: '', diff: '', code: '',
+      truncated: false, us: 0, asked: '', decision: '', note: '', done: 0, total: 0, unit: '',
+    };
+    t.steps.push(c);
+    this.calls.set(id, [t, c]);
+    return c;
+  }
+}
+
+function fieldText(details: unknown): string {
+  const d = details as { field?: string; old?: unknown; new?: unknown; by?: string } | undefined;
+  if (!d?.field) return 'a field changed';
+  return `field ${d.field}: ${JSON.stringify(d.old ?? null)} \u2192 ${JSON.stringify(d.new ?? null)}${d.by ? ` (${d.by})` : ''}`;
+}

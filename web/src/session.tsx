@@ -1,0 +1,174 @@
+// One session: its transcript with what it asks, its files, fields and workers.
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { get, post, type Refused, remove, sessionPath } from './api';
+import { ApprovalCard } from './approval';
+import { FieldsPage } from './fields';
+import { FilesPage } from './files';
+import { type Entry, Transcript } from './fold';
+import { refused, usePolled, useRedraw, useVisible } from './hooks';
+import { Empty, Id, State, Trouble } from './parts';
+import { Link, type Place, sessionLink } from './route';
+import { follow, type StreamState } from './stream';
+import { Ago, Long, marked, plain } from './text';
+import { TurnView } from './turn';
+import type { Approval, Session } from './types';
+import { WorkersPage } from './workers';
+
+const views = ['', 'files', 'fields', 'workers'] as const;
+const names: Record<string, string> = { '': 'Transcript', files: 'Files', fields: 'Fields', workers: 'Workers' };
+
+export function SessionPage(p: { id: string; place: Place; approvals: Approval[]; again: () => void; answered: (id: string) => void }) {
+  const view = p.place.path[2] ?? '';
+  const shown = usePolled<Session>((signal) => get<{ session: Session }>(sessionPath(p.id), signal).then((s) => s.session), 4000, p.id);
+  const s = shown.value;
+  useEffect(() => { document.title = `${plain(s?.title || p.id, 60)} · troupe`; }, [s?.title, p.id]);
+  return (
+    <>
+      <header class="session">
+        <h1 dir="auto">{s ? plain(s.title ?? '', 120) || 'Session' : 'Session'}</h1>
+        {s && (
+          <p class="meta">
+            <State of={s.state} /> {s.folder && <code>{marked(s.folder)}</code>} {plain(s.agent || 'default', 40)}{s.model && <> · {plain(s.model, 60)}</>} · <Ago at={s.updated_at} /> · <Id of={s.id} />
+          </p>
+        )}
+        <Trouble error={shown.error} />
+        <nav class="tabs" aria-label="parts of the session">
+          {views.map((v) => <Link key={v} to={sessionLink(p.id, v && `/${v}`)} current={v === view}>{names[v]}</Link>)}
+        </nav>
+      </header>
+      {view === 'files' && <FilesPage session={p.id} place={p.place} />}
+      {view === 'fields' && <FieldsPage session={p.id} workspaces={s?.workspaces ?? []} place={p.place} />}
+      {view === 'workers' && <WorkersPage session={p.id} place={p.place} />}
+      {view === '' && <Conversation key={p.id} id={p.id} place={p.place} workers={s?.workers?.length ?? 1} approvals={p.approvals} again={p.again} answered={p.answered} />}
+    </>
+  );
+}
+
+const entriesShown = 30;
+
+function Conversation(p: { id: string; place: Place; workers: number; approvals: Approval[]; again: () => void; answered: (id: string) => void }) {
+  const transcript = useRef(new Transcript());
+  const seq = useRef(0);
+  const redraw = useRedraw();
+  const visible = useVisible();
+  const [state, setState] = useState<StreamState>('connecting');
+  const [why, setWhy] = useState<Refused>();
+  const [most, setMost] = useState(entriesShown);
+  const again = useRef(p.again);
+  again.current = p.again;
+
+  useEffect(() => {
+    if (!visible) return;
+    const stop = new AbortController();
+    const t = transcript.current;
+    void follow(p.id, seq.current, {
+      event(e) {
+        if (e.seq) seq.current = e.seq;
+        t.take(e);
+        if (e.type.startsWith('approval.')) again.current();
+        redraw();
+      },
+      state(s, error) { setState(s); setWhy(error); },
+      gap() { t.gap(); redraw(); },
+      trimmed(before) { t.entries.unshift({ kind: 'note', at: '', id: 'trimmed', rev: 0, text: `The events up to ${before} were trimmed away.` }); redraw(); },
+    }, stop.signal);
+    return () => { stop.abort(); t.gap(); };
+  }, [p.id, visible]);
+
+  const t = transcript.current;
+  const wanted = t.entries.findIndex((e) => e.id === p.place.hash);
+  const hidden = Math.max(0, Math.min(t.entries.length - most, wanted >= 0 ? wanted : Infinity));
+  useFollow(p.place.hash, t.entries.length > 0);
+  const pending = p.approvals.filter((a) => a.session === p.id);
+  const running = t.running().length > 0;
+  return (
+    <>
+      <p class="live" role="status">{state === 'live' ? '' : state === 'connecting' ? 'Connecting' : state === 'waiting' ? 'Connection lost; trying again' : 'Not connected'}</p>
+      {state === 'ended' && <Trouble error={why} />}
+      {t.scripted && <p class="notice">No language model is running: a script answers.</p>}
+      <div class="transcript" role="log" aria-live="off" aria-label="transcript">
+        {hidden > 0 && <button type="button" class="more" onClick={() => setMost(most + 100)}>Show {Math.min(100, hidden)} earlier of {hidden} entries</button>}
+        {t.entries.slice(hidden).map((e) => <EntryView key={e.id} of={e} several={p.workers > 1} />)}
+        {state === 'live' && !t.entries.length && !t.staged.length && <Empty>Nothing was said yet.</Empty>}
+        {t.staged.map((s) => <StagedView key={s.id} session={p.id} of={s} gone={redraw} />)}
+      </div>
+      {pending[0] && <ApprovalCard key={pending[0].id} of={pending[0]} inSession gone={() => p.answered(pending[0]?.id ?? '')} />}
+      {pending.length > 1 && <p class="hint">{pending.length - 1} more wait after this one: <Link to={`/approvals?session=${encodeURIComponent(p.id)}`}>all of them</Link>.</p>}
+      {!t.closed && <Prompt session={p.id} running={running} />}
+    </>
+  );
+}
+
+function EntryView(p: { of: Entry; several: boolean }) {
+  return p.of.kind === 'turn'
+    ? <TurnView turn={p.of} rev={p.of.rev} several={p.several} />
+    : <p class="note" id={p.of.id} dir="auto">{plain(p.of.text, 600)} <Ago at={p.of.at} /></p>;
+}
+
+function StagedView(p: { session: string; of: { id: string; worker: string; text: string }; gone: () => void }) {
+  const [error, setError] = useState<Refused>();
+  const withdraw = () => remove(sessionPath(p.session, `/inputs/${encodeURIComponent(p.of.id)}?worker=${encodeURIComponent(p.of.worker)}&by=console`)).then(p.gone, (err) => setError(refused(err)));
+  return (
+    <div class="said user staged">
+      <h3>You <small>waits for its turn</small> <button type="button" onClick={() => void withdraw()}>Withdraw</button></h3>
+      <Long text={p.of.text} />
+      <Trouble error={error} />
+    </div>
+  );
+}
+
+/** useFollow keeps the newest in sight, as long as one has not scrolled away from it, and a linked turn once it is there. */
+function useFollow(hash: string, ready: boolean): void {
+  const atEnd = useRef(true);
+  const linked = useRef('');
+  useEffect(() => {
+    const f = () => { atEnd.current = innerHeight + scrollY >= document.documentElement.scrollHeight - 80; };
+    addEventListener('scroll', f, { passive: true });
+    return () => removeEventListener('scroll', f);
+  }, []);
+  useEffect(() => {
+    if (hash && linked.current !== hash) {
+      const at = ready && document.getElementById(hash);
+      if (!at) return;
+      linked.current = hash;
+      atEnd.current = false;
+      at.scrollIntoView({ block: 'start' });
+    } else if (atEnd.current) scrollTo(0, document.documentElement.scrollHeight);
+  });
+}
+
+function Prompt(p: { session: string; running: boolean }) {
+  const [text, setText] = useState('');
+  const [error, setError] = useState<Refused>();
+  const sent = useRef({ text: '', id: '' }); // the same words after a lost answer are the same input
+  const [busy, setBusy] = useState(false);
+  const send = async () => {
+    if (!text.trim() || busy) return;
+    if (sent.current.text !== text) sent.current = { text, id: crypto.randomUUID() };
+    setBusy(true);
+    try {
+      await post(sessionPath(p.session, '/inputs'), { text, input_id: sent.current.id, people: 'asked' });
+      sent.current = { text: '', id: '' };
+      setText('');
+      setError(undefined);
+    } catch (err) { setError(refused(err)); } finally { setBusy(false); }
+  };
+  const cancel = () => post(sessionPath(p.session, '/cancel'), { by: 'console' }).catch((err) => setError(refused(err)));
+  const keys = (e: KeyboardEvent) => {
+    if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) {
+      e.preventDefault();
+      void send();
+    }
+  };
+  return (
+    <form class="prompt" aria-label="prompt" onSubmit={(e) => { e.preventDefault(); void send(); }}>
+      <Trouble error={error} />
+      <textarea rows={2} aria-label="prompt" value={text} onKeyDown={keys} onInput={(e) => setText(e.currentTarget.value)} placeholder={p.running ? 'Waits until this turn is done' : 'What next?'} />
+      <div class="answers">
+        <button type="submit" class="main" disabled={busy || !text.trim()}>Send</button>
+        {p.running && <button type="button" class="stop" onClick={() => void cancel()}>Stop the turn</button>}
+        <small class="keys"><kbd>Enter</kbd> sends, <kbd>Shift</kbd> <kbd>Enter</kbd> begins a line</small>
+      </div>
+    </form>
+  );
+}

@@ -1,0 +1,93 @@
+// Text of models, tools and people. All of it becomes text nodes, never markup; what would hide or reorder it is shown as a mark.
+import { useState } from 'preact/hooks';
+import type { ComponentChildren } from 'preact';
+
+// Controls, bidirectional overrides, invisible characters, tags. The joiners have their place in emoji and in some scripts: only
+// strict text, which somebody decides about, shows them.
+const loose = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]+/gu;
+const strict = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e01ef}]+/gu;
+
+/** named writes characters that cannot be seen: ␛ for ESC, U+202E for an override. */
+function named(run: string): string {
+  let out = '';
+  for (const ch of run) {
+    const n = ch.codePointAt(0) ?? 0;
+    if (n < 0x20) out += String.fromCodePoint(0x2400 + n);
+    else if (n === 0x7f) out += '\u2421';
+    else out += `U+${n.toString(16).toUpperCase().padStart(4, '0')}`;
+  }
+  return out;
+}
+
+/** marked is a text with marks where something could not be seen. */
+export function marked(text: string, o: { strict?: boolean } = {}): ComponentChildren {
+  const clean = text.replaceAll('\r\n', '\n');
+  const out: ComponentChildren[] = [];
+  let from = 0;
+  for (const m of clean.matchAll(o.strict ? strict : loose)) {
+    if (m.index > from) out.push(clean.slice(from, m.index));
+    out.push(<span class="mark" title="characters that cannot be seen">{named(m[0])}</span>);
+    from = m.index + m[0].length;
+  }
+  if (!out.length) return clean;
+  out.push(clean.slice(from));
+  return out;
+}
+
+/** plain is marked for places that take no elements, such as titles. */
+export function plain(text: string, most = 200): string {
+  const s = text.replace(/\s+/g, ' ').replace(strict, (run) => named(run)).trim();
+  return s.length > most ? cut(s, most) + '\u2026' : s;
+}
+
+/** cut shortens without halving a character. */
+export function cut(text: string, most: number): string {
+  if (text.length <= most) return text;
+  const last = text.charCodeAt(most - 1);
+  return text.slice(0, last >= 0xd800 && last < 0xdc00 ? most - 1 : most);
+}
+
+const firstPiece = 6000;
+const nextPiece = 100_000;
+
+/** Long shows a text of any length, the rest of it on demand. */
+export function Long(p: { text: string; strict?: boolean; class?: string; first?: number; tail?: boolean }) {
+  const [most, setMost] = useState(p.first ?? firstPiece);
+  const shown = cut(p.text, most);
+  const left = p.text.length - shown.length;
+  return (
+    <>
+      <pre class={`text ${p.class ?? ''}`} dir="auto">{marked(shown, { strict: !!p.strict })}</pre>
+      {left > 0 && <button type="button" class="more" onClick={() => setMost(most + nextPiece)}>Show more: {count(left)} characters are left</button>}
+    </>
+  );
+}
+
+export function count(n: number): string { return n.toLocaleString('en'); }
+
+/** ago says how long something is past. */
+export function ago(at: string | undefined, now = Date.now()): string {
+  const t = at ? Date.parse(at) : NaN;
+  if (Number.isNaN(t)) return '';
+  const s = Math.max(0, Math.round((now - t) / 1000));
+  if (s < 60) return `${s} s ago`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ago`;
+  if (s < 86_400) return `${Math.floor(s / 3600)} h ago`;
+  return `${Math.floor(s / 86_400)} d ago`;
+}
+
+export function Ago(p: { at?: string | undefined }) {
+  return p.at ? <time dateTime={p.at} title={p.at}>{ago(p.at)}</time> : null;
+}
+
+export function took(us: number): string {
+  if (us < 1000) return `${us} µs`;
+  if (us < 1_000_000) return `${Math.round(us / 1000)} ms`;
+  return `${(us / 1_000_000).toFixed(1)} s`;
+}
+
+/** pretty lays JSON out; what is no JSON stays as it is. */
+export function pretty(text: string): string {
+  if (text.length > 200_000) return text;
+  try { return JSON.stringify(JSON.parse(text), null, 2); } catch { return text; }
+}

@@ -1,0 +1,57 @@
+// Workers with their states, in one session or in all.
+import { get, post, type Refused, sessionPath } from './api';
+import { refused, usePolled } from './hooks';
+import { useState } from 'preact/hooks';
+import { Empty, Id, Pager, pageOf, State, Trouble } from './parts';
+import { filter, Link, type Place, sessionLink } from './route';
+import { Ago, cut, marked, plain } from './text';
+import { type Worker, workerStates } from './types';
+
+const rows = 50;
+
+export function WorkersPage(p: { session?: string; place: Place }) {
+  const loaded = usePolled<Worker[]>((signal) => get(p.session ? sessionPath(p.session, '/workers') : '/api/workers', signal), 3000, p.session ?? '*');
+  const [error, setError] = useState<Refused>();
+  const state = p.place.query.get('state') ?? '';
+  const all = loaded.value ?? [];
+  const list = all.filter((w) => !state || w.state === state);
+  const page = pageOf(list, Number(p.place.query.get('page')) || 1, rows);
+  const act = (w: Worker, what: string) => (what === 'release'
+    ? post(sessionPath(w.session, `/workers/${encodeURIComponent(w.id)}/release`), { by: 'console' })
+    : post(sessionPath(w.session, '/cancel'), { worker: w.id, by: 'console' })).then(() => { setError(undefined); loaded.again(); }, (err) => setError(refused(err)));
+  return (
+    <>
+      {!p.session && <h1>Workers</h1>}
+      <form class="filters" onSubmit={(e) => e.preventDefault()}>
+        <label>State
+          <select value={state} onChange={(e) => filter({ state: e.currentTarget.value, page: '' })}>
+            <option value="">any ({all.length})</option>
+            {workerStates.map((s) => <option key={s} value={s}>{s} ({all.filter((w) => w.state === s).length})</option>)}
+          </select>
+        </label>
+      </form>
+      <Trouble error={error ?? loaded.error} />
+      {loaded.value && !list.length && <Empty>No worker {state ? 'is in this state' : 'was made yet'}.</Empty>}
+      <ul class="rows" aria-label="workers">
+        {page.items.map((w) => (
+          <li key={w.id} class="item">
+            <span class="name">{plain(w.agent || 'default', 60)} <State of={w.state} />{w.quarantined && <State of="quarantined" />}</span>
+            <span class="meta">
+              <Id of={w.id} />{!p.session && <> · <Link to={sessionLink(w.session)}>session</Link></>}{w.model && <> · {plain(w.model, 60)}</>} · {w.turns} turns{w.staged > 0 && <>, {w.staged} waiting</>} · {w.restarts} restarts
+              {w.parent && <> · for <Id of={w.parent} /></>} · {w.usage.input_tokens + w.usage.output_tokens} tokens · <Ago at={w.updated_at} />
+            </span>
+            {w.waits_for && <span class="meta">waits for {marked(cut(w.waits_for, 300))}</span>}
+            {w.last_error && <span class="meta bad" dir="auto">{marked(cut(w.last_error, 300))}</span>}
+            {(w.turn || w.quarantined) && (
+              <span>
+                {w.turn && <button type="button" onClick={() => void act(w, 'cancel')}>Stop the turn</button>}
+                {w.quarantined && <button type="button" onClick={() => void act(w, 'release')}>Release</button>}
+              </span>
+            )}
+          </li>
+        ))}
+      </ul>
+      <Pager of={page} what="workers" go={(n) => filter({ page: n > 1 ? String(n) : '' })} />
+    </>
+  );
+}
