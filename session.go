@@ -39,6 +39,9 @@ type SessionOptions struct {
 
 	Conversation *Conversation // that the first worker continues; nil begins a new one
 
+	// Budget bounds what the session may spend with all its workers, those that agents delegate to among them. The zero value bounds nothing.
+	Budget Budget
+
 	// Persist says what a crash may lose of the session's turns while nobody watches its events. Prompts that were accepted, and
 	// what tools with effects did, are durable under each policy.
 	Persist Persist
@@ -75,6 +78,9 @@ type Result struct {
 // Session makes a session. It is durable when Session returns.
 func (rt *Runtime) Session(ctx context.Context, o SessionOptions) (*Session, error) {
 	m := &messages.CreateSession{Agent: o.Agent, Model: o.Model, Rules: o.Rules, Ask: o.Ask, Persist: o.Persist, Fields: o.Fields}
+	if o.Budget.bounds() {
+		m.Budget = o.Budget.message()
+	}
 	for _, name := range slices.Sorted(maps.Keys(o.Env)) {
 		m.Env = append(m.Env, &messages.EnvVar{Name: name, Value: o.Env[name]})
 	}
@@ -347,6 +353,8 @@ func toSession(session string, cmd any) (*messages.ToSession, error) {
 		m.Command = &messages.ToSession_UseFile{UseFile: x}
 	case *messages.AttachWorkspace:
 		m.Command = &messages.ToSession_AttachWorkspace{AttachWorkspace: x}
+	case *messages.AddBudget:
+		m.Command = &messages.ToSession_AddBudget{AddBudget: x}
 	case *messages.DiffCopy:
 		m.Command = &messages.ToSession_DiffCopy{DiffCopy: x}
 	case *messages.ApplyCopy:

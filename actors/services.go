@@ -37,6 +37,7 @@ type Resolved struct {
 	Price    Price
 	Context  int64 // tokens that its window holds; 0: not known
 	XML      bool  // it has no function calling: tools are offered and called in text
+	Free     bool  // no service runs it: it costs nothing, and needs no price
 }
 
 // Price is in US dollars per million tokens; zero when it is not known.

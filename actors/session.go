@@ -39,6 +39,7 @@ type Session struct {
 	stash    act.Stash
 	building bool // a worker is being written down
 	builds   act.Stash
+	till     till
 	rest     rest
 	life     life
 	ending   bool // stopping: nobody is started any more, though messages still come
@@ -101,7 +102,7 @@ func (s *Session) Receive(c actor.Context) {
 func (s *Session) forget() {
 	s.endLife()
 	s.workers, s.grant, s.watchers, s.journal, s.facts, s.order = nil, nil, nil, nil, sessionFacts{}, nil
-	s.stash, s.builds = act.Stash{}, act.Stash{}
+	s.stash, s.builds, s.till = act.Stash{}, act.Stash{}, till{}
 	s.receive = func(actor.Context) {}
 }
 
@@ -181,6 +182,8 @@ func (s *Session) ready(c actor.Context) {
 		s.rememberRule(c, m)
 	case *ruleWritten:
 		s.ruleWritten(c, m)
+	case *messages.AskBudget, *messages.ReportBudget, *budgetWritten:
+		s.aboutBudget(c)
 	case *messages.FieldChanged:
 		s.noteField(c, m)
 	case *fieldNoted:
@@ -359,6 +362,7 @@ func (s *Session) workerFailed(c actor.Context, m *messages.WorkerFailed) {
 	s.lost(w, m.GetReason())
 	c.Poison(w.pid)
 	w.pid, w.ending = nil, true
+	s.lostPayer(c, w)
 }
 
 // lost counts a failure; a worker that ran for a while starts at the short pause again.
@@ -402,6 +406,7 @@ func (s *Session) terminated(c actor.Context, who *actor.PID) {
 		w.pid = nil
 	}
 	w.ending = false
+	s.lostPayer(c, w)
 	if w.quarantined != "" {
 		q := w.queue
 		w.queue = act.Stash{}
@@ -462,10 +467,6 @@ func (s *Session) unsubscribe(c actor.Context, who *actor.PID) {
 			return
 		}
 	}
-}
-
-func (s *Session) tellWatched(c actor.Context) {
-	s.tellAll(c, &messages.Watched{On: len(s.watchers) > 0})
 }
 
 func (s *Session) publish(c actor.Context, m *messages.Published) {

@@ -147,7 +147,8 @@ func relisted(svc *Services, facts *sessionFacts, g *messages.Grant) ([]persiste
 	if v.GetId() == "" {
 		return nil, nil // it is not listed
 	}
-	v.Workspaces = facts.view(g).GetWorkspaces()
+	as := facts.view(g)
+	v.Workspaces, v.Budget = as.GetWorkspaces(), as.GetBudget()
 	value, err := proto.Marshal(v)
 	if err != nil {
 		return nil, fmt.Errorf("encode the listing entry: %w", err)

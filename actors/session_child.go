@@ -137,6 +137,10 @@ func (s *Session) tellAll(c actor.Context, msg any) {
 	}
 }
 
+func (s *Session) tellWatched(c actor.Context) {
+	s.tellAll(c, &messages.Watched{On: len(s.watchers) > 0})
+}
+
 // amid are the children that have a turn to go on with, or an input that waits for one, as they are listed.
 func amid(svc *Services, session string, workers []*messages.WorkerSpawned) map[string]bool {
 	out := make(map[string]bool)

@@ -73,10 +73,13 @@ func (s *Session) gather(c actor.Context, make func([]*messages.WorkerView) any)
 
 // describe answers with the session and the live views of its workers.
 func (s *Session) describe(c actor.Context) {
-	view := s.facts.view(s.grant)
+	view, budget := s.facts.view(s.grant), s.budgetView()
 	s.gather(c, func(views []*messages.WorkerView) any {
 		view.Workers = views
 		SumUp(view)
+		if budget != nil {
+			view.Budget = budget
+		}
 		return view
 	})
 }
@@ -86,7 +89,17 @@ func SumUp(v *messages.SessionView) {
 	rank := []string{stateInactive, stateFailed, stateWaiting, stateWorking, stateRequesting, stateReceiving, stateUsingTool}
 	best := 0
 	v.Turns, v.Usage = 0, &messages.Usage{}
+	if v.GetBudget() != nil {
+		v.Budget.Spent, v.Budget.Reserved = &messages.Amounts{}, &messages.Amounts{}
+	}
 	for _, w := range v.GetWorkers() {
+		if v.GetBudget() != nil {
+			spent := w.GetSpent().Plus(nil)
+			if w.GetParent() != "" {
+				spent.WallMs = 0 // it is a part of somebody else's
+			}
+			v.Budget.Spent, v.Budget.Reserved = v.Budget.GetSpent().Plus(spent), v.Budget.GetReserved().Plus(w.GetReserved())
+		}
 		v.Turns += w.GetTurns()
 		v.Usage = sumUsage(v.GetUsage(), w.GetUsage())
 		v.UpdatedAtUnixMs = max(v.GetUpdatedAtUnixMs(), w.GetUpdatedAtUnixMs())

@@ -31,6 +31,10 @@ type sessionFacts struct {
 	rules    []*messages.RuleView // that answers left behind
 	judged   []string             // addresses of workspaces whose trust was changed since they were attached
 	closed   bool
+
+	budget        *messages.Budget // nil: there is none
+	budgetChanges []string         // ids
+	allotted      map[string]*messages.Amounts
 }
 
 func (f *sessionFacts) apply(fact proto.Message, r *messages.Record) error {
@@ -40,7 +44,7 @@ func (f *sessionFacts) apply(fact proto.Message, r *messages.Record) error {
 	f.seq = r.GetSeq()
 	switch x := fact.(type) {
 	case *messages.SessionCreated:
-		f.created, f.atMs, f.changed = x, r.GetAtUnixMs(), f.seq
+		f.created, f.atMs, f.changed, f.budget = x, r.GetAtUnixMs(), f.seq, x.GetBudget()
 	case *messages.WorkspaceAttached:
 		f.attached, f.changed = append(f.attached[:len(f.attached):len(f.attached)], x), f.seq
 	case *messages.WorkspaceDetached:
@@ -70,16 +74,22 @@ func (f *sessionFacts) apply(fact proto.Message, r *messages.Record) error {
 		f.closed = true
 	case *messages.RuleAdded, *messages.RuleRevoked:
 		f.applyRule(x, r)
+	case *messages.BudgetChanged, *messages.BudgetAllotted:
+		f.applyBudget(x)
 	}
 	return nil
 }
 
 func (f *sessionFacts) view(g *messages.Grant) *messages.SessionView {
-	return &messages.SessionView{
+	v := &messages.SessionView{
 		Id: f.created.GetSessionId(), CreatedAtUnixMs: f.atMs, UpdatedAtUnixMs: f.atMs, Folder: f.created.GetFolder(),
 		Agent: f.created.GetAgent(), Model: f.created.GetModel(), ProjectId: f.created.GetProjectId(), Workspaces: g.GetWorkspaces(),
 		State: stateInactive, Persist: f.created.GetPersist(),
 	}
+	if f.budget.Bounds() {
+		v.Budget = &messages.BudgetView{Most: f.budget.GetMost(), Pause: f.budget.GetPause()}
+	}
+	return v
 }
 
 // sessionOpened is what the goroutine that made or read the session found.
@@ -90,7 +100,8 @@ type sessionOpened struct {
 	fail    *messages.Failure
 	reply   *messages.SessionView // to the creator
 	creator *actor.PID
-	amid    map[string]bool // children with something to go on with
+	amid    map[string]bool              // children with something to go on with
+	asleep  map[string]*messages.Amounts // what the others have spent
 }
 
 // create makes the session, its first worker and, when given, the first input in one append: a
@@ -130,6 +141,7 @@ func (s *Session) open(c actor.Context) {
 		o := readSession(svc, id)
 		if o.fail == nil {
 			o.amid = amid(svc, id, o.facts.workers)
+			o.asleep = spentAsleep(svc, &o.facts, o.amid)
 			o.fail = openWorkspaces(svc, sys, o.facts.created.GetSessionId(), o.grant)
 		}
 		if o.fail == nil {
@@ -171,10 +183,12 @@ func (s *Session) opening(c actor.Context) {
 	s.watchRest(c, s.svc.IdleAfter)
 	s.recloneLost(c)
 	for _, w := range s.facts.workers {
-		if added := s.add(w); w.GetParent() == "" || m.amid[w.GetWorkerId()] {
-			s.start(c, added)
-		} else {
-			added.dormant = true
+		s.add(w).dormant = w.GetParent() != "" && !m.amid[w.GetWorkerId()]
+	}
+	s.openTill(m.asleep)
+	for _, id := range s.order {
+		if w := s.workers[id]; !w.dormant {
+			s.start(c, w)
 		}
 	}
 	if m.creator != nil {
@@ -399,6 +413,9 @@ func (b *sessionBuilder) check() *messages.Failure {
 	if fail := b.checkEnv(); fail != nil {
 		return fail
 	}
+	if fail := b.m.GetBudget().Refuse(); fail != nil {
+		return fail
+	}
 	return b.svc.checkFields(b.m.GetFields())
 }
 
@@ -428,6 +445,9 @@ func (b *sessionBuilder) facts() (worker, session []proto.Message, fail *message
 	created := &messages.SessionCreated{
 		SessionId: m.GetSessionId(), Agent: profile.Name, Model: modelName, Tenant: m.GetTenant(),
 		Rules: m.GetRules(), NoInput: m.GetNoInput(), Persist: m.GetPersist(), Env: m.GetEnv(), Ask: m.GetAsk(),
+	}
+	if m.GetBudget().Bounds() {
+		created.Budget = m.GetBudget()
 	}
 	var folder string
 	created.Folder, folder = folderOf(firstOf(attached))

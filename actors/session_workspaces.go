@@ -33,7 +33,7 @@ const maxWorkspaces = 32
 func (f *sessionFacts) grantOf(standing []string, project []*messages.EnvVar) (*messages.Grant, error) {
 	g := &messages.Grant{
 		Revision: f.changed, ProjectId: f.created.GetProjectId(), Rules: slices.Concat(standing, f.created.GetRules()), Env: slices.Concat(project, plainVariables(f.created.GetEnv())),
-		Remembered: f.remembered(),
+		Remembered: f.remembered(), Budget: f.budget,
 	}
 	first := firstOf(f.attached)
 	for _, a := range homeLast(f.attached) {

@@ -67,6 +67,8 @@ func (s *showings) note(facts []proto.Message) {
 // further serves what is about those who watch the session.
 func (s *Session) further(c actor.Context, m *messages.ToSession) {
 	switch cmd := m.GetCommand().(type) {
+	case *messages.ToSession_AddBudget:
+		s.addBudget(c, cmd.AddBudget)
 	case *messages.ToSession_Announce:
 		s.publish(c, &messages.Published{Events: []*messages.Event{cmd.Announce.GetEvent()}})
 		s.answer(c, &messages.Ack{})

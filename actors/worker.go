@@ -84,6 +84,7 @@ type Worker struct {
 	compactsBy  string                                      // the newest of them, for people
 	cancels     []canceller                                 // who await the end of a cancelled turn
 	closing     closing                                     // that the worker ends for good
+	purse       purse
 	peers       peers
 }
 
@@ -229,6 +230,8 @@ func (w *Worker) generating(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *messages.PermitGranted:
 		w.permitGranted(c, m)
+	case *messages.BudgetGranted, *messages.BudgetRefused:
+		w.budgetAnswered(c)
 	case *generated:
 		w.generated(c, m)
 	case *retryDue:
@@ -324,7 +327,7 @@ func (w *Worker) stale(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *messages.LeaseGranted:
 		w.giveBack(c, m)
-	case *messages.PermitGranted, *generated, *retryDue, *holdOver, *messages.Replaced, *messages.LeaseQueued, *messages.ToolReply,
+	case *messages.BudgetRefused, *messages.PermitGranted, *generated, *retryDue, *holdOver, *messages.Replaced, *messages.LeaseQueued, *messages.ToolReply,
 		*callsLost, *consulted, *messages.Progress, *messages.Failure, *actor.DeadLetterResponse: // refusals: of what is no longer wanted
 	default:
 		act.Unexpected(c, w.log)
@@ -335,7 +338,7 @@ func (w *Worker) stale(c actor.Context) {
 func (w *Worker) failed(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *appended, *opened, *generated, *retryDue, *messages.Replaced, *wallTimeUp, *callsLost, *consulted, *holdOver, *approvalDue, *messages.ToolReply,
-		*messages.LeaseGranted, *messages.LeaseQueued, *messages.PermitGranted:
+		*messages.LeaseGranted, *messages.LeaseQueued, *messages.PermitGranted, *messages.BudgetGranted, *messages.BudgetRefused, *budgetWallUp:
 	case *messages.Configure:
 		w.acknowledge(c) // the next incarnation gets it at its start
 	case *messages.Watched:
@@ -469,6 +472,7 @@ func (w *Worker) release() {
 	}
 	w.wall.Stop()
 	w.retry.Stop()
+	w.purse.wall.Stop()
 	svc, log := w.svc, w.log
 	w.journal, w.state, w.snaps, w.prompt, w.stash, w.tools = nil, nil, nil, nil, act.Stash{}, nil
 	w.grant, w.newest, w.lost = nil, nil, nil

@@ -45,7 +45,7 @@ type canceller struct {
 
 // author is who cancels: nobody else may call himself a limit.
 func author(by string) string {
-	if by == "" || by == conversation.ByLimit || by == conversation.ByFailure {
+	if by == "" || by == conversation.ByLimit || by == conversation.ByFailure || by == conversation.ByBudget {
 		return "user"
 	}
 	return by

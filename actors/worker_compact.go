@@ -210,6 +210,21 @@ func (w *Worker) summarise(c actor.Context) {
 		w.fallBack(c, "what is to be summarised does not fit into the model's context", nil)
 		return
 	}
+	if w.budgeted() && w.purse.granted == nil {
+		w.pay(c, conversation.EstimateTokens(summarySystem)+conversation.EstimateTokens(text), false, func(c actor.Context, end conversation.Complete) {
+			w.fallBack(c, end.Reason, nil)
+		})
+		return
+	}
+	if w.purse.granted != nil {
+		w.append(c, nil, func(c actor.Context) { w.askSummary(c, resolved, text) }, w.reservation())
+		return
+	}
+	w.askSummary(c, resolved, text)
+}
+
+// askSummary asks for a permit, once the call is paid.
+func (w *Worker) askSummary(c actor.Context, resolved *Resolved, text string) {
 	w.generations++
 	w.gen = &generation{
 		number: w.generations, model: resolved, provider: resolved.Provider, summary: true,
@@ -223,7 +238,7 @@ func (w *Worker) summarise(c actor.Context) {
 func (w *Worker) summaryCall(c actor.Context, g *generation) *modelCall {
 	return &modelCall{
 		svc: w.svc, sys: c.ActorSystem(), session: c.Parent(), receiving: &g.receiving, watched: func() bool { return false }, number: g.number,
-		model: g.model.Model, request: &model.Request{Model: g.model.Name, Prompt: g.prompt, Agent: CompactionAgent, Session: w.session},
+		model: g.model.Model, request: &model.Request{Model: g.model.Name, Prompt: g.prompt, Agent: CompactionAgent, Session: w.session, MaxTokens: w.room()},
 	}
 }
 
@@ -243,7 +258,14 @@ func (w *Worker) summarised(c actor.Context, g *generation, m *generated) {
 		k.attempts++
 		pause := max(me.RetryAfter, act.Backoff{First: 500 * time.Millisecond, Max: 30 * time.Second}.Pause(k.attempts))
 		w.become(w.generating, stateWaiting)
-		w.retry.Set(c, pause, func(gen uint64) any { return &retryDue{gen} })
+		wait := func(c actor.Context) {
+			w.retry.Set(c, pause, func(gen uint64) any { return &retryDue{gen} })
+		}
+		if w.state.Reserved() != nil {
+			w.append(c, nil, wait)
+			return
+		}
+		wait(c)
 		return
 	}
 	usage := priced(m.completion.Usage, g.model.Price)

@@ -56,11 +56,16 @@ func (w *Worker) appendActivated(c actor.Context, asker *actor.PID, then func(ac
 		facts = append([]proto.Message{a}, facts...)
 		w.activated = true
 	}
+	facts = w.settling(facts)
 	in := &appending{facts: slices.Clone(facts), then: then, asker: asker, records: make([]*messages.Record, 0, len(facts))}
-	turn := w.turnOf(facts)
+	turn, gen := w.turnOf(facts), ""
 	for i, f := range facts {
 		if g, ok := f.(*messages.GenerationStarted); ok {
 			g.GenId = messages.GenerationID(w.id, w.journal.Lease().Epoch, w.next()+uint64(i))
+			gen = g.GetGenId()
+		}
+		if r, ok := f.(*messages.BudgetReserved); ok {
+			r.GenId = gen
 		}
 		r, err := messages.NewRecord(f, turn)
 		if err != nil {
@@ -121,6 +126,9 @@ func (w *Worker) appended(c actor.Context, m *appended) {
 		if a, ok := f.(*messages.InputAccepted); ok {
 			w.state.SetCursor(a.GetInputId(), first+uint64(i))
 		}
+	}
+	if settles(in.facts) {
+		w.reportBudget(c)
 	}
 	w.svc.shown.note(in.facts)
 	if !m.late {
@@ -221,6 +229,8 @@ func (w *Worker) index(facts []proto.Message) []persistence.IndexOp {
 			v.Turn = ""
 			v.Turns++
 			v.LastOutcome = conversation.OutcomeName(f.GetOutcome())
+		case *messages.BudgetSettled:
+			v.Spent, v.Reserved = w.state.Spent().Plus(f.Amounts()), nil
 		case *messages.HistoryCompacted:
 			v.Usage = sumUsage(v.GetUsage(), f.GetUsage())
 		case *messages.GenerationCompleted:

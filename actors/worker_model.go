@@ -63,8 +63,12 @@ func (w *Worker) generate(c actor.Context, next conversation.Generate) {
 		w.append(c, nil, w.turnDone, w.completed(conversation.TooLong(w.request(tokens), w.window())))
 		return
 	}
+	if w.budgeted() && w.purse.granted == nil {
+		w.pay(c, w.request(w.state.RequestTokens()), len(w.toolDefs()) > 0, w.overBudget)
+		return
+	}
 	prompt := next.Ready.Render(w.systemPrompt())
-	w.append(c, nil, w.ask, w.generationStarted(next.Number, next.Attempt, prompt.Hash, w.state.RequestTokens()))
+	w.append(c, nil, w.ask, w.paid(w.generationStarted(next.Number, next.Attempt, prompt.Hash, w.state.RequestTokens()))...)
 }
 
 // pauseLeft is what is left of the pause after a failed attempt. A time of day that was set back does not make
@@ -105,6 +109,11 @@ func (w *Worker) ask(c actor.Context) {
 		w.generationFailed(c, &model.Error{Class: model.ContextLength, Message: fmt.Sprintf("the request is about %d tokens, and the model takes %d", w.request(tokens), w.window())}, "")
 		return
 	}
+	if err := w.unpaid(); err != nil {
+		w.generationFailed(c, err, "")
+		return
+	}
+	w.armBudgetWall(c)
 	w.gen.model, w.gen.provider = resolved, resolved.Provider
 	w.become(w.generating, stateWaiting)
 	w.askPermit(c)
@@ -170,7 +179,7 @@ func (w *Worker) modelCall(c actor.Context, g *generation) *modelCall {
 	call := &modelCall{
 		svc: w.svc, sys: c.ActorSystem(), session: c.Parent(), receiving: &g.receiving, watched: w.watched.Load, number: g.number,
 		model: g.model.Model, request: &model.Request{
-			Model: g.model.Name, Prompt: g.prompt, Tools: w.toolDefs(), Agent: w.state.Agent(), Session: w.session,
+			Model: g.model.Name, Prompt: g.prompt, Tools: w.toolDefs(), Agent: w.state.Agent(), Session: w.session, MaxTokens: w.room(),
 			XML: g.model.XML || w.inText(),
 		},
 		event: messages.Event{Session: w.session, Worker: w.id, Turn: w.state.Turn().ID, GenId: g.id}, grant: w.grant,
@@ -214,9 +223,13 @@ func (m *modelCall) run(ctx context.Context) *generated {
 		}
 		text = m.svc.Redact.String(text)
 		out.around = &around{turn: m.before.turn.Turn, text: text}
-		m.request.Prompt = extended(m.request.Prompt, text)
+		m.extend(text)
 	}
-	m.request.Prompt = extended(m.request.Prompt, m.svc.Redact.String(fieldsText(ctx, m.svc, m.sys, m.grant))) // as they are now (row 57)
+	m.extend(m.svc.Redact.String(fieldsText(ctx, m.svc, m.sys, m.grant))) // as they are now (row 57)
+	if m.request.MaxTokens < 0 {
+		out.err = &model.Error{Class: shortOfBudget, Message: "what stands around the turn is larger than what was set aside for the request"}
+		return out
+	}
 	m.start = time.Now()
 	out.completion, out.err = model.Collect(m.model.Stream(ctx, m.request), m.see)
 	out.first, out.took = m.first, time.Since(m.start)
@@ -226,6 +239,16 @@ func (m *modelCall) run(ctx context.Context) *generated {
 		m.publish(messages.EventReasoningDelta, m.svc.Redact.String(m.held[1]))
 	}
 	return out
+}
+
+// extend adds to the request what was not known when it was paid: the answer may be so much shorter.
+func (m *modelCall) extend(text string) {
+	m.request.Prompt = extended(m.request.Prompt, text)
+	if most := &m.request.MaxTokens; *most > 0 && text != "" {
+		if *most -= atMost(conversation.EstimateTokens(text)); *most < leastAnswer {
+			*most = -1
+		}
+	}
 }
 
 // see forwards deltas to the Session while somebody watches. They carry the generation's id and are
@@ -266,6 +289,9 @@ func (w *Worker) dropGeneration(c actor.Context, spent *model.Completion) {
 	if g := w.gen; g != nil && g.provider != "" {
 		w.releasePermit(c, spent)
 	}
+	if w.gen != nil && spent == nil { // it was not made
+		w.purse.charge = &messages.Amounts{}
+	}
 	w.gen = nil
 }
 
@@ -276,6 +302,7 @@ func (w *Worker) generated(c actor.Context, m *generated) {
 		return
 	}
 	w.dropGeneration(c, m.completion)
+	w.charged(g, m.completion, m.err)
 	w.phase = stateWorking
 	if g.summary {
 		w.summarised(c, g, m)
@@ -370,6 +397,9 @@ func (w *Worker) generationFailed(c actor.Context, err error, partial string) {
 	t := w.state.Turn()
 	f := &messages.GenerationFailed{GenId: t.Gen.GetGenId(), Class: "internal_error", Message: w.svc.Redact.String(err.Error()), Partial: partial}
 	w.gen = nil
+	if w.purse.charge == nil { // it was not made
+		w.purse.charge = &messages.Amounts{}
+	}
 	var me *model.Error
 	switch {
 	case t.Cancelled != nil || errors.Is(err, context.Canceled):
@@ -378,6 +408,9 @@ func (w *Worker) generationFailed(c actor.Context, err error, partial string) {
 		f.Class, f.Message = string(me.Class), w.svc.Redact.String(modelErrorText(me))
 		if me.Class == model.ContextLength && t.Steps == 0 && !t.Compacted && w.state.Exchanges() > 0 {
 			f.RetryAtUnixMs = w.svc.Now().UnixMilli() // once it is compacted
+		}
+		if me.Class == shortOfBudget && t.Failures+1 < w.svc.Limits.ModelAttempts {
+			f.RetryAtUnixMs = w.svc.Now().UnixMilli() // it is known now
 		}
 		if retryable(me.Class) && t.Failures+1 < w.svc.Limits.ModelAttempts {
 			pause := max(me.RetryAfter, act.Backoff{First: 500 * time.Millisecond, Max: 30 * time.Second}.Pause(t.Failures+1))

@@ -26,9 +26,14 @@ const HomeName = "home"
 func (w *Worker) planFacts(calls []*messages.ToolCall, from int) []proto.Message {
 	var plans, refused, starts []proto.Message
 	busy := make(map[string]bool)
-	children := 0
+	children, left := 0, w.callsLeft()
 	for i, call := range calls {
 		p, refusal := w.planCall(call)
+		if left == 0 {
+			refusal = tooManyCalls(p)
+		} else if left > 0 {
+			left--
+		}
 		p.Ordinal = uint32(from + i)
 		plans = append(plans, p)
 		switch {

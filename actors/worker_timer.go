@@ -34,7 +34,7 @@ func (w *Worker) aboutTimers(c actor.Context) {
 	case *messages.FireTimer:
 		w.fireTimer(c, m, nil)
 	default:
-		w.stale(c)
+		w.aboutBudget(c)
 	}
 }
 

@@ -313,7 +313,7 @@ func (w *Worker) finish(c actor.Context, f *messages.ToolFinished) {
 		w.append(c, nil, w.turnDone, f, &messages.TurnCompleted{TurnId: t.ID, Outcome: messages.TurnCompleted_DONE, Usage: t.Usage})
 	case !w.state.GoesOn(f, w.limits()):
 		w.append(c, nil, w.advance, f)
-	case w.exceeds(w.state.NextTokens(f)):
+	case w.budgeted() || w.exceeds(w.state.NextTokens(f)):
 		w.append(c, nil, w.advance, f)
 	default:
 		w.append(c, nil, w.ask, f, w.generationStarted(t.Steps+1, 1, w.state.NextHash(f), w.state.NextTokens(f)))

@@ -153,7 +153,7 @@ func (w *Worker) begin(c actor.Context, f *messages.InputAccepted) {
 	w.phase = stateWorking
 	facts = append(facts, &messages.TurnStarted{TurnId: turn, InputIds: []string{f.GetInputId()}, Leases: w.leases.held})
 	tokens := w.state.Tokens() + conversation.InputTokens(f)
-	asks := f.GetCall() == nil && !w.exceeds(tokens)
+	asks := f.GetCall() == nil && !w.exceeds(tokens) && !w.budgeted()
 	if asks {
 		w.prompt = w.state.Preview(f, w.systemPrompt())
 		facts = append(facts, w.generationStarted(1, 1, w.prompt.Hash, tokens))
@@ -270,6 +270,7 @@ func (w *Worker) turnDone(c actor.Context) {
 		w.endJobs()
 	}
 	w.giveBackAll(c)
+	w.returnBudget(c)
 	w.renew()
 	last := w.state.Last()
 	result := last.Result(w.session, w.id)

@@ -29,6 +29,12 @@ func (w *Worker) view() *messages.WorkerView {
 		if last := w.state.Last(); last != nil {
 			v.LastOutcome = conversation.OutcomeName(last.Completed.GetOutcome())
 		}
+		if w.budgeted() {
+			v.Spent = w.state.Spent()
+			if r := w.state.Reserved(); r != nil {
+				v.Reserved = r.Amounts()
+			}
+		}
 		v.InDoubt, v.Approvals = inDoubt(w.state), pendingApprovals(w.state)
 	}
 	return v
@@ -53,6 +59,8 @@ func (w *Worker) waitsFor() string {
 		return fmt.Sprintf("the workspace %s, in which session %s works", w.leases.want[0].GetUri(), w.leases.behind)
 	case len(w.leases.want) > 0:
 		return "the workspace " + w.leases.want[0].GetUri()
+	case w.purse.asking:
+		return "the budget of its session"
 	case w.gen != nil && !w.gen.permit && w.gen.provider != "":
 		return fmt.Sprintf("a permit for a model call of provider %q", w.gen.provider)
 	case w.state != nil && w.state.Turn() != nil && w.state.Turn().Failed.GetRetryAtUnixMs() > 0:

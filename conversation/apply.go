@@ -94,6 +94,9 @@ func (s *State) fold(fact proto.Message, r *messages.Record) error {
 	if known, err := s.foldTimer(fact); known {
 		return err
 	}
+	if s.foldBudget(fact) {
+		return nil
+	}
 	return s.foldTurn(fact, r)
 }
 
@@ -107,7 +110,7 @@ func (s *State) foldTurn(fact proto.Message, r *messages.Record) error {
 			*messages.ToolDispatched, *messages.CallDoubted, *messages.CallResolved, *messages.ToolFinished, *messages.TurnCompleted:
 			return ErrIllegal
 		}
-		return nil // budgets, children, outbox: no part of the conversation
+		return nil // children, outbox: no part of the conversation
 	}
 	switch f := fact.(type) {
 	case *messages.GenerationStarted:

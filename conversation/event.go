@@ -145,6 +145,9 @@ func project(fact proto.Message) *messages.Event {
 	if f, ok := fact.(*messages.HistoryCompacted); ok {
 		return compactedEvent(f)
 	}
+	if e := projectBudget(fact); e != nil {
+		return e
+	}
 	if e := projectGeneration(fact); e != nil {
 		return e
 	}
@@ -160,6 +163,20 @@ func compactedEvent(f *messages.HistoryCompacted) *messages.Event {
 		e.Status = "dropped"
 	}
 	return e
+}
+
+func projectBudget(fact proto.Message) *messages.Event {
+	switch f := fact.(type) {
+	case *messages.BudgetSettled:
+		e := &messages.Event{Type: messages.EventBudgetChanged, Status: "spent", GenId: f.GetGenId(), Spent: f.Amounts()}
+		if f.GetLost() {
+			e.Reason = "a crash cut the call off: all that was reserved for it counts"
+		}
+		return e
+	case *messages.BudgetChanged:
+		return &messages.Event{Type: messages.EventBudgetChanged, Status: "changed", Budget: f.GetBudget(), Reason: f.GetBy()}
+	}
+	return nil
 }
 
 func projectGeneration(fact proto.Message) *messages.Event {

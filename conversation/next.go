@@ -155,6 +155,9 @@ func (t *Turn) repeats(last *messages.ToolFinished) int {
 // ByLimit is the author of a CancelRequested that the turn's wall time made.
 const ByLimit = "limit"
 
+// ByBudget is the author of a CancelRequested of a turn for which no time of its session's budget is left.
+const ByBudget = "budget"
+
 // ByFailure is the author of a CancelRequested of a turn that cannot go on: something that it needs has failed for good.
 const ByFailure = "failure"
 
@@ -162,6 +165,9 @@ const ByFailure = "failure"
 func cancelled(f *messages.CancelRequested) Step {
 	if f.GetBy() == ByFailure {
 		return Complete{messages.TurnCompleted_ERROR, f.GetReason(), "unavailable"}
+	}
+	if f.GetBy() == ByBudget {
+		return OverBudget(f.GetReason())
 	}
 	if f.GetBy() == ByLimit {
 		return Complete{messages.TurnCompleted_TIMEOUT, f.GetReason(), "timeout"}
@@ -179,6 +185,9 @@ func Doom(c *Call) Complete {
 func completion(t *Turn) Step {
 	switch t.Finish {
 	case "length":
+		if t.Cut {
+			return OverBudget("the answer was cut: no more of the budget was left for it")
+		}
 		return Complete{messages.TurnCompleted_LIMIT, "the answer was cut at the model's output limit", "truncated"}
 	case "content_filter":
 		return Complete{messages.TurnCompleted_ERROR, "the provider's content filter stopped the answer", "content_filter"}

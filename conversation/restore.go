@@ -70,6 +70,7 @@ func (r *restorer) state(m *messages.ConversationSnapshot) *State {
 		turn: r.turn(m.GetTurn()), last: r.turn(m.GetLast()), turns: int(m.GetTurns()), usage: m.GetUsage(),
 		forgets: true, lead: int(m.GetLead()), estimated: m.GetEstimated(), reported: m.GetReported(),
 		panics: int(m.GetPanics()), deaths: int(m.GetDeaths()), fell: m.GetFell(), barred: m.GetQuarantined(), resumed: int(m.GetResumed()), known: make(map[string]*accepted, len(m.GetKnown())),
+		spent: m.GetSpent(), reserved: m.GetReserved(),
 	}
 	copy(s.chain[:], m.GetChain())
 	for _, k := range m.GetHistory() {
@@ -192,6 +193,7 @@ func (r *restorer) turn(k *messages.KeptTurn) *Turn {
 		FinalSeq: k.GetFinalSeq(), Usage: k.GetUsage(), Scripted: k.GetScripted(), Cancelled: k.GetCancelled(), Completed: k.GetCompleted(),
 		DoneMs: k.GetDoneAtUnixMs(), DoneSeq: k.GetDoneSeq(), committed: k.GetCommitted(), mark: int(k.GetMark()),
 		WorkedMs: k.GetWorkedMs(), FailedMs: k.GetFailedAtUnixMs(), Compacted: k.GetCompacted(),
+		BilledMs: k.GetBilledMs(), Cut: k.GetCut(),
 	}
 	for _, g := range k.GetGenerations() {
 		f := g.GetFact()

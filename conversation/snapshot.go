@@ -101,6 +101,7 @@ func (f *Frozen) Encode() ([]byte, error) {
 		Usage: s.usage, Panics: int32(s.panics), Deaths: int32(s.deaths), Fell: s.fell, Quarantined: s.barred,
 		Resumed: int32(s.resumed), Inputs: keptInputs(s.inputs), Known: keptAnswers(s.known),
 		Files: keptFiles(s.files), Lead: uint32(s.lead), Estimated: s.estimated, Reported: s.reported,
+		Spent: s.spent, Reserved: s.reserved,
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.timers)) {
 		m.Timers = append(m.Timers, &messages.KeptTimer{Fact: s.timers[id].TimerSet, End: s.timers[id].End})
@@ -179,6 +180,7 @@ func keptTurn(t *Turn) *messages.KeptTurn {
 		FinalSeq: t.FinalSeq, Usage: t.Usage, Scripted: t.Scripted, Cancelled: t.Cancelled, Completed: t.Completed,
 		DoneAtUnixMs: t.DoneMs, DoneSeq: t.DoneSeq, Committed: t.committed, Mark: uint32(t.mark), Pending: t.assistant != nil,
 		WorkedMs: t.WorkedMs, FailedAtUnixMs: t.FailedMs, Compacted: t.Compacted,
+		BilledMs: t.BilledMs, Cut: t.Cut,
 	}
 	for i, g := range t.Gens {
 		kept := &messages.KeptGeneration{Seq: t.genSeqs[i]}

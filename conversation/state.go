@@ -60,6 +60,9 @@ type State struct {
 	fell    bool                         // the newest activation has said how it ended: in a panic, or in order
 	barred  string                       // why it is quarantined; "" when it is not
 	resumed int                          // activations
+
+	spent    *messages.Amounts        // of a budget, as settled
+	reserved *messages.BudgetReserved // for the model call under way, or one that a crash cut off
 }
 
 // source is where a message stands in the journal.
@@ -115,7 +118,9 @@ type Turn struct {
 	Scripted  bool
 	Model     string
 	Cancelled *messages.CancelRequested
-	Compacted bool // the history before it was compacted since it began
+	Compacted bool  // the history before it was compacted since it began
+	BilledMs  int64 // of WorkedMs: settled
+	Cut       bool  // the newest answer had less room than is usually set aside, for want of budget
 
 	Completed *messages.TurnCompleted // nil while open
 	DoneMs    int64

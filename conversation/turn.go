@@ -30,6 +30,7 @@ func (s *State) applyGeneration(t *Turn, f *messages.GenerationCompleted, r *mes
 	t.Gen, t.Failed, t.Attempts, t.Failures = nil, nil, 0, 0
 	t.Steps++
 	t.Calls = nil
+	t.Cut = s.reserved.GetShort()
 	t.Text, t.Finish, t.FinalSeq = f.GetContent(), f.GetFinishReason(), r.GetSeq()
 	t.Scripted = t.Scripted || f.GetScripted()
 	t.Model = f.GetModel()

@@ -24,6 +24,58 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type ReleasePermit_Outcome int32
+
+const (
+	ReleasePermit_UNKNOWN      ReleasePermit_Outcome = 0 // the call was not made, or says nothing of the service
+	ReleasePermit_ANSWERED     ReleasePermit_Outcome = 1
+	ReleasePermit_RATE_LIMITED ReleasePermit_Outcome = 2
+	ReleasePermit_OVERLOADED   ReleasePermit_Outcome = 3
+)
+
+// Enum value maps for ReleasePermit_Outcome.
+var (
+	ReleasePermit_Outcome_name = map[int32]string{
+		0: "UNKNOWN",
+		1: "ANSWERED",
+		2: "RATE_LIMITED",
+		3: "OVERLOADED",
+	}
+	ReleasePermit_Outcome_value = map[string]int32{
+		"UNKNOWN":      0,
+		"ANSWERED":     1,
+		"RATE_LIMITED": 2,
+		"OVERLOADED":   3,
+	}
+)
+
+func (x ReleasePermit_Outcome) Enum() *ReleasePermit_Outcome {
+	p := new(ReleasePermit_Outcome)
+	*p = x
+	return p
+}
+
+func (x ReleasePermit_Outcome) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ReleasePermit_Outcome) Descriptor() protoreflect.EnumDescriptor {
+	return file_command_proto_enumTypes[0].Descriptor()
+}
+
+func (ReleasePermit_Outcome) Type() protoreflect.EnumType {
+	return &file_command_proto_enumTypes[0]
+}
+
+func (x ReleasePermit_Outcome) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ReleasePermit_Outcome.Descriptor instead.
+func (ReleasePermit_Outcome) EnumDescriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{99, 0}
+}
+
 type UseFile_Action int32
 
 const (
@@ -60,11 +112,11 @@ func (x UseFile_Action) String() string {
 }
 
 func (UseFile_Action) Descriptor() protoreflect.EnumDescriptor {
-	return file_command_proto_enumTypes[0].Descriptor()
+	return file_command_proto_enumTypes[1].Descriptor()
 }
 
 func (UseFile_Action) Type() protoreflect.EnumType {
-	return &file_command_proto_enumTypes[0]
+	return &file_command_proto_enumTypes[1]
 }
 
 func (x UseFile_Action) Number() protoreflect.EnumNumber {
@@ -73,7 +125,7 @@ func (x UseFile_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UseFile_Action.Descriptor instead.
 func (UseFile_Action) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{121, 0}
+	return file_command_proto_rawDescGZIP(), []int{126, 0}
 }
 
 // CreateSession makes a session, its first worker and, when given, the first input, in one append.
@@ -96,6 +148,7 @@ type CreateSession struct {
 	Persist       Persist_Policy         `protobuf:"varint,14,opt,name=persist,proto3,enum=troupe.v1.Persist_Policy" json:"persist,omitempty"` // when facts without effects are made durable
 	Ask           bool                   `protobuf:"varint,15,opt,name=ask,proto3" json:"ask,omitempty"`                                       // calls that need an approval wait for an answer; else, and with no_input, they are denied
 	Fields        string                 `protobuf:"bytes,20,opt,name=fields,proto3" json:"fields,omitempty"`                                  // a JSON schema: the fields of the primary workspace; empty: what the agent's profile says
+	Budget        *Budget                `protobuf:"bytes,100,opt,name=budget,proto3" json:"budget,omitempty"`                                 // of the session, with all its workers
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -242,6 +295,74 @@ func (x *CreateSession) GetFields() string {
 	return ""
 }
 
+func (x *CreateSession) GetBudget() *Budget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+// AddBudget gives a session more to spend; turns that wait for it go on. Reply: BudgetView, once it is durable.
+type AddBudget struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Add           *Amounts               `protobuf:"bytes,1,opt,name=add,proto3" json:"add,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	ChangeId      string                 `protobuf:"bytes,3,opt,name=change_id,json=changeId,proto3" json:"change_id,omitempty"` // the same id again changes nothing
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddBudget) Reset() {
+	*x = AddBudget{}
+	mi := &file_command_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddBudget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddBudget) ProtoMessage() {}
+
+func (x *AddBudget) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddBudget.ProtoReflect.Descriptor instead.
+func (*AddBudget) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *AddBudget) GetAdd() *Amounts {
+	if x != nil {
+		return x.Add
+	}
+	return nil
+}
+
+func (x *AddBudget) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *AddBudget) GetChangeId() string {
+	if x != nil {
+		return x.ChangeId
+	}
+	return ""
+}
+
 // WorkspaceSpec asks for a workspace of a session.
 type WorkspaceSpec struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -257,7 +378,7 @@ type WorkspaceSpec struct {
 
 func (x *WorkspaceSpec) Reset() {
 	*x = WorkspaceSpec{}
-	mi := &file_command_proto_msgTypes[1]
+	mi := &file_command_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -269,7 +390,7 @@ func (x *WorkspaceSpec) String() string {
 func (*WorkspaceSpec) ProtoMessage() {}
 
 func (x *WorkspaceSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[1]
+	mi := &file_command_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -282,7 +403,7 @@ func (x *WorkspaceSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceSpec.ProtoReflect.Descriptor instead.
 func (*WorkspaceSpec) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{1}
+	return file_command_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *WorkspaceSpec) GetUri() string {
@@ -339,7 +460,7 @@ type AttachWorkspace struct {
 
 func (x *AttachWorkspace) Reset() {
 	*x = AttachWorkspace{}
-	mi := &file_command_proto_msgTypes[2]
+	mi := &file_command_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -351,7 +472,7 @@ func (x *AttachWorkspace) String() string {
 func (*AttachWorkspace) ProtoMessage() {}
 
 func (x *AttachWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[2]
+	mi := &file_command_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -364,7 +485,7 @@ func (x *AttachWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachWorkspace.ProtoReflect.Descriptor instead.
 func (*AttachWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{2}
+	return file_command_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *AttachWorkspace) GetWorkspace() *WorkspaceSpec {
@@ -393,7 +514,7 @@ type DetachWorkspace struct {
 
 func (x *DetachWorkspace) Reset() {
 	*x = DetachWorkspace{}
-	mi := &file_command_proto_msgTypes[3]
+	mi := &file_command_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -405,7 +526,7 @@ func (x *DetachWorkspace) String() string {
 func (*DetachWorkspace) ProtoMessage() {}
 
 func (x *DetachWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[3]
+	mi := &file_command_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -418,7 +539,7 @@ func (x *DetachWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachWorkspace.ProtoReflect.Descriptor instead.
 func (*DetachWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{3}
+	return file_command_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *DetachWorkspace) GetWorkspace() string {
@@ -449,7 +570,7 @@ type ChangeTrust struct {
 
 func (x *ChangeTrust) Reset() {
 	*x = ChangeTrust{}
-	mi := &file_command_proto_msgTypes[4]
+	mi := &file_command_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -461,7 +582,7 @@ func (x *ChangeTrust) String() string {
 func (*ChangeTrust) ProtoMessage() {}
 
 func (x *ChangeTrust) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[4]
+	mi := &file_command_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -474,7 +595,7 @@ func (x *ChangeTrust) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeTrust.ProtoReflect.Descriptor instead.
 func (*ChangeTrust) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{4}
+	return file_command_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ChangeTrust) GetWorkspace() string {
@@ -548,6 +669,7 @@ type ToSession struct {
 	//	*ToSession_DeclareFields
 	//	*ToSession_DiffCopy
 	//	*ToSession_ApplyCopy
+	//	*ToSession_AddBudget
 	//	*ToSession_Announce
 	Command       isToSession_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
@@ -556,7 +678,7 @@ type ToSession struct {
 
 func (x *ToSession) Reset() {
 	*x = ToSession{}
-	mi := &file_command_proto_msgTypes[5]
+	mi := &file_command_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -568,7 +690,7 @@ func (x *ToSession) String() string {
 func (*ToSession) ProtoMessage() {}
 
 func (x *ToSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[5]
+	mi := &file_command_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -581,7 +703,7 @@ func (x *ToSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToSession.ProtoReflect.Descriptor instead.
 func (*ToSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{5}
+	return file_command_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ToSession) GetSessionId() string {
@@ -931,6 +1053,15 @@ func (x *ToSession) GetApplyCopy() *ApplyCopy {
 	return nil
 }
 
+func (x *ToSession) GetAddBudget() *AddBudget {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_AddBudget); ok {
+			return x.AddBudget
+		}
+	}
+	return nil
+}
+
 func (x *ToSession) GetAnnounce() *Announce {
 	if x != nil {
 		if x, ok := x.Command.(*ToSession_Announce); ok {
@@ -1092,6 +1223,10 @@ type ToSession_ApplyCopy struct {
 	ApplyCopy *ApplyCopy `protobuf:"bytes,71,opt,name=apply_copy,json=applyCopy,proto3,oneof"`
 }
 
+type ToSession_AddBudget struct {
+	AddBudget *AddBudget `protobuf:"bytes,190,opt,name=add_budget,json=addBudget,proto3,oneof"`
+}
+
 type ToSession_Announce struct {
 	Announce *Announce `protobuf:"bytes,51,opt,name=announce,proto3,oneof"`
 }
@@ -1170,6 +1305,8 @@ func (*ToSession_DiffCopy) isToSession_Command() {}
 
 func (*ToSession_ApplyCopy) isToSession_Command() {}
 
+func (*ToSession_AddBudget) isToSession_Command() {}
+
 func (*ToSession_Announce) isToSession_Command() {}
 
 // Describe of the live tree. Reply: Tree.
@@ -1182,7 +1319,7 @@ type DescribeTree struct {
 
 func (x *DescribeTree) Reset() {
 	*x = DescribeTree{}
-	mi := &file_command_proto_msgTypes[6]
+	mi := &file_command_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1194,7 +1331,7 @@ func (x *DescribeTree) String() string {
 func (*DescribeTree) ProtoMessage() {}
 
 func (x *DescribeTree) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[6]
+	mi := &file_command_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1207,7 +1344,7 @@ func (x *DescribeTree) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeTree.ProtoReflect.Descriptor instead.
 func (*DescribeTree) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{6}
+	return file_command_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DescribeTree) GetDeep() bool {
@@ -1233,7 +1370,7 @@ type ActorView struct {
 
 func (x *ActorView) Reset() {
 	*x = ActorView{}
-	mi := &file_command_proto_msgTypes[7]
+	mi := &file_command_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1245,7 +1382,7 @@ func (x *ActorView) String() string {
 func (*ActorView) ProtoMessage() {}
 
 func (x *ActorView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[7]
+	mi := &file_command_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1258,7 +1395,7 @@ func (x *ActorView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorView.ProtoReflect.Descriptor instead.
 func (*ActorView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{7}
+	return file_command_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ActorView) GetKind() string {
@@ -1326,7 +1463,7 @@ type Tree struct {
 
 func (x *Tree) Reset() {
 	*x = Tree{}
-	mi := &file_command_proto_msgTypes[8]
+	mi := &file_command_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1338,7 +1475,7 @@ func (x *Tree) String() string {
 func (*Tree) ProtoMessage() {}
 
 func (x *Tree) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[8]
+	mi := &file_command_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1351,7 +1488,7 @@ func (x *Tree) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tree.ProtoReflect.Descriptor instead.
 func (*Tree) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{8}
+	return file_command_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Tree) GetRoot() *ActorView {
@@ -1377,7 +1514,7 @@ type SubmitInput struct {
 
 func (x *SubmitInput) Reset() {
 	*x = SubmitInput{}
-	mi := &file_command_proto_msgTypes[9]
+	mi := &file_command_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1389,7 +1526,7 @@ func (x *SubmitInput) String() string {
 func (*SubmitInput) ProtoMessage() {}
 
 func (x *SubmitInput) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[9]
+	mi := &file_command_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1402,7 +1539,7 @@ func (x *SubmitInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitInput.ProtoReflect.Descriptor instead.
 func (*SubmitInput) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{9}
+	return file_command_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SubmitInput) GetWorkerId() string {
@@ -1467,7 +1604,7 @@ type InputReply struct {
 
 func (x *InputReply) Reset() {
 	*x = InputReply{}
-	mi := &file_command_proto_msgTypes[10]
+	mi := &file_command_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1479,7 +1616,7 @@ func (x *InputReply) String() string {
 func (*InputReply) ProtoMessage() {}
 
 func (x *InputReply) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[10]
+	mi := &file_command_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1492,7 +1629,7 @@ func (x *InputReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputReply.ProtoReflect.Descriptor instead.
 func (*InputReply) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{10}
+	return file_command_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *InputReply) GetInputId() string {
@@ -1540,7 +1677,7 @@ type RunInput struct {
 
 func (x *RunInput) Reset() {
 	*x = RunInput{}
-	mi := &file_command_proto_msgTypes[11]
+	mi := &file_command_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1552,7 +1689,7 @@ func (x *RunInput) String() string {
 func (*RunInput) ProtoMessage() {}
 
 func (x *RunInput) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[11]
+	mi := &file_command_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1565,7 +1702,7 @@ func (x *RunInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunInput.ProtoReflect.Descriptor instead.
 func (*RunInput) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{11}
+	return file_command_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RunInput) GetInput() *SubmitInput {
@@ -1587,7 +1724,7 @@ type AwaitTurn struct {
 
 func (x *AwaitTurn) Reset() {
 	*x = AwaitTurn{}
-	mi := &file_command_proto_msgTypes[12]
+	mi := &file_command_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1599,7 +1736,7 @@ func (x *AwaitTurn) String() string {
 func (*AwaitTurn) ProtoMessage() {}
 
 func (x *AwaitTurn) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[12]
+	mi := &file_command_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1612,7 +1749,7 @@ func (x *AwaitTurn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitTurn.ProtoReflect.Descriptor instead.
 func (*AwaitTurn) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{12}
+	return file_command_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AwaitTurn) GetWorkerId() string {
@@ -1653,7 +1790,7 @@ type TurnResult struct {
 
 func (x *TurnResult) Reset() {
 	*x = TurnResult{}
-	mi := &file_command_proto_msgTypes[13]
+	mi := &file_command_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1665,7 +1802,7 @@ func (x *TurnResult) String() string {
 func (*TurnResult) ProtoMessage() {}
 
 func (x *TurnResult) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[13]
+	mi := &file_command_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1678,7 +1815,7 @@ func (x *TurnResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnResult.ProtoReflect.Descriptor instead.
 func (*TurnResult) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{13}
+	return file_command_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TurnResult) GetSessionId() string {
@@ -1801,7 +1938,7 @@ type ToolCallView struct {
 
 func (x *ToolCallView) Reset() {
 	*x = ToolCallView{}
-	mi := &file_command_proto_msgTypes[14]
+	mi := &file_command_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1813,7 +1950,7 @@ func (x *ToolCallView) String() string {
 func (*ToolCallView) ProtoMessage() {}
 
 func (x *ToolCallView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[14]
+	mi := &file_command_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1826,7 +1963,7 @@ func (x *ToolCallView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCallView.ProtoReflect.Descriptor instead.
 func (*ToolCallView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{14}
+	return file_command_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ToolCallView) GetName() string {
@@ -1892,7 +2029,7 @@ type CancelSession struct {
 
 func (x *CancelSession) Reset() {
 	*x = CancelSession{}
-	mi := &file_command_proto_msgTypes[15]
+	mi := &file_command_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1904,7 +2041,7 @@ func (x *CancelSession) String() string {
 func (*CancelSession) ProtoMessage() {}
 
 func (x *CancelSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[15]
+	mi := &file_command_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1917,7 +2054,7 @@ func (x *CancelSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelSession.ProtoReflect.Descriptor instead.
 func (*CancelSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{15}
+	return file_command_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CancelSession) GetWorkerId() string {
@@ -1959,7 +2096,7 @@ type Cancelled struct {
 
 func (x *Cancelled) Reset() {
 	*x = Cancelled{}
-	mi := &file_command_proto_msgTypes[16]
+	mi := &file_command_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1971,7 +2108,7 @@ func (x *Cancelled) String() string {
 func (*Cancelled) ProtoMessage() {}
 
 func (x *Cancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[16]
+	mi := &file_command_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1984,7 +2121,7 @@ func (x *Cancelled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancelled.ProtoReflect.Descriptor instead.
 func (*Cancelled) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{16}
+	return file_command_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Cancelled) GetTurns() int32 {
@@ -2017,7 +2154,7 @@ type ListInputs struct {
 
 func (x *ListInputs) Reset() {
 	*x = ListInputs{}
-	mi := &file_command_proto_msgTypes[17]
+	mi := &file_command_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2029,7 +2166,7 @@ func (x *ListInputs) String() string {
 func (*ListInputs) ProtoMessage() {}
 
 func (x *ListInputs) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[17]
+	mi := &file_command_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2042,7 +2179,7 @@ func (x *ListInputs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInputs.ProtoReflect.Descriptor instead.
 func (*ListInputs) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{17}
+	return file_command_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListInputs) GetWorkerId() string {
@@ -2064,7 +2201,7 @@ type InputView struct {
 
 func (x *InputView) Reset() {
 	*x = InputView{}
-	mi := &file_command_proto_msgTypes[18]
+	mi := &file_command_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2076,7 +2213,7 @@ func (x *InputView) String() string {
 func (*InputView) ProtoMessage() {}
 
 func (x *InputView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[18]
+	mi := &file_command_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2089,7 +2226,7 @@ func (x *InputView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputView.ProtoReflect.Descriptor instead.
 func (*InputView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{18}
+	return file_command_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *InputView) GetInputId() string {
@@ -2129,7 +2266,7 @@ type Inputs struct {
 
 func (x *Inputs) Reset() {
 	*x = Inputs{}
-	mi := &file_command_proto_msgTypes[19]
+	mi := &file_command_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2141,7 +2278,7 @@ func (x *Inputs) String() string {
 func (*Inputs) ProtoMessage() {}
 
 func (x *Inputs) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[19]
+	mi := &file_command_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2154,7 +2291,7 @@ func (x *Inputs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inputs.ProtoReflect.Descriptor instead.
 func (*Inputs) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{19}
+	return file_command_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Inputs) GetInputs() []*InputView {
@@ -2176,7 +2313,7 @@ type WithdrawInput struct {
 
 func (x *WithdrawInput) Reset() {
 	*x = WithdrawInput{}
-	mi := &file_command_proto_msgTypes[20]
+	mi := &file_command_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2188,7 +2325,7 @@ func (x *WithdrawInput) String() string {
 func (*WithdrawInput) ProtoMessage() {}
 
 func (x *WithdrawInput) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[20]
+	mi := &file_command_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2201,7 +2338,7 @@ func (x *WithdrawInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawInput.ProtoReflect.Descriptor instead.
 func (*WithdrawInput) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{20}
+	return file_command_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WithdrawInput) GetWorkerId() string {
@@ -2240,7 +2377,7 @@ type CallTool struct {
 
 func (x *CallTool) Reset() {
 	*x = CallTool{}
-	mi := &file_command_proto_msgTypes[21]
+	mi := &file_command_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2252,7 +2389,7 @@ func (x *CallTool) String() string {
 func (*CallTool) ProtoMessage() {}
 
 func (x *CallTool) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[21]
+	mi := &file_command_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2265,7 +2402,7 @@ func (x *CallTool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallTool.ProtoReflect.Descriptor instead.
 func (*CallTool) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{21}
+	return file_command_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CallTool) GetWorkerId() string {
@@ -2324,7 +2461,7 @@ type SpawnWorker struct {
 
 func (x *SpawnWorker) Reset() {
 	*x = SpawnWorker{}
-	mi := &file_command_proto_msgTypes[22]
+	mi := &file_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2336,7 +2473,7 @@ func (x *SpawnWorker) String() string {
 func (*SpawnWorker) ProtoMessage() {}
 
 func (x *SpawnWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[22]
+	mi := &file_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2349,7 +2486,7 @@ func (x *SpawnWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnWorker.ProtoReflect.Descriptor instead.
 func (*SpawnWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{22}
+	return file_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SpawnWorker) GetAgent() string {
@@ -2407,7 +2544,7 @@ type SpawnChild struct {
 
 func (x *SpawnChild) Reset() {
 	*x = SpawnChild{}
-	mi := &file_command_proto_msgTypes[23]
+	mi := &file_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2419,7 +2556,7 @@ func (x *SpawnChild) String() string {
 func (*SpawnChild) ProtoMessage() {}
 
 func (x *SpawnChild) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[23]
+	mi := &file_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2432,7 +2569,7 @@ func (x *SpawnChild) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpawnChild.ProtoReflect.Descriptor instead.
 func (*SpawnChild) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{23}
+	return file_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SpawnChild) GetExecId() string {
@@ -2515,7 +2652,7 @@ type ChildReady struct {
 
 func (x *ChildReady) Reset() {
 	*x = ChildReady{}
-	mi := &file_command_proto_msgTypes[24]
+	mi := &file_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2527,7 +2664,7 @@ func (x *ChildReady) String() string {
 func (*ChildReady) ProtoMessage() {}
 
 func (x *ChildReady) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[24]
+	mi := &file_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2540,7 +2677,7 @@ func (x *ChildReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildReady.ProtoReflect.Descriptor instead.
 func (*ChildReady) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{24}
+	return file_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ChildReady) GetWorkerId() string {
@@ -2570,7 +2707,7 @@ type DeleteWorker struct {
 
 func (x *DeleteWorker) Reset() {
 	*x = DeleteWorker{}
-	mi := &file_command_proto_msgTypes[25]
+	mi := &file_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2582,7 +2719,7 @@ func (x *DeleteWorker) String() string {
 func (*DeleteWorker) ProtoMessage() {}
 
 func (x *DeleteWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[25]
+	mi := &file_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2595,7 +2732,7 @@ func (x *DeleteWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorker.ProtoReflect.Descriptor instead.
 func (*DeleteWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{25}
+	return file_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DeleteWorker) GetWorkerId() string {
@@ -2627,7 +2764,7 @@ type DescribeSession struct {
 
 func (x *DescribeSession) Reset() {
 	*x = DescribeSession{}
-	mi := &file_command_proto_msgTypes[26]
+	mi := &file_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2639,7 +2776,7 @@ func (x *DescribeSession) String() string {
 func (*DescribeSession) ProtoMessage() {}
 
 func (x *DescribeSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[26]
+	mi := &file_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2652,7 +2789,7 @@ func (x *DescribeSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeSession.ProtoReflect.Descriptor instead.
 func (*DescribeSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{26}
+	return file_command_proto_rawDescGZIP(), []int{27}
 }
 
 // CountJobs asks how many turns are open in a session, how many inputs wait for theirs, and how many commands agents left running.
@@ -2665,7 +2802,7 @@ type CountJobs struct {
 
 func (x *CountJobs) Reset() {
 	*x = CountJobs{}
-	mi := &file_command_proto_msgTypes[27]
+	mi := &file_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2677,7 +2814,7 @@ func (x *CountJobs) String() string {
 func (*CountJobs) ProtoMessage() {}
 
 func (x *CountJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[27]
+	mi := &file_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2690,7 +2827,7 @@ func (x *CountJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountJobs.ProtoReflect.Descriptor instead.
 func (*CountJobs) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{27}
+	return file_command_proto_rawDescGZIP(), []int{28}
 }
 
 type JobCount struct {
@@ -2704,7 +2841,7 @@ type JobCount struct {
 
 func (x *JobCount) Reset() {
 	*x = JobCount{}
-	mi := &file_command_proto_msgTypes[28]
+	mi := &file_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2716,7 +2853,7 @@ func (x *JobCount) String() string {
 func (*JobCount) ProtoMessage() {}
 
 func (x *JobCount) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[28]
+	mi := &file_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2729,7 +2866,7 @@ func (x *JobCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCount.ProtoReflect.Descriptor instead.
 func (*JobCount) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{28}
+	return file_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *JobCount) GetRunning() int32 {
@@ -2768,7 +2905,7 @@ type ResolveCall struct {
 
 func (x *ResolveCall) Reset() {
 	*x = ResolveCall{}
-	mi := &file_command_proto_msgTypes[29]
+	mi := &file_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2780,7 +2917,7 @@ func (x *ResolveCall) String() string {
 func (*ResolveCall) ProtoMessage() {}
 
 func (x *ResolveCall) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[29]
+	mi := &file_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2793,7 +2930,7 @@ func (x *ResolveCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveCall.ProtoReflect.Descriptor instead.
 func (*ResolveCall) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{29}
+	return file_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ResolveCall) GetWorkerId() string {
@@ -2851,7 +2988,7 @@ type ResolveApproval struct {
 
 func (x *ResolveApproval) Reset() {
 	*x = ResolveApproval{}
-	mi := &file_command_proto_msgTypes[30]
+	mi := &file_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2863,7 +3000,7 @@ func (x *ResolveApproval) String() string {
 func (*ResolveApproval) ProtoMessage() {}
 
 func (x *ResolveApproval) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[30]
+	mi := &file_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2876,7 +3013,7 @@ func (x *ResolveApproval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveApproval.ProtoReflect.Descriptor instead.
 func (*ResolveApproval) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{30}
+	return file_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ResolveApproval) GetWorkerId() string {
@@ -2967,7 +3104,7 @@ type RememberRule struct {
 
 func (x *RememberRule) Reset() {
 	*x = RememberRule{}
-	mi := &file_command_proto_msgTypes[31]
+	mi := &file_command_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2979,7 +3116,7 @@ func (x *RememberRule) String() string {
 func (*RememberRule) ProtoMessage() {}
 
 func (x *RememberRule) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[31]
+	mi := &file_command_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2992,7 +3129,7 @@ func (x *RememberRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberRule.ProtoReflect.Descriptor instead.
 func (*RememberRule) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{31}
+	return file_command_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RememberRule) GetRule() string {
@@ -3062,7 +3199,7 @@ type Remembered struct {
 
 func (x *Remembered) Reset() {
 	*x = Remembered{}
-	mi := &file_command_proto_msgTypes[32]
+	mi := &file_command_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3074,7 +3211,7 @@ func (x *Remembered) String() string {
 func (*Remembered) ProtoMessage() {}
 
 func (x *Remembered) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[32]
+	mi := &file_command_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3087,7 +3224,7 @@ func (x *Remembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remembered.ProtoReflect.Descriptor instead.
 func (*Remembered) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{32}
+	return file_command_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Remembered) GetRule() *RuleView {
@@ -3130,7 +3267,7 @@ type RuleView struct {
 
 func (x *RuleView) Reset() {
 	*x = RuleView{}
-	mi := &file_command_proto_msgTypes[33]
+	mi := &file_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3142,7 +3279,7 @@ func (x *RuleView) String() string {
 func (*RuleView) ProtoMessage() {}
 
 func (x *RuleView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[33]
+	mi := &file_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3155,7 +3292,7 @@ func (x *RuleView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleView.ProtoReflect.Descriptor instead.
 func (*RuleView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{33}
+	return file_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RuleView) GetRuleId() string {
@@ -3238,7 +3375,7 @@ type ListRules struct {
 
 func (x *ListRules) Reset() {
 	*x = ListRules{}
-	mi := &file_command_proto_msgTypes[34]
+	mi := &file_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3250,7 +3387,7 @@ func (x *ListRules) String() string {
 func (*ListRules) ProtoMessage() {}
 
 func (x *ListRules) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[34]
+	mi := &file_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3263,7 +3400,7 @@ func (x *ListRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRules.ProtoReflect.Descriptor instead.
 func (*ListRules) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{34}
+	return file_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListRules) GetSessionId() string {
@@ -3282,7 +3419,7 @@ type Rules struct {
 
 func (x *Rules) Reset() {
 	*x = Rules{}
-	mi := &file_command_proto_msgTypes[35]
+	mi := &file_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3294,7 +3431,7 @@ func (x *Rules) String() string {
 func (*Rules) ProtoMessage() {}
 
 func (x *Rules) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[35]
+	mi := &file_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3307,7 +3444,7 @@ func (x *Rules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rules.ProtoReflect.Descriptor instead.
 func (*Rules) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{35}
+	return file_command_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Rules) GetRules() []*RuleView {
@@ -3328,7 +3465,7 @@ type RevokeRule struct {
 
 func (x *RevokeRule) Reset() {
 	*x = RevokeRule{}
-	mi := &file_command_proto_msgTypes[36]
+	mi := &file_command_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3340,7 +3477,7 @@ func (x *RevokeRule) String() string {
 func (*RevokeRule) ProtoMessage() {}
 
 func (x *RevokeRule) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[36]
+	mi := &file_command_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3353,7 +3490,7 @@ func (x *RevokeRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeRule.ProtoReflect.Descriptor instead.
 func (*RevokeRule) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{36}
+	return file_command_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RevokeRule) GetRuleId() string {
@@ -3381,7 +3518,7 @@ type ReleaseWorker struct {
 
 func (x *ReleaseWorker) Reset() {
 	*x = ReleaseWorker{}
-	mi := &file_command_proto_msgTypes[37]
+	mi := &file_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3393,7 +3530,7 @@ func (x *ReleaseWorker) String() string {
 func (*ReleaseWorker) ProtoMessage() {}
 
 func (x *ReleaseWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[37]
+	mi := &file_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3406,7 +3543,7 @@ func (x *ReleaseWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseWorker.ProtoReflect.Descriptor instead.
 func (*ReleaseWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{37}
+	return file_command_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ReleaseWorker) GetWorkerId() string {
@@ -3435,7 +3572,7 @@ type CompactHistory struct {
 
 func (x *CompactHistory) Reset() {
 	*x = CompactHistory{}
-	mi := &file_command_proto_msgTypes[38]
+	mi := &file_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3447,7 +3584,7 @@ func (x *CompactHistory) String() string {
 func (*CompactHistory) ProtoMessage() {}
 
 func (x *CompactHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[38]
+	mi := &file_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3460,7 +3597,7 @@ func (x *CompactHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactHistory.ProtoReflect.Descriptor instead.
 func (*CompactHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{38}
+	return file_command_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CompactHistory) GetWorkerId() string {
@@ -3491,7 +3628,7 @@ type Compacted struct {
 
 func (x *Compacted) Reset() {
 	*x = Compacted{}
-	mi := &file_command_proto_msgTypes[39]
+	mi := &file_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3503,7 +3640,7 @@ func (x *Compacted) String() string {
 func (*Compacted) ProtoMessage() {}
 
 func (x *Compacted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[39]
+	mi := &file_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3516,7 +3653,7 @@ func (x *Compacted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compacted.ProtoReflect.Descriptor instead.
 func (*Compacted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{39}
+	return file_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Compacted) GetWorkerId() string {
@@ -3576,7 +3713,7 @@ type SetTimer struct {
 
 func (x *SetTimer) Reset() {
 	*x = SetTimer{}
-	mi := &file_command_proto_msgTypes[40]
+	mi := &file_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3588,7 +3725,7 @@ func (x *SetTimer) String() string {
 func (*SetTimer) ProtoMessage() {}
 
 func (x *SetTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[40]
+	mi := &file_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3601,7 +3738,7 @@ func (x *SetTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTimer.ProtoReflect.Descriptor instead.
 func (*SetTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{40}
+	return file_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SetTimer) GetWorkerId() string {
@@ -3658,7 +3795,7 @@ type CancelTimer struct {
 
 func (x *CancelTimer) Reset() {
 	*x = CancelTimer{}
-	mi := &file_command_proto_msgTypes[41]
+	mi := &file_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3670,7 +3807,7 @@ func (x *CancelTimer) String() string {
 func (*CancelTimer) ProtoMessage() {}
 
 func (x *CancelTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[41]
+	mi := &file_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3683,7 +3820,7 @@ func (x *CancelTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTimer.ProtoReflect.Descriptor instead.
 func (*CancelTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{41}
+	return file_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CancelTimer) GetWorkerId() string {
@@ -3717,7 +3854,7 @@ type ListTimers struct {
 
 func (x *ListTimers) Reset() {
 	*x = ListTimers{}
-	mi := &file_command_proto_msgTypes[42]
+	mi := &file_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3729,7 +3866,7 @@ func (x *ListTimers) String() string {
 func (*ListTimers) ProtoMessage() {}
 
 func (x *ListTimers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[42]
+	mi := &file_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3742,7 +3879,7 @@ func (x *ListTimers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTimers.ProtoReflect.Descriptor instead.
 func (*ListTimers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{42}
+	return file_command_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListTimers) GetWorkerId() string {
@@ -3766,7 +3903,7 @@ type TimerView struct {
 
 func (x *TimerView) Reset() {
 	*x = TimerView{}
-	mi := &file_command_proto_msgTypes[43]
+	mi := &file_command_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3778,7 +3915,7 @@ func (x *TimerView) String() string {
 func (*TimerView) ProtoMessage() {}
 
 func (x *TimerView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[43]
+	mi := &file_command_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3791,7 +3928,7 @@ func (x *TimerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerView.ProtoReflect.Descriptor instead.
 func (*TimerView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{43}
+	return file_command_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *TimerView) GetTimerId() string {
@@ -3845,7 +3982,7 @@ type Timers struct {
 
 func (x *Timers) Reset() {
 	*x = Timers{}
-	mi := &file_command_proto_msgTypes[44]
+	mi := &file_command_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3857,7 +3994,7 @@ func (x *Timers) String() string {
 func (*Timers) ProtoMessage() {}
 
 func (x *Timers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[44]
+	mi := &file_command_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3870,7 +4007,7 @@ func (x *Timers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timers.ProtoReflect.Descriptor instead.
 func (*Timers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{44}
+	return file_command_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Timers) GetTimers() []*TimerView {
@@ -3892,7 +4029,7 @@ type FireTimer struct {
 
 func (x *FireTimer) Reset() {
 	*x = FireTimer{}
-	mi := &file_command_proto_msgTypes[45]
+	mi := &file_command_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3904,7 +4041,7 @@ func (x *FireTimer) String() string {
 func (*FireTimer) ProtoMessage() {}
 
 func (x *FireTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[45]
+	mi := &file_command_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3917,7 +4054,7 @@ func (x *FireTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FireTimer.ProtoReflect.Descriptor instead.
 func (*FireTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{45}
+	return file_command_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *FireTimer) GetWorkerId() string {
@@ -3944,7 +4081,7 @@ type TimerChanged struct {
 
 func (x *TimerChanged) Reset() {
 	*x = TimerChanged{}
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_command_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3956,7 +4093,7 @@ func (x *TimerChanged) String() string {
 func (*TimerChanged) ProtoMessage() {}
 
 func (x *TimerChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_command_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3969,7 +4106,7 @@ func (x *TimerChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerChanged.ProtoReflect.Descriptor instead.
 func (*TimerChanged) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{46}
+	return file_command_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *TimerChanged) GetDueUnixMs() int64 {
@@ -3989,7 +4126,7 @@ type SaveHistory struct {
 
 func (x *SaveHistory) Reset() {
 	*x = SaveHistory{}
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_command_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4001,7 +4138,7 @@ func (x *SaveHistory) String() string {
 func (*SaveHistory) ProtoMessage() {}
 
 func (x *SaveHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_command_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4014,7 +4151,7 @@ func (x *SaveHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveHistory.ProtoReflect.Descriptor instead.
 func (*SaveHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{47}
+	return file_command_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SaveHistory) GetWorkerId() string {
@@ -4034,7 +4171,7 @@ type WaitIdle struct {
 
 func (x *WaitIdle) Reset() {
 	*x = WaitIdle{}
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_command_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4046,7 +4183,7 @@ func (x *WaitIdle) String() string {
 func (*WaitIdle) ProtoMessage() {}
 
 func (x *WaitIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_command_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4059,7 +4196,7 @@ func (x *WaitIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitIdle.ProtoReflect.Descriptor instead.
 func (*WaitIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{48}
+	return file_command_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WaitIdle) GetWorkerId() string {
@@ -4081,7 +4218,7 @@ type CloseSession struct {
 
 func (x *CloseSession) Reset() {
 	*x = CloseSession{}
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_command_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4093,7 +4230,7 @@ func (x *CloseSession) String() string {
 func (*CloseSession) ProtoMessage() {}
 
 func (x *CloseSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_command_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4106,7 +4243,7 @@ func (x *CloseSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSession.ProtoReflect.Descriptor instead.
 func (*CloseSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{49}
+	return file_command_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CloseSession) GetReason() string {
@@ -4134,7 +4271,7 @@ type Subscribe struct {
 
 func (x *Subscribe) Reset() {
 	*x = Subscribe{}
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_command_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4146,7 +4283,7 @@ func (x *Subscribe) String() string {
 func (*Subscribe) ProtoMessage() {}
 
 func (x *Subscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_command_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4159,7 +4296,7 @@ func (x *Subscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribe.ProtoReflect.Descriptor instead.
 func (*Subscribe) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{50}
+	return file_command_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Subscribe) GetRequest() uint64 {
@@ -4179,7 +4316,7 @@ type Subscribed struct {
 
 func (x *Subscribed) Reset() {
 	*x = Subscribed{}
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_command_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4191,7 +4328,7 @@ func (x *Subscribed) String() string {
 func (*Subscribed) ProtoMessage() {}
 
 func (x *Subscribed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_command_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4204,7 +4341,7 @@ func (x *Subscribed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribed.ProtoReflect.Descriptor instead.
 func (*Subscribed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{51}
+	return file_command_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Subscribed) GetCursor() uint64 {
@@ -4229,7 +4366,7 @@ type Unsubscribe struct {
 
 func (x *Unsubscribe) Reset() {
 	*x = Unsubscribe{}
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4241,7 +4378,7 @@ func (x *Unsubscribe) String() string {
 func (*Unsubscribe) ProtoMessage() {}
 
 func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4254,7 +4391,7 @@ func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unsubscribe.ProtoReflect.Descriptor instead.
 func (*Unsubscribe) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{52}
+	return file_command_proto_rawDescGZIP(), []int{53}
 }
 
 // Published carries events to a watcher. Cursors of one session are dense, so a watcher puts
@@ -4270,7 +4407,7 @@ type Published struct {
 
 func (x *Published) Reset() {
 	*x = Published{}
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4282,7 +4419,7 @@ func (x *Published) String() string {
 func (*Published) ProtoMessage() {}
 
 func (x *Published) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4295,7 +4432,7 @@ func (x *Published) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Published.ProtoReflect.Descriptor instead.
 func (*Published) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{53}
+	return file_command_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Published) GetFirstCursor() uint64 {
@@ -4329,7 +4466,7 @@ type ReadHistory struct {
 
 func (x *ReadHistory) Reset() {
 	*x = ReadHistory{}
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4341,7 +4478,7 @@ func (x *ReadHistory) String() string {
 func (*ReadHistory) ProtoMessage() {}
 
 func (x *ReadHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4354,7 +4491,7 @@ func (x *ReadHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadHistory.ProtoReflect.Descriptor instead.
 func (*ReadHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{54}
+	return file_command_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ReadHistory) GetWorkerId() string {
@@ -4377,7 +4514,7 @@ type History struct {
 
 func (x *History) Reset() {
 	*x = History{}
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4389,7 +4526,7 @@ func (x *History) String() string {
 func (*History) ProtoMessage() {}
 
 func (x *History) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4402,7 +4539,7 @@ func (x *History) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use History.ProtoReflect.Descriptor instead.
 func (*History) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{55}
+	return file_command_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *History) GetWorkerId() string {
@@ -4456,7 +4593,7 @@ type ConfigureWorker struct {
 
 func (x *ConfigureWorker) Reset() {
 	*x = ConfigureWorker{}
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4468,7 +4605,7 @@ func (x *ConfigureWorker) String() string {
 func (*ConfigureWorker) ProtoMessage() {}
 
 func (x *ConfigureWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4481,7 +4618,7 @@ func (x *ConfigureWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureWorker.ProtoReflect.Descriptor instead.
 func (*ConfigureWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{56}
+	return file_command_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ConfigureWorker) GetWorkerId() string {
@@ -4551,13 +4688,14 @@ type SessionView struct {
 	ProjectId       string                 `protobuf:"bytes,14,opt,name=project_id,json=projectId,proto3" json:"project_id,omitempty"`
 	Persist         Persist_Policy         `protobuf:"varint,20,opt,name=persist,proto3,enum=troupe.v1.Persist_Policy" json:"persist,omitempty"` // what of it a crash may lose
 	Tenant          string                 `protobuf:"bytes,40,opt,name=tenant,proto3" json:"tenant,omitempty"`                                  // whose it is; empty: the default tenant
+	Budget          *BudgetView            `protobuf:"bytes,100,opt,name=budget,proto3" json:"budget,omitempty"`                                 // none: there is no limit
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *SessionView) Reset() {
 	*x = SessionView{}
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4569,7 +4707,7 @@ func (x *SessionView) String() string {
 func (*SessionView) ProtoMessage() {}
 
 func (x *SessionView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4582,7 +4720,7 @@ func (x *SessionView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionView.ProtoReflect.Descriptor instead.
 func (*SessionView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{57}
+	return file_command_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SessionView) GetId() string {
@@ -4697,6 +4835,13 @@ func (x *SessionView) GetTenant() string {
 	return ""
 }
 
+func (x *SessionView) GetBudget() *BudgetView {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
 type WorkerView struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Id              string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -4721,13 +4866,15 @@ type WorkerView struct {
 	Approvals       int32                  `protobuf:"varint,20,opt,name=approvals,proto3" json:"approvals,omitempty"`              // calls that wait for an approval
 	Tools           []string               `protobuf:"bytes,30,rep,name=tools,proto3" json:"tools,omitempty"`                       // its own toolset, where it was given one
 	Parent          string                 `protobuf:"bytes,21,opt,name=parent,proto3" json:"parent,omitempty"`                     // the worker that delegated to it
+	Spent           *Amounts               `protobuf:"bytes,101,opt,name=spent,proto3" json:"spent,omitempty"`                      // of its session's budget
+	Reserved        *Amounts               `protobuf:"bytes,102,opt,name=reserved,proto3" json:"reserved,omitempty"`                // of it, for a model call under way
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *WorkerView) Reset() {
 	*x = WorkerView{}
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4739,7 +4886,7 @@ func (x *WorkerView) String() string {
 func (*WorkerView) ProtoMessage() {}
 
 func (x *WorkerView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4752,7 +4899,7 @@ func (x *WorkerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerView.ProtoReflect.Descriptor instead.
 func (*WorkerView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{58}
+	return file_command_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *WorkerView) GetId() string {
@@ -4909,6 +5056,20 @@ func (x *WorkerView) GetParent() string {
 	return ""
 }
 
+func (x *WorkerView) GetSpent() *Amounts {
+	if x != nil {
+		return x.Spent
+	}
+	return nil
+}
+
+func (x *WorkerView) GetReserved() *Amounts {
+	if x != nil {
+		return x.Reserved
+	}
+	return nil
+}
+
 // CallView is one tool call, as `ls calls` shows it (row 48).
 type CallView struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4930,7 +5091,7 @@ type CallView struct {
 
 func (x *CallView) Reset() {
 	*x = CallView{}
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4942,7 +5103,7 @@ func (x *CallView) String() string {
 func (*CallView) ProtoMessage() {}
 
 func (x *CallView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4955,7 +5116,7 @@ func (x *CallView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallView.ProtoReflect.Descriptor instead.
 func (*CallView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{59}
+	return file_command_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CallView) GetExecId() string {
@@ -5072,7 +5233,7 @@ type ApprovalView struct {
 
 func (x *ApprovalView) Reset() {
 	*x = ApprovalView{}
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5084,7 +5245,7 @@ func (x *ApprovalView) String() string {
 func (*ApprovalView) ProtoMessage() {}
 
 func (x *ApprovalView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5097,7 +5258,7 @@ func (x *ApprovalView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalView.ProtoReflect.Descriptor instead.
 func (*ApprovalView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{60}
+	return file_command_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ApprovalView) GetApprovalId() string {
@@ -5258,7 +5419,7 @@ type Viewer struct {
 
 func (x *Viewer) Reset() {
 	*x = Viewer{}
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5270,7 +5431,7 @@ func (x *Viewer) String() string {
 func (*Viewer) ProtoMessage() {}
 
 func (x *Viewer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5283,7 +5444,7 @@ func (x *Viewer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Viewer.ProtoReflect.Descriptor instead.
 func (*Viewer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{61}
+	return file_command_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Viewer) GetBy() string {
@@ -5311,7 +5472,7 @@ type ShowApproval struct {
 
 func (x *ShowApproval) Reset() {
 	*x = ShowApproval{}
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5323,7 +5484,7 @@ func (x *ShowApproval) String() string {
 func (*ShowApproval) ProtoMessage() {}
 
 func (x *ShowApproval) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5336,7 +5497,7 @@ func (x *ShowApproval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShowApproval.ProtoReflect.Descriptor instead.
 func (*ShowApproval) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{62}
+	return file_command_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ShowApproval) GetApprovalId() string {
@@ -5363,7 +5524,7 @@ type Announce struct {
 
 func (x *Announce) Reset() {
 	*x = Announce{}
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5375,7 +5536,7 @@ func (x *Announce) String() string {
 func (*Announce) ProtoMessage() {}
 
 func (x *Announce) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5388,7 +5549,7 @@ func (x *Announce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Announce.ProtoReflect.Descriptor instead.
 func (*Announce) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{63}
+	return file_command_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Announce) GetEvent() *Event {
@@ -5408,7 +5569,7 @@ type ListApprovals struct {
 
 func (x *ListApprovals) Reset() {
 	*x = ListApprovals{}
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5420,7 +5581,7 @@ func (x *ListApprovals) String() string {
 func (*ListApprovals) ProtoMessage() {}
 
 func (x *ListApprovals) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5433,7 +5594,7 @@ func (x *ListApprovals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListApprovals.ProtoReflect.Descriptor instead.
 func (*ListApprovals) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{64}
+	return file_command_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListApprovals) GetSessionId() string {
@@ -5452,7 +5613,7 @@ type Approvals struct {
 
 func (x *Approvals) Reset() {
 	*x = Approvals{}
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5464,7 +5625,7 @@ func (x *Approvals) String() string {
 func (*Approvals) ProtoMessage() {}
 
 func (x *Approvals) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5477,7 +5638,7 @@ func (x *Approvals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approvals.ProtoReflect.Descriptor instead.
 func (*Approvals) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{65}
+	return file_command_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Approvals) GetApprovals() []*ApprovalView {
@@ -5499,7 +5660,7 @@ type ListAudit struct {
 
 func (x *ListAudit) Reset() {
 	*x = ListAudit{}
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5511,7 +5672,7 @@ func (x *ListAudit) String() string {
 func (*ListAudit) ProtoMessage() {}
 
 func (x *ListAudit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5524,7 +5685,7 @@ func (x *ListAudit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAudit.ProtoReflect.Descriptor instead.
 func (*ListAudit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{66}
+	return file_command_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ListAudit) GetSessionId() string {
@@ -5551,7 +5712,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5563,7 +5724,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5576,7 +5737,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{67}
+	return file_command_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Audit) GetEntries() []*AuditView {
@@ -5626,7 +5787,7 @@ type AuditView struct {
 
 func (x *AuditView) Reset() {
 	*x = AuditView{}
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5638,7 +5799,7 @@ func (x *AuditView) String() string {
 func (*AuditView) ProtoMessage() {}
 
 func (x *AuditView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5651,7 +5812,7 @@ func (x *AuditView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditView.ProtoReflect.Descriptor instead.
 func (*AuditView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{68}
+	return file_command_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *AuditView) GetAtUnixMs() int64 {
@@ -5832,7 +5993,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5844,7 +6005,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5857,7 +6018,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{69}
+	return file_command_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *OpenSession) GetSessionId() string {
@@ -5878,7 +6039,7 @@ type SessionIdle struct {
 
 func (x *SessionIdle) Reset() {
 	*x = SessionIdle{}
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5890,7 +6051,7 @@ func (x *SessionIdle) String() string {
 func (*SessionIdle) ProtoMessage() {}
 
 func (x *SessionIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5903,7 +6064,7 @@ func (x *SessionIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionIdle.ProtoReflect.Descriptor instead.
 func (*SessionIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{70}
+	return file_command_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SessionIdle) GetSessionId() string {
@@ -5922,7 +6083,7 @@ type Passivate struct {
 
 func (x *Passivate) Reset() {
 	*x = Passivate{}
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5934,7 +6095,7 @@ func (x *Passivate) String() string {
 func (*Passivate) ProtoMessage() {}
 
 func (x *Passivate) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5947,7 +6108,7 @@ func (x *Passivate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Passivate.ProtoReflect.Descriptor instead.
 func (*Passivate) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{71}
+	return file_command_proto_rawDescGZIP(), []int{72}
 }
 
 type Staying struct {
@@ -5959,7 +6120,7 @@ type Staying struct {
 
 func (x *Staying) Reset() {
 	*x = Staying{}
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5971,7 +6132,7 @@ func (x *Staying) String() string {
 func (*Staying) ProtoMessage() {}
 
 func (x *Staying) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5984,7 +6145,7 @@ func (x *Staying) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Staying.ProtoReflect.Descriptor instead.
 func (*Staying) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{72}
+	return file_command_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Staying) GetSessionId() string {
@@ -6003,7 +6164,7 @@ type ReportIdle struct {
 
 func (x *ReportIdle) Reset() {
 	*x = ReportIdle{}
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6015,7 +6176,7 @@ func (x *ReportIdle) String() string {
 func (*ReportIdle) ProtoMessage() {}
 
 func (x *ReportIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6028,7 +6189,7 @@ func (x *ReportIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportIdle.ProtoReflect.Descriptor instead.
 func (*ReportIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{73}
+	return file_command_proto_rawDescGZIP(), []int{74}
 }
 
 type Idleness struct {
@@ -6042,7 +6203,7 @@ type Idleness struct {
 
 func (x *Idleness) Reset() {
 	*x = Idleness{}
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6054,7 +6215,7 @@ func (x *Idleness) String() string {
 func (*Idleness) ProtoMessage() {}
 
 func (x *Idleness) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6067,7 +6228,7 @@ func (x *Idleness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Idleness.ProtoReflect.Descriptor instead.
 func (*Idleness) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{74}
+	return file_command_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Idleness) GetIdle() bool {
@@ -6110,7 +6271,7 @@ type Configure struct {
 
 func (x *Configure) Reset() {
 	*x = Configure{}
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6122,7 +6283,7 @@ func (x *Configure) String() string {
 func (*Configure) ProtoMessage() {}
 
 func (x *Configure) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6135,7 +6296,7 @@ func (x *Configure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Configure.ProtoReflect.Descriptor instead.
 func (*Configure) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{75}
+	return file_command_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Configure) GetGrant() *Grant {
@@ -6223,7 +6384,7 @@ type WorkerFailed struct {
 
 func (x *WorkerFailed) Reset() {
 	*x = WorkerFailed{}
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6235,7 +6396,7 @@ func (x *WorkerFailed) String() string {
 func (*WorkerFailed) ProtoMessage() {}
 
 func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6248,7 +6409,7 @@ func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerFailed.ProtoReflect.Descriptor instead.
 func (*WorkerFailed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{76}
+	return file_command_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *WorkerFailed) GetWorkerId() string {
@@ -6299,7 +6460,7 @@ type SessionEnded struct {
 
 func (x *SessionEnded) Reset() {
 	*x = SessionEnded{}
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6311,7 +6472,7 @@ func (x *SessionEnded) String() string {
 func (*SessionEnded) ProtoMessage() {}
 
 func (x *SessionEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6324,7 +6485,7 @@ func (x *SessionEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionEnded.ProtoReflect.Descriptor instead.
 func (*SessionEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{77}
+	return file_command_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *SessionEnded) GetSessionId() string {
@@ -6357,7 +6518,7 @@ type DescribeWorker struct {
 
 func (x *DescribeWorker) Reset() {
 	*x = DescribeWorker{}
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6369,7 +6530,7 @@ func (x *DescribeWorker) String() string {
 func (*DescribeWorker) ProtoMessage() {}
 
 func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6382,7 +6543,7 @@ func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorker.ProtoReflect.Descriptor instead.
 func (*DescribeWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{78}
+	return file_command_proto_rawDescGZIP(), []int{79}
 }
 
 // Watched tells a worker whether anybody looks at its live events.
@@ -6395,7 +6556,7 @@ type Watched struct {
 
 func (x *Watched) Reset() {
 	*x = Watched{}
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6407,7 +6568,7 @@ func (x *Watched) String() string {
 func (*Watched) ProtoMessage() {}
 
 func (x *Watched) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6420,7 +6581,7 @@ func (x *Watched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watched.ProtoReflect.Descriptor instead.
 func (*Watched) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{79}
+	return file_command_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Watched) GetOn() bool {
@@ -6447,7 +6608,7 @@ type AcquireLease struct {
 
 func (x *AcquireLease) Reset() {
 	*x = AcquireLease{}
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6459,7 +6620,7 @@ func (x *AcquireLease) String() string {
 func (*AcquireLease) ProtoMessage() {}
 
 func (x *AcquireLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6472,7 +6633,7 @@ func (x *AcquireLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireLease.ProtoReflect.Descriptor instead.
 func (*AcquireLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{80}
+	return file_command_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *AcquireLease) GetWorkspace() string {
@@ -6536,7 +6697,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6548,7 +6709,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6561,7 +6722,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{81}
+	return file_command_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *LeaseGranted) GetWorkspace() string {
@@ -6604,7 +6765,7 @@ type LeaseQueued struct {
 
 func (x *LeaseQueued) Reset() {
 	*x = LeaseQueued{}
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6616,7 +6777,7 @@ func (x *LeaseQueued) String() string {
 func (*LeaseQueued) ProtoMessage() {}
 
 func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6629,7 +6790,7 @@ func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseQueued.ProtoReflect.Descriptor instead.
 func (*LeaseQueued) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{82}
+	return file_command_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *LeaseQueued) GetWorkspace() string {
@@ -6673,7 +6834,7 @@ type ReleaseLease struct {
 
 func (x *ReleaseLease) Reset() {
 	*x = ReleaseLease{}
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6685,7 +6846,7 @@ func (x *ReleaseLease) String() string {
 func (*ReleaseLease) ProtoMessage() {}
 
 func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6698,7 +6859,7 @@ func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseLease.ProtoReflect.Descriptor instead.
 func (*ReleaseLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{83}
+	return file_command_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ReleaseLease) GetWorkspace() string {
@@ -6743,7 +6904,7 @@ type EffectBegun struct {
 
 func (x *EffectBegun) Reset() {
 	*x = EffectBegun{}
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6755,7 +6916,7 @@ func (x *EffectBegun) String() string {
 func (*EffectBegun) ProtoMessage() {}
 
 func (x *EffectBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6768,7 +6929,7 @@ func (x *EffectBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectBegun.ProtoReflect.Descriptor instead.
 func (*EffectBegun) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{84}
+	return file_command_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *EffectBegun) GetWorkspace() string {
@@ -6808,7 +6969,7 @@ type EffectAllowed struct {
 
 func (x *EffectAllowed) Reset() {
 	*x = EffectAllowed{}
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6820,7 +6981,7 @@ func (x *EffectAllowed) String() string {
 func (*EffectAllowed) ProtoMessage() {}
 
 func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6833,7 +6994,7 @@ func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectAllowed.ProtoReflect.Descriptor instead.
 func (*EffectAllowed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{85}
+	return file_command_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *EffectAllowed) GetExecId() string {
@@ -6854,7 +7015,7 @@ type EffectEnded struct {
 
 func (x *EffectEnded) Reset() {
 	*x = EffectEnded{}
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6866,7 +7027,7 @@ func (x *EffectEnded) String() string {
 func (*EffectEnded) ProtoMessage() {}
 
 func (x *EffectEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6879,7 +7040,7 @@ func (x *EffectEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectEnded.ProtoReflect.Descriptor instead.
 func (*EffectEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{86}
+	return file_command_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *EffectEnded) GetWorkspace() string {
@@ -6916,7 +7077,7 @@ type OpenWorkspace struct {
 
 func (x *OpenWorkspace) Reset() {
 	*x = OpenWorkspace{}
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6928,7 +7089,7 @@ func (x *OpenWorkspace) String() string {
 func (*OpenWorkspace) ProtoMessage() {}
 
 func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6941,7 +7102,7 @@ func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkspace.ProtoReflect.Descriptor instead.
 func (*OpenWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{87}
+	return file_command_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *OpenWorkspace) GetGrant() *WorkspaceGrant {
@@ -6974,7 +7135,7 @@ type WorkspaceReady struct {
 
 func (x *WorkspaceReady) Reset() {
 	*x = WorkspaceReady{}
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6986,7 +7147,7 @@ func (x *WorkspaceReady) String() string {
 func (*WorkspaceReady) ProtoMessage() {}
 
 func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6999,7 +7160,7 @@ func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceReady.ProtoReflect.Descriptor instead.
 func (*WorkspaceReady) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{88}
+	return file_command_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *WorkspaceReady) GetOverlaps() []*WorkspaceRef {
@@ -7020,7 +7181,7 @@ type KeepWorkspaces struct {
 
 func (x *KeepWorkspaces) Reset() {
 	*x = KeepWorkspaces{}
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7032,7 +7193,7 @@ func (x *KeepWorkspaces) String() string {
 func (*KeepWorkspaces) ProtoMessage() {}
 
 func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7045,7 +7206,7 @@ func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepWorkspaces.ProtoReflect.Descriptor instead.
 func (*KeepWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{89}
+	return file_command_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *KeepWorkspaces) GetSessionId() string {
@@ -7073,7 +7234,7 @@ type RetireWorkspace struct {
 
 func (x *RetireWorkspace) Reset() {
 	*x = RetireWorkspace{}
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7085,7 +7246,7 @@ func (x *RetireWorkspace) String() string {
 func (*RetireWorkspace) ProtoMessage() {}
 
 func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7098,7 +7259,7 @@ func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireWorkspace.ProtoReflect.Descriptor instead.
 func (*RetireWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{90}
+	return file_command_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *RetireWorkspace) GetGeneration() uint64 {
@@ -7118,7 +7279,7 @@ type WorkspaceUnused struct {
 
 func (x *WorkspaceUnused) Reset() {
 	*x = WorkspaceUnused{}
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7130,7 +7291,7 @@ func (x *WorkspaceUnused) String() string {
 func (*WorkspaceUnused) ProtoMessage() {}
 
 func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7143,7 +7304,7 @@ func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceUnused.ProtoReflect.Descriptor instead.
 func (*WorkspaceUnused) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{91}
+	return file_command_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *WorkspaceUnused) GetId() string {
@@ -7168,7 +7329,7 @@ type DescribeWorkspace struct {
 
 func (x *DescribeWorkspace) Reset() {
 	*x = DescribeWorkspace{}
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7180,7 +7341,7 @@ func (x *DescribeWorkspace) String() string {
 func (*DescribeWorkspace) ProtoMessage() {}
 
 func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7193,7 +7354,7 @@ func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorkspace.ProtoReflect.Descriptor instead.
 func (*DescribeWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{92}
+	return file_command_proto_rawDescGZIP(), []int{93}
 }
 
 type WorkspaceView struct {
@@ -7209,7 +7370,7 @@ type WorkspaceView struct {
 
 func (x *WorkspaceView) Reset() {
 	*x = WorkspaceView{}
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7221,7 +7382,7 @@ func (x *WorkspaceView) String() string {
 func (*WorkspaceView) ProtoMessage() {}
 
 func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7234,7 +7395,7 @@ func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceView.ProtoReflect.Descriptor instead.
 func (*WorkspaceView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{93}
+	return file_command_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *WorkspaceView) GetUri() string {
@@ -7282,7 +7443,7 @@ type FindActor struct {
 
 func (x *FindActor) Reset() {
 	*x = FindActor{}
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7294,7 +7455,7 @@ func (x *FindActor) String() string {
 func (*FindActor) ProtoMessage() {}
 
 func (x *FindActor) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7307,7 +7468,7 @@ func (x *FindActor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindActor.ProtoReflect.Descriptor instead.
 func (*FindActor) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{94}
+	return file_command_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *FindActor) GetName() string {
@@ -7327,7 +7488,7 @@ type Replaced struct {
 
 func (x *Replaced) Reset() {
 	*x = Replaced{}
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7339,7 +7500,7 @@ func (x *Replaced) String() string {
 func (*Replaced) ProtoMessage() {}
 
 func (x *Replaced) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7352,7 +7513,7 @@ func (x *Replaced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replaced.ProtoReflect.Descriptor instead.
 func (*Replaced) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{95}
+	return file_command_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Replaced) GetName() string {
@@ -7372,14 +7533,17 @@ func (x *Replaced) GetReason() string {
 type AcquirePermit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Request       uint64                 `protobuf:"varint,1,opt,name=request,proto3" json:"request,omitempty"`
-	Again         bool                   `protobuf:"varint,2,opt,name=again,proto3" json:"again,omitempty"` // as of a lease
+	Again         bool                   `protobuf:"varint,2,opt,name=again,proto3" json:"again,omitempty"`            // as of a lease
+	Session       string                 `protobuf:"bytes,82,opt,name=session,proto3" json:"session,omitempty"`        // sessions take turns
+	Background    bool                   `protobuf:"varint,83,opt,name=background,proto3" json:"background,omitempty"` // nobody waits for it himself: others go first
+	Impatient     bool                   `protobuf:"varint,84,opt,name=impatient,proto3" json:"impatient,omitempty"`   // there is another model to ask: refused at once while the service does not answer
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AcquirePermit) Reset() {
 	*x = AcquirePermit{}
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7391,7 +7555,7 @@ func (x *AcquirePermit) String() string {
 func (*AcquirePermit) ProtoMessage() {}
 
 func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7404,7 +7568,7 @@ func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquirePermit.ProtoReflect.Descriptor instead.
 func (*AcquirePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{96}
+	return file_command_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *AcquirePermit) GetRequest() uint64 {
@@ -7421,6 +7585,27 @@ func (x *AcquirePermit) GetAgain() bool {
 	return false
 }
 
+func (x *AcquirePermit) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *AcquirePermit) GetBackground() bool {
+	if x != nil {
+		return x.Background
+	}
+	return false
+}
+
+func (x *AcquirePermit) GetImpatient() bool {
+	if x != nil {
+		return x.Impatient
+	}
+	return false
+}
+
 type PermitGranted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Request       uint64                 `protobuf:"varint,1,opt,name=request,proto3" json:"request,omitempty"`
@@ -7430,7 +7615,7 @@ type PermitGranted struct {
 
 func (x *PermitGranted) Reset() {
 	*x = PermitGranted{}
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7442,7 +7627,7 @@ func (x *PermitGranted) String() string {
 func (*PermitGranted) ProtoMessage() {}
 
 func (x *PermitGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7455,7 +7640,7 @@ func (x *PermitGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitGranted.ProtoReflect.Descriptor instead.
 func (*PermitGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{97}
+	return file_command_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *PermitGranted) GetRequest() uint64 {
@@ -7470,13 +7655,15 @@ type ReleasePermit struct {
 	Request       uint64                 `protobuf:"varint,1,opt,name=request,proto3" json:"request,omitempty"`
 	Tokens        int64                  `protobuf:"varint,2,opt,name=tokens,proto3" json:"tokens,omitempty"`     // that the call used
 	Requests      int32                  `protobuf:"varint,3,opt,name=requests,proto3" json:"requests,omitempty"` // that were sent under it; 0 counts as 1
+	Outcome       ReleasePermit_Outcome  `protobuf:"varint,83,opt,name=outcome,proto3,enum=troupe.v1.ReleasePermit_Outcome" json:"outcome,omitempty"`
+	RetryAfterMs  int64                  `protobuf:"varint,84,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"` // that the service asks for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReleasePermit) Reset() {
 	*x = ReleasePermit{}
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7488,7 +7675,7 @@ func (x *ReleasePermit) String() string {
 func (*ReleasePermit) ProtoMessage() {}
 
 func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7501,7 +7688,7 @@ func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasePermit.ProtoReflect.Descriptor instead.
 func (*ReleasePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{98}
+	return file_command_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ReleasePermit) GetRequest() uint64 {
@@ -7523,6 +7710,270 @@ func (x *ReleasePermit) GetRequests() int32 {
 		return x.Requests
 	}
 	return 0
+}
+
+func (x *ReleasePermit) GetOutcome() ReleasePermit_Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return ReleasePermit_UNKNOWN
+}
+
+func (x *ReleasePermit) GetRetryAfterMs() int64 {
+	if x != nil {
+		return x.RetryAfterMs
+	}
+	return 0
+}
+
+// AskBudget asks for what a model call may cost. Reply, when it is its turn: BudgetGranted or BudgetRefused.
+type AskBudget struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	Ask           uint64                 `protobuf:"varint,2,opt,name=ask,proto3" json:"ask,omitempty"`
+	Spent         *Amounts               `protobuf:"bytes,3,opt,name=spent,proto3" json:"spent,omitempty"` // by the worker, ever
+	Want          *Amounts               `protobuf:"bytes,4,opt,name=want,proto3" json:"want,omitempty"`
+	Least         *Amounts               `protobuf:"bytes,5,opt,name=least,proto3" json:"least,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AskBudget) Reset() {
+	*x = AskBudget{}
+	mi := &file_command_proto_msgTypes[100]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AskBudget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AskBudget) ProtoMessage() {}
+
+func (x *AskBudget) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[100]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AskBudget.ProtoReflect.Descriptor instead.
+func (*AskBudget) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{100}
+}
+
+func (x *AskBudget) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *AskBudget) GetAsk() uint64 {
+	if x != nil {
+		return x.Ask
+	}
+	return 0
+}
+
+func (x *AskBudget) GetSpent() *Amounts {
+	if x != nil {
+		return x.Spent
+	}
+	return nil
+}
+
+func (x *AskBudget) GetWant() *Amounts {
+	if x != nil {
+		return x.Want
+	}
+	return nil
+}
+
+func (x *AskBudget) GetLeast() *Amounts {
+	if x != nil {
+		return x.Least
+	}
+	return nil
+}
+
+type BudgetGranted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ask           uint64                 `protobuf:"varint,1,opt,name=ask,proto3" json:"ask,omitempty"`
+	Amounts       *Amounts               `protobuf:"bytes,2,opt,name=amounts,proto3" json:"amounts,omitempty"`                            // for this call
+	WallLeftMs    int64                  `protobuf:"varint,3,opt,name=wall_left_ms,json=wallLeftMs,proto3" json:"wall_left_ms,omitempty"` // of the session; 0: no limit
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BudgetGranted) Reset() {
+	*x = BudgetGranted{}
+	mi := &file_command_proto_msgTypes[101]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BudgetGranted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BudgetGranted) ProtoMessage() {}
+
+func (x *BudgetGranted) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[101]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BudgetGranted.ProtoReflect.Descriptor instead.
+func (*BudgetGranted) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{101}
+}
+
+func (x *BudgetGranted) GetAsk() uint64 {
+	if x != nil {
+		return x.Ask
+	}
+	return 0
+}
+
+func (x *BudgetGranted) GetAmounts() *Amounts {
+	if x != nil {
+		return x.Amounts
+	}
+	return nil
+}
+
+func (x *BudgetGranted) GetWallLeftMs() int64 {
+	if x != nil {
+		return x.WallLeftMs
+	}
+	return 0
+}
+
+type BudgetRefused struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ask           uint64                 `protobuf:"varint,1,opt,name=ask,proto3" json:"ask,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Unavailable   bool                   `protobuf:"varint,3,opt,name=unavailable,proto3" json:"unavailable,omitempty"` // the grant could not be written down
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BudgetRefused) Reset() {
+	*x = BudgetRefused{}
+	mi := &file_command_proto_msgTypes[102]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BudgetRefused) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BudgetRefused) ProtoMessage() {}
+
+func (x *BudgetRefused) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[102]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BudgetRefused.ProtoReflect.Descriptor instead.
+func (*BudgetRefused) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{102}
+}
+
+func (x *BudgetRefused) GetAsk() uint64 {
+	if x != nil {
+		return x.Ask
+	}
+	return 0
+}
+
+func (x *BudgetRefused) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *BudgetRefused) GetUnavailable() bool {
+	if x != nil {
+		return x.Unavailable
+	}
+	return false
+}
+
+// ReportBudget says what a worker has spent while it has nothing set aside, and that it waits for no grant.
+type ReportBudget struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	Spent         *Amounts               `protobuf:"bytes,2,opt,name=spent,proto3" json:"spent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportBudget) Reset() {
+	*x = ReportBudget{}
+	mi := &file_command_proto_msgTypes[103]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportBudget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportBudget) ProtoMessage() {}
+
+func (x *ReportBudget) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[103]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportBudget.ProtoReflect.Descriptor instead.
+func (*ReportBudget) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{103}
+}
+
+func (x *ReportBudget) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *ReportBudget) GetSpent() *Amounts {
+	if x != nil {
+		return x.Spent
+	}
+	return nil
 }
 
 // Execute runs one call. Reply: ToolReply, exactly once, also when it was cancelled.
@@ -7562,7 +8013,7 @@ type Execute struct {
 
 func (x *Execute) Reset() {
 	*x = Execute{}
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7574,7 +8025,7 @@ func (x *Execute) String() string {
 func (*Execute) ProtoMessage() {}
 
 func (x *Execute) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7587,7 +8038,7 @@ func (x *Execute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Execute.ProtoReflect.Descriptor instead.
 func (*Execute) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{99}
+	return file_command_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *Execute) GetExecId() string {
@@ -7812,7 +8263,7 @@ type ToolReply struct {
 
 func (x *ToolReply) Reset() {
 	*x = ToolReply{}
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7824,7 +8275,7 @@ func (x *ToolReply) String() string {
 func (*ToolReply) ProtoMessage() {}
 
 func (x *ToolReply) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7837,7 +8288,7 @@ func (x *ToolReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolReply.ProtoReflect.Descriptor instead.
 func (*ToolReply) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{100}
+	return file_command_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ToolReply) GetExecId() string {
@@ -7972,7 +8423,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7984,7 +8435,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7997,7 +8448,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{101}
+	return file_command_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *LedgerEntry) GetExecId() string {
@@ -8039,7 +8490,7 @@ type CancelCalls struct {
 
 func (x *CancelCalls) Reset() {
 	*x = CancelCalls{}
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8051,7 +8502,7 @@ func (x *CancelCalls) String() string {
 func (*CancelCalls) ProtoMessage() {}
 
 func (x *CancelCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8064,7 +8515,7 @@ func (x *CancelCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCalls.ProtoReflect.Descriptor instead.
 func (*CancelCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{102}
+	return file_command_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *CancelCalls) GetExecIds() []string {
@@ -8096,7 +8547,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8108,7 +8559,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8121,7 +8572,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{103}
+	return file_command_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *Progress) GetExecId() string {
@@ -8175,7 +8626,7 @@ type ListProjects struct {
 
 func (x *ListProjects) Reset() {
 	*x = ListProjects{}
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8187,7 +8638,7 @@ func (x *ListProjects) String() string {
 func (*ListProjects) ProtoMessage() {}
 
 func (x *ListProjects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8200,7 +8651,7 @@ func (x *ListProjects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProjects.ProtoReflect.Descriptor instead.
 func (*ListProjects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{104}
+	return file_command_proto_rawDescGZIP(), []int{109}
 }
 
 type Projects struct {
@@ -8212,7 +8663,7 @@ type Projects struct {
 
 func (x *Projects) Reset() {
 	*x = Projects{}
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8224,7 +8675,7 @@ func (x *Projects) String() string {
 func (*Projects) ProtoMessage() {}
 
 func (x *Projects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8237,7 +8688,7 @@ func (x *Projects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Projects.ProtoReflect.Descriptor instead.
 func (*Projects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{105}
+	return file_command_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *Projects) GetProjects() []*Project {
@@ -8258,7 +8709,7 @@ type SaveProject struct {
 
 func (x *SaveProject) Reset() {
 	*x = SaveProject{}
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8270,7 +8721,7 @@ func (x *SaveProject) String() string {
 func (*SaveProject) ProtoMessage() {}
 
 func (x *SaveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8283,7 +8734,7 @@ func (x *SaveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveProject.ProtoReflect.Descriptor instead.
 func (*SaveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{106}
+	return file_command_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *SaveProject) GetName() string {
@@ -8310,7 +8761,7 @@ type RemoveProject struct {
 
 func (x *RemoveProject) Reset() {
 	*x = RemoveProject{}
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8322,7 +8773,7 @@ func (x *RemoveProject) String() string {
 func (*RemoveProject) ProtoMessage() {}
 
 func (x *RemoveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8335,7 +8786,7 @@ func (x *RemoveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProject.ProtoReflect.Descriptor instead.
 func (*RemoveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{107}
+	return file_command_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *RemoveProject) GetProject() string {
@@ -8357,7 +8808,7 @@ type SetVariables struct {
 
 func (x *SetVariables) Reset() {
 	*x = SetVariables{}
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8369,7 +8820,7 @@ func (x *SetVariables) String() string {
 func (*SetVariables) ProtoMessage() {}
 
 func (x *SetVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8382,7 +8833,7 @@ func (x *SetVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVariables.ProtoReflect.Descriptor instead.
 func (*SetVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{108}
+	return file_command_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *SetVariables) GetProject() string {
@@ -8416,7 +8867,7 @@ type TakeVariables struct {
 
 func (x *TakeVariables) Reset() {
 	*x = TakeVariables{}
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8428,7 +8879,7 @@ func (x *TakeVariables) String() string {
 func (*TakeVariables) ProtoMessage() {}
 
 func (x *TakeVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8441,7 +8892,7 @@ func (x *TakeVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeVariables.ProtoReflect.Descriptor instead.
 func (*TakeVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{109}
+	return file_command_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *TakeVariables) GetProjectId() string {
@@ -8461,7 +8912,7 @@ type ReadFields struct {
 
 func (x *ReadFields) Reset() {
 	*x = ReadFields{}
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8473,7 +8924,7 @@ func (x *ReadFields) String() string {
 func (*ReadFields) ProtoMessage() {}
 
 func (x *ReadFields) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8486,7 +8937,7 @@ func (x *ReadFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFields.ProtoReflect.Descriptor instead.
 func (*ReadFields) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{110}
+	return file_command_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ReadFields) GetWorkspace() string {
@@ -8508,7 +8959,7 @@ type FieldsView struct {
 
 func (x *FieldsView) Reset() {
 	*x = FieldsView{}
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8520,7 +8971,7 @@ func (x *FieldsView) String() string {
 func (*FieldsView) ProtoMessage() {}
 
 func (x *FieldsView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8533,7 +8984,7 @@ func (x *FieldsView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldsView.ProtoReflect.Descriptor instead.
 func (*FieldsView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{111}
+	return file_command_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *FieldsView) GetWorkspace() string {
@@ -8580,7 +9031,7 @@ type FieldView struct {
 
 func (x *FieldView) Reset() {
 	*x = FieldView{}
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8592,7 +9043,7 @@ func (x *FieldView) String() string {
 func (*FieldView) ProtoMessage() {}
 
 func (x *FieldView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8605,7 +9056,7 @@ func (x *FieldView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldView.ProtoReflect.Descriptor instead.
 func (*FieldView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{112}
+	return file_command_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *FieldView) GetName() string {
@@ -8682,7 +9133,7 @@ type SetField struct {
 
 func (x *SetField) Reset() {
 	*x = SetField{}
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8694,7 +9145,7 @@ func (x *SetField) String() string {
 func (*SetField) ProtoMessage() {}
 
 func (x *SetField) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8707,7 +9158,7 @@ func (x *SetField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetField.ProtoReflect.Descriptor instead.
 func (*SetField) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{113}
+	return file_command_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *SetField) GetWorkspace() string {
@@ -8777,7 +9228,7 @@ type FieldUpdated struct {
 
 func (x *FieldUpdated) Reset() {
 	*x = FieldUpdated{}
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8789,7 +9240,7 @@ func (x *FieldUpdated) String() string {
 func (*FieldUpdated) ProtoMessage() {}
 
 func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8802,7 +9253,7 @@ func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldUpdated.ProtoReflect.Descriptor instead.
 func (*FieldUpdated) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{114}
+	return file_command_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *FieldUpdated) GetWorkspace() string {
@@ -8839,7 +9290,7 @@ type DeclareFields struct {
 
 func (x *DeclareFields) Reset() {
 	*x = DeclareFields{}
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8851,7 +9302,7 @@ func (x *DeclareFields) String() string {
 func (*DeclareFields) ProtoMessage() {}
 
 func (x *DeclareFields) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8864,7 +9315,7 @@ func (x *DeclareFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareFields.ProtoReflect.Descriptor instead.
 func (*DeclareFields) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{115}
+	return file_command_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *DeclareFields) GetWorkspace() string {
@@ -8906,7 +9357,7 @@ type FieldChanged struct {
 
 func (x *FieldChanged) Reset() {
 	*x = FieldChanged{}
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8918,7 +9369,7 @@ func (x *FieldChanged) String() string {
 func (*FieldChanged) ProtoMessage() {}
 
 func (x *FieldChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8931,7 +9382,7 @@ func (x *FieldChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChanged.ProtoReflect.Descriptor instead.
 func (*FieldChanged) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{116}
+	return file_command_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *FieldChanged) GetId() string {
@@ -8957,7 +9408,7 @@ type DiffCopy struct {
 
 func (x *DiffCopy) Reset() {
 	*x = DiffCopy{}
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8969,7 +9420,7 @@ func (x *DiffCopy) String() string {
 func (*DiffCopy) ProtoMessage() {}
 
 func (x *DiffCopy) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8982,7 +9433,7 @@ func (x *DiffCopy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffCopy.ProtoReflect.Descriptor instead.
 func (*DiffCopy) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{117}
+	return file_command_proto_rawDescGZIP(), []int{122}
 }
 
 // ApplyCopy brings what was changed in a copy back to its folder: all of it, or nothing. Reply: Changes; a Failure names the files
@@ -8996,7 +9447,7 @@ type ApplyCopy struct {
 
 func (x *ApplyCopy) Reset() {
 	*x = ApplyCopy{}
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9008,7 +9459,7 @@ func (x *ApplyCopy) String() string {
 func (*ApplyCopy) ProtoMessage() {}
 
 func (x *ApplyCopy) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9021,7 +9472,7 @@ func (x *ApplyCopy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyCopy.ProtoReflect.Descriptor instead.
 func (*ApplyCopy) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{118}
+	return file_command_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *ApplyCopy) GetBy() string {
@@ -9043,7 +9494,7 @@ type Changes struct {
 
 func (x *Changes) Reset() {
 	*x = Changes{}
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9055,7 +9506,7 @@ func (x *Changes) String() string {
 func (*Changes) ProtoMessage() {}
 
 func (x *Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9068,7 +9519,7 @@ func (x *Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changes.ProtoReflect.Descriptor instead.
 func (*Changes) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{119}
+	return file_command_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *Changes) GetFolder() string {
@@ -9112,7 +9563,7 @@ type FileChange struct {
 
 func (x *FileChange) Reset() {
 	*x = FileChange{}
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9124,7 +9575,7 @@ func (x *FileChange) String() string {
 func (*FileChange) ProtoMessage() {}
 
 func (x *FileChange) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9137,7 +9588,7 @@ func (x *FileChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
 func (*FileChange) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{120}
+	return file_command_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *FileChange) GetPath() string {
@@ -9188,7 +9639,7 @@ type UseFile struct {
 
 func (x *UseFile) Reset() {
 	*x = UseFile{}
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9200,7 +9651,7 @@ func (x *UseFile) String() string {
 func (*UseFile) ProtoMessage() {}
 
 func (x *UseFile) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9213,7 +9664,7 @@ func (x *UseFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseFile.ProtoReflect.Descriptor instead.
 func (*UseFile) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{121}
+	return file_command_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *UseFile) GetAction() UseFile_Action {
@@ -9247,7 +9698,7 @@ type Files struct {
 
 func (x *Files) Reset() {
 	*x = Files{}
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9259,7 +9710,7 @@ func (x *Files) String() string {
 func (*Files) ProtoMessage() {}
 
 func (x *Files) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9272,7 +9723,7 @@ func (x *Files) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Files.ProtoReflect.Descriptor instead.
 func (*Files) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{122}
+	return file_command_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *Files) GetEntries() []*FileEntry {
@@ -9301,7 +9752,7 @@ type FileEntry struct {
 
 func (x *FileEntry) Reset() {
 	*x = FileEntry{}
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9313,7 +9764,7 @@ func (x *FileEntry) String() string {
 func (*FileEntry) ProtoMessage() {}
 
 func (x *FileEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9326,7 +9777,7 @@ func (x *FileEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEntry.ProtoReflect.Descriptor instead.
 func (*FileEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{123}
+	return file_command_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *FileEntry) GetPath() string {
@@ -9367,7 +9818,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9379,7 +9830,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9392,7 +9843,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{124}
+	return file_command_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -9418,7 +9869,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9430,7 +9881,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9443,7 +9894,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{125}
+	return file_command_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -9462,7 +9913,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9474,7 +9925,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9487,7 +9938,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{126}
+	return file_command_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -9506,7 +9957,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9518,7 +9969,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9531,7 +9982,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{127}
+	return file_command_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -9551,7 +10002,7 @@ type ListWorkspaces struct {
 
 func (x *ListWorkspaces) Reset() {
 	*x = ListWorkspaces{}
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9563,7 +10014,7 @@ func (x *ListWorkspaces) String() string {
 func (*ListWorkspaces) ProtoMessage() {}
 
 func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9576,7 +10027,7 @@ func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspaces.ProtoReflect.Descriptor instead.
 func (*ListWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{128}
+	return file_command_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *ListWorkspaces) GetSessionId() string {
@@ -9595,7 +10046,7 @@ type Workspaces struct {
 
 func (x *Workspaces) Reset() {
 	*x = Workspaces{}
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9607,7 +10058,7 @@ func (x *Workspaces) String() string {
 func (*Workspaces) ProtoMessage() {}
 
 func (x *Workspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9620,7 +10071,7 @@ func (x *Workspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workspaces.ProtoReflect.Descriptor instead.
 func (*Workspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{129}
+	return file_command_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *Workspaces) GetWorkspaces() []*SessionWorkspace {
@@ -9641,7 +10092,7 @@ type SessionWorkspace struct {
 
 func (x *SessionWorkspace) Reset() {
 	*x = SessionWorkspace{}
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9653,7 +10104,7 @@ func (x *SessionWorkspace) String() string {
 func (*SessionWorkspace) ProtoMessage() {}
 
 func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9666,7 +10117,7 @@ func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionWorkspace.ProtoReflect.Descriptor instead.
 func (*SessionWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{130}
+	return file_command_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *SessionWorkspace) GetSessionId() string {
@@ -9700,7 +10151,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9712,7 +10163,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9725,7 +10176,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{131}
+	return file_command_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -9751,7 +10202,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9763,7 +10214,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9776,7 +10227,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{132}
+	return file_command_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -9796,7 +10247,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9808,7 +10259,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9821,7 +10272,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{133}
+	return file_command_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *Show) GetId() string {
@@ -9842,7 +10293,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9854,7 +10305,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9867,7 +10318,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{134}
+	return file_command_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -9911,7 +10362,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9923,7 +10374,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9936,7 +10387,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{135}
+	return file_command_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -10038,7 +10489,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10050,7 +10501,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10063,7 +10514,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{136}
+	return file_command_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -10125,7 +10576,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[137]
+	mi := &file_command_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10137,7 +10588,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[137]
+	mi := &file_command_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10150,7 +10601,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{137}
+	return file_command_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -10171,7 +10622,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[138]
+	mi := &file_command_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10183,7 +10634,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[138]
+	mi := &file_command_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10196,7 +10647,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{138}
+	return file_command_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -10231,7 +10682,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[139]
+	mi := &file_command_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10243,7 +10694,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[139]
+	mi := &file_command_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10256,7 +10707,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{139}
+	return file_command_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *Finding) GetStream() string {
@@ -10293,7 +10744,7 @@ type ForkSession struct {
 
 func (x *ForkSession) Reset() {
 	*x = ForkSession{}
-	mi := &file_command_proto_msgTypes[140]
+	mi := &file_command_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10305,7 +10756,7 @@ func (x *ForkSession) String() string {
 func (*ForkSession) ProtoMessage() {}
 
 func (x *ForkSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[140]
+	mi := &file_command_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10318,7 +10769,7 @@ func (x *ForkSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSession.ProtoReflect.Descriptor instead.
 func (*ForkSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{140}
+	return file_command_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *ForkSession) GetSessionId() string {
@@ -10357,7 +10808,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_command_proto_msgTypes[141]
+	mi := &file_command_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10369,7 +10820,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[141]
+	mi := &file_command_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10382,7 +10833,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{141}
+	return file_command_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *Forked) GetSession() *SessionView {
@@ -10445,7 +10896,7 @@ type ImportSession struct {
 
 func (x *ImportSession) Reset() {
 	*x = ImportSession{}
-	mi := &file_command_proto_msgTypes[142]
+	mi := &file_command_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10457,7 +10908,7 @@ func (x *ImportSession) String() string {
 func (*ImportSession) ProtoMessage() {}
 
 func (x *ImportSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[142]
+	mi := &file_command_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10470,7 +10921,7 @@ func (x *ImportSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSession.ProtoReflect.Descriptor instead.
 func (*ImportSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{142}
+	return file_command_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *ImportSession) GetNewId() bool {
@@ -10503,7 +10954,7 @@ type Imported struct {
 
 func (x *Imported) Reset() {
 	*x = Imported{}
-	mi := &file_command_proto_msgTypes[143]
+	mi := &file_command_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10515,7 +10966,7 @@ func (x *Imported) String() string {
 func (*Imported) ProtoMessage() {}
 
 func (x *Imported) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[143]
+	mi := &file_command_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10528,7 +10979,7 @@ func (x *Imported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Imported.ProtoReflect.Descriptor instead.
 func (*Imported) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{143}
+	return file_command_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *Imported) GetSession() *SessionView {
@@ -10596,7 +11047,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[144]
+	mi := &file_command_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10608,7 +11059,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[144]
+	mi := &file_command_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10621,7 +11072,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{144}
+	return file_command_proto_rawDescGZIP(), []int{149}
 }
 
 type Holder struct {
@@ -10636,7 +11087,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[145]
+	mi := &file_command_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10648,7 +11099,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[145]
+	mi := &file_command_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10661,7 +11112,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{145}
+	return file_command_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -10703,7 +11154,7 @@ type RegisterHost struct {
 
 func (x *RegisterHost) Reset() {
 	*x = RegisterHost{}
-	mi := &file_command_proto_msgTypes[146]
+	mi := &file_command_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10715,7 +11166,7 @@ func (x *RegisterHost) String() string {
 func (*RegisterHost) ProtoMessage() {}
 
 func (x *RegisterHost) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[146]
+	mi := &file_command_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10728,7 +11179,7 @@ func (x *RegisterHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterHost.ProtoReflect.Descriptor instead.
 func (*RegisterHost) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{146}
+	return file_command_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *RegisterHost) GetHost() string {
@@ -10759,7 +11210,7 @@ type ConnectOwner struct {
 
 func (x *ConnectOwner) Reset() {
 	*x = ConnectOwner{}
-	mi := &file_command_proto_msgTypes[147]
+	mi := &file_command_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10771,7 +11222,7 @@ func (x *ConnectOwner) String() string {
 func (*ConnectOwner) ProtoMessage() {}
 
 func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[147]
+	mi := &file_command_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10784,7 +11235,7 @@ func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectOwner.ProtoReflect.Descriptor instead.
 func (*ConnectOwner) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{147}
+	return file_command_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *ConnectOwner) GetSessionId() string {
@@ -10826,7 +11277,7 @@ var File_command_proto protoreflect.FileDescriptor
 
 const file_command_proto_rawDesc = "" +
 	"\n" +
-	"\rcommand.proto\x12\ttroupe.v1\x1a\fcommon.proto\x1a\vevent.proto\x1a\rsession.proto\x1a\fworker.proto\"\x9b\x04\n" +
+	"\rcommand.proto\x12\ttroupe.v1\x1a\fcommon.proto\x1a\vevent.proto\x1a\rsession.proto\x1a\fworker.proto\"\xc6\x04\n" +
 	"\rCreateSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
@@ -10848,7 +11299,12 @@ const file_command_proto_rawDesc = "" +
 	"\x06copied\x18\r \x03(\v2\x0f.troupe.v1.TurnR\x06copied\x123\n" +
 	"\apersist\x18\x0e \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\x12\x10\n" +
 	"\x03ask\x18\x0f \x01(\bR\x03ask\x12\x16\n" +
-	"\x06fields\x18\x14 \x01(\tR\x06fields\"\xad\x01\n" +
+	"\x06fields\x18\x14 \x01(\tR\x06fields\x12)\n" +
+	"\x06budget\x18d \x01(\v2\x11.troupe.v1.BudgetR\x06budget\"^\n" +
+	"\tAddBudget\x12$\n" +
+	"\x03add\x18\x01 \x01(\v2\x12.troupe.v1.AmountsR\x03add\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x1b\n" +
+	"\tchange_id\x18\x03 \x01(\tR\bchangeId\"\xad\x01\n" +
 	"\rWorkspaceSpec\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12,\n" +
@@ -10867,7 +11323,7 @@ const file_command_proto_rawDesc = "" +
 	"\x05trust\x18\x02 \x01(\x0e2\x16.troupe.v1.Trust.LevelR\x05trust\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x1f\n" +
 	"\vapproval_id\x18\x04 \x01(\tR\n" +
-	"approvalId\"\xbd\x11\n" +
+	"approvalId\"\xf5\x11\n" +
 	"\tToSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x120\n" +
@@ -10916,7 +11372,9 @@ const file_command_proto_rawDesc = "" +
 	"\x0edeclare_fields\x18> \x01(\v2\x18.troupe.v1.DeclareFieldsH\x00R\rdeclareFields\x122\n" +
 	"\tdiff_copy\x18F \x01(\v2\x13.troupe.v1.DiffCopyH\x00R\bdiffCopy\x125\n" +
 	"\n" +
-	"apply_copy\x18G \x01(\v2\x14.troupe.v1.ApplyCopyH\x00R\tapplyCopy\x121\n" +
+	"apply_copy\x18G \x01(\v2\x14.troupe.v1.ApplyCopyH\x00R\tapplyCopy\x126\n" +
+	"\n" +
+	"add_budget\x18\xbe\x01 \x01(\v2\x14.troupe.v1.AddBudgetH\x00R\taddBudget\x121\n" +
 	"\bannounce\x183 \x01(\v2\x13.troupe.v1.AnnounceH\x00R\bannounceB\t\n" +
 	"\acommand\"\"\n" +
 	"\fDescribeTree\x12\x12\n" +
@@ -11187,7 +11645,7 @@ const file_command_proto_rawDesc = "" +
 	"\x06system\x18\x04 \x01(\tR\x06system\x12\x14\n" +
 	"\x05tools\x18\x05 \x03(\tR\x05tools\x12\x10\n" +
 	"\x03mcp\x18\x06 \x01(\tR\x03mcp\x12\x0e\n" +
-	"\x02by\x18\a \x01(\tR\x02by\"\xaa\x04\n" +
+	"\x02by\x18\a \x01(\tR\x02by\"\xd9\x04\n" +
 	"\vSessionView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12+\n" +
@@ -11208,7 +11666,8 @@ const file_command_proto_rawDesc = "" +
 	"\n" +
 	"project_id\x18\x0e \x01(\tR\tprojectId\x123\n" +
 	"\apersist\x18\x14 \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\x12\x16\n" +
-	"\x06tenant\x18( \x01(\tR\x06tenant\"\xe4\x04\n" +
+	"\x06tenant\x18( \x01(\tR\x06tenant\x12-\n" +
+	"\x06budget\x18d \x01(\v2\x15.troupe.v1.BudgetViewR\x06budget\"\xbe\x05\n" +
 	"\n" +
 	"WorkerView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -11235,7 +11694,9 @@ const file_command_proto_rawDesc = "" +
 	"\x05calls\x18\x13 \x01(\x05R\x05calls\x12\x1c\n" +
 	"\tapprovals\x18\x14 \x01(\x05R\tapprovals\x12\x14\n" +
 	"\x05tools\x18\x1e \x03(\tR\x05tools\x12\x16\n" +
-	"\x06parent\x18\x15 \x01(\tR\x06parent\"\xc6\x02\n" +
+	"\x06parent\x18\x15 \x01(\tR\x06parent\x12(\n" +
+	"\x05spent\x18e \x01(\v2\x12.troupe.v1.AmountsR\x05spent\x12.\n" +
+	"\breserved\x18f \x01(\v2\x12.troupe.v1.AmountsR\breserved\"\xc6\x02\n" +
 	"\bCallView\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x1d\n" +
@@ -11441,16 +11902,47 @@ const file_command_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"6\n" +
 	"\bReplaced\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"?\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x97\x01\n" +
 	"\rAcquirePermit\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12\x14\n" +
-	"\x05again\x18\x02 \x01(\bR\x05again\")\n" +
+	"\x05again\x18\x02 \x01(\bR\x05again\x12\x18\n" +
+	"\asession\x18R \x01(\tR\asession\x12\x1e\n" +
+	"\n" +
+	"background\x18S \x01(\bR\n" +
+	"background\x12\x1c\n" +
+	"\timpatient\x18T \x01(\bR\timpatient\")\n" +
 	"\rPermitGranted\x12\x18\n" +
-	"\arequest\x18\x01 \x01(\x04R\arequest\"]\n" +
+	"\arequest\x18\x01 \x01(\x04R\arequest\"\x87\x02\n" +
 	"\rReleasePermit\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12\x16\n" +
 	"\x06tokens\x18\x02 \x01(\x03R\x06tokens\x12\x1a\n" +
-	"\brequests\x18\x03 \x01(\x05R\brequests\"\xef\a\n" +
+	"\brequests\x18\x03 \x01(\x05R\brequests\x12:\n" +
+	"\aoutcome\x18S \x01(\x0e2 .troupe.v1.ReleasePermit.OutcomeR\aoutcome\x12$\n" +
+	"\x0eretry_after_ms\x18T \x01(\x03R\fretryAfterMs\"F\n" +
+	"\aOutcome\x12\v\n" +
+	"\aUNKNOWN\x10\x00\x12\f\n" +
+	"\bANSWERED\x10\x01\x12\x10\n" +
+	"\fRATE_LIMITED\x10\x02\x12\x0e\n" +
+	"\n" +
+	"OVERLOADED\x10\x03\"\xb6\x01\n" +
+	"\tAskBudget\x12\x1b\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x10\n" +
+	"\x03ask\x18\x02 \x01(\x04R\x03ask\x12(\n" +
+	"\x05spent\x18\x03 \x01(\v2\x12.troupe.v1.AmountsR\x05spent\x12&\n" +
+	"\x04want\x18\x04 \x01(\v2\x12.troupe.v1.AmountsR\x04want\x12(\n" +
+	"\x05least\x18\x05 \x01(\v2\x12.troupe.v1.AmountsR\x05least\"q\n" +
+	"\rBudgetGranted\x12\x10\n" +
+	"\x03ask\x18\x01 \x01(\x04R\x03ask\x12,\n" +
+	"\aamounts\x18\x02 \x01(\v2\x12.troupe.v1.AmountsR\aamounts\x12 \n" +
+	"\fwall_left_ms\x18\x03 \x01(\x03R\n" +
+	"wallLeftMs\"[\n" +
+	"\rBudgetRefused\x12\x10\n" +
+	"\x03ask\x18\x01 \x01(\x04R\x03ask\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12 \n" +
+	"\vunavailable\x18\x03 \x01(\bR\vunavailable\"U\n" +
+	"\fReportBudget\x12\x1b\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12(\n" +
+	"\x05spent\x18\x02 \x01(\v2\x12.troupe.v1.AmountsR\x05spent\"\xef\a\n" +
 	"\aExecute\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x12\n" +
@@ -11738,317 +12230,338 @@ func file_command_proto_rawDescGZIP() []byte {
 	return file_command_proto_rawDescData
 }
 
-var file_command_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 148)
+var file_command_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 153)
 var file_command_proto_goTypes = []any{
-	(UseFile_Action)(0),          // 0: troupe.v1.UseFile.Action
-	(*CreateSession)(nil),        // 1: troupe.v1.CreateSession
-	(*WorkspaceSpec)(nil),        // 2: troupe.v1.WorkspaceSpec
-	(*AttachWorkspace)(nil),      // 3: troupe.v1.AttachWorkspace
-	(*DetachWorkspace)(nil),      // 4: troupe.v1.DetachWorkspace
-	(*ChangeTrust)(nil),          // 5: troupe.v1.ChangeTrust
-	(*ToSession)(nil),            // 6: troupe.v1.ToSession
-	(*DescribeTree)(nil),         // 7: troupe.v1.DescribeTree
-	(*ActorView)(nil),            // 8: troupe.v1.ActorView
-	(*Tree)(nil),                 // 9: troupe.v1.Tree
-	(*SubmitInput)(nil),          // 10: troupe.v1.SubmitInput
-	(*InputReply)(nil),           // 11: troupe.v1.InputReply
-	(*RunInput)(nil),             // 12: troupe.v1.RunInput
-	(*AwaitTurn)(nil),            // 13: troupe.v1.AwaitTurn
-	(*TurnResult)(nil),           // 14: troupe.v1.TurnResult
-	(*ToolCallView)(nil),         // 15: troupe.v1.ToolCallView
-	(*CancelSession)(nil),        // 16: troupe.v1.CancelSession
-	(*Cancelled)(nil),            // 17: troupe.v1.Cancelled
-	(*ListInputs)(nil),           // 18: troupe.v1.ListInputs
-	(*InputView)(nil),            // 19: troupe.v1.InputView
-	(*Inputs)(nil),               // 20: troupe.v1.Inputs
-	(*WithdrawInput)(nil),        // 21: troupe.v1.WithdrawInput
-	(*CallTool)(nil),             // 22: troupe.v1.CallTool
-	(*SpawnWorker)(nil),          // 23: troupe.v1.SpawnWorker
-	(*SpawnChild)(nil),           // 24: troupe.v1.SpawnChild
-	(*ChildReady)(nil),           // 25: troupe.v1.ChildReady
-	(*DeleteWorker)(nil),         // 26: troupe.v1.DeleteWorker
-	(*DescribeSession)(nil),      // 27: troupe.v1.DescribeSession
-	(*CountJobs)(nil),            // 28: troupe.v1.CountJobs
-	(*JobCount)(nil),             // 29: troupe.v1.JobCount
-	(*ResolveCall)(nil),          // 30: troupe.v1.ResolveCall
-	(*ResolveApproval)(nil),      // 31: troupe.v1.ResolveApproval
-	(*RememberRule)(nil),         // 32: troupe.v1.RememberRule
-	(*Remembered)(nil),           // 33: troupe.v1.Remembered
-	(*RuleView)(nil),             // 34: troupe.v1.RuleView
-	(*ListRules)(nil),            // 35: troupe.v1.ListRules
-	(*Rules)(nil),                // 36: troupe.v1.Rules
-	(*RevokeRule)(nil),           // 37: troupe.v1.RevokeRule
-	(*ReleaseWorker)(nil),        // 38: troupe.v1.ReleaseWorker
-	(*CompactHistory)(nil),       // 39: troupe.v1.CompactHistory
-	(*Compacted)(nil),            // 40: troupe.v1.Compacted
-	(*SetTimer)(nil),             // 41: troupe.v1.SetTimer
-	(*CancelTimer)(nil),          // 42: troupe.v1.CancelTimer
-	(*ListTimers)(nil),           // 43: troupe.v1.ListTimers
-	(*TimerView)(nil),            // 44: troupe.v1.TimerView
-	(*Timers)(nil),               // 45: troupe.v1.Timers
-	(*FireTimer)(nil),            // 46: troupe.v1.FireTimer
-	(*TimerChanged)(nil),         // 47: troupe.v1.TimerChanged
-	(*SaveHistory)(nil),          // 48: troupe.v1.SaveHistory
-	(*WaitIdle)(nil),             // 49: troupe.v1.WaitIdle
-	(*CloseSession)(nil),         // 50: troupe.v1.CloseSession
-	(*Subscribe)(nil),            // 51: troupe.v1.Subscribe
-	(*Subscribed)(nil),           // 52: troupe.v1.Subscribed
-	(*Unsubscribe)(nil),          // 53: troupe.v1.Unsubscribe
-	(*Published)(nil),            // 54: troupe.v1.Published
-	(*ReadHistory)(nil),          // 55: troupe.v1.ReadHistory
-	(*History)(nil),              // 56: troupe.v1.History
-	(*ConfigureWorker)(nil),      // 57: troupe.v1.ConfigureWorker
-	(*SessionView)(nil),          // 58: troupe.v1.SessionView
-	(*WorkerView)(nil),           // 59: troupe.v1.WorkerView
-	(*CallView)(nil),             // 60: troupe.v1.CallView
-	(*ApprovalView)(nil),         // 61: troupe.v1.ApprovalView
-	(*Viewer)(nil),               // 62: troupe.v1.Viewer
-	(*ShowApproval)(nil),         // 63: troupe.v1.ShowApproval
-	(*Announce)(nil),             // 64: troupe.v1.Announce
-	(*ListApprovals)(nil),        // 65: troupe.v1.ListApprovals
-	(*Approvals)(nil),            // 66: troupe.v1.Approvals
-	(*ListAudit)(nil),            // 67: troupe.v1.ListAudit
-	(*Audit)(nil),                // 68: troupe.v1.Audit
-	(*AuditView)(nil),            // 69: troupe.v1.AuditView
-	(*OpenSession)(nil),          // 70: troupe.v1.OpenSession
-	(*SessionIdle)(nil),          // 71: troupe.v1.SessionIdle
-	(*Passivate)(nil),            // 72: troupe.v1.Passivate
-	(*Staying)(nil),              // 73: troupe.v1.Staying
-	(*ReportIdle)(nil),           // 74: troupe.v1.ReportIdle
-	(*Idleness)(nil),             // 75: troupe.v1.Idleness
-	(*Configure)(nil),            // 76: troupe.v1.Configure
-	(*WorkerFailed)(nil),         // 77: troupe.v1.WorkerFailed
-	(*SessionEnded)(nil),         // 78: troupe.v1.SessionEnded
-	(*DescribeWorker)(nil),       // 79: troupe.v1.DescribeWorker
-	(*Watched)(nil),              // 80: troupe.v1.Watched
-	(*AcquireLease)(nil),         // 81: troupe.v1.AcquireLease
-	(*LeaseGranted)(nil),         // 82: troupe.v1.LeaseGranted
-	(*LeaseQueued)(nil),          // 83: troupe.v1.LeaseQueued
-	(*ReleaseLease)(nil),         // 84: troupe.v1.ReleaseLease
-	(*EffectBegun)(nil),          // 85: troupe.v1.EffectBegun
-	(*EffectAllowed)(nil),        // 86: troupe.v1.EffectAllowed
-	(*EffectEnded)(nil),          // 87: troupe.v1.EffectEnded
-	(*OpenWorkspace)(nil),        // 88: troupe.v1.OpenWorkspace
-	(*WorkspaceReady)(nil),       // 89: troupe.v1.WorkspaceReady
-	(*KeepWorkspaces)(nil),       // 90: troupe.v1.KeepWorkspaces
-	(*RetireWorkspace)(nil),      // 91: troupe.v1.RetireWorkspace
-	(*WorkspaceUnused)(nil),      // 92: troupe.v1.WorkspaceUnused
-	(*DescribeWorkspace)(nil),    // 93: troupe.v1.DescribeWorkspace
-	(*WorkspaceView)(nil),        // 94: troupe.v1.WorkspaceView
-	(*FindActor)(nil),            // 95: troupe.v1.FindActor
-	(*Replaced)(nil),             // 96: troupe.v1.Replaced
-	(*AcquirePermit)(nil),        // 97: troupe.v1.AcquirePermit
-	(*PermitGranted)(nil),        // 98: troupe.v1.PermitGranted
-	(*ReleasePermit)(nil),        // 99: troupe.v1.ReleasePermit
-	(*Execute)(nil),              // 100: troupe.v1.Execute
-	(*ToolReply)(nil),            // 101: troupe.v1.ToolReply
-	(*LedgerEntry)(nil),          // 102: troupe.v1.LedgerEntry
-	(*CancelCalls)(nil),          // 103: troupe.v1.CancelCalls
-	(*Progress)(nil),             // 104: troupe.v1.Progress
-	(*ListProjects)(nil),         // 105: troupe.v1.ListProjects
-	(*Projects)(nil),             // 106: troupe.v1.Projects
-	(*SaveProject)(nil),          // 107: troupe.v1.SaveProject
-	(*RemoveProject)(nil),        // 108: troupe.v1.RemoveProject
-	(*SetVariables)(nil),         // 109: troupe.v1.SetVariables
-	(*TakeVariables)(nil),        // 110: troupe.v1.TakeVariables
-	(*ReadFields)(nil),           // 111: troupe.v1.ReadFields
-	(*FieldsView)(nil),           // 112: troupe.v1.FieldsView
-	(*FieldView)(nil),            // 113: troupe.v1.FieldView
-	(*SetField)(nil),             // 114: troupe.v1.SetField
-	(*FieldUpdated)(nil),         // 115: troupe.v1.FieldUpdated
-	(*DeclareFields)(nil),        // 116: troupe.v1.DeclareFields
-	(*FieldChanged)(nil),         // 117: troupe.v1.FieldChanged
-	(*DiffCopy)(nil),             // 118: troupe.v1.DiffCopy
-	(*ApplyCopy)(nil),            // 119: troupe.v1.ApplyCopy
-	(*Changes)(nil),              // 120: troupe.v1.Changes
-	(*FileChange)(nil),           // 121: troupe.v1.FileChange
-	(*UseFile)(nil),              // 122: troupe.v1.UseFile
-	(*Files)(nil),                // 123: troupe.v1.Files
-	(*FileEntry)(nil),            // 124: troupe.v1.FileEntry
-	(*ListSessions)(nil),         // 125: troupe.v1.ListSessions
-	(*Sessions)(nil),             // 126: troupe.v1.Sessions
-	(*ListWorkers)(nil),          // 127: troupe.v1.ListWorkers
-	(*Workers)(nil),              // 128: troupe.v1.Workers
-	(*ListWorkspaces)(nil),       // 129: troupe.v1.ListWorkspaces
-	(*Workspaces)(nil),           // 130: troupe.v1.Workspaces
-	(*SessionWorkspace)(nil),     // 131: troupe.v1.SessionWorkspace
-	(*ListCalls)(nil),            // 132: troupe.v1.ListCalls
-	(*Calls)(nil),                // 133: troupe.v1.Calls
-	(*Show)(nil),                 // 134: troupe.v1.Show
-	(*Shown)(nil),                // 135: troupe.v1.Shown
-	(*TurnView)(nil),             // 136: troupe.v1.TurnView
-	(*GenerationView)(nil),       // 137: troupe.v1.GenerationView
-	(*Verify)(nil),               // 138: troupe.v1.Verify
-	(*Verified)(nil),             // 139: troupe.v1.Verified
-	(*Finding)(nil),              // 140: troupe.v1.Finding
-	(*ForkSession)(nil),          // 141: troupe.v1.ForkSession
-	(*Forked)(nil),               // 142: troupe.v1.Forked
-	(*ImportSession)(nil),        // 143: troupe.v1.ImportSession
-	(*Imported)(nil),             // 144: troupe.v1.Imported
-	(*Hello)(nil),                // 145: troupe.v1.Hello
-	(*Holder)(nil),               // 146: troupe.v1.Holder
-	(*RegisterHost)(nil),         // 147: troupe.v1.RegisterHost
-	(*ConnectOwner)(nil),         // 148: troupe.v1.ConnectOwner
-	(*EnvVar)(nil),               // 149: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 150: troupe.v1.Lineage
-	(*Turn)(nil),                 // 151: troupe.v1.Turn
-	(Persist_Policy)(0),          // 152: troupe.v1.Persist.Policy
-	(Trust_Level)(0),             // 153: troupe.v1.Trust.Level
-	(*Part)(nil),                 // 154: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 155: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 156: troupe.v1.InputAccepted.Origin
-	(InputAccepted_People)(0),    // 157: troupe.v1.InputAccepted.People
-	(TurnCompleted_Outcome)(0),   // 158: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 159: troupe.v1.Usage
-	(*Place)(nil),                // 160: troupe.v1.Place
-	(*Bounds)(nil),               // 161: troupe.v1.Bounds
-	(CallResolved_Resolution)(0), // 162: troupe.v1.CallResolved.Resolution
-	(Decision_Value)(0),          // 163: troupe.v1.Decision.Value
-	(*Failure)(nil),              // 164: troupe.v1.Failure
-	(TimerSet_Misfire)(0),        // 165: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 166: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 167: troupe.v1.WorkspaceGrant
-	(*Grant)(nil),                // 168: troupe.v1.Grant
-	(*WorkspaceRef)(nil),         // 169: troupe.v1.WorkspaceRef
-	(*LeaseToken)(nil),           // 170: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 171: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 172: troupe.v1.ToolFinished.Status
-	(*Project)(nil),              // 173: troupe.v1.Project
-	(*Variable)(nil),             // 174: troupe.v1.Variable
-	(*FieldSet)(nil),             // 175: troupe.v1.FieldSet
-	(*FieldNoted)(nil),           // 176: troupe.v1.FieldNoted
-	(*Timing)(nil),               // 177: troupe.v1.Timing
+	(ReleasePermit_Outcome)(0),   // 0: troupe.v1.ReleasePermit.Outcome
+	(UseFile_Action)(0),          // 1: troupe.v1.UseFile.Action
+	(*CreateSession)(nil),        // 2: troupe.v1.CreateSession
+	(*AddBudget)(nil),            // 3: troupe.v1.AddBudget
+	(*WorkspaceSpec)(nil),        // 4: troupe.v1.WorkspaceSpec
+	(*AttachWorkspace)(nil),      // 5: troupe.v1.AttachWorkspace
+	(*DetachWorkspace)(nil),      // 6: troupe.v1.DetachWorkspace
+	(*ChangeTrust)(nil),          // 7: troupe.v1.ChangeTrust
+	(*ToSession)(nil),            // 8: troupe.v1.ToSession
+	(*DescribeTree)(nil),         // 9: troupe.v1.DescribeTree
+	(*ActorView)(nil),            // 10: troupe.v1.ActorView
+	(*Tree)(nil),                 // 11: troupe.v1.Tree
+	(*SubmitInput)(nil),          // 12: troupe.v1.SubmitInput
+	(*InputReply)(nil),           // 13: troupe.v1.InputReply
+	(*RunInput)(nil),             // 14: troupe.v1.RunInput
+	(*AwaitTurn)(nil),            // 15: troupe.v1.AwaitTurn
+	(*TurnResult)(nil),           // 16: troupe.v1.TurnResult
+	(*ToolCallView)(nil),         // 17: troupe.v1.ToolCallView
+	(*CancelSession)(nil),        // 18: troupe.v1.CancelSession
+	(*Cancelled)(nil),            // 19: troupe.v1.Cancelled
+	(*ListInputs)(nil),           // 20: troupe.v1.ListInputs
+	(*InputView)(nil),            // 21: troupe.v1.InputView
+	(*Inputs)(nil),               // 22: troupe.v1.Inputs
+	(*WithdrawInput)(nil),        // 23: troupe.v1.WithdrawInput
+	(*CallTool)(nil),             // 24: troupe.v1.CallTool
+	(*SpawnWorker)(nil),          // 25: troupe.v1.SpawnWorker
+	(*SpawnChild)(nil),           // 26: troupe.v1.SpawnChild
+	(*ChildReady)(nil),           // 27: troupe.v1.ChildReady
+	(*DeleteWorker)(nil),         // 28: troupe.v1.DeleteWorker
+	(*DescribeSession)(nil),      // 29: troupe.v1.DescribeSession
+	(*CountJobs)(nil),            // 30: troupe.v1.CountJobs
+	(*JobCount)(nil),             // 31: troupe.v1.JobCount
+	(*ResolveCall)(nil),          // 32: troupe.v1.ResolveCall
+	(*ResolveApproval)(nil),      // 33: troupe.v1.ResolveApproval
+	(*RememberRule)(nil),         // 34: troupe.v1.RememberRule
+	(*Remembered)(nil),           // 35: troupe.v1.Remembered
+	(*RuleView)(nil),             // 36: troupe.v1.RuleView
+	(*ListRules)(nil),            // 37: troupe.v1.ListRules
+	(*Rules)(nil),                // 38: troupe.v1.Rules
+	(*RevokeRule)(nil),           // 39: troupe.v1.RevokeRule
+	(*ReleaseWorker)(nil),        // 40: troupe.v1.ReleaseWorker
+	(*CompactHistory)(nil),       // 41: troupe.v1.CompactHistory
+	(*Compacted)(nil),            // 42: troupe.v1.Compacted
+	(*SetTimer)(nil),             // 43: troupe.v1.SetTimer
+	(*CancelTimer)(nil),          // 44: troupe.v1.CancelTimer
+	(*ListTimers)(nil),           // 45: troupe.v1.ListTimers
+	(*TimerView)(nil),            // 46: troupe.v1.TimerView
+	(*Timers)(nil),               // 47: troupe.v1.Timers
+	(*FireTimer)(nil),            // 48: troupe.v1.FireTimer
+	(*TimerChanged)(nil),         // 49: troupe.v1.TimerChanged
+	(*SaveHistory)(nil),          // 50: troupe.v1.SaveHistory
+	(*WaitIdle)(nil),             // 51: troupe.v1.WaitIdle
+	(*CloseSession)(nil),         // 52: troupe.v1.CloseSession
+	(*Subscribe)(nil),            // 53: troupe.v1.Subscribe
+	(*Subscribed)(nil),           // 54: troupe.v1.Subscribed
+	(*Unsubscribe)(nil),          // 55: troupe.v1.Unsubscribe
+	(*Published)(nil),            // 56: troupe.v1.Published
+	(*ReadHistory)(nil),          // 57: troupe.v1.ReadHistory
+	(*History)(nil),              // 58: troupe.v1.History
+	(*ConfigureWorker)(nil),      // 59: troupe.v1.ConfigureWorker
+	(*SessionView)(nil),          // 60: troupe.v1.SessionView
+	(*WorkerView)(nil),           // 61: troupe.v1.WorkerView
+	(*CallView)(nil),             // 62: troupe.v1.CallView
+	(*ApprovalView)(nil),         // 63: troupe.v1.ApprovalView
+	(*Viewer)(nil),               // 64: troupe.v1.Viewer
+	(*ShowApproval)(nil),         // 65: troupe.v1.ShowApproval
+	(*Announce)(nil),             // 66: troupe.v1.Announce
+	(*ListApprovals)(nil),        // 67: troupe.v1.ListApprovals
+	(*Approvals)(nil),            // 68: troupe.v1.Approvals
+	(*ListAudit)(nil),            // 69: troupe.v1.ListAudit
+	(*Audit)(nil),                // 70: troupe.v1.Audit
+	(*AuditView)(nil),            // 71: troupe.v1.AuditView
+	(*OpenSession)(nil),          // 72: troupe.v1.OpenSession
+	(*SessionIdle)(nil),          // 73: troupe.v1.SessionIdle
+	(*Passivate)(nil),            // 74: troupe.v1.Passivate
+	(*Staying)(nil),              // 75: troupe.v1.Staying
+	(*ReportIdle)(nil),           // 76: troupe.v1.ReportIdle
+	(*Idleness)(nil),             // 77: troupe.v1.Idleness
+	(*Configure)(nil),            // 78: troupe.v1.Configure
+	(*WorkerFailed)(nil),         // 79: troupe.v1.WorkerFailed
+	(*SessionEnded)(nil),         // 80: troupe.v1.SessionEnded
+	(*DescribeWorker)(nil),       // 81: troupe.v1.DescribeWorker
+	(*Watched)(nil),              // 82: troupe.v1.Watched
+	(*AcquireLease)(nil),         // 83: troupe.v1.AcquireLease
+	(*LeaseGranted)(nil),         // 84: troupe.v1.LeaseGranted
+	(*LeaseQueued)(nil),          // 85: troupe.v1.LeaseQueued
+	(*ReleaseLease)(nil),         // 86: troupe.v1.ReleaseLease
+	(*EffectBegun)(nil),          // 87: troupe.v1.EffectBegun
+	(*EffectAllowed)(nil),        // 88: troupe.v1.EffectAllowed
+	(*EffectEnded)(nil),          // 89: troupe.v1.EffectEnded
+	(*OpenWorkspace)(nil),        // 90: troupe.v1.OpenWorkspace
+	(*WorkspaceReady)(nil),       // 91: troupe.v1.WorkspaceReady
+	(*KeepWorkspaces)(nil),       // 92: troupe.v1.KeepWorkspaces
+	(*RetireWorkspace)(nil),      // 93: troupe.v1.RetireWorkspace
+	(*WorkspaceUnused)(nil),      // 94: troupe.v1.WorkspaceUnused
+	(*DescribeWorkspace)(nil),    // 95: troupe.v1.DescribeWorkspace
+	(*WorkspaceView)(nil),        // 96: troupe.v1.WorkspaceView
+	(*FindActor)(nil),            // 97: troupe.v1.FindActor
+	(*Replaced)(nil),             // 98: troupe.v1.Replaced
+	(*AcquirePermit)(nil),        // 99: troupe.v1.AcquirePermit
+	(*PermitGranted)(nil),        // 100: troupe.v1.PermitGranted
+	(*ReleasePermit)(nil),        // 101: troupe.v1.ReleasePermit
+	(*AskBudget)(nil),            // 102: troupe.v1.AskBudget
+	(*BudgetGranted)(nil),        // 103: troupe.v1.BudgetGranted
+	(*BudgetRefused)(nil),        // 104: troupe.v1.BudgetRefused
+	(*ReportBudget)(nil),         // 105: troupe.v1.ReportBudget
+	(*Execute)(nil),              // 106: troupe.v1.Execute
+	(*ToolReply)(nil),            // 107: troupe.v1.ToolReply
+	(*LedgerEntry)(nil),          // 108: troupe.v1.LedgerEntry
+	(*CancelCalls)(nil),          // 109: troupe.v1.CancelCalls
+	(*Progress)(nil),             // 110: troupe.v1.Progress
+	(*ListProjects)(nil),         // 111: troupe.v1.ListProjects
+	(*Projects)(nil),             // 112: troupe.v1.Projects
+	(*SaveProject)(nil),          // 113: troupe.v1.SaveProject
+	(*RemoveProject)(nil),        // 114: troupe.v1.RemoveProject
+	(*SetVariables)(nil),         // 115: troupe.v1.SetVariables
+	(*TakeVariables)(nil),        // 116: troupe.v1.TakeVariables
+	(*ReadFields)(nil),           // 117: troupe.v1.ReadFields
+	(*FieldsView)(nil),           // 118: troupe.v1.FieldsView
+	(*FieldView)(nil),            // 119: troupe.v1.FieldView
+	(*SetField)(nil),             // 120: troupe.v1.SetField
+	(*FieldUpdated)(nil),         // 121: troupe.v1.FieldUpdated
+	(*DeclareFields)(nil),        // 122: troupe.v1.DeclareFields
+	(*FieldChanged)(nil),         // 123: troupe.v1.FieldChanged
+	(*DiffCopy)(nil),             // 124: troupe.v1.DiffCopy
+	(*ApplyCopy)(nil),            // 125: troupe.v1.ApplyCopy
+	(*Changes)(nil),              // 126: troupe.v1.Changes
+	(*FileChange)(nil),           // 127: troupe.v1.FileChange
+	(*UseFile)(nil),              // 128: troupe.v1.UseFile
+	(*Files)(nil),                // 129: troupe.v1.Files
+	(*FileEntry)(nil),            // 130: troupe.v1.FileEntry
+	(*ListSessions)(nil),         // 131: troupe.v1.ListSessions
+	(*Sessions)(nil),             // 132: troupe.v1.Sessions
+	(*ListWorkers)(nil),          // 133: troupe.v1.ListWorkers
+	(*Workers)(nil),              // 134: troupe.v1.Workers
+	(*ListWorkspaces)(nil),       // 135: troupe.v1.ListWorkspaces
+	(*Workspaces)(nil),           // 136: troupe.v1.Workspaces
+	(*SessionWorkspace)(nil),     // 137: troupe.v1.SessionWorkspace
+	(*ListCalls)(nil),            // 138: troupe.v1.ListCalls
+	(*Calls)(nil),                // 139: troupe.v1.Calls
+	(*Show)(nil),                 // 140: troupe.v1.Show
+	(*Shown)(nil),                // 141: troupe.v1.Shown
+	(*TurnView)(nil),             // 142: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 143: troupe.v1.GenerationView
+	(*Verify)(nil),               // 144: troupe.v1.Verify
+	(*Verified)(nil),             // 145: troupe.v1.Verified
+	(*Finding)(nil),              // 146: troupe.v1.Finding
+	(*ForkSession)(nil),          // 147: troupe.v1.ForkSession
+	(*Forked)(nil),               // 148: troupe.v1.Forked
+	(*ImportSession)(nil),        // 149: troupe.v1.ImportSession
+	(*Imported)(nil),             // 150: troupe.v1.Imported
+	(*Hello)(nil),                // 151: troupe.v1.Hello
+	(*Holder)(nil),               // 152: troupe.v1.Holder
+	(*RegisterHost)(nil),         // 153: troupe.v1.RegisterHost
+	(*ConnectOwner)(nil),         // 154: troupe.v1.ConnectOwner
+	(*EnvVar)(nil),               // 155: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 156: troupe.v1.Lineage
+	(*Turn)(nil),                 // 157: troupe.v1.Turn
+	(Persist_Policy)(0),          // 158: troupe.v1.Persist.Policy
+	(*Budget)(nil),               // 159: troupe.v1.Budget
+	(*Amounts)(nil),              // 160: troupe.v1.Amounts
+	(Trust_Level)(0),             // 161: troupe.v1.Trust.Level
+	(*Part)(nil),                 // 162: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 163: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 164: troupe.v1.InputAccepted.Origin
+	(InputAccepted_People)(0),    // 165: troupe.v1.InputAccepted.People
+	(TurnCompleted_Outcome)(0),   // 166: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 167: troupe.v1.Usage
+	(*Place)(nil),                // 168: troupe.v1.Place
+	(*Bounds)(nil),               // 169: troupe.v1.Bounds
+	(CallResolved_Resolution)(0), // 170: troupe.v1.CallResolved.Resolution
+	(Decision_Value)(0),          // 171: troupe.v1.Decision.Value
+	(*Failure)(nil),              // 172: troupe.v1.Failure
+	(TimerSet_Misfire)(0),        // 173: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 174: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 175: troupe.v1.WorkspaceGrant
+	(*BudgetView)(nil),           // 176: troupe.v1.BudgetView
+	(*Grant)(nil),                // 177: troupe.v1.Grant
+	(*WorkspaceRef)(nil),         // 178: troupe.v1.WorkspaceRef
+	(*LeaseToken)(nil),           // 179: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 180: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 181: troupe.v1.ToolFinished.Status
+	(*Project)(nil),              // 182: troupe.v1.Project
+	(*Variable)(nil),             // 183: troupe.v1.Variable
+	(*FieldSet)(nil),             // 184: troupe.v1.FieldSet
+	(*FieldNoted)(nil),           // 185: troupe.v1.FieldNoted
+	(*Timing)(nil),               // 186: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
-	2,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	149, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
-	10,  // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	150, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	151, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	152, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	153, // 6: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
-	2,   // 7: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
-	153, // 8: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
-	10,  // 9: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
-	13,  // 10: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
-	16,  // 11: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
-	18,  // 12: troupe.v1.ToSession.list_inputs:type_name -> troupe.v1.ListInputs
-	21,  // 13: troupe.v1.ToSession.withdraw_input:type_name -> troupe.v1.WithdrawInput
-	22,  // 14: troupe.v1.ToSession.call_tool:type_name -> troupe.v1.CallTool
-	23,  // 15: troupe.v1.ToSession.spawn_worker:type_name -> troupe.v1.SpawnWorker
-	26,  // 16: troupe.v1.ToSession.delete_worker:type_name -> troupe.v1.DeleteWorker
-	27,  // 17: troupe.v1.ToSession.describe:type_name -> troupe.v1.DescribeSession
-	51,  // 18: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
-	55,  // 19: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
-	57,  // 20: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
-	28,  // 21: troupe.v1.ToSession.count_jobs:type_name -> troupe.v1.CountJobs
-	49,  // 22: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
-	50,  // 23: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
-	53,  // 24: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
-	30,  // 25: troupe.v1.ToSession.resolve_call:type_name -> troupe.v1.ResolveCall
-	38,  // 26: troupe.v1.ToSession.release_worker:type_name -> troupe.v1.ReleaseWorker
-	39,  // 27: troupe.v1.ToSession.compact:type_name -> troupe.v1.CompactHistory
-	41,  // 28: troupe.v1.ToSession.set_timer:type_name -> troupe.v1.SetTimer
-	42,  // 29: troupe.v1.ToSession.cancel_timer:type_name -> troupe.v1.CancelTimer
-	43,  // 30: troupe.v1.ToSession.list_timers:type_name -> troupe.v1.ListTimers
-	48,  // 31: troupe.v1.ToSession.save:type_name -> troupe.v1.SaveHistory
-	12,  // 32: troupe.v1.ToSession.run:type_name -> troupe.v1.RunInput
-	46,  // 33: troupe.v1.ToSession.fire_timer:type_name -> troupe.v1.FireTimer
-	31,  // 34: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
-	3,   // 35: troupe.v1.ToSession.attach_workspace:type_name -> troupe.v1.AttachWorkspace
-	4,   // 36: troupe.v1.ToSession.detach_workspace:type_name -> troupe.v1.DetachWorkspace
-	122, // 37: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
-	110, // 38: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
-	37,  // 39: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
-	5,   // 40: troupe.v1.ToSession.change_trust:type_name -> troupe.v1.ChangeTrust
-	111, // 41: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
-	114, // 42: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
-	116, // 43: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
-	118, // 44: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
-	119, // 45: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
-	64,  // 46: troupe.v1.ToSession.announce:type_name -> troupe.v1.Announce
-	8,   // 47: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
-	8,   // 48: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	154, // 49: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	155, // 50: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	156, // 51: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	157, // 52: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
-	10,  // 53: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	158, // 54: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	159, // 55: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
-	15,  // 56: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
-	19,  // 57: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	150, // 58: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	151, // 59: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	154, // 60: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
-	160, // 61: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
-	161, // 62: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
-	157, // 63: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
-	162, // 64: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	163, // 65: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
-	34,  // 66: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
-	164, // 67: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
-	34,  // 68: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
-	154, // 69: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	165, // 70: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
-	44,  // 71: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	166, // 72: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	151, // 73: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	167, // 74: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
-	59,  // 75: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	159, // 76: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
-	11,  // 77: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	152, // 78: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	159, // 79: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	62,  // 80: troupe.v1.ApprovalView.shown:type_name -> troupe.v1.Viewer
-	166, // 81: troupe.v1.Announce.event:type_name -> troupe.v1.Event
-	61,  // 82: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
-	69,  // 83: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
-	168, // 84: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	152, // 85: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	167, // 86: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	169, // 87: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
-	167, // 88: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	170, // 89: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	149, // 90: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	171, // 91: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	171, // 92: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	167, // 93: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	171, // 94: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
-	170, // 95: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
-	24,  // 96: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
-	172, // 97: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	171, // 98: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	101, // 99: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	173, // 100: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
-	174, // 101: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
-	113, // 102: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
-	175, // 103: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
-	176, // 104: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
-	121, // 105: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
-	0,   // 106: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
-	124, // 107: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
-	58,  // 108: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	59,  // 109: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	131, // 110: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
-	167, // 111: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
-	60,  // 112: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	58,  // 113: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	136, // 114: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	159, // 115: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	15,  // 116: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	137, // 117: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	177, // 118: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	159, // 119: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	140, // 120: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	58,  // 121: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
-	58,  // 122: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
-	123, // [123:123] is the sub-list for method output_type
-	123, // [123:123] is the sub-list for method input_type
-	123, // [123:123] is the sub-list for extension type_name
-	123, // [123:123] is the sub-list for extension extendee
-	0,   // [0:123] is the sub-list for field type_name
+	4,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
+	155, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	12,  // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
+	156, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	157, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	158, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	159, // 6: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
+	160, // 7: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
+	161, // 8: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	4,   // 9: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
+	161, // 10: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
+	12,  // 11: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
+	15,  // 12: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
+	18,  // 13: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
+	20,  // 14: troupe.v1.ToSession.list_inputs:type_name -> troupe.v1.ListInputs
+	23,  // 15: troupe.v1.ToSession.withdraw_input:type_name -> troupe.v1.WithdrawInput
+	24,  // 16: troupe.v1.ToSession.call_tool:type_name -> troupe.v1.CallTool
+	25,  // 17: troupe.v1.ToSession.spawn_worker:type_name -> troupe.v1.SpawnWorker
+	28,  // 18: troupe.v1.ToSession.delete_worker:type_name -> troupe.v1.DeleteWorker
+	29,  // 19: troupe.v1.ToSession.describe:type_name -> troupe.v1.DescribeSession
+	53,  // 20: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
+	57,  // 21: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
+	59,  // 22: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
+	30,  // 23: troupe.v1.ToSession.count_jobs:type_name -> troupe.v1.CountJobs
+	51,  // 24: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
+	52,  // 25: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
+	55,  // 26: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
+	32,  // 27: troupe.v1.ToSession.resolve_call:type_name -> troupe.v1.ResolveCall
+	40,  // 28: troupe.v1.ToSession.release_worker:type_name -> troupe.v1.ReleaseWorker
+	41,  // 29: troupe.v1.ToSession.compact:type_name -> troupe.v1.CompactHistory
+	43,  // 30: troupe.v1.ToSession.set_timer:type_name -> troupe.v1.SetTimer
+	44,  // 31: troupe.v1.ToSession.cancel_timer:type_name -> troupe.v1.CancelTimer
+	45,  // 32: troupe.v1.ToSession.list_timers:type_name -> troupe.v1.ListTimers
+	50,  // 33: troupe.v1.ToSession.save:type_name -> troupe.v1.SaveHistory
+	14,  // 34: troupe.v1.ToSession.run:type_name -> troupe.v1.RunInput
+	48,  // 35: troupe.v1.ToSession.fire_timer:type_name -> troupe.v1.FireTimer
+	33,  // 36: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
+	5,   // 37: troupe.v1.ToSession.attach_workspace:type_name -> troupe.v1.AttachWorkspace
+	6,   // 38: troupe.v1.ToSession.detach_workspace:type_name -> troupe.v1.DetachWorkspace
+	128, // 39: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
+	116, // 40: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
+	39,  // 41: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
+	7,   // 42: troupe.v1.ToSession.change_trust:type_name -> troupe.v1.ChangeTrust
+	117, // 43: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
+	120, // 44: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
+	122, // 45: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
+	124, // 46: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
+	125, // 47: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
+	3,   // 48: troupe.v1.ToSession.add_budget:type_name -> troupe.v1.AddBudget
+	66,  // 49: troupe.v1.ToSession.announce:type_name -> troupe.v1.Announce
+	10,  // 50: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
+	10,  // 51: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
+	162, // 52: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	163, // 53: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	164, // 54: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	165, // 55: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
+	12,  // 56: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
+	166, // 57: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	167, // 58: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	17,  // 59: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
+	21,  // 60: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
+	156, // 61: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	157, // 62: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	162, // 63: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
+	168, // 64: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
+	169, // 65: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
+	165, // 66: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
+	170, // 67: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	171, // 68: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	36,  // 69: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
+	172, // 70: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
+	36,  // 71: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
+	162, // 72: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	173, // 73: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	46,  // 74: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
+	174, // 75: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	157, // 76: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	175, // 77: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	61,  // 78: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
+	167, // 79: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	13,  // 80: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
+	158, // 81: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	176, // 82: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
+	167, // 83: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	160, // 84: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
+	160, // 85: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
+	64,  // 86: troupe.v1.ApprovalView.shown:type_name -> troupe.v1.Viewer
+	174, // 87: troupe.v1.Announce.event:type_name -> troupe.v1.Event
+	63,  // 88: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
+	71,  // 89: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
+	177, // 90: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	158, // 91: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	175, // 92: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	178, // 93: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
+	0,   // 94: troupe.v1.ReleasePermit.outcome:type_name -> troupe.v1.ReleasePermit.Outcome
+	160, // 95: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
+	160, // 96: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
+	160, // 97: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
+	160, // 98: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
+	160, // 99: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
+	175, // 100: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	179, // 101: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	155, // 102: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	180, // 103: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	180, // 104: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	175, // 105: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	180, // 106: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	179, // 107: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
+	26,  // 108: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
+	181, // 109: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	180, // 110: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	107, // 111: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	182, // 112: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
+	183, // 113: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
+	119, // 114: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
+	184, // 115: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
+	185, // 116: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
+	127, // 117: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
+	1,   // 118: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
+	130, // 119: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
+	60,  // 120: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	61,  // 121: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	137, // 122: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
+	175, // 123: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	62,  // 124: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	60,  // 125: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	142, // 126: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	167, // 127: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	17,  // 128: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	143, // 129: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	186, // 130: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	167, // 131: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	146, // 132: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	60,  // 133: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
+	60,  // 134: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
+	135, // [135:135] is the sub-list for method output_type
+	135, // [135:135] is the sub-list for method input_type
+	135, // [135:135] is the sub-list for extension type_name
+	135, // [135:135] is the sub-list for extension extendee
+	0,   // [0:135] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }
@@ -12060,7 +12573,7 @@ func file_command_proto_init() {
 	file_event_proto_init()
 	file_session_proto_init()
 	file_worker_proto_init()
-	file_command_proto_msgTypes[5].OneofWrappers = []any{
+	file_command_proto_msgTypes[6].OneofWrappers = []any{
 		(*ToSession_Submit)(nil),
 		(*ToSession_AwaitTurn)(nil),
 		(*ToSession_Cancel)(nil),
@@ -12098,6 +12611,7 @@ func file_command_proto_init() {
 		(*ToSession_DeclareFields)(nil),
 		(*ToSession_DiffCopy)(nil),
 		(*ToSession_ApplyCopy)(nil),
+		(*ToSession_AddBudget)(nil),
 		(*ToSession_Announce)(nil),
 	}
 	type x struct{}
@@ -12105,8 +12619,8 @@ func file_command_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   148,
+			NumEnums:      2,
+			NumMessages:   153,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -283,7 +283,7 @@ func (x Persist_Policy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Persist_Policy.Descriptor instead.
 func (Persist_Policy) EnumDescriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{20, 0}
+	return file_common_proto_rawDescGZIP(), []int{23, 0}
 }
 
 // Effect says what a second run of a tool call would do to the world.
@@ -512,6 +512,213 @@ func (x *Usage) GetCostMicroUsd() int64 {
 	return 0
 }
 
+// Amounts are what a budget is counted in.
+type Amounts struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tokens        int64                  `protobuf:"varint,1,opt,name=tokens,proto3" json:"tokens,omitempty"` // input and output
+	MicroUsd      int64                  `protobuf:"varint,2,opt,name=micro_usd,json=microUsd,proto3" json:"micro_usd,omitempty"`
+	ToolCalls     int64                  `protobuf:"varint,3,opt,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
+	WallMs        int64                  `protobuf:"varint,4,opt,name=wall_ms,json=wallMs,proto3" json:"wall_ms,omitempty"` // of turns that nobody delegated; waiting for people is not counted
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Amounts) Reset() {
+	*x = Amounts{}
+	mi := &file_common_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Amounts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Amounts) ProtoMessage() {}
+
+func (x *Amounts) ProtoReflect() protoreflect.Message {
+	mi := &file_common_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Amounts.ProtoReflect.Descriptor instead.
+func (*Amounts) Descriptor() ([]byte, []int) {
+	return file_common_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Amounts) GetTokens() int64 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
+func (x *Amounts) GetMicroUsd() int64 {
+	if x != nil {
+		return x.MicroUsd
+	}
+	return 0
+}
+
+func (x *Amounts) GetToolCalls() int64 {
+	if x != nil {
+		return x.ToolCalls
+	}
+	return 0
+}
+
+func (x *Amounts) GetWallMs() int64 {
+	if x != nil {
+		return x.WallMs
+	}
+	return 0
+}
+
+// Budget bounds what a session may spend, with all its workers. 0 is no limit.
+type Budget struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Most          *Amounts               `protobuf:"bytes,1,opt,name=most,proto3" json:"most,omitempty"`
+	Pause         bool                   `protobuf:"varint,2,opt,name=pause,proto3" json:"pause,omitempty"`   // a turn for which it does not suffice waits for more, instead of ending
+	Answer        int64                  `protobuf:"varint,3,opt,name=answer,proto3" json:"answer,omitempty"` // tokens set aside for each answer; 0: 4096
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Budget) Reset() {
+	*x = Budget{}
+	mi := &file_common_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Budget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Budget) ProtoMessage() {}
+
+func (x *Budget) ProtoReflect() protoreflect.Message {
+	mi := &file_common_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Budget.ProtoReflect.Descriptor instead.
+func (*Budget) Descriptor() ([]byte, []int) {
+	return file_common_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Budget) GetMost() *Amounts {
+	if x != nil {
+		return x.Most
+	}
+	return nil
+}
+
+func (x *Budget) GetPause() bool {
+	if x != nil {
+		return x.Pause
+	}
+	return false
+}
+
+func (x *Budget) GetAnswer() int64 {
+	if x != nil {
+		return x.Answer
+	}
+	return 0
+}
+
+// BudgetView is a budget as it stands. What is reserved is set aside for model calls under way.
+type BudgetView struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Most          *Amounts               `protobuf:"bytes,1,opt,name=most,proto3" json:"most,omitempty"`
+	Spent         *Amounts               `protobuf:"bytes,2,opt,name=spent,proto3" json:"spent,omitempty"`
+	Reserved      *Amounts               `protobuf:"bytes,3,opt,name=reserved,proto3" json:"reserved,omitempty"`
+	Pause         bool                   `protobuf:"varint,4,opt,name=pause,proto3" json:"pause,omitempty"`
+	Waiting       int32                  `protobuf:"varint,5,opt,name=waiting,proto3" json:"waiting,omitempty"` // workers whose turn waits for more
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BudgetView) Reset() {
+	*x = BudgetView{}
+	mi := &file_common_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BudgetView) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BudgetView) ProtoMessage() {}
+
+func (x *BudgetView) ProtoReflect() protoreflect.Message {
+	mi := &file_common_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BudgetView.ProtoReflect.Descriptor instead.
+func (*BudgetView) Descriptor() ([]byte, []int) {
+	return file_common_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *BudgetView) GetMost() *Amounts {
+	if x != nil {
+		return x.Most
+	}
+	return nil
+}
+
+func (x *BudgetView) GetSpent() *Amounts {
+	if x != nil {
+		return x.Spent
+	}
+	return nil
+}
+
+func (x *BudgetView) GetReserved() *Amounts {
+	if x != nil {
+		return x.Reserved
+	}
+	return nil
+}
+
+func (x *BudgetView) GetPause() bool {
+	if x != nil {
+		return x.Pause
+	}
+	return false
+}
+
+func (x *BudgetView) GetWaiting() int32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
 // ToolCall is what a model asked for, verbatim: the arguments are not parsed here.
 type ToolCall struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -524,7 +731,7 @@ type ToolCall struct {
 
 func (x *ToolCall) Reset() {
 	*x = ToolCall{}
-	mi := &file_common_proto_msgTypes[5]
+	mi := &file_common_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -536,7 +743,7 @@ func (x *ToolCall) String() string {
 func (*ToolCall) ProtoMessage() {}
 
 func (x *ToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[5]
+	mi := &file_common_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -549,7 +756,7 @@ func (x *ToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCall.ProtoReflect.Descriptor instead.
 func (*ToolCall) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{5}
+	return file_common_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ToolCall) GetId() string {
@@ -587,7 +794,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_common_proto_msgTypes[6]
+	mi := &file_common_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -599,7 +806,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[6]
+	mi := &file_common_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -612,7 +819,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{6}
+	return file_common_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Part) GetKind() isPart_Kind {
@@ -667,7 +874,7 @@ type FilePart struct {
 
 func (x *FilePart) Reset() {
 	*x = FilePart{}
-	mi := &file_common_proto_msgTypes[7]
+	mi := &file_common_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -679,7 +886,7 @@ func (x *FilePart) String() string {
 func (*FilePart) ProtoMessage() {}
 
 func (x *FilePart) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[7]
+	mi := &file_common_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -692,7 +899,7 @@ func (x *FilePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FilePart.ProtoReflect.Descriptor instead.
 func (*FilePart) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{7}
+	return file_common_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *FilePart) GetName() string {
@@ -721,7 +928,7 @@ type LeaseToken struct {
 
 func (x *LeaseToken) Reset() {
 	*x = LeaseToken{}
-	mi := &file_common_proto_msgTypes[8]
+	mi := &file_common_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -733,7 +940,7 @@ func (x *LeaseToken) String() string {
 func (*LeaseToken) ProtoMessage() {}
 
 func (x *LeaseToken) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[8]
+	mi := &file_common_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -746,7 +953,7 @@ func (x *LeaseToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseToken.ProtoReflect.Descriptor instead.
 func (*LeaseToken) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{8}
+	return file_common_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LeaseToken) GetWorkspace() string {
@@ -781,7 +988,7 @@ type Place struct {
 
 func (x *Place) Reset() {
 	*x = Place{}
-	mi := &file_common_proto_msgTypes[9]
+	mi := &file_common_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -793,7 +1000,7 @@ func (x *Place) String() string {
 func (*Place) ProtoMessage() {}
 
 func (x *Place) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[9]
+	mi := &file_common_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -806,7 +1013,7 @@ func (x *Place) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Place.ProtoReflect.Descriptor instead.
 func (*Place) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{9}
+	return file_common_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Place) GetWorkspace() string {
@@ -837,7 +1044,7 @@ type WorkspaceInfo struct {
 
 func (x *WorkspaceInfo) Reset() {
 	*x = WorkspaceInfo{}
-	mi := &file_common_proto_msgTypes[10]
+	mi := &file_common_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -849,7 +1056,7 @@ func (x *WorkspaceInfo) String() string {
 func (*WorkspaceInfo) ProtoMessage() {}
 
 func (x *WorkspaceInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[10]
+	mi := &file_common_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -862,7 +1069,7 @@ func (x *WorkspaceInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceInfo.ProtoReflect.Descriptor instead.
 func (*WorkspaceInfo) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{10}
+	return file_common_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WorkspaceInfo) GetMode() string {
@@ -924,7 +1131,7 @@ type WorkspaceGrant struct {
 
 func (x *WorkspaceGrant) Reset() {
 	*x = WorkspaceGrant{}
-	mi := &file_common_proto_msgTypes[11]
+	mi := &file_common_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -936,7 +1143,7 @@ func (x *WorkspaceGrant) String() string {
 func (*WorkspaceGrant) ProtoMessage() {}
 
 func (x *WorkspaceGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[11]
+	mi := &file_common_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -949,7 +1156,7 @@ func (x *WorkspaceGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceGrant.ProtoReflect.Descriptor instead.
 func (*WorkspaceGrant) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{11}
+	return file_common_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WorkspaceGrant) GetId() string {
@@ -1068,7 +1275,7 @@ type WorkspaceRef struct {
 
 func (x *WorkspaceRef) Reset() {
 	*x = WorkspaceRef{}
-	mi := &file_common_proto_msgTypes[12]
+	mi := &file_common_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1080,7 +1287,7 @@ func (x *WorkspaceRef) String() string {
 func (*WorkspaceRef) ProtoMessage() {}
 
 func (x *WorkspaceRef) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[12]
+	mi := &file_common_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1093,7 +1300,7 @@ func (x *WorkspaceRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceRef.ProtoReflect.Descriptor instead.
 func (*WorkspaceRef) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{12}
+	return file_common_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WorkspaceRef) GetId() string {
@@ -1120,13 +1327,14 @@ type Grant struct {
 	Rules         []string               `protobuf:"bytes,5,rep,name=rules,proto3" json:"rules,omitempty"`           // `--allow` rules of this session
 	Overlaps      []*Overlap             `protobuf:"bytes,6,rep,name=overlaps,proto3" json:"overlaps,omitempty"`     // of its workspaces with folders of others, as they are in this process
 	Remembered    []*RememberedRule      `protobuf:"bytes,7,rep,name=remembered,proto3" json:"remembered,omitempty"` // that answers left behind in this session
+	Budget        *Budget                `protobuf:"bytes,87,opt,name=budget,proto3" json:"budget,omitempty"`        // of the session: every model call is paid from it, and asked for before
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_common_proto_msgTypes[13]
+	mi := &file_common_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1138,7 +1346,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[13]
+	mi := &file_common_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1151,7 +1359,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{13}
+	return file_common_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Grant) GetRevision() uint64 {
@@ -1203,6 +1411,13 @@ func (x *Grant) GetRemembered() []*RememberedRule {
 	return nil
 }
 
+func (x *Grant) GetBudget() *Budget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
 // Overlap says that a workspace and a folder that is open hold the same files: who works in the one takes the lease of the other, too.
 type Overlap struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1214,7 +1429,7 @@ type Overlap struct {
 
 func (x *Overlap) Reset() {
 	*x = Overlap{}
-	mi := &file_common_proto_msgTypes[14]
+	mi := &file_common_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1226,7 +1441,7 @@ func (x *Overlap) String() string {
 func (*Overlap) ProtoMessage() {}
 
 func (x *Overlap) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[14]
+	mi := &file_common_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1239,7 +1454,7 @@ func (x *Overlap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Overlap.ProtoReflect.Descriptor instead.
 func (*Overlap) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{14}
+	return file_common_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Overlap) GetWorkspace() string {
@@ -1268,7 +1483,7 @@ type RememberedRule struct {
 
 func (x *RememberedRule) Reset() {
 	*x = RememberedRule{}
-	mi := &file_common_proto_msgTypes[15]
+	mi := &file_common_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1280,7 +1495,7 @@ func (x *RememberedRule) String() string {
 func (*RememberedRule) ProtoMessage() {}
 
 func (x *RememberedRule) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[15]
+	mi := &file_common_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1293,7 +1508,7 @@ func (x *RememberedRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberedRule.ProtoReflect.Descriptor instead.
 func (*RememberedRule) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{15}
+	return file_common_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RememberedRule) GetRule() string {
@@ -1328,7 +1543,7 @@ type EnvVar struct {
 
 func (x *EnvVar) Reset() {
 	*x = EnvVar{}
-	mi := &file_common_proto_msgTypes[16]
+	mi := &file_common_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1340,7 +1555,7 @@ func (x *EnvVar) String() string {
 func (*EnvVar) ProtoMessage() {}
 
 func (x *EnvVar) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[16]
+	mi := &file_common_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1353,7 +1568,7 @@ func (x *EnvVar) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnvVar.ProtoReflect.Descriptor instead.
 func (*EnvVar) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{16}
+	return file_common_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *EnvVar) GetName() string {
@@ -1390,7 +1605,7 @@ type Variable struct {
 
 func (x *Variable) Reset() {
 	*x = Variable{}
-	mi := &file_common_proto_msgTypes[17]
+	mi := &file_common_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1402,7 +1617,7 @@ func (x *Variable) String() string {
 func (*Variable) ProtoMessage() {}
 
 func (x *Variable) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[17]
+	mi := &file_common_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1415,7 +1630,7 @@ func (x *Variable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Variable.ProtoReflect.Descriptor instead.
 func (*Variable) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{17}
+	return file_common_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Variable) GetName() string {
@@ -1459,7 +1674,7 @@ type Project struct {
 
 func (x *Project) Reset() {
 	*x = Project{}
-	mi := &file_common_proto_msgTypes[18]
+	mi := &file_common_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1471,7 +1686,7 @@ func (x *Project) String() string {
 func (*Project) ProtoMessage() {}
 
 func (x *Project) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[18]
+	mi := &file_common_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1484,7 +1699,7 @@ func (x *Project) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Project.ProtoReflect.Descriptor instead.
 func (*Project) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{18}
+	return file_common_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Project) GetId() string {
@@ -1527,7 +1742,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_common_proto_msgTypes[19]
+	mi := &file_common_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1539,7 +1754,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[19]
+	mi := &file_common_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1552,7 +1767,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{19}
+	return file_common_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Failure) GetCode() string {
@@ -1586,7 +1801,7 @@ type Persist struct {
 
 func (x *Persist) Reset() {
 	*x = Persist{}
-	mi := &file_common_proto_msgTypes[20]
+	mi := &file_common_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1598,7 +1813,7 @@ func (x *Persist) String() string {
 func (*Persist) ProtoMessage() {}
 
 func (x *Persist) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[20]
+	mi := &file_common_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1611,7 +1826,7 @@ func (x *Persist) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Persist.ProtoReflect.Descriptor instead.
 func (*Persist) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{20}
+	return file_common_proto_rawDescGZIP(), []int{23}
 }
 
 type Ack struct {
@@ -1622,7 +1837,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_common_proto_msgTypes[21]
+	mi := &file_common_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1634,7 +1849,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[21]
+	mi := &file_common_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1647,7 +1862,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{21}
+	return file_common_proto_rawDescGZIP(), []int{24}
 }
 
 var File_common_proto protoreflect.FileDescriptor
@@ -1689,7 +1904,24 @@ const file_common_proto_rawDesc = "" +
 	"\routput_tokens\x18\x02 \x01(\x03R\foutputTokens\x12#\n" +
 	"\rcached_tokens\x18\x03 \x01(\x03R\fcachedTokens\x12)\n" +
 	"\x10reasoning_tokens\x18\x04 \x01(\x03R\x0freasoningTokens\x12$\n" +
-	"\x0ecost_micro_usd\x18\x05 \x01(\x03R\fcostMicroUsd\"L\n" +
+	"\x0ecost_micro_usd\x18\x05 \x01(\x03R\fcostMicroUsd\"v\n" +
+	"\aAmounts\x12\x16\n" +
+	"\x06tokens\x18\x01 \x01(\x03R\x06tokens\x12\x1b\n" +
+	"\tmicro_usd\x18\x02 \x01(\x03R\bmicroUsd\x12\x1d\n" +
+	"\n" +
+	"tool_calls\x18\x03 \x01(\x03R\ttoolCalls\x12\x17\n" +
+	"\awall_ms\x18\x04 \x01(\x03R\x06wallMs\"^\n" +
+	"\x06Budget\x12&\n" +
+	"\x04most\x18\x01 \x01(\v2\x12.troupe.v1.AmountsR\x04most\x12\x14\n" +
+	"\x05pause\x18\x02 \x01(\bR\x05pause\x12\x16\n" +
+	"\x06answer\x18\x03 \x01(\x03R\x06answer\"\xbe\x01\n" +
+	"\n" +
+	"BudgetView\x12&\n" +
+	"\x04most\x18\x01 \x01(\v2\x12.troupe.v1.AmountsR\x04most\x12(\n" +
+	"\x05spent\x18\x02 \x01(\v2\x12.troupe.v1.AmountsR\x05spent\x12.\n" +
+	"\breserved\x18\x03 \x01(\v2\x12.troupe.v1.AmountsR\breserved\x12\x14\n" +
+	"\x05pause\x18\x04 \x01(\bR\x05pause\x12\x18\n" +
+	"\awaiting\x18\x05 \x01(\x05R\awaiting\"L\n" +
 	"\bToolCall\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
@@ -1738,7 +1970,7 @@ const file_common_proto_rawDesc = "" +
 	"\x05owner\x18\x0f \x01(\tR\x05owner\"0\n" +
 	"\fWorkspaceRef\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
-	"\x03uri\x18\x02 \x01(\tR\x03uri\"\xa3\x02\n" +
+	"\x03uri\x18\x02 \x01(\tR\x03uri\"\xce\x02\n" +
 	"\x05Grant\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x129\n" +
 	"\n" +
@@ -1751,7 +1983,8 @@ const file_common_proto_rawDesc = "" +
 	"\boverlaps\x18\x06 \x03(\v2\x12.troupe.v1.OverlapR\boverlaps\x129\n" +
 	"\n" +
 	"remembered\x18\a \x03(\v2\x19.troupe.v1.RememberedRuleR\n" +
-	"remembered\"T\n" +
+	"remembered\x12)\n" +
+	"\x06budget\x18W \x01(\v2\x11.troupe.v1.BudgetR\x06budget\"T\n" +
 	"\aOverlap\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12+\n" +
 	"\x04with\x18\x02 \x01(\v2\x17.troupe.v1.WorkspaceRefR\x04with\"X\n" +
@@ -1798,7 +2031,7 @@ func file_common_proto_rawDescGZIP() []byte {
 }
 
 var file_common_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_common_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_common_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_common_proto_goTypes = []any{
 	(Effect_Class)(0),          // 0: troupe.v1.Effect.Class
 	(UnknownOutcome_Policy)(0), // 1: troupe.v1.UnknownOutcome.Policy
@@ -1810,38 +2043,46 @@ var file_common_proto_goTypes = []any{
 	(*Trust)(nil),              // 7: troupe.v1.Trust
 	(*Decision)(nil),           // 8: troupe.v1.Decision
 	(*Usage)(nil),              // 9: troupe.v1.Usage
-	(*ToolCall)(nil),           // 10: troupe.v1.ToolCall
-	(*Part)(nil),               // 11: troupe.v1.Part
-	(*FilePart)(nil),           // 12: troupe.v1.FilePart
-	(*LeaseToken)(nil),         // 13: troupe.v1.LeaseToken
-	(*Place)(nil),              // 14: troupe.v1.Place
-	(*WorkspaceInfo)(nil),      // 15: troupe.v1.WorkspaceInfo
-	(*WorkspaceGrant)(nil),     // 16: troupe.v1.WorkspaceGrant
-	(*WorkspaceRef)(nil),       // 17: troupe.v1.WorkspaceRef
-	(*Grant)(nil),              // 18: troupe.v1.Grant
-	(*Overlap)(nil),            // 19: troupe.v1.Overlap
-	(*RememberedRule)(nil),     // 20: troupe.v1.RememberedRule
-	(*EnvVar)(nil),             // 21: troupe.v1.EnvVar
-	(*Variable)(nil),           // 22: troupe.v1.Variable
-	(*Project)(nil),            // 23: troupe.v1.Project
-	(*Failure)(nil),            // 24: troupe.v1.Failure
-	(*Persist)(nil),            // 25: troupe.v1.Persist
-	(*Ack)(nil),                // 26: troupe.v1.Ack
+	(*Amounts)(nil),            // 10: troupe.v1.Amounts
+	(*Budget)(nil),             // 11: troupe.v1.Budget
+	(*BudgetView)(nil),         // 12: troupe.v1.BudgetView
+	(*ToolCall)(nil),           // 13: troupe.v1.ToolCall
+	(*Part)(nil),               // 14: troupe.v1.Part
+	(*FilePart)(nil),           // 15: troupe.v1.FilePart
+	(*LeaseToken)(nil),         // 16: troupe.v1.LeaseToken
+	(*Place)(nil),              // 17: troupe.v1.Place
+	(*WorkspaceInfo)(nil),      // 18: troupe.v1.WorkspaceInfo
+	(*WorkspaceGrant)(nil),     // 19: troupe.v1.WorkspaceGrant
+	(*WorkspaceRef)(nil),       // 20: troupe.v1.WorkspaceRef
+	(*Grant)(nil),              // 21: troupe.v1.Grant
+	(*Overlap)(nil),            // 22: troupe.v1.Overlap
+	(*RememberedRule)(nil),     // 23: troupe.v1.RememberedRule
+	(*EnvVar)(nil),             // 24: troupe.v1.EnvVar
+	(*Variable)(nil),           // 25: troupe.v1.Variable
+	(*Project)(nil),            // 26: troupe.v1.Project
+	(*Failure)(nil),            // 27: troupe.v1.Failure
+	(*Persist)(nil),            // 28: troupe.v1.Persist
+	(*Ack)(nil),                // 29: troupe.v1.Ack
 }
 var file_common_proto_depIdxs = []int32{
-	12, // 0: troupe.v1.Part.file:type_name -> troupe.v1.FilePart
-	2,  // 1: troupe.v1.WorkspaceGrant.trust:type_name -> troupe.v1.Trust.Level
-	16, // 2: troupe.v1.Grant.workspaces:type_name -> troupe.v1.WorkspaceGrant
-	21, // 3: troupe.v1.Grant.env:type_name -> troupe.v1.EnvVar
-	19, // 4: troupe.v1.Grant.overlaps:type_name -> troupe.v1.Overlap
-	20, // 5: troupe.v1.Grant.remembered:type_name -> troupe.v1.RememberedRule
-	17, // 6: troupe.v1.Overlap.with:type_name -> troupe.v1.WorkspaceRef
-	22, // 7: troupe.v1.Project.variables:type_name -> troupe.v1.Variable
-	8,  // [8:8] is the sub-list for method output_type
-	8,  // [8:8] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	10, // 0: troupe.v1.Budget.most:type_name -> troupe.v1.Amounts
+	10, // 1: troupe.v1.BudgetView.most:type_name -> troupe.v1.Amounts
+	10, // 2: troupe.v1.BudgetView.spent:type_name -> troupe.v1.Amounts
+	10, // 3: troupe.v1.BudgetView.reserved:type_name -> troupe.v1.Amounts
+	15, // 4: troupe.v1.Part.file:type_name -> troupe.v1.FilePart
+	2,  // 5: troupe.v1.WorkspaceGrant.trust:type_name -> troupe.v1.Trust.Level
+	19, // 6: troupe.v1.Grant.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	24, // 7: troupe.v1.Grant.env:type_name -> troupe.v1.EnvVar
+	22, // 8: troupe.v1.Grant.overlaps:type_name -> troupe.v1.Overlap
+	23, // 9: troupe.v1.Grant.remembered:type_name -> troupe.v1.RememberedRule
+	11, // 10: troupe.v1.Grant.budget:type_name -> troupe.v1.Budget
+	20, // 11: troupe.v1.Overlap.with:type_name -> troupe.v1.WorkspaceRef
+	25, // 12: troupe.v1.Project.variables:type_name -> troupe.v1.Variable
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_common_proto_init() }
@@ -1849,7 +2090,7 @@ func file_common_proto_init() {
 	if File_common_proto != nil {
 		return
 	}
-	file_common_proto_msgTypes[6].OneofWrappers = []any{
+	file_common_proto_msgTypes[9].OneofWrappers = []any{
 		(*Part_Text)(nil),
 		(*Part_File)(nil),
 	}
@@ -1859,7 +2100,7 @@ func file_common_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_common_proto_rawDesc), len(file_common_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   22,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -74,8 +74,10 @@ type eventJSON struct {
 	Done         int64           `json:"done,omitempty"`
 	Total        int64           `json:"total,omitempty"`
 	Unit         string          `json:"unit,omitempty"`
-	State        string          `json:"state,omitempty"` // of a tool call, as in listings; of an approval: shown | pending
-	By           string          `json:"by,omitempty"`    // who sees an approval
+	State        string          `json:"state,omitempty"`  // of a tool call, as in listings; of an approval: shown | pending
+	By           string          `json:"by,omitempty"`     // who sees an approval
+	Spent        *AmountsJSON    `json:"spent,omitempty"`  // of a budget, by one model call and what follows from it
+	Budget       *BudgetJSON     `json:"budget,omitempty"` // as it is from now on
 }
 
 type callJSON struct {
@@ -145,6 +147,11 @@ func (x *Event) MarshalJSON() ([]byte, error) {
 		u := x.GetUsage().JSON()
 		j.Usage = &u
 	}
+	if x.GetSpent() != nil {
+		a := x.GetSpent().JSON()
+		j.Spent = &a
+	}
+	j.Budget = x.GetBudget().JSON()
 	return json.Marshal(j)
 }
 
@@ -180,6 +187,14 @@ func (x *Event) UnmarshalJSON(b []byte) error {
 	}
 	if j.Usage != nil {
 		x.Usage = j.Usage.Proto()
+	}
+	if j.Spent != nil {
+		if x.Spent, err = j.Spent.Proto(); err != nil {
+			return fmt.Errorf("decode event: %w", err)
+		}
+	}
+	if x.Budget, err = j.Budget.Proto(); err != nil {
+		return fmt.Errorf("decode event: %w", err)
 	}
 	return nil
 }

@@ -60,9 +60,11 @@ type Event struct {
 	Done          int64                  `protobuf:"varint,33,opt,name=done,proto3" json:"done,omitempty"` // progress
 	Total         int64                  `protobuf:"varint,34,opt,name=total,proto3" json:"total,omitempty"`
 	Unit          string                 `protobuf:"bytes,35,opt,name=unit,proto3" json:"unit,omitempty"`
-	State         string                 `protobuf:"bytes,36,opt,name=state,proto3" json:"state,omitempty"`   // of a tool call, as listings have it (row 48); of an approval: shown | pending
-	Parent        string                 `protobuf:"bytes,37,opt,name=parent,proto3" json:"parent,omitempty"` // of a worker that was spawned: who delegated to it
-	By            string                 `protobuf:"bytes,50,opt,name=by,proto3" json:"by,omitempty"`         // who sees an approval
+	State         string                 `protobuf:"bytes,36,opt,name=state,proto3" json:"state,omitempty"`    // of a tool call, as listings have it (row 48); of an approval: shown | pending
+	Parent        string                 `protobuf:"bytes,37,opt,name=parent,proto3" json:"parent,omitempty"`  // of a worker that was spawned: who delegated to it
+	By            string                 `protobuf:"bytes,50,opt,name=by,proto3" json:"by,omitempty"`          // who sees an approval
+	Spent         *Amounts               `protobuf:"bytes,130,opt,name=spent,proto3" json:"spent,omitempty"`   // of a budget: by one model call and what follows from it
+	Budget        *Budget                `protobuf:"bytes,131,opt,name=budget,proto3" json:"budget,omitempty"` // as it is from now on
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -363,11 +365,25 @@ func (x *Event) GetBy() string {
 	return ""
 }
 
+func (x *Event) GetSpent() *Amounts {
+	if x != nil {
+		return x.Spent
+	}
+	return nil
+}
+
+func (x *Event) GetBudget() *Budget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
 var File_event_proto protoreflect.FileDescriptor
 
 const file_event_proto_rawDesc = "" +
 	"\n" +
-	"\vevent.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\xef\a\n" +
+	"\vevent.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\xc6\b\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x1c\n" +
@@ -412,7 +428,9 @@ const file_event_proto_rawDesc = "" +
 	"\x04unit\x18# \x01(\tR\x04unit\x12\x14\n" +
 	"\x05state\x18$ \x01(\tR\x05state\x12\x16\n" +
 	"\x06parent\x18% \x01(\tR\x06parent\x12\x0e\n" +
-	"\x02by\x182 \x01(\tR\x02byB0Z.github.com/troupe-dev/troupe/messages;messagesb\x06proto3"
+	"\x02by\x182 \x01(\tR\x02by\x12)\n" +
+	"\x05spent\x18\x82\x01 \x01(\v2\x12.troupe.v1.AmountsR\x05spent\x12*\n" +
+	"\x06budget\x18\x83\x01 \x01(\v2\x11.troupe.v1.BudgetR\x06budgetB0Z.github.com/troupe-dev/troupe/messages;messagesb\x06proto3"
 
 var (
 	file_event_proto_rawDescOnce sync.Once
@@ -431,15 +449,19 @@ var file_event_proto_goTypes = []any{
 	(*Event)(nil),    // 0: troupe.v1.Event
 	(*ToolCall)(nil), // 1: troupe.v1.ToolCall
 	(*Usage)(nil),    // 2: troupe.v1.Usage
+	(*Amounts)(nil),  // 3: troupe.v1.Amounts
+	(*Budget)(nil),   // 4: troupe.v1.Budget
 }
 var file_event_proto_depIdxs = []int32{
 	1, // 0: troupe.v1.Event.tool_calls:type_name -> troupe.v1.ToolCall
 	2, // 1: troupe.v1.Event.usage:type_name -> troupe.v1.Usage
-	2, // [2:2] is the sub-list for method output_type
-	2, // [2:2] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	3, // 2: troupe.v1.Event.spent:type_name -> troupe.v1.Amounts
+	4, // 3: troupe.v1.Event.budget:type_name -> troupe.v1.Budget
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_event_proto_init() }

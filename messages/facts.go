@@ -261,6 +261,10 @@ func UnwrapSession(w *SessionFact) proto.Message {
 		return f.RuleRevoked
 	case *SessionFact_FieldNoted:
 		return f.FieldNoted
+	case *SessionFact_BudgetChanged:
+		return f.BudgetChanged
+	case *SessionFact_BudgetAllotted:
+		return f.BudgetAllotted
 	}
 	return nil
 }

@@ -40,6 +40,8 @@ type SessionFact struct {
 	//	*SessionFact_VariablesChanged
 	//	*SessionFact_RuleRevoked
 	//	*SessionFact_FieldNoted
+	//	*SessionFact_BudgetChanged
+	//	*SessionFact_BudgetAllotted
 	Fact          isSessionFact_Fact `protobuf_oneof:"fact"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -190,6 +192,24 @@ func (x *SessionFact) GetFieldNoted() *FieldNoted {
 	return nil
 }
 
+func (x *SessionFact) GetBudgetChanged() *BudgetChanged {
+	if x != nil {
+		if x, ok := x.Fact.(*SessionFact_BudgetChanged); ok {
+			return x.BudgetChanged
+		}
+	}
+	return nil
+}
+
+func (x *SessionFact) GetBudgetAllotted() *BudgetAllotted {
+	if x != nil {
+		if x, ok := x.Fact.(*SessionFact_BudgetAllotted); ok {
+			return x.BudgetAllotted
+		}
+	}
+	return nil
+}
+
 type isSessionFact_Fact interface {
 	isSessionFact_Fact()
 }
@@ -242,6 +262,14 @@ type SessionFact_FieldNoted struct {
 	FieldNoted *FieldNoted `protobuf:"bytes,20,opt,name=field_noted,json=fieldNoted,proto3,oneof"`
 }
 
+type SessionFact_BudgetChanged struct {
+	BudgetChanged *BudgetChanged `protobuf:"bytes,100,opt,name=budget_changed,json=budgetChanged,proto3,oneof"`
+}
+
+type SessionFact_BudgetAllotted struct {
+	BudgetAllotted *BudgetAllotted `protobuf:"bytes,101,opt,name=budget_allotted,json=budgetAllotted,proto3,oneof"`
+}
+
 func (*SessionFact_SessionCreated) isSessionFact_Fact() {}
 
 func (*SessionFact_WorkspaceAttached) isSessionFact_Fact() {}
@@ -266,6 +294,133 @@ func (*SessionFact_RuleRevoked) isSessionFact_Fact() {}
 
 func (*SessionFact_FieldNoted) isSessionFact_Fact() {}
 
+func (*SessionFact_BudgetChanged) isSessionFact_Fact() {}
+
+func (*SessionFact_BudgetAllotted) isSessionFact_Fact() {}
+
+// BudgetChanged gives the session's budget more, or its first limits.
+type BudgetChanged struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Budget        *Budget                `protobuf:"bytes,1,opt,name=budget,proto3" json:"budget,omitempty"` // as it is from now on
+	Added         *Amounts               `protobuf:"bytes,2,opt,name=added,proto3" json:"added,omitempty"`
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	ChangeId      string                 `protobuf:"bytes,4,opt,name=change_id,json=changeId,proto3" json:"change_id,omitempty"` // the same change again is made once
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BudgetChanged) Reset() {
+	*x = BudgetChanged{}
+	mi := &file_session_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BudgetChanged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BudgetChanged) ProtoMessage() {}
+
+func (x *BudgetChanged) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BudgetChanged.ProtoReflect.Descriptor instead.
+func (*BudgetChanged) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *BudgetChanged) GetBudget() *Budget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+func (x *BudgetChanged) GetAdded() *Amounts {
+	if x != nil {
+		return x.Added
+	}
+	return nil
+}
+
+func (x *BudgetChanged) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *BudgetChanged) GetChangeId() string {
+	if x != nil {
+		return x.ChangeId
+	}
+	return ""
+}
+
+// BudgetAllotted says up to where a worker may spend, of all that it ever spent, until it is written otherwise. What it has spent is in its own
+// journal, and never more.
+type BudgetAllotted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	Until         *Amounts               `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BudgetAllotted) Reset() {
+	*x = BudgetAllotted{}
+	mi := &file_session_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BudgetAllotted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BudgetAllotted) ProtoMessage() {}
+
+func (x *BudgetAllotted) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BudgetAllotted.ProtoReflect.Descriptor instead.
+func (*BudgetAllotted) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *BudgetAllotted) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *BudgetAllotted) GetUntil() *Amounts {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
 // FieldNoted says that a field of one of the session's workspaces was set, by whomever. The value is with the workspace.
 type FieldNoted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -277,7 +432,7 @@ type FieldNoted struct {
 
 func (x *FieldNoted) Reset() {
 	*x = FieldNoted{}
-	mi := &file_session_proto_msgTypes[1]
+	mi := &file_session_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -289,7 +444,7 @@ func (x *FieldNoted) String() string {
 func (*FieldNoted) ProtoMessage() {}
 
 func (x *FieldNoted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[1]
+	mi := &file_session_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -302,7 +457,7 @@ func (x *FieldNoted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldNoted.ProtoReflect.Descriptor instead.
 func (*FieldNoted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{1}
+	return file_session_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *FieldNoted) GetWorkspace() string {
@@ -329,7 +484,7 @@ type VariablesChanged struct {
 
 func (x *VariablesChanged) Reset() {
 	*x = VariablesChanged{}
-	mi := &file_session_proto_msgTypes[2]
+	mi := &file_session_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -341,7 +496,7 @@ func (x *VariablesChanged) String() string {
 func (*VariablesChanged) ProtoMessage() {}
 
 func (x *VariablesChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[2]
+	mi := &file_session_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -354,7 +509,7 @@ func (x *VariablesChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VariablesChanged.ProtoReflect.Descriptor instead.
 func (*VariablesChanged) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{2}
+	return file_session_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *VariablesChanged) GetProjectId() string {
@@ -375,15 +530,16 @@ type SessionCreated struct {
 	Rules         []string               `protobuf:"bytes,7,rep,name=rules,proto3" json:"rules,omitempty"`
 	NoInput       bool                   `protobuf:"varint,8,opt,name=no_input,json=noInput,proto3" json:"no_input,omitempty"` // nobody answers: every ask is a denial
 	Persist       Persist_Policy         `protobuf:"varint,9,opt,name=persist,proto3,enum=troupe.v1.Persist_Policy" json:"persist,omitempty"`
-	Env           []*EnvVar              `protobuf:"bytes,10,rep,name=env,proto3" json:"env,omitempty"`  // given at creation
-	Ask           bool                   `protobuf:"varint,11,opt,name=ask,proto3" json:"ask,omitempty"` // calls that need an approval wait for an answer
+	Env           []*EnvVar              `protobuf:"bytes,10,rep,name=env,proto3" json:"env,omitempty"`       // given at creation
+	Ask           bool                   `protobuf:"varint,11,opt,name=ask,proto3" json:"ask,omitempty"`      // calls that need an approval wait for an answer
+	Budget        *Budget                `protobuf:"bytes,91,opt,name=budget,proto3" json:"budget,omitempty"` // none: what it spends is counted, and not bounded
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SessionCreated) Reset() {
 	*x = SessionCreated{}
-	mi := &file_session_proto_msgTypes[3]
+	mi := &file_session_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -395,7 +551,7 @@ func (x *SessionCreated) String() string {
 func (*SessionCreated) ProtoMessage() {}
 
 func (x *SessionCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[3]
+	mi := &file_session_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -408,7 +564,7 @@ func (x *SessionCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionCreated.ProtoReflect.Descriptor instead.
 func (*SessionCreated) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{3}
+	return file_session_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SessionCreated) GetSessionId() string {
@@ -488,6 +644,13 @@ func (x *SessionCreated) GetAsk() bool {
 	return false
 }
 
+func (x *SessionCreated) GetBudget() *Budget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
 type WorkspaceAttached struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uri           string                 `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
@@ -510,7 +673,7 @@ type WorkspaceAttached struct {
 
 func (x *WorkspaceAttached) Reset() {
 	*x = WorkspaceAttached{}
-	mi := &file_session_proto_msgTypes[4]
+	mi := &file_session_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -522,7 +685,7 @@ func (x *WorkspaceAttached) String() string {
 func (*WorkspaceAttached) ProtoMessage() {}
 
 func (x *WorkspaceAttached) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[4]
+	mi := &file_session_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -535,7 +698,7 @@ func (x *WorkspaceAttached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceAttached.ProtoReflect.Descriptor instead.
 func (*WorkspaceAttached) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{4}
+	return file_session_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *WorkspaceAttached) GetUri() string {
@@ -646,7 +809,7 @@ type WorkspaceDetached struct {
 
 func (x *WorkspaceDetached) Reset() {
 	*x = WorkspaceDetached{}
-	mi := &file_session_proto_msgTypes[5]
+	mi := &file_session_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -658,7 +821,7 @@ func (x *WorkspaceDetached) String() string {
 func (*WorkspaceDetached) ProtoMessage() {}
 
 func (x *WorkspaceDetached) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[5]
+	mi := &file_session_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -671,7 +834,7 @@ func (x *WorkspaceDetached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceDetached.ProtoReflect.Descriptor instead.
 func (*WorkspaceDetached) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{5}
+	return file_session_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *WorkspaceDetached) GetUri() string {
@@ -701,7 +864,7 @@ type TrustChanged struct {
 
 func (x *TrustChanged) Reset() {
 	*x = TrustChanged{}
-	mi := &file_session_proto_msgTypes[6]
+	mi := &file_session_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -713,7 +876,7 @@ func (x *TrustChanged) String() string {
 func (*TrustChanged) ProtoMessage() {}
 
 func (x *TrustChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[6]
+	mi := &file_session_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -726,7 +889,7 @@ func (x *TrustChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrustChanged.ProtoReflect.Descriptor instead.
 func (*TrustChanged) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{6}
+	return file_session_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TrustChanged) GetUri() string {
@@ -772,7 +935,7 @@ type WorkerSpawned struct {
 
 func (x *WorkerSpawned) Reset() {
 	*x = WorkerSpawned{}
-	mi := &file_session_proto_msgTypes[7]
+	mi := &file_session_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -784,7 +947,7 @@ func (x *WorkerSpawned) String() string {
 func (*WorkerSpawned) ProtoMessage() {}
 
 func (x *WorkerSpawned) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[7]
+	mi := &file_session_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -797,7 +960,7 @@ func (x *WorkerSpawned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerSpawned.ProtoReflect.Descriptor instead.
 func (*WorkerSpawned) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{7}
+	return file_session_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WorkerSpawned) GetWorkerId() string {
@@ -859,7 +1022,7 @@ type WorkerEnded struct {
 
 func (x *WorkerEnded) Reset() {
 	*x = WorkerEnded{}
-	mi := &file_session_proto_msgTypes[8]
+	mi := &file_session_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -871,7 +1034,7 @@ func (x *WorkerEnded) String() string {
 func (*WorkerEnded) ProtoMessage() {}
 
 func (x *WorkerEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[8]
+	mi := &file_session_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -884,7 +1047,7 @@ func (x *WorkerEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerEnded.ProtoReflect.Descriptor instead.
 func (*WorkerEnded) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{8}
+	return file_session_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WorkerEnded) GetWorkerId() string {
@@ -910,7 +1073,7 @@ type PolicyChanged struct {
 
 func (x *PolicyChanged) Reset() {
 	*x = PolicyChanged{}
-	mi := &file_session_proto_msgTypes[9]
+	mi := &file_session_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -922,7 +1085,7 @@ func (x *PolicyChanged) String() string {
 func (*PolicyChanged) ProtoMessage() {}
 
 func (x *PolicyChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[9]
+	mi := &file_session_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -935,7 +1098,7 @@ func (x *PolicyChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyChanged.ProtoReflect.Descriptor instead.
 func (*PolicyChanged) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{9}
+	return file_session_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PolicyChanged) GetRules() []string {
@@ -961,7 +1124,7 @@ type RuleAdded struct {
 
 func (x *RuleAdded) Reset() {
 	*x = RuleAdded{}
-	mi := &file_session_proto_msgTypes[10]
+	mi := &file_session_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -973,7 +1136,7 @@ func (x *RuleAdded) String() string {
 func (*RuleAdded) ProtoMessage() {}
 
 func (x *RuleAdded) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[10]
+	mi := &file_session_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -986,7 +1149,7 @@ func (x *RuleAdded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleAdded.ProtoReflect.Descriptor instead.
 func (*RuleAdded) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{10}
+	return file_session_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RuleAdded) GetRule() string {
@@ -1047,7 +1210,7 @@ type SessionClosed struct {
 
 func (x *SessionClosed) Reset() {
 	*x = SessionClosed{}
-	mi := &file_session_proto_msgTypes[11]
+	mi := &file_session_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1059,7 +1222,7 @@ func (x *SessionClosed) String() string {
 func (*SessionClosed) ProtoMessage() {}
 
 func (x *SessionClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[11]
+	mi := &file_session_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1072,7 +1235,7 @@ func (x *SessionClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClosed.ProtoReflect.Descriptor instead.
 func (*SessionClosed) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{11}
+	return file_session_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SessionClosed) GetReason() string {
@@ -1099,7 +1262,7 @@ type WorkspaceFact struct {
 
 func (x *WorkspaceFact) Reset() {
 	*x = WorkspaceFact{}
-	mi := &file_session_proto_msgTypes[12]
+	mi := &file_session_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1111,7 +1274,7 @@ func (x *WorkspaceFact) String() string {
 func (*WorkspaceFact) ProtoMessage() {}
 
 func (x *WorkspaceFact) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[12]
+	mi := &file_session_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1124,7 +1287,7 @@ func (x *WorkspaceFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceFact.ProtoReflect.Descriptor instead.
 func (*WorkspaceFact) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{12}
+	return file_session_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WorkspaceFact) GetFact() isWorkspaceFact_Fact {
@@ -1238,7 +1401,7 @@ type WorkspaceOpened struct {
 
 func (x *WorkspaceOpened) Reset() {
 	*x = WorkspaceOpened{}
-	mi := &file_session_proto_msgTypes[13]
+	mi := &file_session_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1250,7 +1413,7 @@ func (x *WorkspaceOpened) String() string {
 func (*WorkspaceOpened) ProtoMessage() {}
 
 func (x *WorkspaceOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[13]
+	mi := &file_session_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1263,7 +1426,7 @@ func (x *WorkspaceOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceOpened.ProtoReflect.Descriptor instead.
 func (*WorkspaceOpened) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{13}
+	return file_session_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WorkspaceOpened) GetUri() string {
@@ -1299,7 +1462,7 @@ type FieldSet struct {
 
 func (x *FieldSet) Reset() {
 	*x = FieldSet{}
-	mi := &file_session_proto_msgTypes[14]
+	mi := &file_session_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1311,7 +1474,7 @@ func (x *FieldSet) String() string {
 func (*FieldSet) ProtoMessage() {}
 
 func (x *FieldSet) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[14]
+	mi := &file_session_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1324,7 +1487,7 @@ func (x *FieldSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldSet.ProtoReflect.Descriptor instead.
 func (*FieldSet) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{14}
+	return file_session_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *FieldSet) GetField() string {
@@ -1408,7 +1571,7 @@ type FieldChange struct {
 
 func (x *FieldChange) Reset() {
 	*x = FieldChange{}
-	mi := &file_session_proto_msgTypes[15]
+	mi := &file_session_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1583,7 @@ func (x *FieldChange) String() string {
 func (*FieldChange) ProtoMessage() {}
 
 func (x *FieldChange) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[15]
+	mi := &file_session_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1596,7 @@ func (x *FieldChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
 func (*FieldChange) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{15}
+	return file_session_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FieldChange) GetField() string {
@@ -1471,7 +1634,7 @@ type FieldsDeclared struct {
 
 func (x *FieldsDeclared) Reset() {
 	*x = FieldsDeclared{}
-	mi := &file_session_proto_msgTypes[16]
+	mi := &file_session_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1483,7 +1646,7 @@ func (x *FieldsDeclared) String() string {
 func (*FieldsDeclared) ProtoMessage() {}
 
 func (x *FieldsDeclared) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[16]
+	mi := &file_session_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1496,7 +1659,7 @@ func (x *FieldsDeclared) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldsDeclared.ProtoReflect.Descriptor instead.
 func (*FieldsDeclared) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{16}
+	return file_session_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FieldsDeclared) GetSchema() string {
@@ -1547,7 +1710,7 @@ type FieldEffectStarted struct {
 
 func (x *FieldEffectStarted) Reset() {
 	*x = FieldEffectStarted{}
-	mi := &file_session_proto_msgTypes[17]
+	mi := &file_session_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1559,7 +1722,7 @@ func (x *FieldEffectStarted) String() string {
 func (*FieldEffectStarted) ProtoMessage() {}
 
 func (x *FieldEffectStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[17]
+	mi := &file_session_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1572,7 +1735,7 @@ func (x *FieldEffectStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldEffectStarted.ProtoReflect.Descriptor instead.
 func (*FieldEffectStarted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{17}
+	return file_session_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FieldEffectStarted) GetRev() uint64 {
@@ -1608,7 +1771,7 @@ type FieldEffectEnded struct {
 
 func (x *FieldEffectEnded) Reset() {
 	*x = FieldEffectEnded{}
-	mi := &file_session_proto_msgTypes[18]
+	mi := &file_session_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1620,7 +1783,7 @@ func (x *FieldEffectEnded) String() string {
 func (*FieldEffectEnded) ProtoMessage() {}
 
 func (x *FieldEffectEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[18]
+	mi := &file_session_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1633,7 +1796,7 @@ func (x *FieldEffectEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldEffectEnded.ProtoReflect.Descriptor instead.
 func (*FieldEffectEnded) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{18}
+	return file_session_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FieldEffectEnded) GetRev() uint64 {
@@ -1674,7 +1837,7 @@ type LeaseRevoked struct {
 
 func (x *LeaseRevoked) Reset() {
 	*x = LeaseRevoked{}
-	mi := &file_session_proto_msgTypes[19]
+	mi := &file_session_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1686,7 +1849,7 @@ func (x *LeaseRevoked) String() string {
 func (*LeaseRevoked) ProtoMessage() {}
 
 func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[19]
+	mi := &file_session_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1699,7 +1862,7 @@ func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRevoked.ProtoReflect.Descriptor instead.
 func (*LeaseRevoked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{19}
+	return file_session_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LeaseRevoked) GetToken() uint64 {
@@ -1736,7 +1899,7 @@ type RunFact struct {
 
 func (x *RunFact) Reset() {
 	*x = RunFact{}
-	mi := &file_session_proto_msgTypes[20]
+	mi := &file_session_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1748,7 +1911,7 @@ func (x *RunFact) String() string {
 func (*RunFact) ProtoMessage() {}
 
 func (x *RunFact) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[20]
+	mi := &file_session_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1761,7 +1924,7 @@ func (x *RunFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFact.ProtoReflect.Descriptor instead.
 func (*RunFact) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{20}
+	return file_session_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RunFact) GetFact() isRunFact_Fact {
@@ -1921,7 +2084,7 @@ type RunStarted struct {
 
 func (x *RunStarted) Reset() {
 	*x = RunStarted{}
-	mi := &file_session_proto_msgTypes[21]
+	mi := &file_session_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1933,7 +2096,7 @@ func (x *RunStarted) String() string {
 func (*RunStarted) ProtoMessage() {}
 
 func (x *RunStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[21]
+	mi := &file_session_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1946,7 +2109,7 @@ func (x *RunStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStarted.ProtoReflect.Descriptor instead.
 func (*RunStarted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{21}
+	return file_session_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RunStarted) GetRunId() string {
@@ -1979,7 +2142,7 @@ type StepStarted struct {
 
 func (x *StepStarted) Reset() {
 	*x = StepStarted{}
-	mi := &file_session_proto_msgTypes[22]
+	mi := &file_session_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1991,7 +2154,7 @@ func (x *StepStarted) String() string {
 func (*StepStarted) ProtoMessage() {}
 
 func (x *StepStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[22]
+	mi := &file_session_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2004,7 +2167,7 @@ func (x *StepStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepStarted.ProtoReflect.Descriptor instead.
 func (*StepStarted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{22}
+	return file_session_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StepStarted) GetStep() string {
@@ -2026,7 +2189,7 @@ type StepItemStarted struct {
 
 func (x *StepItemStarted) Reset() {
 	*x = StepItemStarted{}
-	mi := &file_session_proto_msgTypes[23]
+	mi := &file_session_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2038,7 +2201,7 @@ func (x *StepItemStarted) String() string {
 func (*StepItemStarted) ProtoMessage() {}
 
 func (x *StepItemStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[23]
+	mi := &file_session_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2051,7 +2214,7 @@ func (x *StepItemStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepItemStarted.ProtoReflect.Descriptor instead.
 func (*StepItemStarted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{23}
+	return file_session_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StepItemStarted) GetStep() string {
@@ -2096,7 +2259,7 @@ type StepFinished struct {
 
 func (x *StepFinished) Reset() {
 	*x = StepFinished{}
-	mi := &file_session_proto_msgTypes[24]
+	mi := &file_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2108,7 +2271,7 @@ func (x *StepFinished) String() string {
 func (*StepFinished) ProtoMessage() {}
 
 func (x *StepFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[24]
+	mi := &file_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2121,7 +2284,7 @@ func (x *StepFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepFinished.ProtoReflect.Descriptor instead.
 func (*StepFinished) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{24}
+	return file_session_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *StepFinished) GetStep() string {
@@ -2178,7 +2341,7 @@ type HumanAsked struct {
 
 func (x *HumanAsked) Reset() {
 	*x = HumanAsked{}
-	mi := &file_session_proto_msgTypes[25]
+	mi := &file_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2190,7 +2353,7 @@ func (x *HumanAsked) String() string {
 func (*HumanAsked) ProtoMessage() {}
 
 func (x *HumanAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[25]
+	mi := &file_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2203,7 +2366,7 @@ func (x *HumanAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanAsked.ProtoReflect.Descriptor instead.
 func (*HumanAsked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{25}
+	return file_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HumanAsked) GetStep() string {
@@ -2245,7 +2408,7 @@ type HumanAnswered struct {
 
 func (x *HumanAnswered) Reset() {
 	*x = HumanAnswered{}
-	mi := &file_session_proto_msgTypes[26]
+	mi := &file_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2257,7 +2420,7 @@ func (x *HumanAnswered) String() string {
 func (*HumanAnswered) ProtoMessage() {}
 
 func (x *HumanAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[26]
+	mi := &file_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2270,7 +2433,7 @@ func (x *HumanAnswered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanAnswered.ProtoReflect.Descriptor instead.
 func (*HumanAnswered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{26}
+	return file_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *HumanAnswered) GetStep() string {
@@ -2303,7 +2466,7 @@ type RunPaused struct {
 
 func (x *RunPaused) Reset() {
 	*x = RunPaused{}
-	mi := &file_session_proto_msgTypes[27]
+	mi := &file_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2315,7 +2478,7 @@ func (x *RunPaused) String() string {
 func (*RunPaused) ProtoMessage() {}
 
 func (x *RunPaused) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[27]
+	mi := &file_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2328,7 +2491,7 @@ func (x *RunPaused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunPaused.ProtoReflect.Descriptor instead.
 func (*RunPaused) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{27}
+	return file_session_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RunPaused) GetReason() string {
@@ -2347,7 +2510,7 @@ type RunResumed struct {
 
 func (x *RunResumed) Reset() {
 	*x = RunResumed{}
-	mi := &file_session_proto_msgTypes[28]
+	mi := &file_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2359,7 +2522,7 @@ func (x *RunResumed) String() string {
 func (*RunResumed) ProtoMessage() {}
 
 func (x *RunResumed) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[28]
+	mi := &file_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2372,7 +2535,7 @@ func (x *RunResumed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResumed.ProtoReflect.Descriptor instead.
 func (*RunResumed) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{28}
+	return file_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RunResumed) GetBy() string {
@@ -2392,7 +2555,7 @@ type RunFinished struct {
 
 func (x *RunFinished) Reset() {
 	*x = RunFinished{}
-	mi := &file_session_proto_msgTypes[29]
+	mi := &file_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2404,7 +2567,7 @@ func (x *RunFinished) String() string {
 func (*RunFinished) ProtoMessage() {}
 
 func (x *RunFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[29]
+	mi := &file_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2417,7 +2580,7 @@ func (x *RunFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFinished.ProtoReflect.Descriptor instead.
 func (*RunFinished) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{29}
+	return file_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RunFinished) GetStatus() string {
@@ -2449,7 +2612,7 @@ type ConversationFact struct {
 
 func (x *ConversationFact) Reset() {
 	*x = ConversationFact{}
-	mi := &file_session_proto_msgTypes[30]
+	mi := &file_session_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2461,7 +2624,7 @@ func (x *ConversationFact) String() string {
 func (*ConversationFact) ProtoMessage() {}
 
 func (x *ConversationFact) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[30]
+	mi := &file_session_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2474,7 +2637,7 @@ func (x *ConversationFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversationFact.ProtoReflect.Descriptor instead.
 func (*ConversationFact) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{30}
+	return file_session_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ConversationFact) GetFact() isConversationFact_Fact {
@@ -2558,7 +2721,7 @@ type ConversationOpened struct {
 
 func (x *ConversationOpened) Reset() {
 	*x = ConversationOpened{}
-	mi := &file_session_proto_msgTypes[31]
+	mi := &file_session_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2570,7 +2733,7 @@ func (x *ConversationOpened) String() string {
 func (*ConversationOpened) ProtoMessage() {}
 
 func (x *ConversationOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[31]
+	mi := &file_session_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2583,7 +2746,7 @@ func (x *ConversationOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversationOpened.ProtoReflect.Descriptor instead.
 func (*ConversationOpened) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{31}
+	return file_session_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ConversationOpened) GetConversationId() string {
@@ -2609,7 +2772,7 @@ type MemberJoined struct {
 
 func (x *MemberJoined) Reset() {
 	*x = MemberJoined{}
-	mi := &file_session_proto_msgTypes[32]
+	mi := &file_session_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2621,7 +2784,7 @@ func (x *MemberJoined) String() string {
 func (*MemberJoined) ProtoMessage() {}
 
 func (x *MemberJoined) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[32]
+	mi := &file_session_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2634,7 +2797,7 @@ func (x *MemberJoined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberJoined.ProtoReflect.Descriptor instead.
 func (*MemberJoined) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{32}
+	return file_session_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *MemberJoined) GetWorkerId() string {
@@ -2655,7 +2818,7 @@ type TurnSubmitted struct {
 
 func (x *TurnSubmitted) Reset() {
 	*x = TurnSubmitted{}
-	mi := &file_session_proto_msgTypes[33]
+	mi := &file_session_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2667,7 +2830,7 @@ func (x *TurnSubmitted) String() string {
 func (*TurnSubmitted) ProtoMessage() {}
 
 func (x *TurnSubmitted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[33]
+	mi := &file_session_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2680,7 +2843,7 @@ func (x *TurnSubmitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnSubmitted.ProtoReflect.Descriptor instead.
 func (*TurnSubmitted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{33}
+	return file_session_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TurnSubmitted) GetWorkerId() string {
@@ -2714,7 +2877,7 @@ type MemberLeft struct {
 
 func (x *MemberLeft) Reset() {
 	*x = MemberLeft{}
-	mi := &file_session_proto_msgTypes[34]
+	mi := &file_session_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2726,7 +2889,7 @@ func (x *MemberLeft) String() string {
 func (*MemberLeft) ProtoMessage() {}
 
 func (x *MemberLeft) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[34]
+	mi := &file_session_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2739,7 +2902,7 @@ func (x *MemberLeft) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberLeft.ProtoReflect.Descriptor instead.
 func (*MemberLeft) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{34}
+	return file_session_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *MemberLeft) GetWorkerId() string {
@@ -2778,7 +2941,7 @@ type SystemFact struct {
 
 func (x *SystemFact) Reset() {
 	*x = SystemFact{}
-	mi := &file_session_proto_msgTypes[35]
+	mi := &file_session_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2790,7 +2953,7 @@ func (x *SystemFact) String() string {
 func (*SystemFact) ProtoMessage() {}
 
 func (x *SystemFact) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[35]
+	mi := &file_session_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2803,7 +2966,7 @@ func (x *SystemFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemFact.ProtoReflect.Descriptor instead.
 func (*SystemFact) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{35}
+	return file_session_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SystemFact) GetFact() isSystemFact_Fact {
@@ -2993,7 +3156,7 @@ type NodeBooted struct {
 
 func (x *NodeBooted) Reset() {
 	*x = NodeBooted{}
-	mi := &file_session_proto_msgTypes[36]
+	mi := &file_session_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3005,7 +3168,7 @@ func (x *NodeBooted) String() string {
 func (*NodeBooted) ProtoMessage() {}
 
 func (x *NodeBooted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[36]
+	mi := &file_session_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3018,7 +3181,7 @@ func (x *NodeBooted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeBooted.ProtoReflect.Descriptor instead.
 func (*NodeBooted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{36}
+	return file_session_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *NodeBooted) GetBoot() uint64 {
@@ -3059,7 +3222,7 @@ type RuleRemembered struct {
 
 func (x *RuleRemembered) Reset() {
 	*x = RuleRemembered{}
-	mi := &file_session_proto_msgTypes[37]
+	mi := &file_session_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3071,7 +3234,7 @@ func (x *RuleRemembered) String() string {
 func (*RuleRemembered) ProtoMessage() {}
 
 func (x *RuleRemembered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[37]
+	mi := &file_session_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3084,7 +3247,7 @@ func (x *RuleRemembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleRemembered.ProtoReflect.Descriptor instead.
 func (*RuleRemembered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{37}
+	return file_session_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RuleRemembered) GetRule() string {
@@ -3155,7 +3318,7 @@ type RuleRevoked struct {
 
 func (x *RuleRevoked) Reset() {
 	*x = RuleRevoked{}
-	mi := &file_session_proto_msgTypes[38]
+	mi := &file_session_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3167,7 +3330,7 @@ func (x *RuleRevoked) String() string {
 func (*RuleRevoked) ProtoMessage() {}
 
 func (x *RuleRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[38]
+	mi := &file_session_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3180,7 +3343,7 @@ func (x *RuleRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleRevoked.ProtoReflect.Descriptor instead.
 func (*RuleRevoked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{38}
+	return file_session_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RuleRevoked) GetRule() string {
@@ -3216,7 +3379,7 @@ type TokenCreated struct {
 
 func (x *TokenCreated) Reset() {
 	*x = TokenCreated{}
-	mi := &file_session_proto_msgTypes[39]
+	mi := &file_session_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3228,7 +3391,7 @@ func (x *TokenCreated) String() string {
 func (*TokenCreated) ProtoMessage() {}
 
 func (x *TokenCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[39]
+	mi := &file_session_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3241,7 +3404,7 @@ func (x *TokenCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenCreated.ProtoReflect.Descriptor instead.
 func (*TokenCreated) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{39}
+	return file_session_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TokenCreated) GetTokenId() string {
@@ -3281,7 +3444,7 @@ type TokenRevoked struct {
 
 func (x *TokenRevoked) Reset() {
 	*x = TokenRevoked{}
-	mi := &file_session_proto_msgTypes[40]
+	mi := &file_session_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3293,7 +3456,7 @@ func (x *TokenRevoked) String() string {
 func (*TokenRevoked) ProtoMessage() {}
 
 func (x *TokenRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[40]
+	mi := &file_session_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3306,7 +3469,7 @@ func (x *TokenRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenRevoked.ProtoReflect.Descriptor instead.
 func (*TokenRevoked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{40}
+	return file_session_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *TokenRevoked) GetTokenId() string {
@@ -3326,7 +3489,7 @@ type HostRegistered struct {
 
 func (x *HostRegistered) Reset() {
 	*x = HostRegistered{}
-	mi := &file_session_proto_msgTypes[41]
+	mi := &file_session_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3338,7 +3501,7 @@ func (x *HostRegistered) String() string {
 func (*HostRegistered) ProtoMessage() {}
 
 func (x *HostRegistered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[41]
+	mi := &file_session_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3351,7 +3514,7 @@ func (x *HostRegistered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostRegistered.ProtoReflect.Descriptor instead.
 func (*HostRegistered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{41}
+	return file_session_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *HostRegistered) GetHost() string {
@@ -3380,7 +3543,7 @@ type ProjectSaved struct {
 
 func (x *ProjectSaved) Reset() {
 	*x = ProjectSaved{}
-	mi := &file_session_proto_msgTypes[42]
+	mi := &file_session_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3392,7 +3555,7 @@ func (x *ProjectSaved) String() string {
 func (*ProjectSaved) ProtoMessage() {}
 
 func (x *ProjectSaved) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[42]
+	mi := &file_session_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3405,7 +3568,7 @@ func (x *ProjectSaved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProjectSaved.ProtoReflect.Descriptor instead.
 func (*ProjectSaved) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{42}
+	return file_session_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ProjectSaved) GetProjectId() string {
@@ -3445,7 +3608,7 @@ type ProjectRemoved struct {
 
 func (x *ProjectRemoved) Reset() {
 	*x = ProjectRemoved{}
-	mi := &file_session_proto_msgTypes[43]
+	mi := &file_session_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3457,7 +3620,7 @@ func (x *ProjectRemoved) String() string {
 func (*ProjectRemoved) ProtoMessage() {}
 
 func (x *ProjectRemoved) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[43]
+	mi := &file_session_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3470,7 +3633,7 @@ func (x *ProjectRemoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProjectRemoved.ProtoReflect.Descriptor instead.
 func (*ProjectRemoved) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{43}
+	return file_session_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ProjectRemoved) GetProjectId() string {
@@ -3490,7 +3653,7 @@ type FolderTrusted struct {
 
 func (x *FolderTrusted) Reset() {
 	*x = FolderTrusted{}
-	mi := &file_session_proto_msgTypes[44]
+	mi := &file_session_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3502,7 +3665,7 @@ func (x *FolderTrusted) String() string {
 func (*FolderTrusted) ProtoMessage() {}
 
 func (x *FolderTrusted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[44]
+	mi := &file_session_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3515,7 +3678,7 @@ func (x *FolderTrusted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FolderTrusted.ProtoReflect.Descriptor instead.
 func (*FolderTrusted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{44}
+	return file_session_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *FolderTrusted) GetUri() string {
@@ -3542,7 +3705,7 @@ type FolderUntrusted struct {
 
 func (x *FolderUntrusted) Reset() {
 	*x = FolderUntrusted{}
-	mi := &file_session_proto_msgTypes[45]
+	mi := &file_session_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3554,7 +3717,7 @@ func (x *FolderUntrusted) String() string {
 func (*FolderUntrusted) ProtoMessage() {}
 
 func (x *FolderUntrusted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[45]
+	mi := &file_session_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3567,7 +3730,7 @@ func (x *FolderUntrusted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FolderUntrusted.ProtoReflect.Descriptor instead.
 func (*FolderUntrusted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{45}
+	return file_session_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *FolderUntrusted) GetUri() string {
@@ -3598,7 +3761,7 @@ type Audited struct {
 
 func (x *Audited) Reset() {
 	*x = Audited{}
-	mi := &file_session_proto_msgTypes[46]
+	mi := &file_session_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3610,7 +3773,7 @@ func (x *Audited) String() string {
 func (*Audited) ProtoMessage() {}
 
 func (x *Audited) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[46]
+	mi := &file_session_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3623,7 +3786,7 @@ func (x *Audited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audited.ProtoReflect.Descriptor instead.
 func (*Audited) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{46}
+	return file_session_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Audited) GetWho() string {
@@ -3672,7 +3835,7 @@ var File_session_proto protoreflect.FileDescriptor
 
 const file_session_proto_rawDesc = "" +
 	"\n" +
-	"\rsession.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\xb9\x06\n" +
+	"\rsession.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\xc2\a\n" +
 	"\vSessionFact\x12D\n" +
 	"\x0fsession_created\x18\x01 \x01(\v2\x19.troupe.v1.SessionCreatedH\x00R\x0esessionCreated\x12M\n" +
 	"\x12workspace_attached\x18\x02 \x01(\v2\x1c.troupe.v1.WorkspaceAttachedH\x00R\x11workspaceAttached\x12M\n" +
@@ -3688,15 +3851,25 @@ const file_session_proto_rawDesc = "" +
 	" \x01(\v2\x1b.troupe.v1.VariablesChangedH\x00R\x10variablesChanged\x12;\n" +
 	"\frule_revoked\x18\f \x01(\v2\x16.troupe.v1.RuleRevokedH\x00R\vruleRevoked\x128\n" +
 	"\vfield_noted\x18\x14 \x01(\v2\x15.troupe.v1.FieldNotedH\x00R\n" +
-	"fieldNotedB\x06\n" +
-	"\x04fact\"Q\n" +
+	"fieldNoted\x12A\n" +
+	"\x0ebudget_changed\x18d \x01(\v2\x18.troupe.v1.BudgetChangedH\x00R\rbudgetChanged\x12D\n" +
+	"\x0fbudget_allotted\x18e \x01(\v2\x19.troupe.v1.BudgetAllottedH\x00R\x0ebudgetAllottedB\x06\n" +
+	"\x04fact\"\x91\x01\n" +
+	"\rBudgetChanged\x12)\n" +
+	"\x06budget\x18\x01 \x01(\v2\x11.troupe.v1.BudgetR\x06budget\x12(\n" +
+	"\x05added\x18\x02 \x01(\v2\x12.troupe.v1.AmountsR\x05added\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x1b\n" +
+	"\tchange_id\x18\x04 \x01(\tR\bchangeId\"W\n" +
+	"\x0eBudgetAllotted\x12\x1b\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12(\n" +
+	"\x05until\x18\x02 \x01(\v2\x12.troupe.v1.AmountsR\x05until\"Q\n" +
 	"\n" +
 	"FieldNoted\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12%\n" +
 	"\x03set\x18\x02 \x01(\v2\x13.troupe.v1.FieldSetR\x03set\"1\n" +
 	"\x10VariablesChanged\x12\x1d\n" +
 	"\n" +
-	"project_id\x18\x01 \x01(\tR\tprojectId\"\xc7\x02\n" +
+	"project_id\x18\x01 \x01(\tR\tprojectId\"\xf2\x02\n" +
 	"\x0eSessionCreated\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
@@ -3711,7 +3884,8 @@ const file_session_proto_rawDesc = "" +
 	"\apersist\x18\t \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\x12#\n" +
 	"\x03env\x18\n" +
 	" \x03(\v2\x11.troupe.v1.EnvVarR\x03env\x12\x10\n" +
-	"\x03ask\x18\v \x01(\bR\x03ask\"\xef\x02\n" +
+	"\x03ask\x18\v \x01(\bR\x03ask\x12)\n" +
+	"\x06budget\x18[ \x01(\v2\x11.troupe.v1.BudgetR\x06budget\"\xef\x02\n" +
 	"\x11WorkspaceAttached\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -3967,119 +4141,129 @@ func file_session_proto_rawDescGZIP() []byte {
 	return file_session_proto_rawDescData
 }
 
-var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_session_proto_goTypes = []any{
 	(*SessionFact)(nil),        // 0: troupe.v1.SessionFact
-	(*FieldNoted)(nil),         // 1: troupe.v1.FieldNoted
-	(*VariablesChanged)(nil),   // 2: troupe.v1.VariablesChanged
-	(*SessionCreated)(nil),     // 3: troupe.v1.SessionCreated
-	(*WorkspaceAttached)(nil),  // 4: troupe.v1.WorkspaceAttached
-	(*WorkspaceDetached)(nil),  // 5: troupe.v1.WorkspaceDetached
-	(*TrustChanged)(nil),       // 6: troupe.v1.TrustChanged
-	(*WorkerSpawned)(nil),      // 7: troupe.v1.WorkerSpawned
-	(*WorkerEnded)(nil),        // 8: troupe.v1.WorkerEnded
-	(*PolicyChanged)(nil),      // 9: troupe.v1.PolicyChanged
-	(*RuleAdded)(nil),          // 10: troupe.v1.RuleAdded
-	(*SessionClosed)(nil),      // 11: troupe.v1.SessionClosed
-	(*WorkspaceFact)(nil),      // 12: troupe.v1.WorkspaceFact
-	(*WorkspaceOpened)(nil),    // 13: troupe.v1.WorkspaceOpened
-	(*FieldSet)(nil),           // 14: troupe.v1.FieldSet
-	(*FieldChange)(nil),        // 15: troupe.v1.FieldChange
-	(*FieldsDeclared)(nil),     // 16: troupe.v1.FieldsDeclared
-	(*FieldEffectStarted)(nil), // 17: troupe.v1.FieldEffectStarted
-	(*FieldEffectEnded)(nil),   // 18: troupe.v1.FieldEffectEnded
-	(*LeaseRevoked)(nil),       // 19: troupe.v1.LeaseRevoked
-	(*RunFact)(nil),            // 20: troupe.v1.RunFact
-	(*RunStarted)(nil),         // 21: troupe.v1.RunStarted
-	(*StepStarted)(nil),        // 22: troupe.v1.StepStarted
-	(*StepItemStarted)(nil),    // 23: troupe.v1.StepItemStarted
-	(*StepFinished)(nil),       // 24: troupe.v1.StepFinished
-	(*HumanAsked)(nil),         // 25: troupe.v1.HumanAsked
-	(*HumanAnswered)(nil),      // 26: troupe.v1.HumanAnswered
-	(*RunPaused)(nil),          // 27: troupe.v1.RunPaused
-	(*RunResumed)(nil),         // 28: troupe.v1.RunResumed
-	(*RunFinished)(nil),        // 29: troupe.v1.RunFinished
-	(*ConversationFact)(nil),   // 30: troupe.v1.ConversationFact
-	(*ConversationOpened)(nil), // 31: troupe.v1.ConversationOpened
-	(*MemberJoined)(nil),       // 32: troupe.v1.MemberJoined
-	(*TurnSubmitted)(nil),      // 33: troupe.v1.TurnSubmitted
-	(*MemberLeft)(nil),         // 34: troupe.v1.MemberLeft
-	(*SystemFact)(nil),         // 35: troupe.v1.SystemFact
-	(*NodeBooted)(nil),         // 36: troupe.v1.NodeBooted
-	(*RuleRemembered)(nil),     // 37: troupe.v1.RuleRemembered
-	(*RuleRevoked)(nil),        // 38: troupe.v1.RuleRevoked
-	(*TokenCreated)(nil),       // 39: troupe.v1.TokenCreated
-	(*TokenRevoked)(nil),       // 40: troupe.v1.TokenRevoked
-	(*HostRegistered)(nil),     // 41: troupe.v1.HostRegistered
-	(*ProjectSaved)(nil),       // 42: troupe.v1.ProjectSaved
-	(*ProjectRemoved)(nil),     // 43: troupe.v1.ProjectRemoved
-	(*FolderTrusted)(nil),      // 44: troupe.v1.FolderTrusted
-	(*FolderUntrusted)(nil),    // 45: troupe.v1.FolderUntrusted
-	(*Audited)(nil),            // 46: troupe.v1.Audited
-	(Persist_Policy)(0),        // 47: troupe.v1.Persist.Policy
-	(*EnvVar)(nil),             // 48: troupe.v1.EnvVar
-	(Trust_Level)(0),           // 49: troupe.v1.Trust.Level
-	(*Place)(nil),              // 50: troupe.v1.Place
-	(*Usage)(nil),              // 51: troupe.v1.Usage
+	(*BudgetChanged)(nil),      // 1: troupe.v1.BudgetChanged
+	(*BudgetAllotted)(nil),     // 2: troupe.v1.BudgetAllotted
+	(*FieldNoted)(nil),         // 3: troupe.v1.FieldNoted
+	(*VariablesChanged)(nil),   // 4: troupe.v1.VariablesChanged
+	(*SessionCreated)(nil),     // 5: troupe.v1.SessionCreated
+	(*WorkspaceAttached)(nil),  // 6: troupe.v1.WorkspaceAttached
+	(*WorkspaceDetached)(nil),  // 7: troupe.v1.WorkspaceDetached
+	(*TrustChanged)(nil),       // 8: troupe.v1.TrustChanged
+	(*WorkerSpawned)(nil),      // 9: troupe.v1.WorkerSpawned
+	(*WorkerEnded)(nil),        // 10: troupe.v1.WorkerEnded
+	(*PolicyChanged)(nil),      // 11: troupe.v1.PolicyChanged
+	(*RuleAdded)(nil),          // 12: troupe.v1.RuleAdded
+	(*SessionClosed)(nil),      // 13: troupe.v1.SessionClosed
+	(*WorkspaceFact)(nil),      // 14: troupe.v1.WorkspaceFact
+	(*WorkspaceOpened)(nil),    // 15: troupe.v1.WorkspaceOpened
+	(*FieldSet)(nil),           // 16: troupe.v1.FieldSet
+	(*FieldChange)(nil),        // 17: troupe.v1.FieldChange
+	(*FieldsDeclared)(nil),     // 18: troupe.v1.FieldsDeclared
+	(*FieldEffectStarted)(nil), // 19: troupe.v1.FieldEffectStarted
+	(*FieldEffectEnded)(nil),   // 20: troupe.v1.FieldEffectEnded
+	(*LeaseRevoked)(nil),       // 21: troupe.v1.LeaseRevoked
+	(*RunFact)(nil),            // 22: troupe.v1.RunFact
+	(*RunStarted)(nil),         // 23: troupe.v1.RunStarted
+	(*StepStarted)(nil),        // 24: troupe.v1.StepStarted
+	(*StepItemStarted)(nil),    // 25: troupe.v1.StepItemStarted
+	(*StepFinished)(nil),       // 26: troupe.v1.StepFinished
+	(*HumanAsked)(nil),         // 27: troupe.v1.HumanAsked
+	(*HumanAnswered)(nil),      // 28: troupe.v1.HumanAnswered
+	(*RunPaused)(nil),          // 29: troupe.v1.RunPaused
+	(*RunResumed)(nil),         // 30: troupe.v1.RunResumed
+	(*RunFinished)(nil),        // 31: troupe.v1.RunFinished
+	(*ConversationFact)(nil),   // 32: troupe.v1.ConversationFact
+	(*ConversationOpened)(nil), // 33: troupe.v1.ConversationOpened
+	(*MemberJoined)(nil),       // 34: troupe.v1.MemberJoined
+	(*TurnSubmitted)(nil),      // 35: troupe.v1.TurnSubmitted
+	(*MemberLeft)(nil),         // 36: troupe.v1.MemberLeft
+	(*SystemFact)(nil),         // 37: troupe.v1.SystemFact
+	(*NodeBooted)(nil),         // 38: troupe.v1.NodeBooted
+	(*RuleRemembered)(nil),     // 39: troupe.v1.RuleRemembered
+	(*RuleRevoked)(nil),        // 40: troupe.v1.RuleRevoked
+	(*TokenCreated)(nil),       // 41: troupe.v1.TokenCreated
+	(*TokenRevoked)(nil),       // 42: troupe.v1.TokenRevoked
+	(*HostRegistered)(nil),     // 43: troupe.v1.HostRegistered
+	(*ProjectSaved)(nil),       // 44: troupe.v1.ProjectSaved
+	(*ProjectRemoved)(nil),     // 45: troupe.v1.ProjectRemoved
+	(*FolderTrusted)(nil),      // 46: troupe.v1.FolderTrusted
+	(*FolderUntrusted)(nil),    // 47: troupe.v1.FolderUntrusted
+	(*Audited)(nil),            // 48: troupe.v1.Audited
+	(*Budget)(nil),             // 49: troupe.v1.Budget
+	(*Amounts)(nil),            // 50: troupe.v1.Amounts
+	(Persist_Policy)(0),        // 51: troupe.v1.Persist.Policy
+	(*EnvVar)(nil),             // 52: troupe.v1.EnvVar
+	(Trust_Level)(0),           // 53: troupe.v1.Trust.Level
+	(*Place)(nil),              // 54: troupe.v1.Place
+	(*Usage)(nil),              // 55: troupe.v1.Usage
 }
 var file_session_proto_depIdxs = []int32{
-	3,  // 0: troupe.v1.SessionFact.session_created:type_name -> troupe.v1.SessionCreated
-	4,  // 1: troupe.v1.SessionFact.workspace_attached:type_name -> troupe.v1.WorkspaceAttached
-	5,  // 2: troupe.v1.SessionFact.workspace_detached:type_name -> troupe.v1.WorkspaceDetached
-	6,  // 3: troupe.v1.SessionFact.trust_changed:type_name -> troupe.v1.TrustChanged
-	7,  // 4: troupe.v1.SessionFact.worker_spawned:type_name -> troupe.v1.WorkerSpawned
-	8,  // 5: troupe.v1.SessionFact.worker_ended:type_name -> troupe.v1.WorkerEnded
-	9,  // 6: troupe.v1.SessionFact.policy_changed:type_name -> troupe.v1.PolicyChanged
-	10, // 7: troupe.v1.SessionFact.rule_added:type_name -> troupe.v1.RuleAdded
-	11, // 8: troupe.v1.SessionFact.session_closed:type_name -> troupe.v1.SessionClosed
-	2,  // 9: troupe.v1.SessionFact.variables_changed:type_name -> troupe.v1.VariablesChanged
-	38, // 10: troupe.v1.SessionFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
-	1,  // 11: troupe.v1.SessionFact.field_noted:type_name -> troupe.v1.FieldNoted
-	14, // 12: troupe.v1.FieldNoted.set:type_name -> troupe.v1.FieldSet
-	47, // 13: troupe.v1.SessionCreated.persist:type_name -> troupe.v1.Persist.Policy
-	48, // 14: troupe.v1.SessionCreated.env:type_name -> troupe.v1.EnvVar
-	49, // 15: troupe.v1.WorkspaceAttached.trust:type_name -> troupe.v1.Trust.Level
-	49, // 16: troupe.v1.TrustChanged.trust:type_name -> troupe.v1.Trust.Level
-	50, // 17: troupe.v1.WorkerSpawned.places:type_name -> troupe.v1.Place
-	13, // 18: troupe.v1.WorkspaceFact.workspace_opened:type_name -> troupe.v1.WorkspaceOpened
-	14, // 19: troupe.v1.WorkspaceFact.field_set:type_name -> troupe.v1.FieldSet
-	19, // 20: troupe.v1.WorkspaceFact.lease_revoked:type_name -> troupe.v1.LeaseRevoked
-	16, // 21: troupe.v1.WorkspaceFact.fields_declared:type_name -> troupe.v1.FieldsDeclared
-	17, // 22: troupe.v1.WorkspaceFact.field_effect_started:type_name -> troupe.v1.FieldEffectStarted
-	18, // 23: troupe.v1.WorkspaceFact.field_effect_ended:type_name -> troupe.v1.FieldEffectEnded
-	15, // 24: troupe.v1.FieldSet.derived:type_name -> troupe.v1.FieldChange
-	15, // 25: troupe.v1.FieldsDeclared.derived:type_name -> troupe.v1.FieldChange
-	21, // 26: troupe.v1.RunFact.run_started:type_name -> troupe.v1.RunStarted
-	22, // 27: troupe.v1.RunFact.step_started:type_name -> troupe.v1.StepStarted
-	23, // 28: troupe.v1.RunFact.step_item_started:type_name -> troupe.v1.StepItemStarted
-	24, // 29: troupe.v1.RunFact.step_finished:type_name -> troupe.v1.StepFinished
-	25, // 30: troupe.v1.RunFact.human_asked:type_name -> troupe.v1.HumanAsked
-	26, // 31: troupe.v1.RunFact.human_answered:type_name -> troupe.v1.HumanAnswered
-	27, // 32: troupe.v1.RunFact.run_paused:type_name -> troupe.v1.RunPaused
-	28, // 33: troupe.v1.RunFact.run_resumed:type_name -> troupe.v1.RunResumed
-	29, // 34: troupe.v1.RunFact.run_finished:type_name -> troupe.v1.RunFinished
-	51, // 35: troupe.v1.StepFinished.usage:type_name -> troupe.v1.Usage
-	31, // 36: troupe.v1.ConversationFact.conversation_opened:type_name -> troupe.v1.ConversationOpened
-	32, // 37: troupe.v1.ConversationFact.member_joined:type_name -> troupe.v1.MemberJoined
-	33, // 38: troupe.v1.ConversationFact.turn_submitted:type_name -> troupe.v1.TurnSubmitted
-	34, // 39: troupe.v1.ConversationFact.member_left:type_name -> troupe.v1.MemberLeft
-	36, // 40: troupe.v1.SystemFact.node_booted:type_name -> troupe.v1.NodeBooted
-	37, // 41: troupe.v1.SystemFact.rule_remembered:type_name -> troupe.v1.RuleRemembered
-	38, // 42: troupe.v1.SystemFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
-	39, // 43: troupe.v1.SystemFact.token_created:type_name -> troupe.v1.TokenCreated
-	40, // 44: troupe.v1.SystemFact.token_revoked:type_name -> troupe.v1.TokenRevoked
-	41, // 45: troupe.v1.SystemFact.host_registered:type_name -> troupe.v1.HostRegistered
-	42, // 46: troupe.v1.SystemFact.project_saved:type_name -> troupe.v1.ProjectSaved
-	43, // 47: troupe.v1.SystemFact.project_removed:type_name -> troupe.v1.ProjectRemoved
-	44, // 48: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
-	45, // 49: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
-	46, // 50: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
-	48, // 51: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
-	52, // [52:52] is the sub-list for method output_type
-	52, // [52:52] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	5,  // 0: troupe.v1.SessionFact.session_created:type_name -> troupe.v1.SessionCreated
+	6,  // 1: troupe.v1.SessionFact.workspace_attached:type_name -> troupe.v1.WorkspaceAttached
+	7,  // 2: troupe.v1.SessionFact.workspace_detached:type_name -> troupe.v1.WorkspaceDetached
+	8,  // 3: troupe.v1.SessionFact.trust_changed:type_name -> troupe.v1.TrustChanged
+	9,  // 4: troupe.v1.SessionFact.worker_spawned:type_name -> troupe.v1.WorkerSpawned
+	10, // 5: troupe.v1.SessionFact.worker_ended:type_name -> troupe.v1.WorkerEnded
+	11, // 6: troupe.v1.SessionFact.policy_changed:type_name -> troupe.v1.PolicyChanged
+	12, // 7: troupe.v1.SessionFact.rule_added:type_name -> troupe.v1.RuleAdded
+	13, // 8: troupe.v1.SessionFact.session_closed:type_name -> troupe.v1.SessionClosed
+	4,  // 9: troupe.v1.SessionFact.variables_changed:type_name -> troupe.v1.VariablesChanged
+	40, // 10: troupe.v1.SessionFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
+	3,  // 11: troupe.v1.SessionFact.field_noted:type_name -> troupe.v1.FieldNoted
+	1,  // 12: troupe.v1.SessionFact.budget_changed:type_name -> troupe.v1.BudgetChanged
+	2,  // 13: troupe.v1.SessionFact.budget_allotted:type_name -> troupe.v1.BudgetAllotted
+	49, // 14: troupe.v1.BudgetChanged.budget:type_name -> troupe.v1.Budget
+	50, // 15: troupe.v1.BudgetChanged.added:type_name -> troupe.v1.Amounts
+	50, // 16: troupe.v1.BudgetAllotted.until:type_name -> troupe.v1.Amounts
+	16, // 17: troupe.v1.FieldNoted.set:type_name -> troupe.v1.FieldSet
+	51, // 18: troupe.v1.SessionCreated.persist:type_name -> troupe.v1.Persist.Policy
+	52, // 19: troupe.v1.SessionCreated.env:type_name -> troupe.v1.EnvVar
+	49, // 20: troupe.v1.SessionCreated.budget:type_name -> troupe.v1.Budget
+	53, // 21: troupe.v1.WorkspaceAttached.trust:type_name -> troupe.v1.Trust.Level
+	53, // 22: troupe.v1.TrustChanged.trust:type_name -> troupe.v1.Trust.Level
+	54, // 23: troupe.v1.WorkerSpawned.places:type_name -> troupe.v1.Place
+	15, // 24: troupe.v1.WorkspaceFact.workspace_opened:type_name -> troupe.v1.WorkspaceOpened
+	16, // 25: troupe.v1.WorkspaceFact.field_set:type_name -> troupe.v1.FieldSet
+	21, // 26: troupe.v1.WorkspaceFact.lease_revoked:type_name -> troupe.v1.LeaseRevoked
+	18, // 27: troupe.v1.WorkspaceFact.fields_declared:type_name -> troupe.v1.FieldsDeclared
+	19, // 28: troupe.v1.WorkspaceFact.field_effect_started:type_name -> troupe.v1.FieldEffectStarted
+	20, // 29: troupe.v1.WorkspaceFact.field_effect_ended:type_name -> troupe.v1.FieldEffectEnded
+	17, // 30: troupe.v1.FieldSet.derived:type_name -> troupe.v1.FieldChange
+	17, // 31: troupe.v1.FieldsDeclared.derived:type_name -> troupe.v1.FieldChange
+	23, // 32: troupe.v1.RunFact.run_started:type_name -> troupe.v1.RunStarted
+	24, // 33: troupe.v1.RunFact.step_started:type_name -> troupe.v1.StepStarted
+	25, // 34: troupe.v1.RunFact.step_item_started:type_name -> troupe.v1.StepItemStarted
+	26, // 35: troupe.v1.RunFact.step_finished:type_name -> troupe.v1.StepFinished
+	27, // 36: troupe.v1.RunFact.human_asked:type_name -> troupe.v1.HumanAsked
+	28, // 37: troupe.v1.RunFact.human_answered:type_name -> troupe.v1.HumanAnswered
+	29, // 38: troupe.v1.RunFact.run_paused:type_name -> troupe.v1.RunPaused
+	30, // 39: troupe.v1.RunFact.run_resumed:type_name -> troupe.v1.RunResumed
+	31, // 40: troupe.v1.RunFact.run_finished:type_name -> troupe.v1.RunFinished
+	55, // 41: troupe.v1.StepFinished.usage:type_name -> troupe.v1.Usage
+	33, // 42: troupe.v1.ConversationFact.conversation_opened:type_name -> troupe.v1.ConversationOpened
+	34, // 43: troupe.v1.ConversationFact.member_joined:type_name -> troupe.v1.MemberJoined
+	35, // 44: troupe.v1.ConversationFact.turn_submitted:type_name -> troupe.v1.TurnSubmitted
+	36, // 45: troupe.v1.ConversationFact.member_left:type_name -> troupe.v1.MemberLeft
+	38, // 46: troupe.v1.SystemFact.node_booted:type_name -> troupe.v1.NodeBooted
+	39, // 47: troupe.v1.SystemFact.rule_remembered:type_name -> troupe.v1.RuleRemembered
+	40, // 48: troupe.v1.SystemFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
+	41, // 49: troupe.v1.SystemFact.token_created:type_name -> troupe.v1.TokenCreated
+	42, // 50: troupe.v1.SystemFact.token_revoked:type_name -> troupe.v1.TokenRevoked
+	43, // 51: troupe.v1.SystemFact.host_registered:type_name -> troupe.v1.HostRegistered
+	44, // 52: troupe.v1.SystemFact.project_saved:type_name -> troupe.v1.ProjectSaved
+	45, // 53: troupe.v1.SystemFact.project_removed:type_name -> troupe.v1.ProjectRemoved
+	46, // 54: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
+	47, // 55: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
+	48, // 56: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
+	52, // 57: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
+	58, // [58:58] is the sub-list for method output_type
+	58, // [58:58] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_session_proto_init() }
@@ -4101,8 +4285,10 @@ func file_session_proto_init() {
 		(*SessionFact_VariablesChanged)(nil),
 		(*SessionFact_RuleRevoked)(nil),
 		(*SessionFact_FieldNoted)(nil),
+		(*SessionFact_BudgetChanged)(nil),
+		(*SessionFact_BudgetAllotted)(nil),
 	}
-	file_session_proto_msgTypes[12].OneofWrappers = []any{
+	file_session_proto_msgTypes[14].OneofWrappers = []any{
 		(*WorkspaceFact_WorkspaceOpened)(nil),
 		(*WorkspaceFact_FieldSet)(nil),
 		(*WorkspaceFact_LeaseRevoked)(nil),
@@ -4110,7 +4296,7 @@ func file_session_proto_init() {
 		(*WorkspaceFact_FieldEffectStarted)(nil),
 		(*WorkspaceFact_FieldEffectEnded)(nil),
 	}
-	file_session_proto_msgTypes[20].OneofWrappers = []any{
+	file_session_proto_msgTypes[22].OneofWrappers = []any{
 		(*RunFact_RunStarted)(nil),
 		(*RunFact_StepStarted)(nil),
 		(*RunFact_StepItemStarted)(nil),
@@ -4121,13 +4307,13 @@ func file_session_proto_init() {
 		(*RunFact_RunResumed)(nil),
 		(*RunFact_RunFinished)(nil),
 	}
-	file_session_proto_msgTypes[30].OneofWrappers = []any{
+	file_session_proto_msgTypes[32].OneofWrappers = []any{
 		(*ConversationFact_ConversationOpened)(nil),
 		(*ConversationFact_MemberJoined)(nil),
 		(*ConversationFact_TurnSubmitted)(nil),
 		(*ConversationFact_MemberLeft)(nil),
 	}
-	file_session_proto_msgTypes[35].OneofWrappers = []any{
+	file_session_proto_msgTypes[37].OneofWrappers = []any{
 		(*SystemFact_NodeBooted)(nil),
 		(*SystemFact_RuleRemembered)(nil),
 		(*SystemFact_RuleRevoked)(nil),
@@ -4146,7 +4332,7 @@ func file_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_session_proto_rawDesc), len(file_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   47,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

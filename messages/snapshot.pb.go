@@ -56,6 +56,8 @@ type ConversationSnapshot struct {
 	Estimated     int64                  `protobuf:"varint,31,opt,name=estimated,proto3" json:"estimated,omitempty"` // tokens of a request, and what its provider counted
 	Reported      int64                  `protobuf:"varint,32,opt,name=reported,proto3" json:"reported,omitempty"`
 	NoMcp         bool                   `protobuf:"varint,33,opt,name=no_mcp,json=noMcp,proto3" json:"no_mcp,omitempty"` // its agent's MCP servers are not used
+	Spent         *Amounts               `protobuf:"bytes,113,opt,name=spent,proto3" json:"spent,omitempty"`              // of a budget
+	Reserved      *BudgetReserved        `protobuf:"bytes,114,opt,name=reserved,proto3" json:"reserved,omitempty"`        // for a call under way
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -291,6 +293,20 @@ func (x *ConversationSnapshot) GetNoMcp() bool {
 		return x.NoMcp
 	}
 	return false
+}
+
+func (x *ConversationSnapshot) GetSpent() *Amounts {
+	if x != nil {
+		return x.Spent
+	}
+	return nil
+}
+
+func (x *ConversationSnapshot) GetReserved() *BudgetReserved {
+	if x != nil {
+		return x.Reserved
+	}
+	return nil
 }
 
 // KeptMessage is one message of the history. A large one is not copied: it is read back from the
@@ -594,6 +610,8 @@ type KeptTurn struct {
 	WorkedMs        int64                  `protobuf:"varint,23,opt,name=worked_ms,json=workedMs,proto3" json:"worked_ms,omitempty"`
 	FailedAtUnixMs  int64                  `protobuf:"varint,24,opt,name=failed_at_unix_ms,json=failedAtUnixMs,proto3" json:"failed_at_unix_ms,omitempty"`
 	Compacted       bool                   `protobuf:"varint,25,opt,name=compacted,proto3" json:"compacted,omitempty"`
+	BilledMs        int64                  `protobuf:"varint,105,opt,name=billed_ms,json=billedMs,proto3" json:"billed_ms,omitempty"` // of worked_ms: paid from a budget
+	Cut             bool                   `protobuf:"varint,106,opt,name=cut,proto3" json:"cut,omitempty"`                           // the newest answer was given less room than usual
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -799,6 +817,20 @@ func (x *KeptTurn) GetFailedAtUnixMs() int64 {
 func (x *KeptTurn) GetCompacted() bool {
 	if x != nil {
 		return x.Compacted
+	}
+	return false
+}
+
+func (x *KeptTurn) GetBilledMs() int64 {
+	if x != nil {
+		return x.BilledMs
+	}
+	return 0
+}
+
+func (x *KeptTurn) GetCut() bool {
+	if x != nil {
+		return x.Cut
 	}
 	return false
 }
@@ -1103,7 +1135,7 @@ var File_snapshot_proto protoreflect.FileDescriptor
 
 const file_snapshot_proto_rawDesc = "" +
 	"\n" +
-	"\x0esnapshot.proto\x12\ttroupe.v1\x1a\fcommon.proto\x1a\fworker.proto\"\xb0\a\n" +
+	"\x0esnapshot.proto\x12\ttroupe.v1\x1a\fcommon.proto\x1a\fworker.proto\"\x91\b\n" +
 	"\x14ConversationSnapshot\x12\x1b\n" +
 	"\trecord_id\x18\x01 \x01(\fR\brecordId\x122\n" +
 	"\acreated\x18\x02 \x01(\v2\x18.troupe.v1.WorkerCreatedR\acreated\x12\x14\n" +
@@ -1135,7 +1167,9 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x04lead\x18\x1e \x01(\rR\x04lead\x12\x1c\n" +
 	"\testimated\x18\x1f \x01(\x03R\testimated\x12\x1a\n" +
 	"\breported\x18  \x01(\x03R\breported\x12\x15\n" +
-	"\x06no_mcp\x18! \x01(\bR\x05noMcp\"\x8f\x01\n" +
+	"\x06no_mcp\x18! \x01(\bR\x05noMcp\x12(\n" +
+	"\x05spent\x18q \x01(\v2\x12.troupe.v1.AmountsR\x05spent\x125\n" +
+	"\breserved\x18r \x01(\v2\x19.troupe.v1.BudgetReservedR\breserved\"\x8f\x01\n" +
 	"\vKeptMessage\x120\n" +
 	"\amessage\x18\x01 \x01(\v2\x16.troupe.v1.ChatMessageR\amessage\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x0e\n" +
@@ -1158,7 +1192,7 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x16\n" +
 	"\x06cursor\x18\x03 \x01(\x04R\x06cursor\x12\x17\n" +
 	"\aturn_id\x18\x04 \x01(\tR\x06turnId\x12\x12\n" +
-	"\x04done\x18\x05 \x01(\bR\x04done\"\xb2\a\n" +
+	"\x04done\x18\x05 \x01(\bR\x04done\"\xe1\a\n" +
 	"\bKeptTurn\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12,\n" +
 	"\x06inputs\x18\x02 \x03(\v2\x14.troupe.v1.KeptInputR\x06inputs\x12-\n" +
@@ -1185,7 +1219,9 @@ const file_snapshot_proto_rawDesc = "" +
 	"\apending\x18\x16 \x01(\bR\apending\x12\x1b\n" +
 	"\tworked_ms\x18\x17 \x01(\x03R\bworkedMs\x12)\n" +
 	"\x11failed_at_unix_ms\x18\x18 \x01(\x03R\x0efailedAtUnixMs\x12\x1c\n" +
-	"\tcompacted\x18\x19 \x01(\bR\tcompacted\"V\n" +
+	"\tcompacted\x18\x19 \x01(\bR\tcompacted\x12\x1b\n" +
+	"\tbilled_ms\x18i \x01(\x03R\bbilledMs\x12\x10\n" +
+	"\x03cut\x18j \x01(\bR\x03cut\"V\n" +
 	"\x0eKeptGeneration\x122\n" +
 	"\x04fact\x18\x01 \x01(\v2\x1e.troupe.v1.GenerationCompletedR\x04fact\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\x92\x04\n" +
@@ -1240,23 +1276,25 @@ var file_snapshot_proto_goTypes = []any{
 	(*KeptFiles)(nil),            // 9: troupe.v1.KeptFiles
 	(*WorkerCreated)(nil),        // 10: troupe.v1.WorkerCreated
 	(*Usage)(nil),                // 11: troupe.v1.Usage
-	(*ChatMessage)(nil),          // 12: troupe.v1.ChatMessage
-	(TurnCompleted_Outcome)(0),   // 13: troupe.v1.TurnCompleted.Outcome
-	(*InputAccepted)(nil),        // 14: troupe.v1.InputAccepted
-	(*LeaseToken)(nil),           // 15: troupe.v1.LeaseToken
-	(*GenerationStarted)(nil),    // 16: troupe.v1.GenerationStarted
-	(*GenerationFailed)(nil),     // 17: troupe.v1.GenerationFailed
-	(*CancelRequested)(nil),      // 18: troupe.v1.CancelRequested
-	(*TurnCompleted)(nil),        // 19: troupe.v1.TurnCompleted
-	(*GenerationCompleted)(nil),  // 20: troupe.v1.GenerationCompleted
-	(*ToolPlanned)(nil),          // 21: troupe.v1.ToolPlanned
-	(*ApprovalRequested)(nil),    // 22: troupe.v1.ApprovalRequested
-	(*ApprovalResolved)(nil),     // 23: troupe.v1.ApprovalResolved
-	(*ToolDispatched)(nil),       // 24: troupe.v1.ToolDispatched
-	(*ToolFinished)(nil),         // 25: troupe.v1.ToolFinished
-	(*CallResolved)(nil),         // 26: troupe.v1.CallResolved
-	(*TimerSet)(nil),             // 27: troupe.v1.TimerSet
-	(*FileHash)(nil),             // 28: troupe.v1.FileHash
+	(*Amounts)(nil),              // 12: troupe.v1.Amounts
+	(*BudgetReserved)(nil),       // 13: troupe.v1.BudgetReserved
+	(*ChatMessage)(nil),          // 14: troupe.v1.ChatMessage
+	(TurnCompleted_Outcome)(0),   // 15: troupe.v1.TurnCompleted.Outcome
+	(*InputAccepted)(nil),        // 16: troupe.v1.InputAccepted
+	(*LeaseToken)(nil),           // 17: troupe.v1.LeaseToken
+	(*GenerationStarted)(nil),    // 18: troupe.v1.GenerationStarted
+	(*GenerationFailed)(nil),     // 19: troupe.v1.GenerationFailed
+	(*CancelRequested)(nil),      // 20: troupe.v1.CancelRequested
+	(*TurnCompleted)(nil),        // 21: troupe.v1.TurnCompleted
+	(*GenerationCompleted)(nil),  // 22: troupe.v1.GenerationCompleted
+	(*ToolPlanned)(nil),          // 23: troupe.v1.ToolPlanned
+	(*ApprovalRequested)(nil),    // 24: troupe.v1.ApprovalRequested
+	(*ApprovalResolved)(nil),     // 25: troupe.v1.ApprovalResolved
+	(*ToolDispatched)(nil),       // 26: troupe.v1.ToolDispatched
+	(*ToolFinished)(nil),         // 27: troupe.v1.ToolFinished
+	(*CallResolved)(nil),         // 28: troupe.v1.CallResolved
+	(*TimerSet)(nil),             // 29: troupe.v1.TimerSet
+	(*FileHash)(nil),             // 30: troupe.v1.FileHash
 }
 var file_snapshot_proto_depIdxs = []int32{
 	10, // 0: troupe.v1.ConversationSnapshot.created:type_name -> troupe.v1.WorkerCreated
@@ -1269,32 +1307,34 @@ var file_snapshot_proto_depIdxs = []int32{
 	11, // 7: troupe.v1.ConversationSnapshot.usage:type_name -> troupe.v1.Usage
 	9,  // 8: troupe.v1.ConversationSnapshot.files:type_name -> troupe.v1.KeptFiles
 	8,  // 9: troupe.v1.ConversationSnapshot.timers:type_name -> troupe.v1.KeptTimer
-	12, // 10: troupe.v1.KeptMessage.message:type_name -> troupe.v1.ChatMessage
-	13, // 11: troupe.v1.KeptBorder.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	14, // 12: troupe.v1.KeptInput.fact:type_name -> troupe.v1.InputAccepted
-	3,  // 13: troupe.v1.KeptTurn.inputs:type_name -> troupe.v1.KeptInput
-	15, // 14: troupe.v1.KeptTurn.leases:type_name -> troupe.v1.LeaseToken
-	16, // 15: troupe.v1.KeptTurn.gen:type_name -> troupe.v1.GenerationStarted
-	17, // 16: troupe.v1.KeptTurn.failed:type_name -> troupe.v1.GenerationFailed
-	6,  // 17: troupe.v1.KeptTurn.generations:type_name -> troupe.v1.KeptGeneration
-	7,  // 18: troupe.v1.KeptTurn.calls:type_name -> troupe.v1.KeptCall
-	11, // 19: troupe.v1.KeptTurn.usage:type_name -> troupe.v1.Usage
-	18, // 20: troupe.v1.KeptTurn.cancelled:type_name -> troupe.v1.CancelRequested
-	19, // 21: troupe.v1.KeptTurn.completed:type_name -> troupe.v1.TurnCompleted
-	20, // 22: troupe.v1.KeptGeneration.fact:type_name -> troupe.v1.GenerationCompleted
-	21, // 23: troupe.v1.KeptCall.plan:type_name -> troupe.v1.ToolPlanned
-	22, // 24: troupe.v1.KeptCall.requested:type_name -> troupe.v1.ApprovalRequested
-	23, // 25: troupe.v1.KeptCall.resolved:type_name -> troupe.v1.ApprovalResolved
-	24, // 26: troupe.v1.KeptCall.dispatched:type_name -> troupe.v1.ToolDispatched
-	25, // 27: troupe.v1.KeptCall.finished:type_name -> troupe.v1.ToolFinished
-	26, // 28: troupe.v1.KeptCall.answer:type_name -> troupe.v1.CallResolved
-	27, // 29: troupe.v1.KeptTimer.fact:type_name -> troupe.v1.TimerSet
-	28, // 30: troupe.v1.KeptFiles.files:type_name -> troupe.v1.FileHash
-	31, // [31:31] is the sub-list for method output_type
-	31, // [31:31] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	12, // 10: troupe.v1.ConversationSnapshot.spent:type_name -> troupe.v1.Amounts
+	13, // 11: troupe.v1.ConversationSnapshot.reserved:type_name -> troupe.v1.BudgetReserved
+	14, // 12: troupe.v1.KeptMessage.message:type_name -> troupe.v1.ChatMessage
+	15, // 13: troupe.v1.KeptBorder.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	16, // 14: troupe.v1.KeptInput.fact:type_name -> troupe.v1.InputAccepted
+	3,  // 15: troupe.v1.KeptTurn.inputs:type_name -> troupe.v1.KeptInput
+	17, // 16: troupe.v1.KeptTurn.leases:type_name -> troupe.v1.LeaseToken
+	18, // 17: troupe.v1.KeptTurn.gen:type_name -> troupe.v1.GenerationStarted
+	19, // 18: troupe.v1.KeptTurn.failed:type_name -> troupe.v1.GenerationFailed
+	6,  // 19: troupe.v1.KeptTurn.generations:type_name -> troupe.v1.KeptGeneration
+	7,  // 20: troupe.v1.KeptTurn.calls:type_name -> troupe.v1.KeptCall
+	11, // 21: troupe.v1.KeptTurn.usage:type_name -> troupe.v1.Usage
+	20, // 22: troupe.v1.KeptTurn.cancelled:type_name -> troupe.v1.CancelRequested
+	21, // 23: troupe.v1.KeptTurn.completed:type_name -> troupe.v1.TurnCompleted
+	22, // 24: troupe.v1.KeptGeneration.fact:type_name -> troupe.v1.GenerationCompleted
+	23, // 25: troupe.v1.KeptCall.plan:type_name -> troupe.v1.ToolPlanned
+	24, // 26: troupe.v1.KeptCall.requested:type_name -> troupe.v1.ApprovalRequested
+	25, // 27: troupe.v1.KeptCall.resolved:type_name -> troupe.v1.ApprovalResolved
+	26, // 28: troupe.v1.KeptCall.dispatched:type_name -> troupe.v1.ToolDispatched
+	27, // 29: troupe.v1.KeptCall.finished:type_name -> troupe.v1.ToolFinished
+	28, // 30: troupe.v1.KeptCall.answer:type_name -> troupe.v1.CallResolved
+	29, // 31: troupe.v1.KeptTimer.fact:type_name -> troupe.v1.TimerSet
+	30, // 32: troupe.v1.KeptFiles.files:type_name -> troupe.v1.FileHash
+	33, // [33:33] is the sub-list for method output_type
+	33, // [33:33] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_snapshot_proto_init() }

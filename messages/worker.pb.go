@@ -1826,6 +1826,7 @@ type GenerationStarted struct {
 	Model           string                 `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
 	RequestHash     []byte                 `protobuf:"bytes,6,opt,name=request_hash,json=requestHash,proto3" json:"request_hash,omitempty"`              // chained over message hashes
 	EstimatedTokens int64                  `protobuf:"varint,7,opt,name=estimated_tokens,json=estimatedTokens,proto3" json:"estimated_tokens,omitempty"` // of the whole request, before it was corrected by what the provider counts
+	InsteadOf       string                 `protobuf:"bytes,87,opt,name=instead_of,json=insteadOf,proto3" json:"instead_of,omitempty"`                   // the model that this one stands in for, as its service does not answer
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1907,6 +1908,13 @@ func (x *GenerationStarted) GetEstimatedTokens() int64 {
 		return x.EstimatedTokens
 	}
 	return 0
+}
+
+func (x *GenerationStarted) GetInsteadOf() string {
+	if x != nil {
+		return x.InsteadOf
+	}
+	return ""
 }
 
 type Timing struct {
@@ -2723,6 +2731,7 @@ type ToolFinished struct {
 	DurationUs          int64                  `protobuf:"varint,10,opt,name=duration_us,json=durationUs,proto3" json:"duration_us,omitempty"`
 	Diff                string                 `protobuf:"bytes,11,opt,name=diff,proto3" json:"diff,omitempty"` // for people
 	Tool                string                 `protobuf:"bytes,12,opt,name=tool,proto3" json:"tool,omitempty"`
+	Nudge               string                 `protobuf:"bytes,92,opt,name=nudge,proto3" json:"nudge,omitempty"` // the runtime's own word to the model, behind the content
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -2841,6 +2850,13 @@ func (x *ToolFinished) GetTool() string {
 	return ""
 }
 
+func (x *ToolFinished) GetNudge() string {
+	if x != nil {
+		return x.Nudge
+	}
+	return ""
+}
+
 type TurnCompleted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	TurnId        string                 `protobuf:"bytes,1,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
@@ -2933,11 +2949,15 @@ func (x *TurnCompleted) GetInputsStay() bool {
 	return false
 }
 
+// BudgetReserved sets aside what a model call may cost at most, in the append that starts it.
 type BudgetReserved struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	GenId         string                 `protobuf:"bytes,1,opt,name=gen_id,json=genId,proto3" json:"gen_id,omitempty"`
+	GenId         string                 `protobuf:"bytes,1,opt,name=gen_id,json=genId,proto3" json:"gen_id,omitempty"` // empty: the summary of a compaction
 	Tokens        int64                  `protobuf:"varint,2,opt,name=tokens,proto3" json:"tokens,omitempty"`
 	MicroUsd      int64                  `protobuf:"varint,3,opt,name=micro_usd,json=microUsd,proto3" json:"micro_usd,omitempty"`
+	ToolCalls     int64                  `protobuf:"varint,83,opt,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
+	InputTokens   int64                  `protobuf:"varint,84,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"` // of tokens: for the request
+	Short         bool                   `protobuf:"varint,85,opt,name=short,proto3" json:"short,omitempty"`                                // there was less left than is usually set aside for an answer
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2993,11 +3013,36 @@ func (x *BudgetReserved) GetMicroUsd() int64 {
 	return 0
 }
 
+func (x *BudgetReserved) GetToolCalls() int64 {
+	if x != nil {
+		return x.ToolCalls
+	}
+	return 0
+}
+
+func (x *BudgetReserved) GetInputTokens() int64 {
+	if x != nil {
+		return x.InputTokens
+	}
+	return 0
+}
+
+func (x *BudgetReserved) GetShort() bool {
+	if x != nil {
+		return x.Short
+	}
+	return false
+}
+
+// BudgetSettled says what was spent, and ends the reservation.
 type BudgetSettled struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	GenId         string                 `protobuf:"bytes,1,opt,name=gen_id,json=genId,proto3" json:"gen_id,omitempty"`
 	Tokens        int64                  `protobuf:"varint,2,opt,name=tokens,proto3" json:"tokens,omitempty"`
 	MicroUsd      int64                  `protobuf:"varint,3,opt,name=micro_usd,json=microUsd,proto3" json:"micro_usd,omitempty"`
+	ToolCalls     int64                  `protobuf:"varint,83,opt,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
+	WallMs        int64                  `protobuf:"varint,84,opt,name=wall_ms,json=wallMs,proto3" json:"wall_ms,omitempty"` // of the turn, since the settlement before
+	Lost          bool                   `protobuf:"varint,85,opt,name=lost,proto3" json:"lost,omitempty"`                   // nobody knows what the call cost: all that was reserved counts
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3051,6 +3096,27 @@ func (x *BudgetSettled) GetMicroUsd() int64 {
 		return x.MicroUsd
 	}
 	return 0
+}
+
+func (x *BudgetSettled) GetToolCalls() int64 {
+	if x != nil {
+		return x.ToolCalls
+	}
+	return 0
+}
+
+func (x *BudgetSettled) GetWallMs() int64 {
+	if x != nil {
+		return x.WallMs
+	}
+	return 0
+}
+
+func (x *BudgetSettled) GetLost() bool {
+	if x != nil {
+		return x.Lost
+	}
+	return false
 }
 
 type TimerSet struct {
@@ -4300,7 +4366,7 @@ const file_worker_proto_rawDesc = "" +
 	"\vTurnStarted\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1b\n" +
 	"\tinput_ids\x18\x02 \x03(\tR\binputIds\x12-\n" +
-	"\x06leases\x18\x03 \x03(\v2\x15.troupe.v1.LeaseTokenR\x06leases\"\xd9\x01\n" +
+	"\x06leases\x18\x03 \x03(\v2\x15.troupe.v1.LeaseTokenR\x06leases\"\xf8\x01\n" +
 	"\x11GenerationStarted\x12\x15\n" +
 	"\x06gen_id\x18\x01 \x01(\tR\x05genId\x12\x1b\n" +
 	"\tinput_ids\x18\x02 \x03(\tR\binputIds\x12\x12\n" +
@@ -4308,7 +4374,9 @@ const file_worker_proto_rawDesc = "" +
 	"\aattempt\x18\x04 \x01(\rR\aattempt\x12\x14\n" +
 	"\x05model\x18\x05 \x01(\tR\x05model\x12!\n" +
 	"\frequest_hash\x18\x06 \x01(\fR\vrequestHash\x12)\n" +
-	"\x10estimated_tokens\x18\a \x01(\x03R\x0festimatedTokens\"\xa9\x01\n" +
+	"\x10estimated_tokens\x18\a \x01(\x03R\x0festimatedTokens\x12\x1d\n" +
+	"\n" +
+	"instead_of\x18W \x01(\tR\tinsteadOf\"\xa9\x01\n" +
 	"\x06Timing\x12+\n" +
 	"\x12started_at_unix_ms\x18\x01 \x01(\x03R\x0fstartedAtUnixMs\x12$\n" +
 	"\x0efirst_token_us\x18\x02 \x01(\x03R\ffirstTokenUs\x12\x1f\n" +
@@ -4390,7 +4458,7 @@ const file_worker_proto_rawDesc = "" +
 	"\bexecutor\x18\x03 \x01(\tR\bexecutor\x12+\n" +
 	"\x05lease\x18\x04 \x01(\v2\x15.troupe.v1.LeaseTokenR\x05lease\x12D\n" +
 	"\x13precondition_hashes\x18\x05 \x03(\v2\x13.troupe.v1.FileHashR\x12preconditionHashes\x12\x12\n" +
-	"\x04tool\x18\x06 \x01(\tR\x04tool\"\xb2\x04\n" +
+	"\x04tool\x18\x06 \x01(\tR\x04tool\"\xc8\x04\n" +
 	"\fToolFinished\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x126\n" +
@@ -4406,7 +4474,8 @@ const file_worker_proto_rawDesc = "" +
 	" \x01(\x03R\n" +
 	"durationUs\x12\x12\n" +
 	"\x04diff\x18\v \x01(\tR\x04diff\x12\x12\n" +
-	"\x04tool\x18\f \x01(\tR\x04tool\"\x8f\x01\n" +
+	"\x04tool\x18\f \x01(\tR\x04tool\x12\x14\n" +
+	"\x05nudge\x18\\ \x01(\tR\x05nudge\"\x8f\x01\n" +
 	"\x06Status\x12\x0f\n" +
 	"\vUNSPECIFIED\x10\x00\x12\x06\n" +
 	"\x02OK\x10\x01\x12\t\n" +
@@ -4437,15 +4506,23 @@ const file_worker_proto_rawDesc = "" +
 	"\n" +
 	"\x06BUDGET\x10\x05\x12\v\n" +
 	"\aTIMEOUT\x10\x06\x12\v\n" +
-	"\aABORTED\x10\a\"\\\n" +
+	"\aABORTED\x10\a\"\xb4\x01\n" +
 	"\x0eBudgetReserved\x12\x15\n" +
 	"\x06gen_id\x18\x01 \x01(\tR\x05genId\x12\x16\n" +
 	"\x06tokens\x18\x02 \x01(\x03R\x06tokens\x12\x1b\n" +
-	"\tmicro_usd\x18\x03 \x01(\x03R\bmicroUsd\"[\n" +
+	"\tmicro_usd\x18\x03 \x01(\x03R\bmicroUsd\x12\x1d\n" +
+	"\n" +
+	"tool_calls\x18S \x01(\x03R\ttoolCalls\x12!\n" +
+	"\finput_tokens\x18T \x01(\x03R\vinputTokens\x12\x14\n" +
+	"\x05short\x18U \x01(\bR\x05short\"\xa7\x01\n" +
 	"\rBudgetSettled\x12\x15\n" +
 	"\x06gen_id\x18\x01 \x01(\tR\x05genId\x12\x16\n" +
 	"\x06tokens\x18\x02 \x01(\x03R\x06tokens\x12\x1b\n" +
-	"\tmicro_usd\x18\x03 \x01(\x03R\bmicroUsd\"\xec\x01\n" +
+	"\tmicro_usd\x18\x03 \x01(\x03R\bmicroUsd\x12\x1d\n" +
+	"\n" +
+	"tool_calls\x18S \x01(\x03R\ttoolCalls\x12\x17\n" +
+	"\awall_ms\x18T \x01(\x03R\x06wallMs\x12\x12\n" +
+	"\x04lost\x18U \x01(\bR\x04lost\"\xec\x01\n" +
 	"\bTimerSet\x12\x19\n" +
 	"\btimer_id\x18\x01 \x01(\tR\atimerId\x12\x1e\n" +
 	"\vdue_unix_ms\x18\x02 \x01(\x03R\tdueUnixMs\x12\x18\n" +

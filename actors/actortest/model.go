@@ -21,9 +21,10 @@ func protoreflectValue(m proto.Message) protoreflect.Value {
 type Reply struct {
 	Text  string
 	Calls []*messages.ToolCall
-	Err   error        // after Text
-	Then  func() error // runs after Text was taken; its error ends the stream
-	Late  func()       // runs after the last event was taken, before the stream ends
+	Err   error           // after Text
+	Then  func() error    // runs after Text was taken; its error ends the stream
+	Usage *messages.Usage // nil: one token each
+	Late  func()          // runs after the last event was taken, before the stream ends
 }
 
 // Model is a function of the request: the same question gets the same answer.
@@ -53,7 +54,10 @@ func (m Model) Stream(ctx context.Context, r *model.Request) iter.Seq2[model.Eve
 		if len(a.Calls) > 0 {
 			reason = "tool_calls"
 		}
-		yield(model.Event{Kind: model.UsageSeen, Usage: &messages.Usage{InputTokens: 1, OutputTokens: 1}}, nil)
+		if a.Usage == nil {
+			a.Usage = &messages.Usage{InputTokens: 1, OutputTokens: 1}
+		}
+		yield(model.Event{Kind: model.UsageSeen, Usage: a.Usage}, nil)
 		yield(model.Event{Kind: model.Finish, Reason: reason, Meta: model.Meta{RequestID: "req", Attempts: 1}}, nil)
 		if a.Late != nil {
 			a.Late()

@@ -54,12 +54,14 @@ func TestEveryCutOfTheJournalRecovers(t *testing.T) {
 type world struct {
 	dir, data string
 	store     persistence.Store
+	budget    *messages.Budget                                      // of the session; nil: none
 	script    func(*model.Request) (calls [][2]string, text string) // instead of the turn with calls of every class
 
 	mu      sync.Mutex
 	effects map[string][]string // tool -> exec ids, in order
 	result  *messages.TurnResult
 	broken  []string // prompts that break the message invariant
+	till    *messages.BudgetView
 }
 
 const (
@@ -109,7 +111,7 @@ func (w *world) prompt(ctx context.Context, rt *troupe.Runtime) error {
 	in := &messages.SubmitInput{InputId: inputID, Parts: []*messages.Part{{Kind: &messages.Part_Text{Text: "do it"}}}}
 	create := &messages.CreateSession{
 		SessionId: sessionID, First: in,
-		Workspaces: []*messages.WorkspaceSpec{{Uri: "local:" + w.dir, Trust: troupe.Full}},
+		Workspaces: []*messages.WorkspaceSpec{{Uri: "local:" + w.dir, Trust: troupe.Full}}, Budget: w.budget,
 	}
 	if _, err := rt.Ask(ctx, create); err != nil {
 		f, ok := err.(*troupe.Failure) //nolint:errorlint // Ask says so
@@ -124,9 +126,14 @@ func (w *world) prompt(ctx context.Context, rt *troupe.Runtime) error {
 	if err != nil {
 		return err
 	}
+	v, err := rt.Ask(ctx, to(&messages.ToSession_Describe{Describe: &messages.DescribeSession{}}))
+	if err != nil {
+		return err
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.result = m.(*messages.TurnResult) //nolint:forcetypeassert // the reply of AwaitTurn
+	w.result = m.(*messages.TurnResult)            //nolint:forcetypeassert // the reply of AwaitTurn
+	w.till = v.(*messages.SessionView).GetBudget() //nolint:forcetypeassert // the reply of DescribeSession
 	return nil
 }
 

@@ -1,0 +1,288 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
+	"github.com/troupe-dev/troupe/policy"
+)
+
+// The Session pays its workers' model calls from its budget (ADR 55). Up to where each of them may spend is in the session's journal before it is told;
+// what it has spent is in its own. The two are brought together when a worker asks, when it reports, and when the session comes into memory: what is
+// granted and not spent is then free again, and the sum never exceeds the budget.
+
+// till is the budget as its Session keeps it.
+type till struct {
+	ledger policy.Ledger
+	queue  []*payment // in order of arrival
+}
+
+// payment is one ask that waits.
+type payment struct {
+	*messages.AskBudget
+	who   *actor.PID
+	short bool // it waits for more budget, and for nothing else
+}
+
+// budgetWritten is the end of an append about the budget.
+type budgetWritten struct {
+	asker   *actor.PID
+	paid    *payment
+	granted *messages.Amounts
+	journal *persistence.Journal
+	fact    proto.Message
+	record  *messages.Record
+	receipt persistence.Receipt
+	fail    *messages.Failure
+}
+
+// aboutBudget is what workers and the till itself say about it.
+func (s *Session) aboutBudget(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *messages.AskBudget:
+		s.askBudget(c, m)
+	case *messages.ReportBudget:
+		s.reportBudget(c, m)
+	case *budgetWritten:
+		s.budgetWritten(c, m)
+	}
+}
+
+func (f *sessionFacts) applyBudget(fact proto.Message) {
+	switch x := fact.(type) {
+	case *messages.BudgetChanged:
+		f.budget = x.GetBudget()
+		f.budgetChanges = append(f.budgetChanges[:len(f.budgetChanges):len(f.budgetChanges)], x.GetChangeId())
+	case *messages.BudgetAllotted:
+		all := make(map[string]*messages.Amounts, len(f.allotted)+1) // others may read the one before
+		for id, a := range f.allotted {
+			all[id] = a
+		}
+		all[x.GetWorkerId()] = x.GetUntil()
+		f.allotted = all
+	}
+}
+
+// openTill takes the budget up. Workers that start report what they have spent; of the others the listing says it. asleep are those.
+func (s *Session) openTill(asleep map[string]*messages.Amounts) {
+	s.till.ledger.Set(s.facts.budget)
+	for id, upto := range s.facts.allotted {
+		switch w := s.workers[id]; {
+		case w == nil: // deleted
+			s.till.ledger.Report(id, false, upto)
+		case asleep[id] != nil:
+			s.till.ledger.Report(id, s.isChild(id), asleep[id])
+		default:
+			s.till.ledger.Assume(id, s.isChild(id), upto)
+		}
+	}
+}
+
+// spentAsleep is what those have spent that have no turn to go on with, as they are listed.
+func spentAsleep(svc *Services, f *sessionFacts, amid map[string]bool) map[string]*messages.Amounts {
+	out := make(map[string]*messages.Amounts)
+	for _, w := range f.workers {
+		if id := w.GetWorkerId(); w.GetParent() != "" && !amid[id] && f.allotted[id] != nil {
+			v := listed(context.Background(), svc, f.created.GetSessionId(), id)
+			out[id] = v.GetSpent().Plus(v.GetReserved())
+		}
+	}
+	return out
+}
+
+func (s *Session) isChild(worker string) bool {
+	w := s.workers[worker]
+	return w != nil && w.spawned.GetParent() != ""
+}
+
+// askBudget takes a worker's wish for its next call into the queue.
+func (s *Session) askBudget(c actor.Context, m *messages.AskBudget) {
+	w := s.workers[m.GetWorkerId()]
+	if w == nil || w.pid == nil {
+		return // its successor asks again
+	}
+	s.unqueue(m.GetWorkerId())
+	s.till.ledger.Report(m.GetWorkerId(), s.isChild(m.GetWorkerId()), m.GetSpent())
+	s.till.queue = append(s.till.queue, &payment{AskBudget: m, who: w.pid})
+	s.pay(c)
+}
+
+// reportBudget takes note of what a worker has spent.
+func (s *Session) reportBudget(c actor.Context, m *messages.ReportBudget) {
+	if s.workers[m.GetWorkerId()] == nil {
+		return
+	}
+	s.unqueue(m.GetWorkerId())
+	s.till.ledger.Report(m.GetWorkerId(), s.isChild(m.GetWorkerId()), m.GetSpent())
+	s.pay(c)
+}
+
+// unqueue forgets what a worker has asked for.
+func (s *Session) unqueue(worker string) {
+	kept := s.till.queue[:0:0]
+	for _, p := range s.till.queue {
+		if p.GetWorkerId() != worker {
+			kept = append(kept, p)
+		}
+	}
+	s.till.queue = kept
+}
+
+// lostPayer forgets what a worker that is down has asked for. What it was granted counts until its successor reports, or for good.
+func (s *Session) lostPayer(c actor.Context, w *member) {
+	s.unqueue(w.id)
+	if w.quarantined != "" {
+		s.till.ledger.Still(w.id)
+	}
+	s.pay(c)
+}
+
+// pay serves those who wait, in order. Who waits for more budget holds nobody up.
+func (s *Session) pay(c actor.Context) {
+	for i := 0; i < len(s.till.queue) && !s.building; {
+		p := s.till.queue[i]
+		granted, answer := s.till.ledger.Ask(p.GetWorkerId(), p.GetWant(), p.GetLeast())
+		switch {
+		case answer == policy.Later:
+			return
+		case answer == policy.Exceeded && s.till.ledger.Pause():
+			p.short = true
+			i++
+			continue
+		}
+		s.till.queue = append(s.till.queue[:i:i], s.till.queue[i+1:]...)
+		if answer == policy.Exceeded {
+			c.Send(p.who, &messages.BudgetRefused{Ask: p.GetAsk(), Reason: s.till.ledger.Why(p.GetLeast())})
+			continue
+		}
+		s.allot(c, p, granted)
+	}
+}
+
+// allot tells a worker what it was granted, once its allotment is in the session's journal.
+func (s *Session) allot(c actor.Context, p *payment, granted *messages.Amounts) {
+	upto := s.till.ledger.Upto(p.GetWorkerId())
+	if s.facts.allotted[p.GetWorkerId()].Covers(upto) {
+		s.deliver(c, p, granted)
+		return
+	}
+	s.writeBudget(c, &budgetWritten{paid: p, granted: granted, fact: &messages.BudgetAllotted{WorkerId: p.GetWorkerId(), Until: upto}})
+}
+
+func (s *Session) deliver(c actor.Context, p *payment, granted *messages.Amounts) {
+	c.Send(p.who, &messages.BudgetGranted{Ask: p.GetAsk(), Amounts: granted, WallLeftMs: s.till.ledger.WallLeft().Milliseconds()})
+}
+
+// addBudget gives the session more.
+func (s *Session) addBudget(c actor.Context, m *messages.AddBudget) {
+	if s.building {
+		s.builds.Put(c)
+		return
+	}
+	now := s.facts.budget
+	fail := m.GetAdd().Refuse()
+	switch {
+	case fail != nil:
+	case !now.Bounds():
+		fail = messages.Fail(messages.CodeBadRequest, fmt.Sprintf("session %s has no budget: what it spends is not bounded", s.id), "")
+	case m.GetAdd().Zero():
+		fail = messages.Fail(messages.CodeBadRequest, "nothing is to be added to the budget", "say how much, for example tokens=50000")
+	case now.More(m.GetAdd()).GetMost().Same(now.GetMost()):
+		fail = messages.Fail(messages.CodeBadRequest, "the budget of the session does not bound what is to be added", "see `troupe show "+s.id+"` for what it bounds")
+	}
+	if fail != nil {
+		s.answer(c, fail)
+		return
+	}
+	for _, id := range s.facts.budgetChanges {
+		if id != "" && id == m.GetChangeId() {
+			s.answer(c, s.budgetView())
+			return
+		}
+	}
+	s.writeBudget(c, &budgetWritten{asker: c.Sender(), fact: &messages.BudgetChanged{Budget: now.More(m.GetAdd()), Added: m.GetAdd(), By: m.GetBy(), ChangeId: m.GetChangeId()}})
+}
+
+// writeBudget appends a fact about the budget.
+func (s *Session) writeBudget(c actor.Context, w *budgetWritten) {
+	s.building = true
+	svc, journal, facts, grant := s.svc, s.journal, s.facts, s.grant
+	svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
+		w.fail = messages.Fail(messages.CodeInternal, p.Error(), "")
+		return w
+	}, func() any {
+		if err := w.write(svc, journal, facts, grant); err != nil {
+			w.fail = messages.Fail(messages.CodeUnavailable, "change the budget of the session: "+err.Error(), "try again")
+		}
+		return w
+	})
+}
+
+func (w *budgetWritten) write(svc *Services, journal *persistence.Journal, facts sessionFacts, g *messages.Grant) error {
+	j, err := writable(svc, journal, facts.seq)
+	if err != nil {
+		return err
+	}
+	w.journal = j
+	recs, err := records([]proto.Message{w.fact})
+	if err != nil {
+		return err
+	}
+	w.record = recs[0]
+	w.record.AtUnixMs = svc.Now().UnixMilli()
+	var index []persistence.IndexOp
+	if _, changed := w.fact.(*messages.BudgetChanged); changed {
+		facts.applyBudget(w.fact)
+		if index, err = relisted(svc, &facts, g); err != nil {
+			return err
+		}
+	}
+	w.receipt, err = appendAndWait(svc, persistence.Part{Journal: j, Draft: persistence.Draft{Records: recs, Index: index}})
+	return err
+}
+
+// budgetWritten answers, and goes on.
+func (s *Session) budgetWritten(c actor.Context, m *budgetWritten) {
+	s.building = false
+	if m.journal != nil {
+		s.journal = m.journal
+	}
+	if m.fail == nil {
+		s.written(c, []proto.Message{m.fact}, []*messages.Record{m.record}, m.receipt)
+	}
+	switch {
+	case m.paid != nil && m.fail != nil:
+		s.till.ledger.Report(m.paid.GetWorkerId(), s.isChild(m.paid.GetWorkerId()), m.paid.GetSpent())
+		c.Send(m.paid.who, &messages.BudgetRefused{Ask: m.paid.GetAsk(), Reason: m.fail.GetMessage(), Unavailable: true})
+	case m.paid != nil:
+		s.deliver(c, m.paid, m.granted)
+	case m.fail != nil:
+		s.tell(c, m.asker, m.fail)
+	default:
+		s.till.ledger.Set(s.facts.budget)
+		g := proto.CloneOf(s.grant)
+		g.Budget = s.facts.budget
+		s.grant = g
+		s.tellAll(c, &messages.Configure{Grant: g, Watched: len(s.watchers) > 0})
+		s.tell(c, m.asker, s.budgetView())
+	}
+	s.builds.Replay(c, s.ready, func() bool { return !s.building })
+	s.pay(c)
+}
+
+// budgetView is the budget as it stands; nil when there is none.
+func (s *Session) budgetView() *messages.BudgetView {
+	waiting := 0
+	for _, p := range s.till.queue {
+		if p.short {
+			waiting++
+		}
+	}
+	return s.till.ledger.View(waiting)
+}

@@ -1,0 +1,103 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
+	"github.com/troupe-dev/troupe/persistence/memory"
+)
+
+// TestNoCutOfADelegatingTurnSpendsMoreThanTheBudgetAndTheSumIsThatOfItsParts cuts a turn that delegates after each append. With enough for
+// all of it the turn ends as it should; with less, it ends at the budget or before; what is spent is never more, and the session's view of it is the sum of
+// what its workers' journals say.
+func TestNoCutOfADelegatingTurnSpendsMoreThanTheBudgetAndTheSumIsThatOfItsParts(t *testing.T) {
+	for _, most := range []int64{2_000_000, 60_000} {
+		budget := &messages.Budget{Most: &messages.Amounts{Tokens: most, ToolCalls: 200}}
+		whole := newDelegating(t)
+		whole.budget = budget
+		appends := whole.run(t, &cutStore{Store: memory.New(), limit: 1 << 30})
+		whole.checkTill(t, "uncut", most)
+		if appends < 16 {
+			t.Fatalf("the turn took %d appends: it does not do what this test is about", appends)
+		}
+		for n := 0; n <= appends; n++ {
+			for _, heard := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%d tokens, after %d of %d, heard=%v", most, n, appends, heard), func(t *testing.T) {
+					w := newDelegating(t)
+					w.budget = budget
+					first := memory.New()
+					w.run(t, &cutStore{Store: first, limit: n, heard: heard})
+					after, err := first.Cut(n)
+					if err != nil {
+						t.Fatal(err)
+					}
+					w.run(t, &cutStore{Store: after, limit: 1 << 30})
+					w.store = after
+					w.checkTill(t, "recovered", most)
+					if most > 1_000_000 {
+						w.checkFamily(t, "recovered")
+					}
+				})
+			}
+		}
+	}
+}
+
+// checkTill walks the records in the order in which they became durable.
+func (w *world) checkTill(t *testing.T, when string, most int64) {
+	t.Helper()
+	spent, reserved := make(map[string]*messages.Amounts), make(map[string]*messages.Amounts)
+	sum := func() *messages.Amounts {
+		all := &messages.Amounts{}
+		for _, parts := range []map[string]*messages.Amounts{spent, reserved} {
+			for _, a := range parts {
+				all = all.Plus(a)
+			}
+		}
+		return all
+	}
+	planned := int64(0)
+	err := w.store.ReadSession(context.Background(), sessionID, 0, func(e persistence.Entry) error {
+		if !strings.HasPrefix(e.Stream, "wrk/") {
+			return nil
+		}
+		fact, err := messages.WorkerFactIn(e.Record)
+		switch f := fact.(type) {
+		case *messages.BudgetReserved:
+			if reserved[e.Stream] != nil {
+				t.Errorf("%s: %s sets something aside twice", when, e.Stream)
+			}
+			reserved[e.Stream] = f.Amounts()
+		case *messages.BudgetSettled:
+			a := f.Amounts()
+			a.WallMs = 0
+			spent[e.Stream] = spent[e.Stream].Plus(a)
+			delete(reserved, e.Stream)
+		case *messages.ToolPlanned:
+			planned++
+		}
+		if all := sum(); all.GetTokens() > most {
+			t.Errorf("%s: %d of %d tokens are spent or set aside at record %d of %s", when, all.GetTokens(), most, e.Record.GetSeq(), e.Stream)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(reserved) > 0 {
+		t.Errorf("%s: %v is still set aside", when, reserved)
+	}
+	all := sum()
+	if all.GetToolCalls() != planned {
+		t.Errorf("%s: %d calls are planned, and %d are paid", when, planned, all.GetToolCalls())
+	}
+	shown := w.till.GetSpent().Plus(nil)
+	shown.WallMs = 0
+	if !shown.Same(all) || !w.till.GetReserved().Zero() {
+		t.Errorf("%s: the session says %v, and its parts are %v", when, w.till, all)
+	}
+}
