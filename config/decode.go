@@ -1,25 +1,19 @@
 package config
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
+
+	"github.com/troupe-dev/troupe/internal/yamldoc"
 )
 
-// Bounds of a file. The YAML parser needs more than linear time for deep flow nesting, and a
-// folder's file may be hostile.
 const (
 	maxFile     = 128 << 10 // bytes
 	maxProblems = 50        // told of one file
-	maxFlow     = 32        // [ and { open at the same time
-	maxDashes   = 100       // in a row, be they lists in lists or a ruler in a comment
 )
 
 // setting is one value of one layer.
@@ -56,7 +50,6 @@ func (l *layer) name(path, key string, origin Origin, excerpt string) {
 // decoder turns one file into a layer, collecting every problem rather than the first.
 type decoder struct {
 	file     string
-	src      []byte
 	lines    []string
 	layer    *layer
 	lower    []*layer // weaker ones
@@ -65,88 +58,16 @@ type decoder struct {
 
 // decodeFile reads a file's text strictly. lower are the weaker layers.
 func decodeFile(source Source, file string, src []byte, root *shape, lower []*layer) (*layer, Problems) {
-	src = bytes.TrimPrefix(src, []byte("\ufeff")) // some editors begin files with it
-	d := &decoder{file: file, src: src, lines: strings.Split(string(src), "\n"), layer: newLayer(source), lower: lower}
-	if d.precheck() {
-		if doc := d.parse(); doc != nil {
-			d.walk(root, "", doc)
-		}
+	src = yamldoc.Trim(src)
+	d := &decoder{file: file, lines: strings.Split(string(src), "\n"), layer: newLayer(source), lower: lower}
+	doc, fault := yamldoc.Parse(src, maxFile, "a configuration")
+	if fault != nil {
+		d.fail("", fault.Line, fault.Col, fault.What, fault.Fix)
+	}
+	if doc != nil {
+		d.walk(root, "", doc)
 	}
 	return d.layer, d.problems
-}
-
-// precheck refuses what is no text or would take the parser too long.
-func (d *decoder) precheck() bool {
-	if len(d.src) > maxFile {
-		d.fail("", 0, 0, fmt.Sprintf("the file has %d bytes; a configuration has at most %d", len(d.src), maxFile), "")
-		return false
-	}
-	line, col, flow, dashes := 1, 0, 0, 0
-	for i := 0; i < len(d.src); {
-		r, n := utf8.DecodeRune(d.src[i:])
-		i, col = i+n, col+1
-		switch {
-		case r == utf8.RuneError && n == 1:
-			d.fail("", line, col, "the file is not UTF-8", "")
-			return false
-		case r == '\n':
-			line, col = line+1, 0
-		case r < 0x20 && r != '\t' && r != '\r' || r == 0x7f:
-			d.fail("", line, col, fmt.Sprintf("control character %U", r), "remove it")
-			return false
-		case r == '[' || r == '{':
-			flow++
-		case (r == ']' || r == '}') && flow > 0:
-			flow--
-		}
-		switch r {
-		case '-':
-			dashes++
-		case ' ':
-		default:
-			dashes = 0
-		}
-		if flow > maxFlow || dashes > maxDashes {
-			d.fail("", line, col, "lists or brackets are nested too deeply", "")
-			return false
-		}
-	}
-	return true
-}
-
-// parse gives the body of the only document, nil if the file is empty or wrong.
-func (d *decoder) parse() (body ast.Node) {
-	defer func() {
-		if r := recover(); r != nil { // a bug of the parser must not let a folder's file stop the program
-			d.fail("", 0, 0, "the file cannot be parsed as YAML", "simplify it")
-			body = nil
-		}
-	}()
-	f, err := parser.ParseBytes(d.src, 0)
-	if err != nil {
-		d.syntax(err)
-		return nil
-	}
-	if len(f.Docs) > 1 {
-		tk := f.Docs[1].GetToken()
-		line, col := position(tk)
-		d.fail("", line, col, "a second YAML document begins here", "a configuration is one document")
-		return nil
-	}
-	if len(f.Docs) == 0 || f.Docs[0].Body == nil || f.Docs[0].Body.Type() == ast.CommentType {
-		return nil
-	}
-	return f.Docs[0].Body
-}
-
-// syntax takes over an error of the parser.
-func (d *decoder) syntax(err error) {
-	if e, ok := err.(yaml.Error); ok { //nolint:errorlint // the parser returns it bare
-		line, col := position(e.GetToken())
-		d.fail("", line, col, "YAML syntax: "+printable(e.GetMessage()), "")
-		return
-	}
-	d.fail("", 0, 0, "YAML syntax: "+printable(err.Error()), "")
 }
 
 // walk takes node as the value of the setting that s describes.

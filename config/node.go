@@ -5,36 +5,17 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/troupe-dev/troupe/internal/yamldoc"
 )
 
-func position(tk *token.Token) (line, col int) {
-	if tk == nil || tk.Position == nil {
-		return 0, 0
-	}
-	return tk.Position.Line, tk.Position.Column
-}
+func position(tk *token.Token) (line, col int) { return yamldoc.Position(tk) }
 
-// mapValues gives the pairs of a mapping; a single pair has a node type of its own.
-func mapValues(node ast.Node) ([]*ast.MappingValueNode, bool) {
-	switch n := node.(type) {
-	case *ast.MappingNode:
-		return n.Values, true
-	case *ast.MappingValueNode:
-		return []*ast.MappingValueNode{n}, true
-	}
-	return nil, false
-}
+func mapValues(node ast.Node) ([]*ast.MappingValueNode, bool) { return yamldoc.MapValues(node) }
 
-// keyText is a key as it was written: 4.10 stays 4.10.
-func keyText(key ast.MapKeyNode) (string, bool) {
-	switch k := key.(type) {
-	case *ast.StringNode:
-		return k.Value, true
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.NullNode:
-		return strings.TrimSpace(k.GetToken().Value), true
-	}
-	return "", false
-}
+func keyText(key ast.MapKeyNode) (string, bool) { return yamldoc.KeyText(key) }
+
+func describeNode(node ast.Node) string { return yamldoc.Describe(node) }
 
 // scalarText is a scalar as it was written, if its YAML type fits the kind: no guessing, 60 is
 // no text and "8" is no number.
@@ -54,24 +35,6 @@ func scalarText(k kind, node ast.Node) (string, bool) {
 		return raw, k == boolean
 	}
 	return "", false
-}
-
-func describeNode(node ast.Node) string {
-	switch node.(type) {
-	case *ast.MappingNode, *ast.MappingValueNode:
-		return "a mapping"
-	case *ast.SequenceNode:
-		return "a list"
-	case *ast.StringNode, *ast.LiteralNode:
-		return "text"
-	case *ast.IntegerNode:
-		return "a whole number"
-	case *ast.FloatNode:
-		return "a number"
-	case *ast.BoolNode:
-		return "true or false"
-	}
-	return "something else"
 }
 
 // example shows how a value of the kind is written.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/troupe-dev/troupe/internal/yamldoc"
 )
 
 // Source is the layer a value came from. A greater one wins.
@@ -99,25 +101,8 @@ func (ps Problems) err() error {
 	return ps
 }
 
-// excerpt shows a line of a file with a caret below a column. Files may be hostile: what a
-// terminal would obey is made visible, long lines are cut, and what looks like a key is hidden.
-func excerpt(lines []string, line, col int) string {
-	if line < 1 || line > len(lines) || col < 1 {
-		return ""
-	}
-	raw := []rune(strings.TrimSuffix(lines[line-1], "\r"))
-	col = min(col, len(raw)+1)
-	const width, lookBack = 100, 200 // of what is shown; before it, for a key whose value is shown
-	start := 0
-	if col > width {
-		start = col - width/2
-	}
-	from := max(0, start-lookBack)
-	shown := hideKey(raw[from:min(len(raw), start+width)])[start-from:]
-	prefix := fmt.Sprintf("  %d | ", line)
-	caret := strings.Repeat(" ", len(prefix)-2) + "| " + strings.Repeat(" ", col-1-start) + "^"
-	return prefix + printable(string(shown)) + "\n" + caret
-}
+// excerpt shows a line of a file with a caret below a column, without what looks like a key.
+func excerpt(lines []string, line, col int) string { return yamldoc.Excerpt(lines, line, col, hideKey) }
 
 // hideKey masks what follows a key such as "api_key:" in a line, keeping its length. The usual
 // mistakes are to write the key itself there, or in the place of the name of its variable or
@@ -163,22 +148,6 @@ func misplaced(before, after string) bool {
 	return false
 }
 
-// printable replaces what a terminal could obey or what reorders text, one rune by one.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\t':
-			return ' '
-		case unsafeRune(r):
-			return '\uFFFD'
-		}
-		return r
-	}, s)
-}
+func printable(s string) string { return yamldoc.Printable(s) }
 
-// unsafeRune tells control characters, also of the second block, and those that reorder text or
-// have no width.
-func unsafeRune(r rune) bool {
-	return r < 0x20 || 0x7f <= r && r < 0xa0 || 0x200b <= r && r <= 0x200f || 0x2028 <= r && r <= 0x202e ||
-		0x2060 <= r && r <= 0x2069 || r == 0xfeff
-}
+func unsafeRune(r rune) bool { return yamldoc.Unsafe(r) }

@@ -147,6 +147,7 @@ type CreateSession struct {
 	Copied        []*Turn                `protobuf:"bytes,13,rep,name=copied,proto3" json:"copied,omitempty"`                                  // its turns, by value
 	Persist       Persist_Policy         `protobuf:"varint,14,opt,name=persist,proto3,enum=troupe.v1.Persist_Policy" json:"persist,omitempty"` // when facts without effects are made durable
 	Ask           bool                   `protobuf:"varint,15,opt,name=ask,proto3" json:"ask,omitempty"`                                       // calls that need an approval wait for an answer; else, and with no_input, they are denied
+	Run           *RunStarted            `protobuf:"bytes,94,opt,name=run,proto3" json:"run,omitempty"`                                        // the pipeline run that it is made for; it has no first worker then
 	Fields        string                 `protobuf:"bytes,20,opt,name=fields,proto3" json:"fields,omitempty"`                                  // a JSON schema: the fields of the primary workspace; empty: what the agent's profile says
 	Budget        *Budget                `protobuf:"bytes,100,opt,name=budget,proto3" json:"budget,omitempty"`                                 // of the session, with all its workers
 	unknownFields protoimpl.UnknownFields
@@ -286,6 +287,13 @@ func (x *CreateSession) GetAsk() bool {
 		return x.Ask
 	}
 	return false
+}
+
+func (x *CreateSession) GetRun() *RunStarted {
+	if x != nil {
+		return x.Run
+	}
+	return nil
 }
 
 func (x *CreateSession) GetFields() string {
@@ -670,6 +678,10 @@ type ToSession struct {
 	//	*ToSession_DiffCopy
 	//	*ToSession_ApplyCopy
 	//	*ToSession_AddBudget
+	//	*ToSession_ShowRun
+	//	*ToSession_ResumeRun
+	//	*ToSession_CancelRun
+	//	*ToSession_AwaitRun
 	//	*ToSession_Announce
 	Command       isToSession_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
@@ -1062,6 +1074,42 @@ func (x *ToSession) GetAddBudget() *AddBudget {
 	return nil
 }
 
+func (x *ToSession) GetShowRun() *ShowRun {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_ShowRun); ok {
+			return x.ShowRun
+		}
+	}
+	return nil
+}
+
+func (x *ToSession) GetResumeRun() *ResumeRun {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_ResumeRun); ok {
+			return x.ResumeRun
+		}
+	}
+	return nil
+}
+
+func (x *ToSession) GetCancelRun() *CancelRun {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_CancelRun); ok {
+			return x.CancelRun
+		}
+	}
+	return nil
+}
+
+func (x *ToSession) GetAwaitRun() *AwaitRun {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_AwaitRun); ok {
+			return x.AwaitRun
+		}
+	}
+	return nil
+}
+
 func (x *ToSession) GetAnnounce() *Announce {
 	if x != nil {
 		if x, ok := x.Command.(*ToSession_Announce); ok {
@@ -1227,6 +1275,22 @@ type ToSession_AddBudget struct {
 	AddBudget *AddBudget `protobuf:"bytes,190,opt,name=add_budget,json=addBudget,proto3,oneof"`
 }
 
+type ToSession_ShowRun struct {
+	ShowRun *ShowRun `protobuf:"bytes,131,opt,name=show_run,json=showRun,proto3,oneof"`
+}
+
+type ToSession_ResumeRun struct {
+	ResumeRun *ResumeRun `protobuf:"bytes,132,opt,name=resume_run,json=resumeRun,proto3,oneof"`
+}
+
+type ToSession_CancelRun struct {
+	CancelRun *CancelRun `protobuf:"bytes,133,opt,name=cancel_run,json=cancelRun,proto3,oneof"`
+}
+
+type ToSession_AwaitRun struct {
+	AwaitRun *AwaitRun `protobuf:"bytes,134,opt,name=await_run,json=awaitRun,proto3,oneof"`
+}
+
 type ToSession_Announce struct {
 	Announce *Announce `protobuf:"bytes,51,opt,name=announce,proto3,oneof"`
 }
@@ -1306,6 +1370,14 @@ func (*ToSession_DiffCopy) isToSession_Command() {}
 func (*ToSession_ApplyCopy) isToSession_Command() {}
 
 func (*ToSession_AddBudget) isToSession_Command() {}
+
+func (*ToSession_ShowRun) isToSession_Command() {}
+
+func (*ToSession_ResumeRun) isToSession_Command() {}
+
+func (*ToSession_CancelRun) isToSession_Command() {}
+
+func (*ToSession_AwaitRun) isToSession_Command() {}
 
 func (*ToSession_Announce) isToSession_Command() {}
 
@@ -11277,7 +11349,7 @@ var File_command_proto protoreflect.FileDescriptor
 
 const file_command_proto_rawDesc = "" +
 	"\n" +
-	"\rcommand.proto\x12\ttroupe.v1\x1a\fcommon.proto\x1a\vevent.proto\x1a\rsession.proto\x1a\fworker.proto\"\xc6\x04\n" +
+	"\rcommand.proto\x12\ttroupe.v1\x1a\fcommon.proto\x1a\vevent.proto\x1a\rsession.proto\x1a\fworker.proto\x1a\x0epipeline.proto\"\xef\x04\n" +
 	"\rCreateSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
@@ -11298,7 +11370,8 @@ const file_command_proto_rawDesc = "" +
 	"\x06origin\x18\f \x01(\v2\x12.troupe.v1.LineageR\x06origin\x12'\n" +
 	"\x06copied\x18\r \x03(\v2\x0f.troupe.v1.TurnR\x06copied\x123\n" +
 	"\apersist\x18\x0e \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\x12\x10\n" +
-	"\x03ask\x18\x0f \x01(\bR\x03ask\x12\x16\n" +
+	"\x03ask\x18\x0f \x01(\bR\x03ask\x12'\n" +
+	"\x03run\x18^ \x01(\v2\x15.troupe.v1.RunStartedR\x03run\x12\x16\n" +
 	"\x06fields\x18\x14 \x01(\tR\x06fields\x12)\n" +
 	"\x06budget\x18d \x01(\v2\x11.troupe.v1.BudgetR\x06budget\"^\n" +
 	"\tAddBudget\x12$\n" +
@@ -11323,7 +11396,7 @@ const file_command_proto_rawDesc = "" +
 	"\x05trust\x18\x02 \x01(\x0e2\x16.troupe.v1.Trust.LevelR\x05trust\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x1f\n" +
 	"\vapproval_id\x18\x04 \x01(\tR\n" +
-	"approvalId\"\xf5\x11\n" +
+	"approvalId\"\xcc\x13\n" +
 	"\tToSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x120\n" +
@@ -11374,7 +11447,13 @@ const file_command_proto_rawDesc = "" +
 	"\n" +
 	"apply_copy\x18G \x01(\v2\x14.troupe.v1.ApplyCopyH\x00R\tapplyCopy\x126\n" +
 	"\n" +
-	"add_budget\x18\xbe\x01 \x01(\v2\x14.troupe.v1.AddBudgetH\x00R\taddBudget\x121\n" +
+	"add_budget\x18\xbe\x01 \x01(\v2\x14.troupe.v1.AddBudgetH\x00R\taddBudget\x120\n" +
+	"\bshow_run\x18\x83\x01 \x01(\v2\x12.troupe.v1.ShowRunH\x00R\ashowRun\x126\n" +
+	"\n" +
+	"resume_run\x18\x84\x01 \x01(\v2\x14.troupe.v1.ResumeRunH\x00R\tresumeRun\x126\n" +
+	"\n" +
+	"cancel_run\x18\x85\x01 \x01(\v2\x14.troupe.v1.CancelRunH\x00R\tcancelRun\x123\n" +
+	"\tawait_run\x18\x86\x01 \x01(\v2\x13.troupe.v1.AwaitRunH\x00R\bawaitRun\x121\n" +
 	"\bannounce\x183 \x01(\v2\x13.troupe.v1.AnnounceH\x00R\bannounceB\t\n" +
 	"\acommand\"\"\n" +
 	"\fDescribeTree\x12\x12\n" +
@@ -12392,34 +12471,39 @@ var file_command_proto_goTypes = []any{
 	(*Lineage)(nil),              // 156: troupe.v1.Lineage
 	(*Turn)(nil),                 // 157: troupe.v1.Turn
 	(Persist_Policy)(0),          // 158: troupe.v1.Persist.Policy
-	(*Budget)(nil),               // 159: troupe.v1.Budget
-	(*Amounts)(nil),              // 160: troupe.v1.Amounts
-	(Trust_Level)(0),             // 161: troupe.v1.Trust.Level
-	(*Part)(nil),                 // 162: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 163: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 164: troupe.v1.InputAccepted.Origin
-	(InputAccepted_People)(0),    // 165: troupe.v1.InputAccepted.People
-	(TurnCompleted_Outcome)(0),   // 166: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 167: troupe.v1.Usage
-	(*Place)(nil),                // 168: troupe.v1.Place
-	(*Bounds)(nil),               // 169: troupe.v1.Bounds
-	(CallResolved_Resolution)(0), // 170: troupe.v1.CallResolved.Resolution
-	(Decision_Value)(0),          // 171: troupe.v1.Decision.Value
-	(*Failure)(nil),              // 172: troupe.v1.Failure
-	(TimerSet_Misfire)(0),        // 173: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 174: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 175: troupe.v1.WorkspaceGrant
-	(*BudgetView)(nil),           // 176: troupe.v1.BudgetView
-	(*Grant)(nil),                // 177: troupe.v1.Grant
-	(*WorkspaceRef)(nil),         // 178: troupe.v1.WorkspaceRef
-	(*LeaseToken)(nil),           // 179: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 180: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 181: troupe.v1.ToolFinished.Status
-	(*Project)(nil),              // 182: troupe.v1.Project
-	(*Variable)(nil),             // 183: troupe.v1.Variable
-	(*FieldSet)(nil),             // 184: troupe.v1.FieldSet
-	(*FieldNoted)(nil),           // 185: troupe.v1.FieldNoted
-	(*Timing)(nil),               // 186: troupe.v1.Timing
+	(*RunStarted)(nil),           // 159: troupe.v1.RunStarted
+	(*Budget)(nil),               // 160: troupe.v1.Budget
+	(*Amounts)(nil),              // 161: troupe.v1.Amounts
+	(Trust_Level)(0),             // 162: troupe.v1.Trust.Level
+	(*ShowRun)(nil),              // 163: troupe.v1.ShowRun
+	(*ResumeRun)(nil),            // 164: troupe.v1.ResumeRun
+	(*CancelRun)(nil),            // 165: troupe.v1.CancelRun
+	(*AwaitRun)(nil),             // 166: troupe.v1.AwaitRun
+	(*Part)(nil),                 // 167: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 168: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 169: troupe.v1.InputAccepted.Origin
+	(InputAccepted_People)(0),    // 170: troupe.v1.InputAccepted.People
+	(TurnCompleted_Outcome)(0),   // 171: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 172: troupe.v1.Usage
+	(*Place)(nil),                // 173: troupe.v1.Place
+	(*Bounds)(nil),               // 174: troupe.v1.Bounds
+	(CallResolved_Resolution)(0), // 175: troupe.v1.CallResolved.Resolution
+	(Decision_Value)(0),          // 176: troupe.v1.Decision.Value
+	(*Failure)(nil),              // 177: troupe.v1.Failure
+	(TimerSet_Misfire)(0),        // 178: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 179: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 180: troupe.v1.WorkspaceGrant
+	(*BudgetView)(nil),           // 181: troupe.v1.BudgetView
+	(*Grant)(nil),                // 182: troupe.v1.Grant
+	(*WorkspaceRef)(nil),         // 183: troupe.v1.WorkspaceRef
+	(*LeaseToken)(nil),           // 184: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 185: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 186: troupe.v1.ToolFinished.Status
+	(*Project)(nil),              // 187: troupe.v1.Project
+	(*Variable)(nil),             // 188: troupe.v1.Variable
+	(*FieldSet)(nil),             // 189: troupe.v1.FieldSet
+	(*FieldNoted)(nil),           // 190: troupe.v1.FieldNoted
+	(*Timing)(nil),               // 191: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	4,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
@@ -12428,140 +12512,145 @@ var file_command_proto_depIdxs = []int32{
 	156, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
 	157, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
 	158, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	159, // 6: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
-	160, // 7: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
-	161, // 8: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
-	4,   // 9: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
-	161, // 10: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
-	12,  // 11: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
-	15,  // 12: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
-	18,  // 13: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
-	20,  // 14: troupe.v1.ToSession.list_inputs:type_name -> troupe.v1.ListInputs
-	23,  // 15: troupe.v1.ToSession.withdraw_input:type_name -> troupe.v1.WithdrawInput
-	24,  // 16: troupe.v1.ToSession.call_tool:type_name -> troupe.v1.CallTool
-	25,  // 17: troupe.v1.ToSession.spawn_worker:type_name -> troupe.v1.SpawnWorker
-	28,  // 18: troupe.v1.ToSession.delete_worker:type_name -> troupe.v1.DeleteWorker
-	29,  // 19: troupe.v1.ToSession.describe:type_name -> troupe.v1.DescribeSession
-	53,  // 20: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
-	57,  // 21: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
-	59,  // 22: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
-	30,  // 23: troupe.v1.ToSession.count_jobs:type_name -> troupe.v1.CountJobs
-	51,  // 24: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
-	52,  // 25: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
-	55,  // 26: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
-	32,  // 27: troupe.v1.ToSession.resolve_call:type_name -> troupe.v1.ResolveCall
-	40,  // 28: troupe.v1.ToSession.release_worker:type_name -> troupe.v1.ReleaseWorker
-	41,  // 29: troupe.v1.ToSession.compact:type_name -> troupe.v1.CompactHistory
-	43,  // 30: troupe.v1.ToSession.set_timer:type_name -> troupe.v1.SetTimer
-	44,  // 31: troupe.v1.ToSession.cancel_timer:type_name -> troupe.v1.CancelTimer
-	45,  // 32: troupe.v1.ToSession.list_timers:type_name -> troupe.v1.ListTimers
-	50,  // 33: troupe.v1.ToSession.save:type_name -> troupe.v1.SaveHistory
-	14,  // 34: troupe.v1.ToSession.run:type_name -> troupe.v1.RunInput
-	48,  // 35: troupe.v1.ToSession.fire_timer:type_name -> troupe.v1.FireTimer
-	33,  // 36: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
-	5,   // 37: troupe.v1.ToSession.attach_workspace:type_name -> troupe.v1.AttachWorkspace
-	6,   // 38: troupe.v1.ToSession.detach_workspace:type_name -> troupe.v1.DetachWorkspace
-	128, // 39: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
-	116, // 40: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
-	39,  // 41: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
-	7,   // 42: troupe.v1.ToSession.change_trust:type_name -> troupe.v1.ChangeTrust
-	117, // 43: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
-	120, // 44: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
-	122, // 45: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
-	124, // 46: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
-	125, // 47: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
-	3,   // 48: troupe.v1.ToSession.add_budget:type_name -> troupe.v1.AddBudget
-	66,  // 49: troupe.v1.ToSession.announce:type_name -> troupe.v1.Announce
-	10,  // 50: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
-	10,  // 51: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	162, // 52: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	163, // 53: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	164, // 54: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	165, // 55: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
-	12,  // 56: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	166, // 57: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	167, // 58: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
-	17,  // 59: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
-	21,  // 60: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	156, // 61: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	157, // 62: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	162, // 63: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
-	168, // 64: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
-	169, // 65: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
-	165, // 66: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
-	170, // 67: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	171, // 68: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
-	36,  // 69: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
-	172, // 70: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
-	36,  // 71: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
-	162, // 72: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	173, // 73: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
-	46,  // 74: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	174, // 75: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	157, // 76: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	175, // 77: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
-	61,  // 78: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	167, // 79: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
-	13,  // 80: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	158, // 81: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	176, // 82: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
-	167, // 83: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	160, // 84: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
-	160, // 85: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
-	64,  // 86: troupe.v1.ApprovalView.shown:type_name -> troupe.v1.Viewer
-	174, // 87: troupe.v1.Announce.event:type_name -> troupe.v1.Event
-	63,  // 88: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
-	71,  // 89: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
-	177, // 90: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	158, // 91: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	175, // 92: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	178, // 93: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
-	0,   // 94: troupe.v1.ReleasePermit.outcome:type_name -> troupe.v1.ReleasePermit.Outcome
-	160, // 95: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
-	160, // 96: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
-	160, // 97: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
-	160, // 98: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
-	160, // 99: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
-	175, // 100: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	179, // 101: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	155, // 102: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	180, // 103: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	180, // 104: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	175, // 105: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	180, // 106: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
-	179, // 107: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
-	26,  // 108: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
-	181, // 109: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	180, // 110: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	107, // 111: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	182, // 112: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
-	183, // 113: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
-	119, // 114: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
-	184, // 115: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
-	185, // 116: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
-	127, // 117: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
-	1,   // 118: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
-	130, // 119: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
-	60,  // 120: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	61,  // 121: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	137, // 122: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
-	175, // 123: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
-	62,  // 124: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	60,  // 125: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	142, // 126: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	167, // 127: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	17,  // 128: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	143, // 129: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	186, // 130: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	167, // 131: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	146, // 132: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	60,  // 133: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
-	60,  // 134: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
-	135, // [135:135] is the sub-list for method output_type
-	135, // [135:135] is the sub-list for method input_type
-	135, // [135:135] is the sub-list for extension type_name
-	135, // [135:135] is the sub-list for extension extendee
-	0,   // [0:135] is the sub-list for field type_name
+	159, // 6: troupe.v1.CreateSession.run:type_name -> troupe.v1.RunStarted
+	160, // 7: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
+	161, // 8: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
+	162, // 9: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	4,   // 10: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
+	162, // 11: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
+	12,  // 12: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
+	15,  // 13: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
+	18,  // 14: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
+	20,  // 15: troupe.v1.ToSession.list_inputs:type_name -> troupe.v1.ListInputs
+	23,  // 16: troupe.v1.ToSession.withdraw_input:type_name -> troupe.v1.WithdrawInput
+	24,  // 17: troupe.v1.ToSession.call_tool:type_name -> troupe.v1.CallTool
+	25,  // 18: troupe.v1.ToSession.spawn_worker:type_name -> troupe.v1.SpawnWorker
+	28,  // 19: troupe.v1.ToSession.delete_worker:type_name -> troupe.v1.DeleteWorker
+	29,  // 20: troupe.v1.ToSession.describe:type_name -> troupe.v1.DescribeSession
+	53,  // 21: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
+	57,  // 22: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
+	59,  // 23: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
+	30,  // 24: troupe.v1.ToSession.count_jobs:type_name -> troupe.v1.CountJobs
+	51,  // 25: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
+	52,  // 26: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
+	55,  // 27: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
+	32,  // 28: troupe.v1.ToSession.resolve_call:type_name -> troupe.v1.ResolveCall
+	40,  // 29: troupe.v1.ToSession.release_worker:type_name -> troupe.v1.ReleaseWorker
+	41,  // 30: troupe.v1.ToSession.compact:type_name -> troupe.v1.CompactHistory
+	43,  // 31: troupe.v1.ToSession.set_timer:type_name -> troupe.v1.SetTimer
+	44,  // 32: troupe.v1.ToSession.cancel_timer:type_name -> troupe.v1.CancelTimer
+	45,  // 33: troupe.v1.ToSession.list_timers:type_name -> troupe.v1.ListTimers
+	50,  // 34: troupe.v1.ToSession.save:type_name -> troupe.v1.SaveHistory
+	14,  // 35: troupe.v1.ToSession.run:type_name -> troupe.v1.RunInput
+	48,  // 36: troupe.v1.ToSession.fire_timer:type_name -> troupe.v1.FireTimer
+	33,  // 37: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
+	5,   // 38: troupe.v1.ToSession.attach_workspace:type_name -> troupe.v1.AttachWorkspace
+	6,   // 39: troupe.v1.ToSession.detach_workspace:type_name -> troupe.v1.DetachWorkspace
+	128, // 40: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
+	116, // 41: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
+	39,  // 42: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
+	7,   // 43: troupe.v1.ToSession.change_trust:type_name -> troupe.v1.ChangeTrust
+	117, // 44: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
+	120, // 45: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
+	122, // 46: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
+	124, // 47: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
+	125, // 48: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
+	3,   // 49: troupe.v1.ToSession.add_budget:type_name -> troupe.v1.AddBudget
+	163, // 50: troupe.v1.ToSession.show_run:type_name -> troupe.v1.ShowRun
+	164, // 51: troupe.v1.ToSession.resume_run:type_name -> troupe.v1.ResumeRun
+	165, // 52: troupe.v1.ToSession.cancel_run:type_name -> troupe.v1.CancelRun
+	166, // 53: troupe.v1.ToSession.await_run:type_name -> troupe.v1.AwaitRun
+	66,  // 54: troupe.v1.ToSession.announce:type_name -> troupe.v1.Announce
+	10,  // 55: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
+	10,  // 56: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
+	167, // 57: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	168, // 58: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	169, // 59: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	170, // 60: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
+	12,  // 61: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
+	171, // 62: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	172, // 63: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	17,  // 64: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
+	21,  // 65: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
+	156, // 66: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	157, // 67: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	167, // 68: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
+	173, // 69: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
+	174, // 70: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
+	170, // 71: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
+	175, // 72: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	176, // 73: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	36,  // 74: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
+	177, // 75: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
+	36,  // 76: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
+	167, // 77: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	178, // 78: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	46,  // 79: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
+	179, // 80: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	157, // 81: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	180, // 82: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	61,  // 83: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
+	172, // 84: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	13,  // 85: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
+	158, // 86: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	181, // 87: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
+	172, // 88: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	161, // 89: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
+	161, // 90: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
+	64,  // 91: troupe.v1.ApprovalView.shown:type_name -> troupe.v1.Viewer
+	179, // 92: troupe.v1.Announce.event:type_name -> troupe.v1.Event
+	63,  // 93: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
+	71,  // 94: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
+	182, // 95: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	158, // 96: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	180, // 97: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	183, // 98: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
+	0,   // 99: troupe.v1.ReleasePermit.outcome:type_name -> troupe.v1.ReleasePermit.Outcome
+	161, // 100: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
+	161, // 101: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
+	161, // 102: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
+	161, // 103: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
+	161, // 104: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
+	180, // 105: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	184, // 106: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	155, // 107: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	185, // 108: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	185, // 109: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	180, // 110: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	185, // 111: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	184, // 112: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
+	26,  // 113: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
+	186, // 114: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	185, // 115: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	107, // 116: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	187, // 117: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
+	188, // 118: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
+	119, // 119: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
+	189, // 120: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
+	190, // 121: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
+	127, // 122: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
+	1,   // 123: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
+	130, // 124: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
+	60,  // 125: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	61,  // 126: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	137, // 127: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
+	180, // 128: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	62,  // 129: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	60,  // 130: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	142, // 131: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	172, // 132: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	17,  // 133: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	143, // 134: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	191, // 135: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	172, // 136: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	146, // 137: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	60,  // 138: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
+	60,  // 139: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
+	140, // [140:140] is the sub-list for method output_type
+	140, // [140:140] is the sub-list for method input_type
+	140, // [140:140] is the sub-list for extension type_name
+	140, // [140:140] is the sub-list for extension extendee
+	0,   // [0:140] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }
@@ -12573,6 +12662,7 @@ func file_command_proto_init() {
 	file_event_proto_init()
 	file_session_proto_init()
 	file_worker_proto_init()
+	file_pipeline_proto_init()
 	file_command_proto_msgTypes[6].OneofWrappers = []any{
 		(*ToSession_Submit)(nil),
 		(*ToSession_AwaitTurn)(nil),
@@ -12612,6 +12702,10 @@ func file_command_proto_init() {
 		(*ToSession_DiffCopy)(nil),
 		(*ToSession_ApplyCopy)(nil),
 		(*ToSession_AddBudget)(nil),
+		(*ToSession_ShowRun)(nil),
+		(*ToSession_ResumeRun)(nil),
+		(*ToSession_CancelRun)(nil),
+		(*ToSession_AwaitRun)(nil),
 		(*ToSession_Announce)(nil),
 	}
 	type x struct{}

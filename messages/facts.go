@@ -48,6 +48,15 @@ func NewWorkspaceRecord(fact proto.Message) (*Record, error) {
 	return newRecord(fact, num, "")
 }
 
+// NewRunRecord is NewRecord for the stream of a pipeline run.
+func NewRunRecord(fact proto.Message) (*Record, error) {
+	num, ok := runFacts()[fact.ProtoReflect().Descriptor()]
+	if !ok {
+		return nil, fmt.Errorf("make record of %T: no fact of a run", fact)
+	}
+	return newRecord(fact, num, "")
+}
+
 func newRecord(fact proto.Message, num protowire.Number, turnID string) (*Record, error) {
 	// What is written is a WorkerFact or a SessionFact with this one field: without the detour over
 	// the message of the oneof, which costs more than the fact.
@@ -125,6 +134,19 @@ func WorkspaceFactIn(r *Record) (proto.Message, error) {
 	return f, known("workspace", r, &f)
 }
 
+// RunFactIn is WorkerFactIn for the stream of a pipeline run.
+func RunFactIn(r *Record) (proto.Message, error) {
+	var w RunFact
+	if err := proto.Unmarshal(r.GetBody(), &w); err != nil {
+		return nil, fmt.Errorf("decode run record %d: %w", r.GetSeq(), err)
+	}
+	var f proto.Message
+	if field := w.ProtoReflect().WhichOneof(w.ProtoReflect().Descriptor().Oneofs().ByName("fact")); field != nil {
+		f = w.ProtoReflect().Get(field).Message().Interface()
+	}
+	return f, known("run", r, &f)
+}
+
 // known refuses a fact whose type or whose meaning is of a newer release. One that may be skipped becomes nil.
 func known(journal string, r *Record, fact *proto.Message) error {
 	if *fact != nil && r.GetSchema() <= schema {
@@ -145,6 +167,7 @@ var (
 	sessionFacts = sync.OnceValue(func() factNumbers { return numbers(&SessionFact{}) })
 	systemFacts  = sync.OnceValue(func() factNumbers { return numbers(&SystemFact{}) })
 
+	runFacts       = sync.OnceValue(func() factNumbers { return numbers(&RunFact{}) })
 	workspaceFacts = sync.OnceValue(func() factNumbers { return numbers(&WorkspaceFact{}) })
 )
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protojson"
 )
 
 // The bodies of the HTTP API's requests. Proto says what is asked of the house, or refuses with a
@@ -34,6 +36,8 @@ type CreateJSON struct {
 
 	Origin *LineageJSON   `json:"origin,omitempty"` // the conversation that the first worker continues
 	Copied []ExchangeJSON `json:"copied,omitempty"` // its turns, by value
+
+	Run json.RawMessage `json:"run,omitempty"` // a RunStarted: the pipeline run that it is made for
 }
 
 // AttachJSON asks for one workspace.
@@ -187,6 +191,12 @@ func (j *CreateJSON) Proto() (*CreateSession, error) {
 		}
 		m.First = first
 	}
+	if len(j.Run) > 0 {
+		m.Run = &RunStarted{}
+		if err := protojson.Unmarshal(j.Run, m.GetRun()); err != nil {
+			return nil, Fail(CodeBadRequest, "run: "+err.Error(), "start runs with POST /api/pipelines/runs")
+		}
+	}
 	return m, nil
 }
 
@@ -221,6 +231,13 @@ func CreateFrom(m *CreateSession) (*CreateJSON, error) {
 			return nil, err
 		}
 		j.Input = first
+	}
+	if m.GetRun() != nil {
+		run, err := protojson.Marshal(m.GetRun())
+		if err != nil {
+			return nil, fmt.Errorf("encode the run: %w", err)
+		}
+		j.Run = run
 	}
 	return j, nil
 }

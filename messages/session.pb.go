@@ -4,8 +4,7 @@
 // 	protoc        (unknown)
 // source: session.proto
 
-// The journals of a session (ses/ID), a workspace (wsp/HASH), a pipeline run (run/ID),
-// a shared conversation (cnv/ID) and of the whole store (sys).
+// The journals of a session (ses/ID), a workspace (wsp/HASH), a shared conversation (cnv/ID) and of the whole store (sys).
 
 package messages
 
@@ -530,9 +529,10 @@ type SessionCreated struct {
 	Rules         []string               `protobuf:"bytes,7,rep,name=rules,proto3" json:"rules,omitempty"`
 	NoInput       bool                   `protobuf:"varint,8,opt,name=no_input,json=noInput,proto3" json:"no_input,omitempty"` // nobody answers: every ask is a denial
 	Persist       Persist_Policy         `protobuf:"varint,9,opt,name=persist,proto3,enum=troupe.v1.Persist_Policy" json:"persist,omitempty"`
-	Env           []*EnvVar              `protobuf:"bytes,10,rep,name=env,proto3" json:"env,omitempty"`       // given at creation
-	Ask           bool                   `protobuf:"varint,11,opt,name=ask,proto3" json:"ask,omitempty"`      // calls that need an approval wait for an answer
-	Budget        *Budget                `protobuf:"bytes,91,opt,name=budget,proto3" json:"budget,omitempty"` // none: what it spends is counted, and not bounded
+	Env           []*EnvVar              `protobuf:"bytes,10,rep,name=env,proto3" json:"env,omitempty"`                  // given at creation
+	Ask           bool                   `protobuf:"varint,11,opt,name=ask,proto3" json:"ask,omitempty"`                 // calls that need an approval wait for an answer
+	Budget        *Budget                `protobuf:"bytes,91,opt,name=budget,proto3" json:"budget,omitempty"`            // none: what it spends is counted, and not bounded
+	RunId         string                 `protobuf:"bytes,71,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"` // the pipeline run that it was made for; empty: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -649,6 +649,13 @@ func (x *SessionCreated) GetBudget() *Budget {
 		return x.Budget
 	}
 	return nil
+}
+
+func (x *SessionCreated) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
 }
 
 type WorkspaceAttached struct {
@@ -929,6 +936,7 @@ type WorkerSpawned struct {
 	ExecId        string                 `protobuf:"bytes,20,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`    // the parent's call that did: by it a recovery finds the child again
 	InputId       string                 `protobuf:"bytes,21,opt,name=input_id,json=inputId,proto3" json:"input_id,omitempty"` // the task
 	Places        []*Place               `protobuf:"bytes,22,rep,name=places,proto3" json:"places,omitempty"`                  // where a child may work: never more than its parent had then
+	RunId         string                 `protobuf:"bytes,82,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`       // the pipeline run that it works for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1010,6 +1018,13 @@ func (x *WorkerSpawned) GetPlaces() []*Place {
 		return x.Places
 	}
 	return nil
+}
+
+func (x *WorkerSpawned) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
 }
 
 type WorkerEnded struct {
@@ -1879,724 +1894,6 @@ func (x *LeaseRevoked) GetReason() string {
 	return ""
 }
 
-type RunFact struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Types that are valid to be assigned to Fact:
-	//
-	//	*RunFact_RunStarted
-	//	*RunFact_StepStarted
-	//	*RunFact_StepItemStarted
-	//	*RunFact_StepFinished
-	//	*RunFact_HumanAsked
-	//	*RunFact_HumanAnswered
-	//	*RunFact_RunPaused
-	//	*RunFact_RunResumed
-	//	*RunFact_RunFinished
-	Fact          isRunFact_Fact `protobuf_oneof:"fact"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RunFact) Reset() {
-	*x = RunFact{}
-	mi := &file_session_proto_msgTypes[22]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RunFact) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RunFact) ProtoMessage() {}
-
-func (x *RunFact) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[22]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RunFact.ProtoReflect.Descriptor instead.
-func (*RunFact) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{22}
-}
-
-func (x *RunFact) GetFact() isRunFact_Fact {
-	if x != nil {
-		return x.Fact
-	}
-	return nil
-}
-
-func (x *RunFact) GetRunStarted() *RunStarted {
-	if x != nil {
-		if x, ok := x.Fact.(*RunFact_RunStarted); ok {
-			return x.RunStarted
-		}
-	}
-	return nil
-}
-
-func (x *RunFact) GetStepStarted() *StepStarted {
-	if x != nil {
-		if x, ok := x.Fact.(*RunFact_StepStarted); ok {
-			return x.StepStarted
-		}
-	}
-	return nil
-}
-
-func (x *RunFact) GetStepItemStarted() *StepItemStarted {
-	if x != nil {
-		if x, ok := x.Fact.(*RunFact_StepItemStarted); ok {
-			return x.StepItemStarted
-		}
-	}
-	return nil
-}
-
-func (x *RunFact) GetStepFinished() *StepFinished {
-	if x != nil {
-		if x, ok := x.Fact.(*RunFact_StepFinished); ok {
-			return x.StepFinished
-		}
-	}
-	return nil
-}
-
-func (x *RunFact) GetHumanAsked() *HumanAsked {
-	if x != nil {
-		if x, ok := x.Fact.(*RunFact_HumanAsked); ok {
-			return x.HumanAsked
-		}
-	}
-	return nil
-}
-
-func (x *RunFact) GetHumanAnswered() *HumanAnswered {
-	if x != nil {
-		if x, ok := x.Fact.(*RunFact_HumanAnswered); ok {
-			return x.HumanAnswered
-		}
-	}
-	return nil
-}
-
-func (x *RunFact) GetRunPaused() *RunPaused {
-	if x != nil {
-		if x, ok := x.Fact.(*RunFact_RunPaused); ok {
-			return x.RunPaused
-		}
-	}
-	return nil
-}
-
-func (x *RunFact) GetRunResumed() *RunResumed {
-	if x != nil {
-		if x, ok := x.Fact.(*RunFact_RunResumed); ok {
-			return x.RunResumed
-		}
-	}
-	return nil
-}
-
-func (x *RunFact) GetRunFinished() *RunFinished {
-	if x != nil {
-		if x, ok := x.Fact.(*RunFact_RunFinished); ok {
-			return x.RunFinished
-		}
-	}
-	return nil
-}
-
-type isRunFact_Fact interface {
-	isRunFact_Fact()
-}
-
-type RunFact_RunStarted struct {
-	RunStarted *RunStarted `protobuf:"bytes,1,opt,name=run_started,json=runStarted,proto3,oneof"`
-}
-
-type RunFact_StepStarted struct {
-	StepStarted *StepStarted `protobuf:"bytes,2,opt,name=step_started,json=stepStarted,proto3,oneof"`
-}
-
-type RunFact_StepItemStarted struct {
-	StepItemStarted *StepItemStarted `protobuf:"bytes,3,opt,name=step_item_started,json=stepItemStarted,proto3,oneof"`
-}
-
-type RunFact_StepFinished struct {
-	StepFinished *StepFinished `protobuf:"bytes,4,opt,name=step_finished,json=stepFinished,proto3,oneof"`
-}
-
-type RunFact_HumanAsked struct {
-	HumanAsked *HumanAsked `protobuf:"bytes,5,opt,name=human_asked,json=humanAsked,proto3,oneof"`
-}
-
-type RunFact_HumanAnswered struct {
-	HumanAnswered *HumanAnswered `protobuf:"bytes,6,opt,name=human_answered,json=humanAnswered,proto3,oneof"`
-}
-
-type RunFact_RunPaused struct {
-	RunPaused *RunPaused `protobuf:"bytes,7,opt,name=run_paused,json=runPaused,proto3,oneof"`
-}
-
-type RunFact_RunResumed struct {
-	RunResumed *RunResumed `protobuf:"bytes,8,opt,name=run_resumed,json=runResumed,proto3,oneof"`
-}
-
-type RunFact_RunFinished struct {
-	RunFinished *RunFinished `protobuf:"bytes,9,opt,name=run_finished,json=runFinished,proto3,oneof"`
-}
-
-func (*RunFact_RunStarted) isRunFact_Fact() {}
-
-func (*RunFact_StepStarted) isRunFact_Fact() {}
-
-func (*RunFact_StepItemStarted) isRunFact_Fact() {}
-
-func (*RunFact_StepFinished) isRunFact_Fact() {}
-
-func (*RunFact_HumanAsked) isRunFact_Fact() {}
-
-func (*RunFact_HumanAnswered) isRunFact_Fact() {}
-
-func (*RunFact_RunPaused) isRunFact_Fact() {}
-
-func (*RunFact_RunResumed) isRunFact_Fact() {}
-
-func (*RunFact_RunFinished) isRunFact_Fact() {}
-
-type RunStarted struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	RunId         string                 `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	PlanHash      []byte                 `protobuf:"bytes,2,opt,name=plan_hash,json=planHash,proto3" json:"plan_hash,omitempty"`
-	InputsJson    string                 `protobuf:"bytes,3,opt,name=inputs_json,json=inputsJson,proto3" json:"inputs_json,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RunStarted) Reset() {
-	*x = RunStarted{}
-	mi := &file_session_proto_msgTypes[23]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RunStarted) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RunStarted) ProtoMessage() {}
-
-func (x *RunStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[23]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RunStarted.ProtoReflect.Descriptor instead.
-func (*RunStarted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{23}
-}
-
-func (x *RunStarted) GetRunId() string {
-	if x != nil {
-		return x.RunId
-	}
-	return ""
-}
-
-func (x *RunStarted) GetPlanHash() []byte {
-	if x != nil {
-		return x.PlanHash
-	}
-	return nil
-}
-
-func (x *RunStarted) GetInputsJson() string {
-	if x != nil {
-		return x.InputsJson
-	}
-	return ""
-}
-
-type StepStarted struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Step          string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StepStarted) Reset() {
-	*x = StepStarted{}
-	mi := &file_session_proto_msgTypes[24]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StepStarted) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StepStarted) ProtoMessage() {}
-
-func (x *StepStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[24]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StepStarted.ProtoReflect.Descriptor instead.
-func (*StepStarted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{24}
-}
-
-func (x *StepStarted) GetStep() string {
-	if x != nil {
-		return x.Step
-	}
-	return ""
-}
-
-type StepItemStarted struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Step          string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
-	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
-	Index         int32                  `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
-	WorkerId      string                 `protobuf:"bytes,4,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StepItemStarted) Reset() {
-	*x = StepItemStarted{}
-	mi := &file_session_proto_msgTypes[25]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StepItemStarted) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StepItemStarted) ProtoMessage() {}
-
-func (x *StepItemStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[25]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StepItemStarted.ProtoReflect.Descriptor instead.
-func (*StepItemStarted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{25}
-}
-
-func (x *StepItemStarted) GetStep() string {
-	if x != nil {
-		return x.Step
-	}
-	return ""
-}
-
-func (x *StepItemStarted) GetKey() string {
-	if x != nil {
-		return x.Key
-	}
-	return ""
-}
-
-func (x *StepItemStarted) GetIndex() int32 {
-	if x != nil {
-		return x.Index
-	}
-	return 0
-}
-
-func (x *StepItemStarted) GetWorkerId() string {
-	if x != nil {
-		return x.WorkerId
-	}
-	return ""
-}
-
-type StepFinished struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Step          string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
-	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
-	Status        string                 `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
-	OutputJson    string                 `protobuf:"bytes,4,opt,name=output_json,json=outputJson,proto3" json:"output_json,omitempty"`
-	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
-	Usage         *Usage                 `protobuf:"bytes,6,opt,name=usage,proto3" json:"usage,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StepFinished) Reset() {
-	*x = StepFinished{}
-	mi := &file_session_proto_msgTypes[26]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StepFinished) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StepFinished) ProtoMessage() {}
-
-func (x *StepFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[26]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StepFinished.ProtoReflect.Descriptor instead.
-func (*StepFinished) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{26}
-}
-
-func (x *StepFinished) GetStep() string {
-	if x != nil {
-		return x.Step
-	}
-	return ""
-}
-
-func (x *StepFinished) GetKey() string {
-	if x != nil {
-		return x.Key
-	}
-	return ""
-}
-
-func (x *StepFinished) GetStatus() string {
-	if x != nil {
-		return x.Status
-	}
-	return ""
-}
-
-func (x *StepFinished) GetOutputJson() string {
-	if x != nil {
-		return x.OutputJson
-	}
-	return ""
-}
-
-func (x *StepFinished) GetError() string {
-	if x != nil {
-		return x.Error
-	}
-	return ""
-}
-
-func (x *StepFinished) GetUsage() *Usage {
-	if x != nil {
-		return x.Usage
-	}
-	return nil
-}
-
-type HumanAsked struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Step            string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
-	Message         string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	Choices         []string               `protobuf:"bytes,3,rep,name=choices,proto3" json:"choices,omitempty"`
-	ExpiresAtUnixMs int64                  `protobuf:"varint,4,opt,name=expires_at_unix_ms,json=expiresAtUnixMs,proto3" json:"expires_at_unix_ms,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
-}
-
-func (x *HumanAsked) Reset() {
-	*x = HumanAsked{}
-	mi := &file_session_proto_msgTypes[27]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *HumanAsked) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*HumanAsked) ProtoMessage() {}
-
-func (x *HumanAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[27]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use HumanAsked.ProtoReflect.Descriptor instead.
-func (*HumanAsked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{27}
-}
-
-func (x *HumanAsked) GetStep() string {
-	if x != nil {
-		return x.Step
-	}
-	return ""
-}
-
-func (x *HumanAsked) GetMessage() string {
-	if x != nil {
-		return x.Message
-	}
-	return ""
-}
-
-func (x *HumanAsked) GetChoices() []string {
-	if x != nil {
-		return x.Choices
-	}
-	return nil
-}
-
-func (x *HumanAsked) GetExpiresAtUnixMs() int64 {
-	if x != nil {
-		return x.ExpiresAtUnixMs
-	}
-	return 0
-}
-
-type HumanAnswered struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Step          string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
-	Choice        string                 `protobuf:"bytes,2,opt,name=choice,proto3" json:"choice,omitempty"`
-	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *HumanAnswered) Reset() {
-	*x = HumanAnswered{}
-	mi := &file_session_proto_msgTypes[28]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *HumanAnswered) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*HumanAnswered) ProtoMessage() {}
-
-func (x *HumanAnswered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[28]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use HumanAnswered.ProtoReflect.Descriptor instead.
-func (*HumanAnswered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{28}
-}
-
-func (x *HumanAnswered) GetStep() string {
-	if x != nil {
-		return x.Step
-	}
-	return ""
-}
-
-func (x *HumanAnswered) GetChoice() string {
-	if x != nil {
-		return x.Choice
-	}
-	return ""
-}
-
-func (x *HumanAnswered) GetBy() string {
-	if x != nil {
-		return x.By
-	}
-	return ""
-}
-
-type RunPaused struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RunPaused) Reset() {
-	*x = RunPaused{}
-	mi := &file_session_proto_msgTypes[29]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RunPaused) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RunPaused) ProtoMessage() {}
-
-func (x *RunPaused) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[29]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RunPaused.ProtoReflect.Descriptor instead.
-func (*RunPaused) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{29}
-}
-
-func (x *RunPaused) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-type RunResumed struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RunResumed) Reset() {
-	*x = RunResumed{}
-	mi := &file_session_proto_msgTypes[30]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RunResumed) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RunResumed) ProtoMessage() {}
-
-func (x *RunResumed) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[30]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RunResumed.ProtoReflect.Descriptor instead.
-func (*RunResumed) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{30}
-}
-
-func (x *RunResumed) GetBy() string {
-	if x != nil {
-		return x.By
-	}
-	return ""
-}
-
-type RunFinished struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Status        string                 `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
-	OutputsJson   string                 `protobuf:"bytes,2,opt,name=outputs_json,json=outputsJson,proto3" json:"outputs_json,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RunFinished) Reset() {
-	*x = RunFinished{}
-	mi := &file_session_proto_msgTypes[31]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RunFinished) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RunFinished) ProtoMessage() {}
-
-func (x *RunFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[31]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RunFinished.ProtoReflect.Descriptor instead.
-func (*RunFinished) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{31}
-}
-
-func (x *RunFinished) GetStatus() string {
-	if x != nil {
-		return x.Status
-	}
-	return ""
-}
-
-func (x *RunFinished) GetOutputsJson() string {
-	if x != nil {
-		return x.OutputsJson
-	}
-	return ""
-}
-
 type ConversationFact struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Fact:
@@ -2612,7 +1909,7 @@ type ConversationFact struct {
 
 func (x *ConversationFact) Reset() {
 	*x = ConversationFact{}
-	mi := &file_session_proto_msgTypes[32]
+	mi := &file_session_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2624,7 +1921,7 @@ func (x *ConversationFact) String() string {
 func (*ConversationFact) ProtoMessage() {}
 
 func (x *ConversationFact) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[32]
+	mi := &file_session_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2637,7 +1934,7 @@ func (x *ConversationFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversationFact.ProtoReflect.Descriptor instead.
 func (*ConversationFact) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{32}
+	return file_session_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ConversationFact) GetFact() isConversationFact_Fact {
@@ -2721,7 +2018,7 @@ type ConversationOpened struct {
 
 func (x *ConversationOpened) Reset() {
 	*x = ConversationOpened{}
-	mi := &file_session_proto_msgTypes[33]
+	mi := &file_session_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2733,7 +2030,7 @@ func (x *ConversationOpened) String() string {
 func (*ConversationOpened) ProtoMessage() {}
 
 func (x *ConversationOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[33]
+	mi := &file_session_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2746,7 +2043,7 @@ func (x *ConversationOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversationOpened.ProtoReflect.Descriptor instead.
 func (*ConversationOpened) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{33}
+	return file_session_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ConversationOpened) GetConversationId() string {
@@ -2772,7 +2069,7 @@ type MemberJoined struct {
 
 func (x *MemberJoined) Reset() {
 	*x = MemberJoined{}
-	mi := &file_session_proto_msgTypes[34]
+	mi := &file_session_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2784,7 +2081,7 @@ func (x *MemberJoined) String() string {
 func (*MemberJoined) ProtoMessage() {}
 
 func (x *MemberJoined) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[34]
+	mi := &file_session_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2797,7 +2094,7 @@ func (x *MemberJoined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberJoined.ProtoReflect.Descriptor instead.
 func (*MemberJoined) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{34}
+	return file_session_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *MemberJoined) GetWorkerId() string {
@@ -2818,7 +2115,7 @@ type TurnSubmitted struct {
 
 func (x *TurnSubmitted) Reset() {
 	*x = TurnSubmitted{}
-	mi := &file_session_proto_msgTypes[35]
+	mi := &file_session_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2830,7 +2127,7 @@ func (x *TurnSubmitted) String() string {
 func (*TurnSubmitted) ProtoMessage() {}
 
 func (x *TurnSubmitted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[35]
+	mi := &file_session_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2843,7 +2140,7 @@ func (x *TurnSubmitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnSubmitted.ProtoReflect.Descriptor instead.
 func (*TurnSubmitted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{35}
+	return file_session_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TurnSubmitted) GetWorkerId() string {
@@ -2877,7 +2174,7 @@ type MemberLeft struct {
 
 func (x *MemberLeft) Reset() {
 	*x = MemberLeft{}
-	mi := &file_session_proto_msgTypes[36]
+	mi := &file_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2889,7 +2186,7 @@ func (x *MemberLeft) String() string {
 func (*MemberLeft) ProtoMessage() {}
 
 func (x *MemberLeft) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[36]
+	mi := &file_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2902,7 +2199,7 @@ func (x *MemberLeft) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberLeft.ProtoReflect.Descriptor instead.
 func (*MemberLeft) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{36}
+	return file_session_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *MemberLeft) GetWorkerId() string {
@@ -2941,7 +2238,7 @@ type SystemFact struct {
 
 func (x *SystemFact) Reset() {
 	*x = SystemFact{}
-	mi := &file_session_proto_msgTypes[37]
+	mi := &file_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2953,7 +2250,7 @@ func (x *SystemFact) String() string {
 func (*SystemFact) ProtoMessage() {}
 
 func (x *SystemFact) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[37]
+	mi := &file_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2966,7 +2263,7 @@ func (x *SystemFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemFact.ProtoReflect.Descriptor instead.
 func (*SystemFact) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{37}
+	return file_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SystemFact) GetFact() isSystemFact_Fact {
@@ -3156,7 +2453,7 @@ type NodeBooted struct {
 
 func (x *NodeBooted) Reset() {
 	*x = NodeBooted{}
-	mi := &file_session_proto_msgTypes[38]
+	mi := &file_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3168,7 +2465,7 @@ func (x *NodeBooted) String() string {
 func (*NodeBooted) ProtoMessage() {}
 
 func (x *NodeBooted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[38]
+	mi := &file_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3181,7 +2478,7 @@ func (x *NodeBooted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeBooted.ProtoReflect.Descriptor instead.
 func (*NodeBooted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{38}
+	return file_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *NodeBooted) GetBoot() uint64 {
@@ -3222,7 +2519,7 @@ type RuleRemembered struct {
 
 func (x *RuleRemembered) Reset() {
 	*x = RuleRemembered{}
-	mi := &file_session_proto_msgTypes[39]
+	mi := &file_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3234,7 +2531,7 @@ func (x *RuleRemembered) String() string {
 func (*RuleRemembered) ProtoMessage() {}
 
 func (x *RuleRemembered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[39]
+	mi := &file_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3247,7 +2544,7 @@ func (x *RuleRemembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleRemembered.ProtoReflect.Descriptor instead.
 func (*RuleRemembered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{39}
+	return file_session_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RuleRemembered) GetRule() string {
@@ -3318,7 +2615,7 @@ type RuleRevoked struct {
 
 func (x *RuleRevoked) Reset() {
 	*x = RuleRevoked{}
-	mi := &file_session_proto_msgTypes[40]
+	mi := &file_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3330,7 +2627,7 @@ func (x *RuleRevoked) String() string {
 func (*RuleRevoked) ProtoMessage() {}
 
 func (x *RuleRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[40]
+	mi := &file_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3343,7 +2640,7 @@ func (x *RuleRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleRevoked.ProtoReflect.Descriptor instead.
 func (*RuleRevoked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{40}
+	return file_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RuleRevoked) GetRule() string {
@@ -3379,7 +2676,7 @@ type TokenCreated struct {
 
 func (x *TokenCreated) Reset() {
 	*x = TokenCreated{}
-	mi := &file_session_proto_msgTypes[41]
+	mi := &file_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3391,7 +2688,7 @@ func (x *TokenCreated) String() string {
 func (*TokenCreated) ProtoMessage() {}
 
 func (x *TokenCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[41]
+	mi := &file_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3404,7 +2701,7 @@ func (x *TokenCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenCreated.ProtoReflect.Descriptor instead.
 func (*TokenCreated) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{41}
+	return file_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TokenCreated) GetTokenId() string {
@@ -3444,7 +2741,7 @@ type TokenRevoked struct {
 
 func (x *TokenRevoked) Reset() {
 	*x = TokenRevoked{}
-	mi := &file_session_proto_msgTypes[42]
+	mi := &file_session_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3456,7 +2753,7 @@ func (x *TokenRevoked) String() string {
 func (*TokenRevoked) ProtoMessage() {}
 
 func (x *TokenRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[42]
+	mi := &file_session_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3469,7 +2766,7 @@ func (x *TokenRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenRevoked.ProtoReflect.Descriptor instead.
 func (*TokenRevoked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{42}
+	return file_session_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TokenRevoked) GetTokenId() string {
@@ -3489,7 +2786,7 @@ type HostRegistered struct {
 
 func (x *HostRegistered) Reset() {
 	*x = HostRegistered{}
-	mi := &file_session_proto_msgTypes[43]
+	mi := &file_session_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3501,7 +2798,7 @@ func (x *HostRegistered) String() string {
 func (*HostRegistered) ProtoMessage() {}
 
 func (x *HostRegistered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[43]
+	mi := &file_session_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3514,7 +2811,7 @@ func (x *HostRegistered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostRegistered.ProtoReflect.Descriptor instead.
 func (*HostRegistered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{43}
+	return file_session_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *HostRegistered) GetHost() string {
@@ -3543,7 +2840,7 @@ type ProjectSaved struct {
 
 func (x *ProjectSaved) Reset() {
 	*x = ProjectSaved{}
-	mi := &file_session_proto_msgTypes[44]
+	mi := &file_session_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3555,7 +2852,7 @@ func (x *ProjectSaved) String() string {
 func (*ProjectSaved) ProtoMessage() {}
 
 func (x *ProjectSaved) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[44]
+	mi := &file_session_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3568,7 +2865,7 @@ func (x *ProjectSaved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProjectSaved.ProtoReflect.Descriptor instead.
 func (*ProjectSaved) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{44}
+	return file_session_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ProjectSaved) GetProjectId() string {
@@ -3608,7 +2905,7 @@ type ProjectRemoved struct {
 
 func (x *ProjectRemoved) Reset() {
 	*x = ProjectRemoved{}
-	mi := &file_session_proto_msgTypes[45]
+	mi := &file_session_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3620,7 +2917,7 @@ func (x *ProjectRemoved) String() string {
 func (*ProjectRemoved) ProtoMessage() {}
 
 func (x *ProjectRemoved) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[45]
+	mi := &file_session_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3633,7 +2930,7 @@ func (x *ProjectRemoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProjectRemoved.ProtoReflect.Descriptor instead.
 func (*ProjectRemoved) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{45}
+	return file_session_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ProjectRemoved) GetProjectId() string {
@@ -3653,7 +2950,7 @@ type FolderTrusted struct {
 
 func (x *FolderTrusted) Reset() {
 	*x = FolderTrusted{}
-	mi := &file_session_proto_msgTypes[46]
+	mi := &file_session_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3665,7 +2962,7 @@ func (x *FolderTrusted) String() string {
 func (*FolderTrusted) ProtoMessage() {}
 
 func (x *FolderTrusted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[46]
+	mi := &file_session_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3678,7 +2975,7 @@ func (x *FolderTrusted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FolderTrusted.ProtoReflect.Descriptor instead.
 func (*FolderTrusted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{46}
+	return file_session_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *FolderTrusted) GetUri() string {
@@ -3705,7 +3002,7 @@ type FolderUntrusted struct {
 
 func (x *FolderUntrusted) Reset() {
 	*x = FolderUntrusted{}
-	mi := &file_session_proto_msgTypes[47]
+	mi := &file_session_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3717,7 +3014,7 @@ func (x *FolderUntrusted) String() string {
 func (*FolderUntrusted) ProtoMessage() {}
 
 func (x *FolderUntrusted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[47]
+	mi := &file_session_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3730,7 +3027,7 @@ func (x *FolderUntrusted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FolderUntrusted.ProtoReflect.Descriptor instead.
 func (*FolderUntrusted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{47}
+	return file_session_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *FolderUntrusted) GetUri() string {
@@ -3761,7 +3058,7 @@ type Audited struct {
 
 func (x *Audited) Reset() {
 	*x = Audited{}
-	mi := &file_session_proto_msgTypes[48]
+	mi := &file_session_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3773,7 +3070,7 @@ func (x *Audited) String() string {
 func (*Audited) ProtoMessage() {}
 
 func (x *Audited) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[48]
+	mi := &file_session_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3786,7 +3083,7 @@ func (x *Audited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audited.ProtoReflect.Descriptor instead.
 func (*Audited) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{48}
+	return file_session_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Audited) GetWho() string {
@@ -3869,7 +3166,7 @@ const file_session_proto_rawDesc = "" +
 	"\x03set\x18\x02 \x01(\v2\x13.troupe.v1.FieldSetR\x03set\"1\n" +
 	"\x10VariablesChanged\x12\x1d\n" +
 	"\n" +
-	"project_id\x18\x01 \x01(\tR\tprojectId\"\xf2\x02\n" +
+	"project_id\x18\x01 \x01(\tR\tprojectId\"\x89\x03\n" +
 	"\x0eSessionCreated\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
@@ -3885,7 +3182,8 @@ const file_session_proto_rawDesc = "" +
 	"\x03env\x18\n" +
 	" \x03(\v2\x11.troupe.v1.EnvVarR\x03env\x12\x10\n" +
 	"\x03ask\x18\v \x01(\bR\x03ask\x12)\n" +
-	"\x06budget\x18[ \x01(\v2\x11.troupe.v1.BudgetR\x06budget\"\xef\x02\n" +
+	"\x06budget\x18[ \x01(\v2\x11.troupe.v1.BudgetR\x06budget\x12\x15\n" +
+	"\x06run_id\x18G \x01(\tR\x05runId\"\xef\x02\n" +
 	"\x11WorkspaceAttached\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -3912,7 +3210,7 @@ const file_session_proto_rawDesc = "" +
 	"\x05trust\x18\x02 \x01(\x0e2\x16.troupe.v1.Trust.LevelR\x05trust\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x1f\n" +
 	"\vapproval_id\x18\x04 \x01(\tR\n" +
-	"approvalId\"\xce\x01\n" +
+	"approvalId\"\xe5\x01\n" +
 	"\rWorkerSpawned\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x14\n" +
@@ -3920,7 +3218,8 @@ const file_session_proto_rawDesc = "" +
 	"\x06parent\x18\x04 \x01(\tR\x06parent\x12\x17\n" +
 	"\aexec_id\x18\x14 \x01(\tR\x06execId\x12\x19\n" +
 	"\binput_id\x18\x15 \x01(\tR\ainputId\x12(\n" +
-	"\x06places\x18\x16 \x03(\v2\x10.troupe.v1.PlaceR\x06places\"B\n" +
+	"\x06places\x18\x16 \x03(\v2\x10.troupe.v1.PlaceR\x06places\x12\x15\n" +
+	"\x06run_id\x18R \x01(\tR\x05runId\"B\n" +
 	"\vWorkerEnded\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"%\n" +
@@ -3983,61 +3282,7 @@ const file_session_proto_rawDesc = "" +
 	"\x05error\x18\x04 \x01(\tR\x05error\"<\n" +
 	"\fLeaseRevoked\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\x04R\x05token\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xbd\x04\n" +
-	"\aRunFact\x128\n" +
-	"\vrun_started\x18\x01 \x01(\v2\x15.troupe.v1.RunStartedH\x00R\n" +
-	"runStarted\x12;\n" +
-	"\fstep_started\x18\x02 \x01(\v2\x16.troupe.v1.StepStartedH\x00R\vstepStarted\x12H\n" +
-	"\x11step_item_started\x18\x03 \x01(\v2\x1a.troupe.v1.StepItemStartedH\x00R\x0fstepItemStarted\x12>\n" +
-	"\rstep_finished\x18\x04 \x01(\v2\x17.troupe.v1.StepFinishedH\x00R\fstepFinished\x128\n" +
-	"\vhuman_asked\x18\x05 \x01(\v2\x15.troupe.v1.HumanAskedH\x00R\n" +
-	"humanAsked\x12A\n" +
-	"\x0ehuman_answered\x18\x06 \x01(\v2\x18.troupe.v1.HumanAnsweredH\x00R\rhumanAnswered\x125\n" +
-	"\n" +
-	"run_paused\x18\a \x01(\v2\x14.troupe.v1.RunPausedH\x00R\trunPaused\x128\n" +
-	"\vrun_resumed\x18\b \x01(\v2\x15.troupe.v1.RunResumedH\x00R\n" +
-	"runResumed\x12;\n" +
-	"\frun_finished\x18\t \x01(\v2\x16.troupe.v1.RunFinishedH\x00R\vrunFinishedB\x06\n" +
-	"\x04fact\"a\n" +
-	"\n" +
-	"RunStarted\x12\x15\n" +
-	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1b\n" +
-	"\tplan_hash\x18\x02 \x01(\fR\bplanHash\x12\x1f\n" +
-	"\vinputs_json\x18\x03 \x01(\tR\n" +
-	"inputsJson\"!\n" +
-	"\vStepStarted\x12\x12\n" +
-	"\x04step\x18\x01 \x01(\tR\x04step\"j\n" +
-	"\x0fStepItemStarted\x12\x12\n" +
-	"\x04step\x18\x01 \x01(\tR\x04step\x12\x10\n" +
-	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
-	"\x05index\x18\x03 \x01(\x05R\x05index\x12\x1b\n" +
-	"\tworker_id\x18\x04 \x01(\tR\bworkerId\"\xab\x01\n" +
-	"\fStepFinished\x12\x12\n" +
-	"\x04step\x18\x01 \x01(\tR\x04step\x12\x10\n" +
-	"\x03key\x18\x02 \x01(\tR\x03key\x12\x16\n" +
-	"\x06status\x18\x03 \x01(\tR\x06status\x12\x1f\n" +
-	"\voutput_json\x18\x04 \x01(\tR\n" +
-	"outputJson\x12\x14\n" +
-	"\x05error\x18\x05 \x01(\tR\x05error\x12&\n" +
-	"\x05usage\x18\x06 \x01(\v2\x10.troupe.v1.UsageR\x05usage\"\x81\x01\n" +
-	"\n" +
-	"HumanAsked\x12\x12\n" +
-	"\x04step\x18\x01 \x01(\tR\x04step\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\x12\x18\n" +
-	"\achoices\x18\x03 \x03(\tR\achoices\x12+\n" +
-	"\x12expires_at_unix_ms\x18\x04 \x01(\x03R\x0fexpiresAtUnixMs\"K\n" +
-	"\rHumanAnswered\x12\x12\n" +
-	"\x04step\x18\x01 \x01(\tR\x04step\x12\x16\n" +
-	"\x06choice\x18\x02 \x01(\tR\x06choice\x12\x0e\n" +
-	"\x02by\x18\x03 \x01(\tR\x02by\"#\n" +
-	"\tRunPaused\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"\x1c\n" +
-	"\n" +
-	"RunResumed\x12\x0e\n" +
-	"\x02by\x18\x01 \x01(\tR\x02by\"H\n" +
-	"\vRunFinished\x12\x16\n" +
-	"\x06status\x18\x01 \x01(\tR\x06status\x12!\n" +
-	"\foutputs_json\x18\x02 \x01(\tR\voutputsJson\"\xa9\x02\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xa9\x02\n" +
 	"\x10ConversationFact\x12P\n" +
 	"\x13conversation_opened\x18\x01 \x01(\v2\x1d.troupe.v1.ConversationOpenedH\x00R\x12conversationOpened\x12>\n" +
 	"\rmember_joined\x18\x02 \x01(\v2\x17.troupe.v1.MemberJoinedH\x00R\fmemberJoined\x12A\n" +
@@ -4141,7 +3386,7 @@ func file_session_proto_rawDescGZIP() []byte {
 	return file_session_proto_rawDescData
 }
 
-var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_session_proto_goTypes = []any{
 	(*SessionFact)(nil),        // 0: troupe.v1.SessionFact
 	(*BudgetChanged)(nil),      // 1: troupe.v1.BudgetChanged
@@ -4165,40 +3410,29 @@ var file_session_proto_goTypes = []any{
 	(*FieldEffectStarted)(nil), // 19: troupe.v1.FieldEffectStarted
 	(*FieldEffectEnded)(nil),   // 20: troupe.v1.FieldEffectEnded
 	(*LeaseRevoked)(nil),       // 21: troupe.v1.LeaseRevoked
-	(*RunFact)(nil),            // 22: troupe.v1.RunFact
-	(*RunStarted)(nil),         // 23: troupe.v1.RunStarted
-	(*StepStarted)(nil),        // 24: troupe.v1.StepStarted
-	(*StepItemStarted)(nil),    // 25: troupe.v1.StepItemStarted
-	(*StepFinished)(nil),       // 26: troupe.v1.StepFinished
-	(*HumanAsked)(nil),         // 27: troupe.v1.HumanAsked
-	(*HumanAnswered)(nil),      // 28: troupe.v1.HumanAnswered
-	(*RunPaused)(nil),          // 29: troupe.v1.RunPaused
-	(*RunResumed)(nil),         // 30: troupe.v1.RunResumed
-	(*RunFinished)(nil),        // 31: troupe.v1.RunFinished
-	(*ConversationFact)(nil),   // 32: troupe.v1.ConversationFact
-	(*ConversationOpened)(nil), // 33: troupe.v1.ConversationOpened
-	(*MemberJoined)(nil),       // 34: troupe.v1.MemberJoined
-	(*TurnSubmitted)(nil),      // 35: troupe.v1.TurnSubmitted
-	(*MemberLeft)(nil),         // 36: troupe.v1.MemberLeft
-	(*SystemFact)(nil),         // 37: troupe.v1.SystemFact
-	(*NodeBooted)(nil),         // 38: troupe.v1.NodeBooted
-	(*RuleRemembered)(nil),     // 39: troupe.v1.RuleRemembered
-	(*RuleRevoked)(nil),        // 40: troupe.v1.RuleRevoked
-	(*TokenCreated)(nil),       // 41: troupe.v1.TokenCreated
-	(*TokenRevoked)(nil),       // 42: troupe.v1.TokenRevoked
-	(*HostRegistered)(nil),     // 43: troupe.v1.HostRegistered
-	(*ProjectSaved)(nil),       // 44: troupe.v1.ProjectSaved
-	(*ProjectRemoved)(nil),     // 45: troupe.v1.ProjectRemoved
-	(*FolderTrusted)(nil),      // 46: troupe.v1.FolderTrusted
-	(*FolderUntrusted)(nil),    // 47: troupe.v1.FolderUntrusted
-	(*Audited)(nil),            // 48: troupe.v1.Audited
-	(*Budget)(nil),             // 49: troupe.v1.Budget
-	(*Amounts)(nil),            // 50: troupe.v1.Amounts
-	(Persist_Policy)(0),        // 51: troupe.v1.Persist.Policy
-	(*EnvVar)(nil),             // 52: troupe.v1.EnvVar
-	(Trust_Level)(0),           // 53: troupe.v1.Trust.Level
-	(*Place)(nil),              // 54: troupe.v1.Place
-	(*Usage)(nil),              // 55: troupe.v1.Usage
+	(*ConversationFact)(nil),   // 22: troupe.v1.ConversationFact
+	(*ConversationOpened)(nil), // 23: troupe.v1.ConversationOpened
+	(*MemberJoined)(nil),       // 24: troupe.v1.MemberJoined
+	(*TurnSubmitted)(nil),      // 25: troupe.v1.TurnSubmitted
+	(*MemberLeft)(nil),         // 26: troupe.v1.MemberLeft
+	(*SystemFact)(nil),         // 27: troupe.v1.SystemFact
+	(*NodeBooted)(nil),         // 28: troupe.v1.NodeBooted
+	(*RuleRemembered)(nil),     // 29: troupe.v1.RuleRemembered
+	(*RuleRevoked)(nil),        // 30: troupe.v1.RuleRevoked
+	(*TokenCreated)(nil),       // 31: troupe.v1.TokenCreated
+	(*TokenRevoked)(nil),       // 32: troupe.v1.TokenRevoked
+	(*HostRegistered)(nil),     // 33: troupe.v1.HostRegistered
+	(*ProjectSaved)(nil),       // 34: troupe.v1.ProjectSaved
+	(*ProjectRemoved)(nil),     // 35: troupe.v1.ProjectRemoved
+	(*FolderTrusted)(nil),      // 36: troupe.v1.FolderTrusted
+	(*FolderUntrusted)(nil),    // 37: troupe.v1.FolderUntrusted
+	(*Audited)(nil),            // 38: troupe.v1.Audited
+	(*Budget)(nil),             // 39: troupe.v1.Budget
+	(*Amounts)(nil),            // 40: troupe.v1.Amounts
+	(Persist_Policy)(0),        // 41: troupe.v1.Persist.Policy
+	(*EnvVar)(nil),             // 42: troupe.v1.EnvVar
+	(Trust_Level)(0),           // 43: troupe.v1.Trust.Level
+	(*Place)(nil),              // 44: troupe.v1.Place
 }
 var file_session_proto_depIdxs = []int32{
 	5,  // 0: troupe.v1.SessionFact.session_created:type_name -> troupe.v1.SessionCreated
@@ -4211,20 +3445,20 @@ var file_session_proto_depIdxs = []int32{
 	12, // 7: troupe.v1.SessionFact.rule_added:type_name -> troupe.v1.RuleAdded
 	13, // 8: troupe.v1.SessionFact.session_closed:type_name -> troupe.v1.SessionClosed
 	4,  // 9: troupe.v1.SessionFact.variables_changed:type_name -> troupe.v1.VariablesChanged
-	40, // 10: troupe.v1.SessionFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
+	30, // 10: troupe.v1.SessionFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
 	3,  // 11: troupe.v1.SessionFact.field_noted:type_name -> troupe.v1.FieldNoted
 	1,  // 12: troupe.v1.SessionFact.budget_changed:type_name -> troupe.v1.BudgetChanged
 	2,  // 13: troupe.v1.SessionFact.budget_allotted:type_name -> troupe.v1.BudgetAllotted
-	49, // 14: troupe.v1.BudgetChanged.budget:type_name -> troupe.v1.Budget
-	50, // 15: troupe.v1.BudgetChanged.added:type_name -> troupe.v1.Amounts
-	50, // 16: troupe.v1.BudgetAllotted.until:type_name -> troupe.v1.Amounts
+	39, // 14: troupe.v1.BudgetChanged.budget:type_name -> troupe.v1.Budget
+	40, // 15: troupe.v1.BudgetChanged.added:type_name -> troupe.v1.Amounts
+	40, // 16: troupe.v1.BudgetAllotted.until:type_name -> troupe.v1.Amounts
 	16, // 17: troupe.v1.FieldNoted.set:type_name -> troupe.v1.FieldSet
-	51, // 18: troupe.v1.SessionCreated.persist:type_name -> troupe.v1.Persist.Policy
-	52, // 19: troupe.v1.SessionCreated.env:type_name -> troupe.v1.EnvVar
-	49, // 20: troupe.v1.SessionCreated.budget:type_name -> troupe.v1.Budget
-	53, // 21: troupe.v1.WorkspaceAttached.trust:type_name -> troupe.v1.Trust.Level
-	53, // 22: troupe.v1.TrustChanged.trust:type_name -> troupe.v1.Trust.Level
-	54, // 23: troupe.v1.WorkerSpawned.places:type_name -> troupe.v1.Place
+	41, // 18: troupe.v1.SessionCreated.persist:type_name -> troupe.v1.Persist.Policy
+	42, // 19: troupe.v1.SessionCreated.env:type_name -> troupe.v1.EnvVar
+	39, // 20: troupe.v1.SessionCreated.budget:type_name -> troupe.v1.Budget
+	43, // 21: troupe.v1.WorkspaceAttached.trust:type_name -> troupe.v1.Trust.Level
+	43, // 22: troupe.v1.TrustChanged.trust:type_name -> troupe.v1.Trust.Level
+	44, // 23: troupe.v1.WorkerSpawned.places:type_name -> troupe.v1.Place
 	15, // 24: troupe.v1.WorkspaceFact.workspace_opened:type_name -> troupe.v1.WorkspaceOpened
 	16, // 25: troupe.v1.WorkspaceFact.field_set:type_name -> troupe.v1.FieldSet
 	21, // 26: troupe.v1.WorkspaceFact.lease_revoked:type_name -> troupe.v1.LeaseRevoked
@@ -4233,37 +3467,27 @@ var file_session_proto_depIdxs = []int32{
 	20, // 29: troupe.v1.WorkspaceFact.field_effect_ended:type_name -> troupe.v1.FieldEffectEnded
 	17, // 30: troupe.v1.FieldSet.derived:type_name -> troupe.v1.FieldChange
 	17, // 31: troupe.v1.FieldsDeclared.derived:type_name -> troupe.v1.FieldChange
-	23, // 32: troupe.v1.RunFact.run_started:type_name -> troupe.v1.RunStarted
-	24, // 33: troupe.v1.RunFact.step_started:type_name -> troupe.v1.StepStarted
-	25, // 34: troupe.v1.RunFact.step_item_started:type_name -> troupe.v1.StepItemStarted
-	26, // 35: troupe.v1.RunFact.step_finished:type_name -> troupe.v1.StepFinished
-	27, // 36: troupe.v1.RunFact.human_asked:type_name -> troupe.v1.HumanAsked
-	28, // 37: troupe.v1.RunFact.human_answered:type_name -> troupe.v1.HumanAnswered
-	29, // 38: troupe.v1.RunFact.run_paused:type_name -> troupe.v1.RunPaused
-	30, // 39: troupe.v1.RunFact.run_resumed:type_name -> troupe.v1.RunResumed
-	31, // 40: troupe.v1.RunFact.run_finished:type_name -> troupe.v1.RunFinished
-	55, // 41: troupe.v1.StepFinished.usage:type_name -> troupe.v1.Usage
-	33, // 42: troupe.v1.ConversationFact.conversation_opened:type_name -> troupe.v1.ConversationOpened
-	34, // 43: troupe.v1.ConversationFact.member_joined:type_name -> troupe.v1.MemberJoined
-	35, // 44: troupe.v1.ConversationFact.turn_submitted:type_name -> troupe.v1.TurnSubmitted
-	36, // 45: troupe.v1.ConversationFact.member_left:type_name -> troupe.v1.MemberLeft
-	38, // 46: troupe.v1.SystemFact.node_booted:type_name -> troupe.v1.NodeBooted
-	39, // 47: troupe.v1.SystemFact.rule_remembered:type_name -> troupe.v1.RuleRemembered
-	40, // 48: troupe.v1.SystemFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
-	41, // 49: troupe.v1.SystemFact.token_created:type_name -> troupe.v1.TokenCreated
-	42, // 50: troupe.v1.SystemFact.token_revoked:type_name -> troupe.v1.TokenRevoked
-	43, // 51: troupe.v1.SystemFact.host_registered:type_name -> troupe.v1.HostRegistered
-	44, // 52: troupe.v1.SystemFact.project_saved:type_name -> troupe.v1.ProjectSaved
-	45, // 53: troupe.v1.SystemFact.project_removed:type_name -> troupe.v1.ProjectRemoved
-	46, // 54: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
-	47, // 55: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
-	48, // 56: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
-	52, // 57: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
-	58, // [58:58] is the sub-list for method output_type
-	58, // [58:58] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	23, // 32: troupe.v1.ConversationFact.conversation_opened:type_name -> troupe.v1.ConversationOpened
+	24, // 33: troupe.v1.ConversationFact.member_joined:type_name -> troupe.v1.MemberJoined
+	25, // 34: troupe.v1.ConversationFact.turn_submitted:type_name -> troupe.v1.TurnSubmitted
+	26, // 35: troupe.v1.ConversationFact.member_left:type_name -> troupe.v1.MemberLeft
+	28, // 36: troupe.v1.SystemFact.node_booted:type_name -> troupe.v1.NodeBooted
+	29, // 37: troupe.v1.SystemFact.rule_remembered:type_name -> troupe.v1.RuleRemembered
+	30, // 38: troupe.v1.SystemFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
+	31, // 39: troupe.v1.SystemFact.token_created:type_name -> troupe.v1.TokenCreated
+	32, // 40: troupe.v1.SystemFact.token_revoked:type_name -> troupe.v1.TokenRevoked
+	33, // 41: troupe.v1.SystemFact.host_registered:type_name -> troupe.v1.HostRegistered
+	34, // 42: troupe.v1.SystemFact.project_saved:type_name -> troupe.v1.ProjectSaved
+	35, // 43: troupe.v1.SystemFact.project_removed:type_name -> troupe.v1.ProjectRemoved
+	36, // 44: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
+	37, // 45: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
+	38, // 46: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
+	42, // 47: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
+	48, // [48:48] is the sub-list for method output_type
+	48, // [48:48] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_session_proto_init() }
@@ -4297,23 +3521,12 @@ func file_session_proto_init() {
 		(*WorkspaceFact_FieldEffectEnded)(nil),
 	}
 	file_session_proto_msgTypes[22].OneofWrappers = []any{
-		(*RunFact_RunStarted)(nil),
-		(*RunFact_StepStarted)(nil),
-		(*RunFact_StepItemStarted)(nil),
-		(*RunFact_StepFinished)(nil),
-		(*RunFact_HumanAsked)(nil),
-		(*RunFact_HumanAnswered)(nil),
-		(*RunFact_RunPaused)(nil),
-		(*RunFact_RunResumed)(nil),
-		(*RunFact_RunFinished)(nil),
-	}
-	file_session_proto_msgTypes[32].OneofWrappers = []any{
 		(*ConversationFact_ConversationOpened)(nil),
 		(*ConversationFact_MemberJoined)(nil),
 		(*ConversationFact_TurnSubmitted)(nil),
 		(*ConversationFact_MemberLeft)(nil),
 	}
-	file_session_proto_msgTypes[37].OneofWrappers = []any{
+	file_session_proto_msgTypes[27].OneofWrappers = []any{
 		(*SystemFact_NodeBooted)(nil),
 		(*SystemFact_RuleRemembered)(nil),
 		(*SystemFact_RuleRevoked)(nil),
@@ -4332,7 +3545,7 @@ func file_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_session_proto_rawDesc), len(file_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   49,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

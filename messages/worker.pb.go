@@ -1122,20 +1122,25 @@ func (x *Lineage) GetSeq() uint64 {
 }
 
 type WorkerCreated struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // is the conversation's id
-	SessionId     string                 `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	Agent         string                 `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
-	Model         string                 `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
-	System        string                 `protobuf:"bytes,5,opt,name=system,proto3" json:"system,omitempty"` // the agent's system prompt, without the workspace section
-	Origin        *Lineage               `protobuf:"bytes,6,opt,name=origin,proto3" json:"origin,omitempty"`
-	Parent        string                 `protobuf:"bytes,7,opt,name=parent,proto3" json:"parent,omitempty"`
-	OriginCall    uint64                 `protobuf:"varint,8,opt,name=origin_call,json=originCall,proto3" json:"origin_call,omitempty"`
-	Copied        []*Turn                `protobuf:"bytes,9,rep,name=copied,proto3" json:"copied,omitempty"`                // the history handed over, as values
-	ExecId        string                 `protobuf:"bytes,10,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"` // the parent's call that delegated to it
-	Bounds        *Bounds                `protobuf:"bytes,11,opt,name=bounds,proto3" json:"bounds,omitempty"`               // of who delegated: whatever its own profile says, it may do no more
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId       string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // is the conversation's id
+	SessionId      string                 `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	Agent          string                 `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
+	Model          string                 `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	System         string                 `protobuf:"bytes,5,opt,name=system,proto3" json:"system,omitempty"` // the agent's system prompt, without the workspace section
+	Origin         *Lineage               `protobuf:"bytes,6,opt,name=origin,proto3" json:"origin,omitempty"`
+	Parent         string                 `protobuf:"bytes,7,opt,name=parent,proto3" json:"parent,omitempty"`
+	OriginCall     uint64                 `protobuf:"varint,8,opt,name=origin_call,json=originCall,proto3" json:"origin_call,omitempty"`
+	Copied         []*Turn                `protobuf:"bytes,9,rep,name=copied,proto3" json:"copied,omitempty"`                                        // the history handed over, as values
+	ExecId         string                 `protobuf:"bytes,10,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`                         // the parent's call that delegated to it
+	Bounds         *Bounds                `protobuf:"bytes,11,opt,name=bounds,proto3" json:"bounds,omitempty"`                                       // of who delegated: whatever its own profile says, it may do no more
+	Alias          string                 `protobuf:"bytes,71,opt,name=alias,proto3" json:"alias,omitempty"`                                         // what its agent is called where it was made: in a pipeline, which has agents of its own
+	Rules          []string               `protobuf:"bytes,72,rep,name=rules,proto3" json:"rules,omitempty"`                                         // policy rules for this worker, which count before all others
+	Tools          []string               `protobuf:"bytes,73,rep,name=tools,proto3" json:"tools,omitempty"`                                         // its toolset from the beginning; "-" alone: none; empty: its agent's
+	ApprovalMs     int64                  `protobuf:"varint,74,opt,name=approval_ms,json=approvalMs,proto3" json:"approval_ms,omitempty"`            // how long its calls wait for an answer; 0: as configured
+	ApprovalReason string                 `protobuf:"bytes,75,opt,name=approval_reason,json=approvalReason,proto3" json:"approval_reason,omitempty"` // why its calls ask, for people
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *WorkerCreated) Reset() {
@@ -1243,6 +1248,41 @@ func (x *WorkerCreated) GetBounds() *Bounds {
 		return x.Bounds
 	}
 	return nil
+}
+
+func (x *WorkerCreated) GetAlias() string {
+	if x != nil {
+		return x.Alias
+	}
+	return ""
+}
+
+func (x *WorkerCreated) GetRules() []string {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+func (x *WorkerCreated) GetTools() []string {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
+func (x *WorkerCreated) GetApprovalMs() int64 {
+	if x != nil {
+		return x.ApprovalMs
+	}
+	return 0
+}
+
+func (x *WorkerCreated) GetApprovalReason() string {
+	if x != nil {
+		return x.ApprovalReason
+	}
+	return ""
 }
 
 // Bounds are what a parent could be asked for when it delegated, by the names of what the configuration says of them.
@@ -4275,7 +4315,7 @@ const file_worker_proto_rawDesc = "" +
 	"\x04fact\"?\n" +
 	"\aLineage\x12\"\n" +
 	"\fconversation\x18\x01 \x01(\tR\fconversation\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xe1\x02\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xed\x03\n" +
 	"\rWorkerCreated\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x1d\n" +
 	"\n" +
@@ -4290,7 +4330,13 @@ const file_worker_proto_rawDesc = "" +
 	"\x06copied\x18\t \x03(\v2\x0f.troupe.v1.TurnR\x06copied\x12\x17\n" +
 	"\aexec_id\x18\n" +
 	" \x01(\tR\x06execId\x12)\n" +
-	"\x06bounds\x18\v \x01(\v2\x11.troupe.v1.BoundsR\x06bounds\"K\n" +
+	"\x06bounds\x18\v \x01(\v2\x11.troupe.v1.BoundsR\x06bounds\x12\x14\n" +
+	"\x05alias\x18G \x01(\tR\x05alias\x12\x14\n" +
+	"\x05rules\x18H \x03(\tR\x05rules\x12\x14\n" +
+	"\x05tools\x18I \x03(\tR\x05tools\x12\x1f\n" +
+	"\vapproval_ms\x18J \x01(\x03R\n" +
+	"approvalMs\x12'\n" +
+	"\x0fapproval_reason\x18K \x01(\tR\x0eapprovalReason\"K\n" +
 	"\x06Bounds\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x14\n" +
 	"\x05tools\x18\x02 \x03(\tR\x05tools\x12\x15\n" +

@@ -10,6 +10,7 @@ import (
 
 	"github.com/troupe-dev/troupe/config"
 	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/pipeline"
 	"github.com/troupe-dev/troupe/workspace"
 )
 
@@ -93,10 +94,13 @@ func classify(err error) *exitError {
 	var problem *config.Problem
 	var unknown *config.UnknownModelError
 	var address *workspace.AddressError
+	var wrong pipeline.Problems
 	var refused *messages.Failure
 	switch {
 	case errors.As(err, &problems), errors.As(err, &problem):
 		e.code, e.hint = exitConfig, "check it with: troupe config validate"
+	case errors.As(err, &wrong):
+		e.code, e.what = exitInput, "the pipeline is wrong\n"+wrong.Error()
 	case errors.As(err, &unknown):
 		e.code, e.hint = exitConfig, "models are named PROVIDER/NAME or by an alias; see troupe config show"
 	case errors.Is(err, config.ErrNoModel):

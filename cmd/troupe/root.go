@@ -40,6 +40,7 @@ func newRoot(a *app) *cobra.Command {
 		newRun(a),
 		newServe(a),
 		newStop(a),
+		newPipeline(a),
 		newList(a),
 		newCalls(a),
 		newApprove(a, true),

@@ -14,18 +14,19 @@ func plan() []place {
 	return []place{
 		// Floor 0: words, settings, built files. They know nothing of ours.
 		{path: "messages", floor: 0},
-		{path: "config", floor: 0},
 		{path: "web", floor: 0},
 		{path: "internal/arch", floor: 0},
 		{path: "internal/peer", floor: 0},
+		{path: "internal/yamldoc", floor: 0},
 
 		// Floor 1: pure code and contracts.
+		{path: "config", floor: 1, may: []string{"internal/yamldoc"}},
 		{path: "conversation", floor: 1, may: []string{"messages"}},
 		{path: "workspace", floor: 1, may: []string{"messages"}},
 		{path: "model", floor: 1, may: []string{"messages"}},
 		{path: "model/xmltools", floor: 1, may: []string{"messages", "model"}},
 		{path: "policy", floor: 1, may: []string{"messages"}},
-		{path: "pipeline", floor: 1, may: []string{"messages"}},
+		{path: "pipeline", floor: 1, may: []string{"messages", "internal/yamldoc"}},
 		{path: "persistence", floor: 1, may: []string{"messages"}},
 		{path: "client", floor: 1, may: []string{"messages", "internal/peer"}},
 

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"encoding/hex"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-dev/troupe/pipeline"
+)
+
+// newPipeline is `troupe pipeline`.
+func newPipeline(a *app) *cobra.Command {
+	cmd := &cobra.Command{Use: "pipeline", Short: "Work of several agents, as a file says: check it, look at it, run it"}
+	cmd.AddCommand(newPipelineValidate(a), newPipelinePlan(a), newPipelineGraph(a))
+	return cmd
+}
+
+// planned is what `pipeline validate` and `pipeline plan` print.
+type planned struct {
+	Name    string     `json:"name"`
+	Valid   bool       `json:"valid"`
+	Hash    string     `json:"plan_hash"`
+	Files   []string   `json:"files"`
+	Inputs  []string   `json:"inputs"`
+	Waves   [][]string `json:"waves"`
+	Outputs []string   `json:"outputs"`
+}
+
+func newPipelineValidate(a *app) *cobra.Command {
+	return formats(&cobra.Command{
+		Use:   "validate FILE",
+		Short: "Check a pipeline: every key, expression and reference; exit 65 if something is wrong",
+		Args:  exactly("FILE"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			p, err := a.plan(args[0])
+			if err != nil {
+				return err
+			}
+			return a.emit(planOf(p), func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "valid: %s (%s, %d steps)\n", visible(args[0]), p.Root.Name, len(p.Root.Steps))
+				return err
+			})
+		},
+	}, "text", "json", "yaml")
+}
+
+func newPipelinePlan(a *app) *cobra.Command {
+	return formats(&cobra.Command{
+		Use:   "plan FILE",
+		Short: "Print the steps of a pipeline in waves: what can run at the same time",
+		Args:  exactly("FILE"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			p, err := a.plan(args[0])
+			if err != nil {
+				return err
+			}
+			return a.emit(planOf(p), func(w io.Writer) error {
+				for i, wave := range p.Root.Waves() {
+					if _, err := fmt.Fprintf(w, "wave %d\n", i+1); err != nil {
+						return err
+					}
+					for _, st := range wave {
+						if _, err := fmt.Fprintf(w, "  %s: %s\n", st.ID, visible(st.Does())); err != nil {
+							return err
+						}
+					}
+				}
+				return nil
+			})
+		},
+	}, "text", "json", "yaml")
+}
+
+func newPipelineGraph(a *app) *cobra.Command {
+	return formats(&cobra.Command{
+		Use:   "graph FILE",
+		Short: "Print the graph of a pipeline, for Mermaid",
+		Args:  exactly("FILE"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			p, err := a.plan(args[0])
+			if err != nil {
+				return err
+			}
+			return a.say(strings.TrimSuffix(p.Root.Mermaid(), "\n"))
+		},
+	}, "text")
+}
+
+// plan reads a pipeline's file, and those that it runs, against the configuration.
+func (a *app) plan(file string) (*pipeline.Plan, error) {
+	loaded, err := a.load("")
+	if err != nil {
+		return nil, err
+	}
+	text, err := readPlanFile(file)
+	if err != nil {
+		return nil, err
+	}
+	agents := append(slices.Collect(maps.Keys(loaded.Config.Agents)), "default")
+	return pipeline.Parse(filepath.ToSlash(file), string(text), pipeline.Options{
+		Agents: agents,
+		Load:   func(name string) ([]byte, error) { return readPlanFile(filepath.FromSlash(path.Clean(name))) },
+	})
+}
+
+// readPlanFile reads a file that is small enough to be a pipeline.
+func readPlanFile(file string) ([]byte, error) {
+	f, err := os.Open(file) //nolint:gosec // the user names it
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	if info, err := f.Stat(); err != nil || info.IsDir() {
+		return nil, &exitError{code: exitInput, what: file + " is no file", hint: "name the file of a pipeline"}
+	}
+	return io.ReadAll(io.LimitReader(f, pipeline.MaxFile+1))
+}
+
+func planOf(p *pipeline.Plan) planned {
+	out := planned{
+		Name: p.Root.Name, Valid: true, Hash: hex.EncodeToString(p.Hash), Files: []string{}, Inputs: []string{}, Waves: [][]string{}, Outputs: []string{},
+	}
+	for _, s := range p.Sources {
+		out.Files = append(out.Files, s.GetPath())
+	}
+	for _, in := range p.Root.Inputs {
+		out.Inputs = append(out.Inputs, in.Name)
+	}
+	for _, wave := range p.Root.Waves() {
+		var ids []string
+		for _, st := range wave {
+			ids = append(ids, st.ID)
+		}
+		out.Waves = append(out.Waves, ids)
+	}
+	for _, o := range p.Root.Outputs {
+		out.Outputs = append(out.Outputs, o.Name)
+	}
+	return out
+}

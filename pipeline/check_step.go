@@ -1,0 +1,77 @@
+package pipeline
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/troupe-dev/troupe/internal/yamldoc"
+)
+
+// words checks what a step says besides its expressions.
+func (c *checker) words(st *Step) {
+	no := func(is bool, what, fix string) {
+		if is {
+			c.fail(st.at, fmt.Sprintf("step %q: %s", st.ID, what), fix)
+		}
+	}
+	asks := st.Kind == AgentStep || st.Kind == ParallelStep
+	no(asks && st.Prompt == nil, "an agent needs a prompt", "write for example: prompt: Review this change.")
+	no(!asks && st.Prompt != nil, "a prompt is for agents", "leave it out")
+	no(!asks && st.Schema != nil, "output.schema is for answers of agents", "leave it out")
+	no(!asks && st.Conversation != nil, "a conversation is continued by agents", "leave it out")
+	no(!asks && st.Model != nil, "a model is for agents", "leave it out")
+	no(st.Repair > 0 && st.Schema == nil, "repair without a schema mends nothing", "add output.schema")
+	no(st.Args != nil && st.Kind != ToolStep && st.Kind != NestedStep, "with: is for tools and pipelines", "agents are told everything by their prompt")
+	no(st.Args != nil && st.Args.kind != 'm', "with: is a mapping", "write its keys below it, indented")
+	no(st.Kind == ParallelStep && st.ForEach != nil, "parallel and foreach exclude each other", "run the agents in steps of their own, each with foreach")
+	no(st.Kind == ParallelStep && len(st.Parallel) == 0, "parallel names no agents", "write for example: parallel: [security, clarity]")
+	no(st.Repeat != nil && st.Fan(), "repeat and foreach exclude each other", "repeat a pipeline of its own for each item")
+	no(st.Repeat != nil && st.Kind == HumanStep, "a person is asked once", "leave repeat out")
+	no(st.Kind == HumanStep && st.ForEach != nil, "a person is asked once", "leave foreach out, and show the list")
+	no(st.ForEach == nil && (st.Key != nil || st.As != "item"), "as and key are for foreach", "")
+	no(!st.Fan() && st.Concurrency > 0, "concurrency is for foreach and parallel", "")
+	no(!st.Fan() && st.Quorum > 0, "quorum is for foreach and parallel", "")
+	no(st.Kind == ParallelStep && st.Quorum > len(st.Parallel), fmt.Sprintf("a quorum of %d among %d agents", st.Quorum, len(st.Parallel)), "")
+	no(st.Approve != nil && len(st.Approve.Before) > 0 && !asks, "approve.before is for the tools of agents", "without before: the step itself waits for an answer")
+	no(st.Approve != nil && st.Kind == HumanStep, "a person is asked already", "leave approve out")
+	if h := st.Human; h != nil && h.OnTimeout != "" && !slices.Contains(h.Choices, h.OnTimeout) {
+		no(true, fmt.Sprintf("on_timeout %q is none of its choices", h.OnTimeout), yamldoc.DidYouMean(h.OnTimeout, h.Choices))
+	}
+	for _, name := range append(slices.Clone(st.Parallel), st.Agent) {
+		c.agent(st, name)
+	}
+	if st.Kind == ToolStep {
+		c.tools([]string{st.Tool}, "step "+st.ID)
+	}
+	if st.Approve != nil {
+		c.tools(st.Approve.Before, "approve")
+	}
+	c.budgets(st)
+}
+
+// agent sees that a name is known: to the file, or to the configuration.
+func (c *checker) agent(st *Step, name string) {
+	if name == "" || c.f.Agent(name) != nil || c.o.Agents == nil || slices.Contains(c.o.Agents, name) {
+		return
+	}
+	known := slices.Clone(c.o.Agents)
+	for _, a := range c.f.Agents {
+		known = append(known, a.Name)
+	}
+	c.fail(c.find(name, st.at), fmt.Sprintf("step %q: there is no agent %q", st.ID, name), yamldoc.DidYouMean(name, known))
+}
+
+func (c *checker) tools(names []string, of string) {
+	for _, name := range names {
+		if c.o.Tools != nil && !slices.Contains(c.o.Tools, name) {
+			c.fail(c.find(name, place{1, 1}), fmt.Sprintf("%s: there is no tool %q", of, name), yamldoc.DidYouMean(name, c.o.Tools))
+		}
+	}
+}
+
+// budgets are for runs as a whole.
+func (c *checker) budgets(st *Step) {
+	if st.Budget != nil && st.Budget.OnExceed == "pause" {
+		c.fail(st.Budget.at, fmt.Sprintf("step %q: a budget of a step ends it", st.ID), "leave on_exceed out")
+	}
+}

@@ -1,0 +1,153 @@
+package pipeline
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// Plan is a pipeline that was checked, with all that it runs.
+type Plan struct {
+	Root    *File
+	Sources []*messages.PlanSource // the pipeline's own first
+	Hash    []byte                 // of what the files say: comments and layout do not count
+
+	files map[string]*File // by path, as steps name them from the root's folder
+	from  map[*File]string // the path of each
+}
+
+// Options say what is known besides the files.
+type Options struct {
+	Agents []string                          // of the configuration, besides those of the files; nil: any name may be one
+	Tools  []string                          // that there are; nil: any name may be one
+	Load   func(path string) ([]byte, error) // reads the file of a nested pipeline; nil: there are none
+}
+
+// maxNested is how many files a plan has at most.
+const maxNested = 32
+
+// Parse reads and checks a pipeline. Errors are Problems, but for files that cannot be read.
+func Parse(name, text string, o Options) (*Plan, error) {
+	p := &Plan{files: make(map[string]*File), from: make(map[*File]string)}
+	f, err := p.add(name, text, o, nil)
+	if err != nil {
+		return nil, err
+	}
+	p.Root = f
+	h := sha256.New()
+	for _, src := range p.Sources {
+		b, err := canonical(src.GetText())
+		if err != nil {
+			return nil, err
+		}
+		h.Write(b)
+	}
+	p.Hash = h.Sum(nil)
+	return p, nil
+}
+
+// FromSources is Parse for a plan that was written down.
+func FromSources(sources []*messages.PlanSource, o Options) (*Plan, error) {
+	if len(sources) == 0 {
+		return nil, errors.New("the plan of the run is empty")
+	}
+	o.Load = func(path string) ([]byte, error) {
+		for _, s := range sources {
+			if s.GetPath() == path {
+				return []byte(s.GetText()), nil
+			}
+		}
+		return nil, fmt.Errorf("%s is not in the plan", path)
+	}
+	return Parse(sources[0].GetPath(), sources[0].GetText(), o)
+}
+
+// add reads one file and those that it runs.
+func (p *Plan) add(name, text string, o Options, above []string) (*File, error) {
+	f, s := decode(name, text)
+	p.files[name], p.from[f] = f, name
+	p.Sources = append(p.Sources, &messages.PlanSource{Path: name, Text: text})
+	if len(s.problems) == 0 {
+		check(f, s, o)
+	}
+	if len(s.problems) > 0 {
+		return nil, s.problems
+	}
+	for _, st := range f.Steps {
+		if st.Kind != NestedStep {
+			continue
+		}
+		if err := p.nest(f, s, st, o, append(above, name)); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// nest reads the file of a step that runs another pipeline.
+func (p *Plan) nest(f *File, s *source, st *Step, o Options, above []string) error {
+	full := p.nestedPath(f, st)
+	if slices.Contains(above, full) {
+		s.fail(st.at, fmt.Sprintf("step %q runs %s, which is under way already", st.ID, full), "a pipeline cannot run itself; to go round, use repeat")
+		return s.problems
+	}
+	if p.files[full] == nil {
+		if len(p.files) >= maxNested || o.Load == nil {
+			s.fail(st.at, fmt.Sprintf("step %q: %s cannot be run from here", st.ID, full), fmt.Sprintf("a pipeline consists of at most %d files", maxNested))
+			return s.problems
+		}
+		text, err := o.Load(full)
+		if err != nil {
+			s.fail(st.at, fmt.Sprintf("step %q: %s", st.ID, err), "pipeline: names a file, from the folder of the one that it stands in")
+			return s.problems
+		}
+		if _, err := p.add(full, string(text), o, above); err != nil {
+			return err
+		}
+	}
+	given, _ := evalNothing(st.Args)
+	for _, in := range p.files[full].Inputs {
+		if _, ok := given[in.Name]; in.Required && in.Default == nil && !ok {
+			s.fail(st.at, fmt.Sprintf("step %q gives %s no input %q", st.ID, full, in.Name), "add it below with:")
+		}
+	}
+	for name := range given {
+		if p.files[full].input(name) == nil {
+			s.fail(st.at, fmt.Sprintf("step %q gives %s an input %q that it does not have", st.ID, full, name), "")
+		}
+	}
+	if len(s.problems) > 0 {
+		return s.problems
+	}
+	return nil
+}
+
+// evalNothing tells the keys of a mapping.
+func evalNothing(t *Tree) (map[string]bool, bool) {
+	out := make(map[string]bool)
+	if t == nil || t.kind != 'm' {
+		return out, t == nil
+	}
+	for _, k := range t.keys {
+		out[k] = true
+	}
+	return out, true
+}
+
+func (p *Plan) nestedPath(f *File, st *Step) string {
+	return path.Join(path.Dir(p.from[f]), st.Nested)
+}
+
+// canonical is what a file says, without comments and layout.
+func canonical(text string) ([]byte, error) {
+	v, err := decodeAny(text)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(v)
+}

@@ -1,0 +1,70 @@
+package pipeline
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/troupe-dev/troupe/internal/yamldoc"
+)
+
+// place is where something stands in a file; the zero value is nowhere.
+type place struct{ line, col int }
+
+// Problem is something wrong with a pipeline, told so that it can be put right.
+type Problem struct {
+	What, Fix string
+	File      string
+	Line, Col int // from 1; 0: the file as a whole
+	Excerpt   string
+}
+
+// Error is the problem on several lines: where and what, the excerpt, what to do.
+func (p *Problem) Error() string {
+	var b strings.Builder
+	b.WriteString(yamldoc.Printable(p.File))
+	if p.Line > 0 {
+		fmt.Fprintf(&b, ":%d:%d", p.Line, p.Col)
+	}
+	b.WriteString(": " + p.What)
+	if p.Excerpt != "" {
+		b.WriteString("\n" + p.Excerpt)
+	}
+	if p.Fix != "" {
+		b.WriteString("\n  " + p.Fix)
+	}
+	return b.String()
+}
+
+// Problems are all that were found at once. As an error it is never empty.
+type Problems []*Problem
+
+// Error is every problem, one after the other.
+func (ps Problems) Error() string {
+	out := make([]string, len(ps))
+	for i, p := range ps {
+		out[i] = p.Error()
+	}
+	return strings.Join(out, "\n")
+}
+
+// maxProblems are told of one file.
+const maxProblems = 50
+
+// source is a text with its name, and what is wrong with it so far.
+type source struct {
+	path     string
+	lines    []string
+	problems Problems
+}
+
+func newSource(path, text string) *source {
+	return &source{path: path, lines: strings.Split(text, "\n")}
+}
+
+func (s *source) fail(at place, what, fix string) {
+	if len(s.problems) < maxProblems {
+		s.problems = append(s.problems, &Problem{
+			What: what, Fix: fix, File: s.path, Line: at.line, Col: at.col, Excerpt: yamldoc.Excerpt(s.lines, at.line, at.col, nil),
+		})
+	}
+}

@@ -1,0 +1,211 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// Text is a text with expressions in ${{ }}. One that is nothing but an expression keeps the type of its value.
+type Text struct {
+	Raw   string
+	parts []part
+	at    place
+}
+
+// part is a piece of a text: one of the two is set.
+type part struct {
+	lit  string
+	expr *Expr
+}
+
+// text splits raw into its parts. find tells where the n-th ${{ of it stands in the file.
+func (s *source) text(raw string, at place) *Text {
+	t := &Text{Raw: raw, at: at}
+	rest, from := raw, at
+	for {
+		before, after, found := strings.Cut(rest, "${{")
+		if before != "" {
+			t.parts = append(t.parts, part{lit: before})
+		}
+		if !found {
+			return t
+		}
+		from = s.find("${{", from)
+		inner := place{from.line, from.col + 3}
+		body, tail, closed := cutExpr(after)
+		if !closed {
+			s.fail(from, "${{ is not closed", "end the expression with }}; in a flow mapping or list put the text into quotes")
+			return t
+		}
+		lead := len(body) - len(strings.TrimLeft(body, " "))
+		t.parts = append(t.parts, part{expr: &Expr{Src: body, at: inner, lead: lead}})
+		rest, from = tail, inner
+	}
+}
+
+// cutExpr finds the }} that ends an expression: not one within a string, nor one that closes two maps of its own.
+func cutExpr(s string) (body, tail string, ok bool) {
+	depth := 0
+	quote := byte(0)
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case quote != 0:
+			if c == '\\' && quote != '`' {
+				i++
+			} else if c == quote {
+				quote = 0
+			}
+		case c == '"' || c == '\'' || c == '`':
+			quote = c
+		case c == '{':
+			depth++
+		case c == '}' && depth > 0:
+			depth--
+		case c == '}' && i+1 < len(s) && s[i+1] == '}':
+			return s[:i], s[i+2:], true
+		}
+	}
+	return "", "", false
+}
+
+// find looks for a word in the file, from a place on.
+func (s *source) find(word string, from place) place {
+	for n := max(from.line, 1); n <= len(s.lines); n++ {
+		line := []rune(s.lines[n-1])
+		start := 0
+		if n == from.line {
+			start = min(max(from.col-1, 0), len(line))
+		}
+		if i := strings.Index(string(line[start:]), word); i >= 0 {
+			return place{n, start + len([]rune(string(line[start:])[:i])) + 1}
+		}
+	}
+	return from
+}
+
+// exprs calls fn for each expression.
+func (t *Text) exprs(fn func(*Expr)) {
+	if t == nil {
+		return
+	}
+	for _, p := range t.parts {
+		if p.expr != nil {
+			fn(p.expr)
+		}
+	}
+}
+
+// whole is the expression that a text consists of, nil if it is more, or less.
+func (t *Text) whole() *Expr {
+	if t != nil && len(t.parts) == 1 {
+		return t.parts[0].expr
+	}
+	return nil
+}
+
+// value evaluates a text: to the value of the only expression, or to a string.
+func (t *Text) value(env map[string]any) (any, error) {
+	if t == nil {
+		return nil, nil
+	}
+	if e := t.whole(); e != nil {
+		return e.eval(env)
+	}
+	return t.string(env)
+}
+
+// string evaluates a text. Values that are no texts stand in it as JSON, nothing as "".
+func (t *Text) string(env map[string]any) (string, error) {
+	if t == nil {
+		return "", nil
+	}
+	var b strings.Builder
+	for _, p := range t.parts {
+		if p.expr == nil {
+			b.WriteString(p.lit)
+			continue
+		}
+		v, err := p.expr.eval(env)
+		if err != nil {
+			return "", err
+		}
+		b.WriteString(Show(v))
+		if b.Len() > maxText {
+			return "", fmt.Errorf("the text is longer than %d bytes", maxText)
+		}
+	}
+	return b.String(), nil
+}
+
+// maxText bounds what is evaluated to one text: it stands in a record of the run.
+const maxText = 1 << 20
+
+// Show writes a value as it stands in a text.
+func Show(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(b)
+}
+
+// Tree is a value with texts in its leaves.
+type Tree struct {
+	leaf  *Text // of strings
+	value any   // of other scalars
+	list  []*Tree
+	keys  []string
+	items map[string]*Tree
+	kind  byte // 't'ext, 'v'alue, 'l'ist, 'm'ap
+}
+
+func (t *Tree) exprs(fn func(*Expr)) {
+	if t == nil {
+		return
+	}
+	t.leaf.exprs(fn)
+	for _, sub := range t.list {
+		sub.exprs(fn)
+	}
+	for _, k := range t.keys {
+		t.items[k].exprs(fn)
+	}
+}
+
+func (t *Tree) eval(env map[string]any) (any, error) {
+	if t == nil {
+		return nil, nil
+	}
+	switch t.kind {
+	case 't':
+		return t.leaf.value(env)
+	case 'l':
+		out := make([]any, len(t.list))
+		for i, sub := range t.list {
+			v, err := sub.eval(env)
+			if err != nil {
+				return nil, err
+			}
+			out[i] = v
+		}
+		return out, nil
+	case 'm':
+		out := make(map[string]any, len(t.keys))
+		for _, k := range t.keys {
+			v, err := t.items[k].eval(env)
+			if err != nil {
+				return nil, err
+			}
+			out[k] = v
+		}
+		return out, nil
+	}
+	return t.value, nil
+}
