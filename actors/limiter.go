@@ -64,7 +64,7 @@ func (l *Limiter) Receive(c actor.Context) {
 	case *messages.ReleasePermit:
 		l.release(c, permitKey(c.Sender(), m.GetRequest()), m)
 	case *messages.DescribeTree:
-		c.Respond(&messages.ActorView{Kind: "limiter", State: running, Pending: int32(len(l.queue))})
+		c.Respond(l.view())
 	case *roomAgain:
 		if l.wake.Fresh(m.gen) {
 			l.grant(c)
@@ -93,6 +93,18 @@ func (l *Limiter) acquire(c actor.Context, m *messages.AcquirePermit) {
 	}
 	l.queue = append(l.queue, h)
 	l.grant(c)
+}
+
+// view says who waits, in order.
+func (l *Limiter) view() *messages.ActorView {
+	v := &messages.ActorView{Kind: "limiter", State: running}
+	for _, h := range l.queue {
+		if !h.gone {
+			v.Waiting = append(v.Waiting, nameOf(h.who))
+		}
+	}
+	v.Pending = int32(len(v.GetWaiting()))
+	return v
 }
 
 // grant serves waiters while permits are free. It loops here: a release never calls the next waiter.

@@ -2,6 +2,7 @@ package actors_test
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -158,3 +159,38 @@ func (strangeModels) Resolve(name string) (*actors.Resolved, error) {
 	return &actors.Resolved{Model: actortest.Say("ok"), Provider: "elsewhere", Name: name}, nil
 }
 func (strangeModels) Providers() []string { return []string{"default"} }
+
+// TestWhoWaitsForAPermitIsListedInOrder: in the tree the limiter names them, and each says of itself since when it waits.
+func TestWhoWaitsForAPermitIsListedInOrder(t *testing.T) {
+	gate := actortest.NewGate()
+	h := actortest.New(t, actortest.Options{
+		Limits: actors.Limits{ModelCalls: 1},
+		Model: actortest.Model(func(ctx context.Context, _ *model.Request) actortest.Reply {
+			return actortest.Reply{Text: "ok", Err: gate.Pass(ctx)}
+		}),
+	})
+	var workers []string
+	for range 3 {
+		s, w := h.Create(&messages.CreateSession{})
+		submit(h, s, "go")
+		if len(workers) == 0 {
+			actortest.Wait(t, "the call", gate.Came)
+			if on := h.Worker(s).GetWaiting(); on.GetKind() != "model" || on.GetSinceUnixMs() == 0 {
+				t.Errorf("who asks the model waits on %v", on)
+			}
+		} else {
+			actortest.Until(t, "it waits", func() bool { return h.Worker(s).GetWaiting().GetKind() == "permit" })
+			if on := h.Worker(s).GetWaiting(); on.GetSinceUnixMs() == 0 || on.GetSubject() == "" {
+				t.Errorf("who waits for a permit waits on %v", on)
+			}
+		}
+		workers = append(workers, w)
+	}
+	tree := actortest.Ask[*messages.Tree](h, "", &messages.DescribeTree{Deep: true})
+	for _, v := range tree.GetRoot().GetChildren() {
+		if v.GetKind() == "limiter" && !slices.Equal(v.GetWaiting(), workers[1:]) {
+			t.Errorf("%v wait, want %v", v.GetWaiting(), workers[1:])
+		}
+	}
+	gate.Open()
+}

@@ -36,6 +36,10 @@ func TestTheListSaysWhatWaitsAlsoWhenTheProcessEndsAtOnce(t *testing.T) {
 	actortest.Until(t, "it says what it waits for", func() bool {
 		return h.Worker(second).GetWaitsFor() == "the workspace "+dir[0].GetUri()+", in which session "+first+" works"
 	})
+	on := h.Worker(second).GetWaiting()
+	if on.GetKind() != "lease" || on.GetSubject() != dir[0].GetUri() || on.GetSession() != first || on.GetSinceUnixMs() == 0 {
+		t.Errorf("waits on %v", on)
+	}
 	for _, in := range actortest.Ask[*messages.Inputs](h, second, &messages.ListInputs{}).GetInputs() {
 		actortest.Ask[*messages.Ack](h, second, &messages.WithdrawInput{InputId: in.GetInputId()})
 	}

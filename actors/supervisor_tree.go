@@ -66,7 +66,7 @@ func look(ctx context.Context, sys *actor.ActorSystem, v *messages.ActorView) {
 	}
 	switch x := reply.(type) {
 	case *messages.ActorView:
-		v.State, v.Pending, v.Children = x.GetState(), v.GetPending()+x.GetPending(), x.GetChildren()
+		v.State, v.Pending, v.Children, v.Waiting = x.GetState(), v.GetPending()+x.GetPending(), x.GetChildren(), x.GetWaiting()
 	case *messages.WorkspaceView:
 		v.Pending = x.GetWaiting()
 		if len(x.GetHolders()) > 0 {

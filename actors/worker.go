@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -72,6 +73,7 @@ type Worker struct {
 	remembering *remembering                                // an answer whose rule is being written down
 	executor    *actor.PID                                  // nil until the first call
 	running     map[string]bool                             // exec ids with the executor
+	ranSince    time.Time                                   // when the first of those that run was sent there
 	decided     map[string]messages.RecoveryDecision_Action // for calls that were open at recovery
 	known       map[string]*messages.ToolReply              // results that the executors' ledger has
 	inherited   map[string]bool                             // exec ids of calls that an earlier activation dispatched

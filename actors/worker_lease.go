@@ -3,6 +3,7 @@ package actors
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -18,6 +19,7 @@ type leases struct {
 	want    []*messages.WorkspaceGrant // still to take, the next one first
 	held    []*messages.LeaseToken
 	taken   []*messages.WorkspaceGrant // all of the cycle, those that are held and those that are wanted
+	since   time.Time                  // when they were first asked for
 	behind  string                     // session of who works in the one that is waited for, when it is known
 	staging *staging                   // an input that is accepted with its turn, if that can start at once
 	then    func(actor.Context)        // once all are held
@@ -31,7 +33,7 @@ func (w *Worker) lease(c actor.Context, then func(actor.Context)) {
 	w.renew()
 	w.leases.taken = leasesOf(w.grant)
 	w.leases.want = slices.Clone(w.leases.taken)
-	w.leases.held, w.leases.then = nil, then
+	w.leases.held, w.leases.then, w.leases.since = nil, then, w.svc.Now()
 	w.become(w.leasing, stateWaiting)
 	w.nextLease(c)
 }

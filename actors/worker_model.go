@@ -27,6 +27,7 @@ type generation struct {
 	prompt    *messages.Prompt
 	permit    bool                    // held
 	cancel    context.CancelCauseFunc // nil until the call runs
+	asked     time.Time               // for the permit
 	started   time.Time
 	provider  string
 	summary   bool        // of a compaction
@@ -122,7 +123,7 @@ func (w *Worker) ask(c actor.Context) {
 // askPermit takes a place in the Limiter's queue, under a number of its own.
 func (w *Worker) askPermit(c actor.Context) {
 	w.permits++
-	w.gen.request = w.permits
+	w.gen.request, w.gen.asked = w.permits, w.svc.Now()
 	c.Request(w.peers.limiter(c.ActorSystem(), w.gen.provider), &messages.AcquirePermit{Request: w.gen.request})
 }
 

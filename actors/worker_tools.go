@@ -170,6 +170,9 @@ func (w *Worker) execute(c actor.Context, call *conversation.Call, m *messages.E
 		w.executor = c.Spawn(w.svc.executorProps())
 	}
 	p := call.Plan
+	if len(w.running) == 0 {
+		w.ranSince = w.svc.Now()
+	}
 	w.running[p.GetExecId()] = true
 	m.ExecId, m.CallId, m.Tool, m.Arguments = p.GetExecId(), p.GetCallId(), call.Name, call.Arguments
 	m.TimeoutMs, m.Agent, m.SessionId, m.WorkerId, m.TurnId = p.GetTimeoutMs(), w.state.Agent(), w.session, w.id, w.state.Turn().ID

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/troupe-dev/troupe/conversation"
 	"github.com/troupe-dev/troupe/messages"
@@ -14,7 +15,7 @@ func (w *Worker) view() *messages.WorkerView {
 	}
 	v := &messages.WorkerView{
 		Id: w.id, SessionId: w.session, State: state, Quarantined: w.quarantined, Restarts: w.restarts, LastError: w.lastError,
-		WaitsFor: w.waitsFor(), Pending: int32(w.stash.Len()), Calls: int32(len(w.running)),
+		WaitsFor: w.waitsFor(), Waiting: w.waitingOn(), Pending: int32(w.stash.Len()), Calls: int32(len(w.running)),
 	}
 	if w.executor != nil {
 		v.Executor = w.executor.GetId()
@@ -43,7 +44,7 @@ func (w *Worker) view() *messages.WorkerView {
 // listed is the view as it is kept for a worker that is not in memory: without what only a live one has.
 func (w *Worker) listed() *messages.WorkerView {
 	v := w.view()
-	v.WaitsFor, v.Pending, v.Executor, v.Calls = "", 0, "", 0
+	v.WaitsFor, v.Waiting, v.Pending, v.Executor, v.Calls = "", nil, 0, "", 0
 	v.UpdatedAtUnixMs = w.svc.Now().UnixMilli()
 	return v
 }
@@ -67,4 +68,33 @@ func (w *Worker) waitsFor() string {
 		return "another try at the model, at " + messages.FormatTime(w.state.Turn().Failed.GetRetryAtUnixMs())
 	}
 	return ""
+}
+
+// waitingOn is what the worker waits for, besides people, with what only it knows: since when. nil when there is nothing.
+func (w *Worker) waitingOn() *messages.Waiting {
+	switch {
+	case w.state == nil:
+		return nil
+	case len(w.leases.want) > 0:
+		return &messages.Waiting{Kind: "lease", Subject: w.leases.want[0].GetUri(), Session: w.leases.behind, SinceUnixMs: unixMs(w.leases.since)}
+	case w.gen != nil && w.gen.permit:
+		return &messages.Waiting{Kind: "model", Subject: w.state.Model(), SinceUnixMs: unixMs(w.gen.started)}
+	case w.gen != nil && w.gen.provider != "":
+		return &messages.Waiting{Kind: "permit", Subject: w.gen.provider, SinceUnixMs: unixMs(w.gen.asked)}
+	case len(w.running) > 0:
+		return &messages.Waiting{Kind: "call", SinceUnixMs: unixMs(w.ranSince)}
+	}
+	if t := w.state.Turn(); w.phase == stateWaiting && t != nil && t.Failed.GetRetryAtUnixMs() > 0 {
+		f := t.Failed
+		return &messages.Waiting{Kind: "retry", Subject: w.state.Model(), SinceUnixMs: t.FailedMs, UntilUnixMs: f.GetRetryAtUnixMs(), Reason: f.GetMessage()}
+	}
+	return nil
+}
+
+// unixMs is a time as messages have it; 0 for none.
+func unixMs(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
 }

@@ -73,7 +73,7 @@ func (x ReleasePermit_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ReleasePermit_Outcome.Descriptor instead.
 func (ReleasePermit_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{99, 0}
+	return file_command_proto_rawDescGZIP(), []int{100, 0}
 }
 
 type UseFile_Action int32
@@ -125,7 +125,7 @@ func (x UseFile_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UseFile_Action.Descriptor instead.
 func (UseFile_Action) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{126, 0}
+	return file_command_proto_rawDescGZIP(), []int{127, 0}
 }
 
 // CreateSession makes a session, its first worker and, when given, the first input, in one append.
@@ -1435,7 +1435,8 @@ type ActorView struct {
 	Pending       int32                  `protobuf:"varint,5,opt,name=pending,proto3" json:"pending,omitempty"`
 	LastError     string                 `protobuf:"bytes,6,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	Children      []*ActorView           `protobuf:"bytes,7,rep,name=children,proto3" json:"children,omitempty"`
-	Parent        string                 `protobuf:"bytes,8,opt,name=parent,proto3" json:"parent,omitempty"` // the worker that delegated to this one
+	Parent        string                 `protobuf:"bytes,8,opt,name=parent,proto3" json:"parent,omitempty"`     // the worker that delegated to this one
+	Waiting       []string               `protobuf:"bytes,130,rep,name=waiting,proto3" json:"waiting,omitempty"` // of a limiter: the workers that wait for a permit, the next one first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1524,6 +1525,13 @@ func (x *ActorView) GetParent() string {
 		return x.Parent
 	}
 	return ""
+}
+
+func (x *ActorView) GetWaiting() []string {
+	if x != nil {
+		return x.Waiting
+	}
+	return nil
 }
 
 type Tree struct {
@@ -4940,6 +4948,7 @@ type WorkerView struct {
 	Parent          string                 `protobuf:"bytes,21,opt,name=parent,proto3" json:"parent,omitempty"`                     // the worker that delegated to it
 	Spent           *Amounts               `protobuf:"bytes,101,opt,name=spent,proto3" json:"spent,omitempty"`                      // of its session's budget
 	Reserved        *Amounts               `protobuf:"bytes,102,opt,name=reserved,proto3" json:"reserved,omitempty"`                // of it, for a model call under way
+	Waiting         *Waiting               `protobuf:"bytes,130,opt,name=waiting,proto3" json:"waiting,omitempty"`                  // on what, of what no listing shows; of a live worker alone
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -5142,6 +5151,98 @@ func (x *WorkerView) GetReserved() *Amounts {
 	return nil
 }
 
+func (x *WorkerView) GetWaiting() *Waiting {
+	if x != nil {
+		return x.Waiting
+	}
+	return nil
+}
+
+// Waiting is what a worker waits for, besides people and its calls.
+type Waiting struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`       // permit | model | retry | lease | call
+	Subject       string                 `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"` // the model, its provider, or the workspace's address; of calls none
+	SinceUnixMs   int64                  `protobuf:"varint,3,opt,name=since_unix_ms,json=sinceUnixMs,proto3" json:"since_unix_ms,omitempty"`
+	UntilUnixMs   int64                  `protobuf:"varint,4,opt,name=until_unix_ms,json=untilUnixMs,proto3" json:"until_unix_ms,omitempty"` // of a retry
+	Session       string                 `protobuf:"bytes,5,opt,name=session,proto3" json:"session,omitempty"`                               // of a lease: that works there, when it is known
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`                                 // of a retry: why the last try gave nothing
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Waiting) Reset() {
+	*x = Waiting{}
+	mi := &file_command_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Waiting) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Waiting) ProtoMessage() {}
+
+func (x *Waiting) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
+func (*Waiting) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *Waiting) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Waiting) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *Waiting) GetSinceUnixMs() int64 {
+	if x != nil {
+		return x.SinceUnixMs
+	}
+	return 0
+}
+
+func (x *Waiting) GetUntilUnixMs() int64 {
+	if x != nil {
+		return x.UntilUnixMs
+	}
+	return 0
+}
+
+func (x *Waiting) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *Waiting) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // CallView is one tool call, as `ls calls` shows it (row 48).
 type CallView struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5163,7 +5264,7 @@ type CallView struct {
 
 func (x *CallView) Reset() {
 	*x = CallView{}
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5175,7 +5276,7 @@ func (x *CallView) String() string {
 func (*CallView) ProtoMessage() {}
 
 func (x *CallView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5188,7 +5289,7 @@ func (x *CallView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallView.ProtoReflect.Descriptor instead.
 func (*CallView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{60}
+	return file_command_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *CallView) GetExecId() string {
@@ -5305,7 +5406,7 @@ type ApprovalView struct {
 
 func (x *ApprovalView) Reset() {
 	*x = ApprovalView{}
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5317,7 +5418,7 @@ func (x *ApprovalView) String() string {
 func (*ApprovalView) ProtoMessage() {}
 
 func (x *ApprovalView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5330,7 +5431,7 @@ func (x *ApprovalView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalView.ProtoReflect.Descriptor instead.
 func (*ApprovalView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{61}
+	return file_command_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ApprovalView) GetApprovalId() string {
@@ -5491,7 +5592,7 @@ type Viewer struct {
 
 func (x *Viewer) Reset() {
 	*x = Viewer{}
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5503,7 +5604,7 @@ func (x *Viewer) String() string {
 func (*Viewer) ProtoMessage() {}
 
 func (x *Viewer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5516,7 +5617,7 @@ func (x *Viewer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Viewer.ProtoReflect.Descriptor instead.
 func (*Viewer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{62}
+	return file_command_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Viewer) GetBy() string {
@@ -5544,7 +5645,7 @@ type ShowApproval struct {
 
 func (x *ShowApproval) Reset() {
 	*x = ShowApproval{}
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5556,7 +5657,7 @@ func (x *ShowApproval) String() string {
 func (*ShowApproval) ProtoMessage() {}
 
 func (x *ShowApproval) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5569,7 +5670,7 @@ func (x *ShowApproval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShowApproval.ProtoReflect.Descriptor instead.
 func (*ShowApproval) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{63}
+	return file_command_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ShowApproval) GetApprovalId() string {
@@ -5596,7 +5697,7 @@ type Announce struct {
 
 func (x *Announce) Reset() {
 	*x = Announce{}
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5608,7 +5709,7 @@ func (x *Announce) String() string {
 func (*Announce) ProtoMessage() {}
 
 func (x *Announce) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5621,7 +5722,7 @@ func (x *Announce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Announce.ProtoReflect.Descriptor instead.
 func (*Announce) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{64}
+	return file_command_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Announce) GetEvent() *Event {
@@ -5641,7 +5742,7 @@ type ListApprovals struct {
 
 func (x *ListApprovals) Reset() {
 	*x = ListApprovals{}
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5653,7 +5754,7 @@ func (x *ListApprovals) String() string {
 func (*ListApprovals) ProtoMessage() {}
 
 func (x *ListApprovals) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5666,7 +5767,7 @@ func (x *ListApprovals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListApprovals.ProtoReflect.Descriptor instead.
 func (*ListApprovals) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{65}
+	return file_command_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListApprovals) GetSessionId() string {
@@ -5685,7 +5786,7 @@ type Approvals struct {
 
 func (x *Approvals) Reset() {
 	*x = Approvals{}
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5697,7 +5798,7 @@ func (x *Approvals) String() string {
 func (*Approvals) ProtoMessage() {}
 
 func (x *Approvals) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5710,7 +5811,7 @@ func (x *Approvals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approvals.ProtoReflect.Descriptor instead.
 func (*Approvals) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{66}
+	return file_command_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Approvals) GetApprovals() []*ApprovalView {
@@ -5732,7 +5833,7 @@ type ListAudit struct {
 
 func (x *ListAudit) Reset() {
 	*x = ListAudit{}
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5744,7 +5845,7 @@ func (x *ListAudit) String() string {
 func (*ListAudit) ProtoMessage() {}
 
 func (x *ListAudit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5757,7 +5858,7 @@ func (x *ListAudit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAudit.ProtoReflect.Descriptor instead.
 func (*ListAudit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{67}
+	return file_command_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListAudit) GetSessionId() string {
@@ -5784,7 +5885,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5796,7 +5897,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5809,7 +5910,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{68}
+	return file_command_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Audit) GetEntries() []*AuditView {
@@ -5859,7 +5960,7 @@ type AuditView struct {
 
 func (x *AuditView) Reset() {
 	*x = AuditView{}
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5871,7 +5972,7 @@ func (x *AuditView) String() string {
 func (*AuditView) ProtoMessage() {}
 
 func (x *AuditView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5884,7 +5985,7 @@ func (x *AuditView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditView.ProtoReflect.Descriptor instead.
 func (*AuditView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{69}
+	return file_command_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *AuditView) GetAtUnixMs() int64 {
@@ -6065,7 +6166,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6077,7 +6178,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6090,7 +6191,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{70}
+	return file_command_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *OpenSession) GetSessionId() string {
@@ -6111,7 +6212,7 @@ type SessionIdle struct {
 
 func (x *SessionIdle) Reset() {
 	*x = SessionIdle{}
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6123,7 +6224,7 @@ func (x *SessionIdle) String() string {
 func (*SessionIdle) ProtoMessage() {}
 
 func (x *SessionIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6136,7 +6237,7 @@ func (x *SessionIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionIdle.ProtoReflect.Descriptor instead.
 func (*SessionIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{71}
+	return file_command_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SessionIdle) GetSessionId() string {
@@ -6155,7 +6256,7 @@ type Passivate struct {
 
 func (x *Passivate) Reset() {
 	*x = Passivate{}
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6167,7 +6268,7 @@ func (x *Passivate) String() string {
 func (*Passivate) ProtoMessage() {}
 
 func (x *Passivate) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6180,7 +6281,7 @@ func (x *Passivate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Passivate.ProtoReflect.Descriptor instead.
 func (*Passivate) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{72}
+	return file_command_proto_rawDescGZIP(), []int{73}
 }
 
 type Staying struct {
@@ -6192,7 +6293,7 @@ type Staying struct {
 
 func (x *Staying) Reset() {
 	*x = Staying{}
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6204,7 +6305,7 @@ func (x *Staying) String() string {
 func (*Staying) ProtoMessage() {}
 
 func (x *Staying) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6217,7 +6318,7 @@ func (x *Staying) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Staying.ProtoReflect.Descriptor instead.
 func (*Staying) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{73}
+	return file_command_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Staying) GetSessionId() string {
@@ -6236,7 +6337,7 @@ type ReportIdle struct {
 
 func (x *ReportIdle) Reset() {
 	*x = ReportIdle{}
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6248,7 +6349,7 @@ func (x *ReportIdle) String() string {
 func (*ReportIdle) ProtoMessage() {}
 
 func (x *ReportIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6261,7 +6362,7 @@ func (x *ReportIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportIdle.ProtoReflect.Descriptor instead.
 func (*ReportIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{74}
+	return file_command_proto_rawDescGZIP(), []int{75}
 }
 
 type Idleness struct {
@@ -6275,7 +6376,7 @@ type Idleness struct {
 
 func (x *Idleness) Reset() {
 	*x = Idleness{}
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6287,7 +6388,7 @@ func (x *Idleness) String() string {
 func (*Idleness) ProtoMessage() {}
 
 func (x *Idleness) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6300,7 +6401,7 @@ func (x *Idleness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Idleness.ProtoReflect.Descriptor instead.
 func (*Idleness) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{75}
+	return file_command_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Idleness) GetIdle() bool {
@@ -6343,7 +6444,7 @@ type Configure struct {
 
 func (x *Configure) Reset() {
 	*x = Configure{}
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6355,7 +6456,7 @@ func (x *Configure) String() string {
 func (*Configure) ProtoMessage() {}
 
 func (x *Configure) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6368,7 +6469,7 @@ func (x *Configure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Configure.ProtoReflect.Descriptor instead.
 func (*Configure) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{76}
+	return file_command_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Configure) GetGrant() *Grant {
@@ -6456,7 +6557,7 @@ type WorkerFailed struct {
 
 func (x *WorkerFailed) Reset() {
 	*x = WorkerFailed{}
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6468,7 +6569,7 @@ func (x *WorkerFailed) String() string {
 func (*WorkerFailed) ProtoMessage() {}
 
 func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6481,7 +6582,7 @@ func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerFailed.ProtoReflect.Descriptor instead.
 func (*WorkerFailed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{77}
+	return file_command_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *WorkerFailed) GetWorkerId() string {
@@ -6532,7 +6633,7 @@ type SessionEnded struct {
 
 func (x *SessionEnded) Reset() {
 	*x = SessionEnded{}
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6544,7 +6645,7 @@ func (x *SessionEnded) String() string {
 func (*SessionEnded) ProtoMessage() {}
 
 func (x *SessionEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6557,7 +6658,7 @@ func (x *SessionEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionEnded.ProtoReflect.Descriptor instead.
 func (*SessionEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{78}
+	return file_command_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *SessionEnded) GetSessionId() string {
@@ -6590,7 +6691,7 @@ type DescribeWorker struct {
 
 func (x *DescribeWorker) Reset() {
 	*x = DescribeWorker{}
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6602,7 +6703,7 @@ func (x *DescribeWorker) String() string {
 func (*DescribeWorker) ProtoMessage() {}
 
 func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6615,7 +6716,7 @@ func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorker.ProtoReflect.Descriptor instead.
 func (*DescribeWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{79}
+	return file_command_proto_rawDescGZIP(), []int{80}
 }
 
 // Watched tells a worker whether anybody looks at its live events.
@@ -6628,7 +6729,7 @@ type Watched struct {
 
 func (x *Watched) Reset() {
 	*x = Watched{}
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6640,7 +6741,7 @@ func (x *Watched) String() string {
 func (*Watched) ProtoMessage() {}
 
 func (x *Watched) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6653,7 +6754,7 @@ func (x *Watched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watched.ProtoReflect.Descriptor instead.
 func (*Watched) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{80}
+	return file_command_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Watched) GetOn() bool {
@@ -6680,7 +6781,7 @@ type AcquireLease struct {
 
 func (x *AcquireLease) Reset() {
 	*x = AcquireLease{}
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6692,7 +6793,7 @@ func (x *AcquireLease) String() string {
 func (*AcquireLease) ProtoMessage() {}
 
 func (x *AcquireLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6705,7 +6806,7 @@ func (x *AcquireLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireLease.ProtoReflect.Descriptor instead.
 func (*AcquireLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{81}
+	return file_command_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *AcquireLease) GetWorkspace() string {
@@ -6769,7 +6870,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6781,7 +6882,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6794,7 +6895,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{82}
+	return file_command_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *LeaseGranted) GetWorkspace() string {
@@ -6837,7 +6938,7 @@ type LeaseQueued struct {
 
 func (x *LeaseQueued) Reset() {
 	*x = LeaseQueued{}
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6849,7 +6950,7 @@ func (x *LeaseQueued) String() string {
 func (*LeaseQueued) ProtoMessage() {}
 
 func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6862,7 +6963,7 @@ func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseQueued.ProtoReflect.Descriptor instead.
 func (*LeaseQueued) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{83}
+	return file_command_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *LeaseQueued) GetWorkspace() string {
@@ -6906,7 +7007,7 @@ type ReleaseLease struct {
 
 func (x *ReleaseLease) Reset() {
 	*x = ReleaseLease{}
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6918,7 +7019,7 @@ func (x *ReleaseLease) String() string {
 func (*ReleaseLease) ProtoMessage() {}
 
 func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6931,7 +7032,7 @@ func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseLease.ProtoReflect.Descriptor instead.
 func (*ReleaseLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{84}
+	return file_command_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ReleaseLease) GetWorkspace() string {
@@ -6976,7 +7077,7 @@ type EffectBegun struct {
 
 func (x *EffectBegun) Reset() {
 	*x = EffectBegun{}
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6988,7 +7089,7 @@ func (x *EffectBegun) String() string {
 func (*EffectBegun) ProtoMessage() {}
 
 func (x *EffectBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7001,7 +7102,7 @@ func (x *EffectBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectBegun.ProtoReflect.Descriptor instead.
 func (*EffectBegun) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{85}
+	return file_command_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *EffectBegun) GetWorkspace() string {
@@ -7041,7 +7142,7 @@ type EffectAllowed struct {
 
 func (x *EffectAllowed) Reset() {
 	*x = EffectAllowed{}
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7053,7 +7154,7 @@ func (x *EffectAllowed) String() string {
 func (*EffectAllowed) ProtoMessage() {}
 
 func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7066,7 +7167,7 @@ func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectAllowed.ProtoReflect.Descriptor instead.
 func (*EffectAllowed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{86}
+	return file_command_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *EffectAllowed) GetExecId() string {
@@ -7087,7 +7188,7 @@ type EffectEnded struct {
 
 func (x *EffectEnded) Reset() {
 	*x = EffectEnded{}
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7099,7 +7200,7 @@ func (x *EffectEnded) String() string {
 func (*EffectEnded) ProtoMessage() {}
 
 func (x *EffectEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7112,7 +7213,7 @@ func (x *EffectEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectEnded.ProtoReflect.Descriptor instead.
 func (*EffectEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{87}
+	return file_command_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *EffectEnded) GetWorkspace() string {
@@ -7149,7 +7250,7 @@ type OpenWorkspace struct {
 
 func (x *OpenWorkspace) Reset() {
 	*x = OpenWorkspace{}
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7161,7 +7262,7 @@ func (x *OpenWorkspace) String() string {
 func (*OpenWorkspace) ProtoMessage() {}
 
 func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7174,7 +7275,7 @@ func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkspace.ProtoReflect.Descriptor instead.
 func (*OpenWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{88}
+	return file_command_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *OpenWorkspace) GetGrant() *WorkspaceGrant {
@@ -7207,7 +7308,7 @@ type WorkspaceReady struct {
 
 func (x *WorkspaceReady) Reset() {
 	*x = WorkspaceReady{}
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7219,7 +7320,7 @@ func (x *WorkspaceReady) String() string {
 func (*WorkspaceReady) ProtoMessage() {}
 
 func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7232,7 +7333,7 @@ func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceReady.ProtoReflect.Descriptor instead.
 func (*WorkspaceReady) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{89}
+	return file_command_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *WorkspaceReady) GetOverlaps() []*WorkspaceRef {
@@ -7253,7 +7354,7 @@ type KeepWorkspaces struct {
 
 func (x *KeepWorkspaces) Reset() {
 	*x = KeepWorkspaces{}
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7265,7 +7366,7 @@ func (x *KeepWorkspaces) String() string {
 func (*KeepWorkspaces) ProtoMessage() {}
 
 func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7278,7 +7379,7 @@ func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepWorkspaces.ProtoReflect.Descriptor instead.
 func (*KeepWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{90}
+	return file_command_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *KeepWorkspaces) GetSessionId() string {
@@ -7306,7 +7407,7 @@ type RetireWorkspace struct {
 
 func (x *RetireWorkspace) Reset() {
 	*x = RetireWorkspace{}
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7318,7 +7419,7 @@ func (x *RetireWorkspace) String() string {
 func (*RetireWorkspace) ProtoMessage() {}
 
 func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7331,7 +7432,7 @@ func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireWorkspace.ProtoReflect.Descriptor instead.
 func (*RetireWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{91}
+	return file_command_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *RetireWorkspace) GetGeneration() uint64 {
@@ -7351,7 +7452,7 @@ type WorkspaceUnused struct {
 
 func (x *WorkspaceUnused) Reset() {
 	*x = WorkspaceUnused{}
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7363,7 +7464,7 @@ func (x *WorkspaceUnused) String() string {
 func (*WorkspaceUnused) ProtoMessage() {}
 
 func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7376,7 +7477,7 @@ func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceUnused.ProtoReflect.Descriptor instead.
 func (*WorkspaceUnused) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{92}
+	return file_command_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *WorkspaceUnused) GetId() string {
@@ -7401,7 +7502,7 @@ type DescribeWorkspace struct {
 
 func (x *DescribeWorkspace) Reset() {
 	*x = DescribeWorkspace{}
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7413,7 +7514,7 @@ func (x *DescribeWorkspace) String() string {
 func (*DescribeWorkspace) ProtoMessage() {}
 
 func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7426,7 +7527,7 @@ func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorkspace.ProtoReflect.Descriptor instead.
 func (*DescribeWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{93}
+	return file_command_proto_rawDescGZIP(), []int{94}
 }
 
 type WorkspaceView struct {
@@ -7442,7 +7543,7 @@ type WorkspaceView struct {
 
 func (x *WorkspaceView) Reset() {
 	*x = WorkspaceView{}
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7454,7 +7555,7 @@ func (x *WorkspaceView) String() string {
 func (*WorkspaceView) ProtoMessage() {}
 
 func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7467,7 +7568,7 @@ func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceView.ProtoReflect.Descriptor instead.
 func (*WorkspaceView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{94}
+	return file_command_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *WorkspaceView) GetUri() string {
@@ -7515,7 +7616,7 @@ type FindActor struct {
 
 func (x *FindActor) Reset() {
 	*x = FindActor{}
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7527,7 +7628,7 @@ func (x *FindActor) String() string {
 func (*FindActor) ProtoMessage() {}
 
 func (x *FindActor) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7540,7 +7641,7 @@ func (x *FindActor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindActor.ProtoReflect.Descriptor instead.
 func (*FindActor) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{95}
+	return file_command_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *FindActor) GetName() string {
@@ -7560,7 +7661,7 @@ type Replaced struct {
 
 func (x *Replaced) Reset() {
 	*x = Replaced{}
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7572,7 +7673,7 @@ func (x *Replaced) String() string {
 func (*Replaced) ProtoMessage() {}
 
 func (x *Replaced) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7585,7 +7686,7 @@ func (x *Replaced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replaced.ProtoReflect.Descriptor instead.
 func (*Replaced) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{96}
+	return file_command_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *Replaced) GetName() string {
@@ -7615,7 +7716,7 @@ type AcquirePermit struct {
 
 func (x *AcquirePermit) Reset() {
 	*x = AcquirePermit{}
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7627,7 +7728,7 @@ func (x *AcquirePermit) String() string {
 func (*AcquirePermit) ProtoMessage() {}
 
 func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7640,7 +7741,7 @@ func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquirePermit.ProtoReflect.Descriptor instead.
 func (*AcquirePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{97}
+	return file_command_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *AcquirePermit) GetRequest() uint64 {
@@ -7687,7 +7788,7 @@ type PermitGranted struct {
 
 func (x *PermitGranted) Reset() {
 	*x = PermitGranted{}
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7699,7 +7800,7 @@ func (x *PermitGranted) String() string {
 func (*PermitGranted) ProtoMessage() {}
 
 func (x *PermitGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7712,7 +7813,7 @@ func (x *PermitGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitGranted.ProtoReflect.Descriptor instead.
 func (*PermitGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{98}
+	return file_command_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *PermitGranted) GetRequest() uint64 {
@@ -7735,7 +7836,7 @@ type ReleasePermit struct {
 
 func (x *ReleasePermit) Reset() {
 	*x = ReleasePermit{}
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7747,7 +7848,7 @@ func (x *ReleasePermit) String() string {
 func (*ReleasePermit) ProtoMessage() {}
 
 func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7760,7 +7861,7 @@ func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasePermit.ProtoReflect.Descriptor instead.
 func (*ReleasePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{99}
+	return file_command_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ReleasePermit) GetRequest() uint64 {
@@ -7812,7 +7913,7 @@ type AskBudget struct {
 
 func (x *AskBudget) Reset() {
 	*x = AskBudget{}
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7824,7 +7925,7 @@ func (x *AskBudget) String() string {
 func (*AskBudget) ProtoMessage() {}
 
 func (x *AskBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7837,7 +7938,7 @@ func (x *AskBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskBudget.ProtoReflect.Descriptor instead.
 func (*AskBudget) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{100}
+	return file_command_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *AskBudget) GetWorkerId() string {
@@ -7886,7 +7987,7 @@ type BudgetGranted struct {
 
 func (x *BudgetGranted) Reset() {
 	*x = BudgetGranted{}
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7898,7 +7999,7 @@ func (x *BudgetGranted) String() string {
 func (*BudgetGranted) ProtoMessage() {}
 
 func (x *BudgetGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7911,7 +8012,7 @@ func (x *BudgetGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetGranted.ProtoReflect.Descriptor instead.
 func (*BudgetGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{101}
+	return file_command_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *BudgetGranted) GetAsk() uint64 {
@@ -7946,7 +8047,7 @@ type BudgetRefused struct {
 
 func (x *BudgetRefused) Reset() {
 	*x = BudgetRefused{}
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7958,7 +8059,7 @@ func (x *BudgetRefused) String() string {
 func (*BudgetRefused) ProtoMessage() {}
 
 func (x *BudgetRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7971,7 +8072,7 @@ func (x *BudgetRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetRefused.ProtoReflect.Descriptor instead.
 func (*BudgetRefused) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{102}
+	return file_command_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *BudgetRefused) GetAsk() uint64 {
@@ -8006,7 +8107,7 @@ type ReportBudget struct {
 
 func (x *ReportBudget) Reset() {
 	*x = ReportBudget{}
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8018,7 +8119,7 @@ func (x *ReportBudget) String() string {
 func (*ReportBudget) ProtoMessage() {}
 
 func (x *ReportBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8031,7 +8132,7 @@ func (x *ReportBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportBudget.ProtoReflect.Descriptor instead.
 func (*ReportBudget) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{103}
+	return file_command_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ReportBudget) GetWorkerId() string {
@@ -8085,7 +8186,7 @@ type Execute struct {
 
 func (x *Execute) Reset() {
 	*x = Execute{}
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8097,7 +8198,7 @@ func (x *Execute) String() string {
 func (*Execute) ProtoMessage() {}
 
 func (x *Execute) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8110,7 +8211,7 @@ func (x *Execute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Execute.ProtoReflect.Descriptor instead.
 func (*Execute) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{104}
+	return file_command_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *Execute) GetExecId() string {
@@ -8335,7 +8436,7 @@ type ToolReply struct {
 
 func (x *ToolReply) Reset() {
 	*x = ToolReply{}
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8347,7 +8448,7 @@ func (x *ToolReply) String() string {
 func (*ToolReply) ProtoMessage() {}
 
 func (x *ToolReply) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8360,7 +8461,7 @@ func (x *ToolReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolReply.ProtoReflect.Descriptor instead.
 func (*ToolReply) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{105}
+	return file_command_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *ToolReply) GetExecId() string {
@@ -8495,7 +8596,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8507,7 +8608,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8520,7 +8621,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{106}
+	return file_command_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *LedgerEntry) GetExecId() string {
@@ -8562,7 +8663,7 @@ type CancelCalls struct {
 
 func (x *CancelCalls) Reset() {
 	*x = CancelCalls{}
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8574,7 +8675,7 @@ func (x *CancelCalls) String() string {
 func (*CancelCalls) ProtoMessage() {}
 
 func (x *CancelCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8587,7 +8688,7 @@ func (x *CancelCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCalls.ProtoReflect.Descriptor instead.
 func (*CancelCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{107}
+	return file_command_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *CancelCalls) GetExecIds() []string {
@@ -8619,7 +8720,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8631,7 +8732,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8644,7 +8745,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{108}
+	return file_command_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *Progress) GetExecId() string {
@@ -8698,7 +8799,7 @@ type ListProjects struct {
 
 func (x *ListProjects) Reset() {
 	*x = ListProjects{}
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8710,7 +8811,7 @@ func (x *ListProjects) String() string {
 func (*ListProjects) ProtoMessage() {}
 
 func (x *ListProjects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8723,7 +8824,7 @@ func (x *ListProjects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProjects.ProtoReflect.Descriptor instead.
 func (*ListProjects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{109}
+	return file_command_proto_rawDescGZIP(), []int{110}
 }
 
 type Projects struct {
@@ -8735,7 +8836,7 @@ type Projects struct {
 
 func (x *Projects) Reset() {
 	*x = Projects{}
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8747,7 +8848,7 @@ func (x *Projects) String() string {
 func (*Projects) ProtoMessage() {}
 
 func (x *Projects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8760,7 +8861,7 @@ func (x *Projects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Projects.ProtoReflect.Descriptor instead.
 func (*Projects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{110}
+	return file_command_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *Projects) GetProjects() []*Project {
@@ -8781,7 +8882,7 @@ type SaveProject struct {
 
 func (x *SaveProject) Reset() {
 	*x = SaveProject{}
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8793,7 +8894,7 @@ func (x *SaveProject) String() string {
 func (*SaveProject) ProtoMessage() {}
 
 func (x *SaveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8806,7 +8907,7 @@ func (x *SaveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveProject.ProtoReflect.Descriptor instead.
 func (*SaveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{111}
+	return file_command_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *SaveProject) GetName() string {
@@ -8833,7 +8934,7 @@ type RemoveProject struct {
 
 func (x *RemoveProject) Reset() {
 	*x = RemoveProject{}
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8845,7 +8946,7 @@ func (x *RemoveProject) String() string {
 func (*RemoveProject) ProtoMessage() {}
 
 func (x *RemoveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8858,7 +8959,7 @@ func (x *RemoveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProject.ProtoReflect.Descriptor instead.
 func (*RemoveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{112}
+	return file_command_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *RemoveProject) GetProject() string {
@@ -8880,7 +8981,7 @@ type SetVariables struct {
 
 func (x *SetVariables) Reset() {
 	*x = SetVariables{}
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8892,7 +8993,7 @@ func (x *SetVariables) String() string {
 func (*SetVariables) ProtoMessage() {}
 
 func (x *SetVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8905,7 +9006,7 @@ func (x *SetVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVariables.ProtoReflect.Descriptor instead.
 func (*SetVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{113}
+	return file_command_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *SetVariables) GetProject() string {
@@ -8939,7 +9040,7 @@ type TakeVariables struct {
 
 func (x *TakeVariables) Reset() {
 	*x = TakeVariables{}
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8951,7 +9052,7 @@ func (x *TakeVariables) String() string {
 func (*TakeVariables) ProtoMessage() {}
 
 func (x *TakeVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8964,7 +9065,7 @@ func (x *TakeVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeVariables.ProtoReflect.Descriptor instead.
 func (*TakeVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{114}
+	return file_command_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *TakeVariables) GetProjectId() string {
@@ -8984,7 +9085,7 @@ type ReadFields struct {
 
 func (x *ReadFields) Reset() {
 	*x = ReadFields{}
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8996,7 +9097,7 @@ func (x *ReadFields) String() string {
 func (*ReadFields) ProtoMessage() {}
 
 func (x *ReadFields) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9009,7 +9110,7 @@ func (x *ReadFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFields.ProtoReflect.Descriptor instead.
 func (*ReadFields) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{115}
+	return file_command_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ReadFields) GetWorkspace() string {
@@ -9031,7 +9132,7 @@ type FieldsView struct {
 
 func (x *FieldsView) Reset() {
 	*x = FieldsView{}
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9043,7 +9144,7 @@ func (x *FieldsView) String() string {
 func (*FieldsView) ProtoMessage() {}
 
 func (x *FieldsView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9056,7 +9157,7 @@ func (x *FieldsView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldsView.ProtoReflect.Descriptor instead.
 func (*FieldsView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{116}
+	return file_command_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *FieldsView) GetWorkspace() string {
@@ -9103,7 +9204,7 @@ type FieldView struct {
 
 func (x *FieldView) Reset() {
 	*x = FieldView{}
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9115,7 +9216,7 @@ func (x *FieldView) String() string {
 func (*FieldView) ProtoMessage() {}
 
 func (x *FieldView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9128,7 +9229,7 @@ func (x *FieldView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldView.ProtoReflect.Descriptor instead.
 func (*FieldView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{117}
+	return file_command_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *FieldView) GetName() string {
@@ -9205,7 +9306,7 @@ type SetField struct {
 
 func (x *SetField) Reset() {
 	*x = SetField{}
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9217,7 +9318,7 @@ func (x *SetField) String() string {
 func (*SetField) ProtoMessage() {}
 
 func (x *SetField) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9230,7 +9331,7 @@ func (x *SetField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetField.ProtoReflect.Descriptor instead.
 func (*SetField) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{118}
+	return file_command_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *SetField) GetWorkspace() string {
@@ -9300,7 +9401,7 @@ type FieldUpdated struct {
 
 func (x *FieldUpdated) Reset() {
 	*x = FieldUpdated{}
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9312,7 +9413,7 @@ func (x *FieldUpdated) String() string {
 func (*FieldUpdated) ProtoMessage() {}
 
 func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9325,7 +9426,7 @@ func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldUpdated.ProtoReflect.Descriptor instead.
 func (*FieldUpdated) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{119}
+	return file_command_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *FieldUpdated) GetWorkspace() string {
@@ -9362,7 +9463,7 @@ type DeclareFields struct {
 
 func (x *DeclareFields) Reset() {
 	*x = DeclareFields{}
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9374,7 +9475,7 @@ func (x *DeclareFields) String() string {
 func (*DeclareFields) ProtoMessage() {}
 
 func (x *DeclareFields) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9387,7 +9488,7 @@ func (x *DeclareFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareFields.ProtoReflect.Descriptor instead.
 func (*DeclareFields) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{120}
+	return file_command_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *DeclareFields) GetWorkspace() string {
@@ -9429,7 +9530,7 @@ type FieldChanged struct {
 
 func (x *FieldChanged) Reset() {
 	*x = FieldChanged{}
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9441,7 +9542,7 @@ func (x *FieldChanged) String() string {
 func (*FieldChanged) ProtoMessage() {}
 
 func (x *FieldChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9454,7 +9555,7 @@ func (x *FieldChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChanged.ProtoReflect.Descriptor instead.
 func (*FieldChanged) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{121}
+	return file_command_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *FieldChanged) GetId() string {
@@ -9480,7 +9581,7 @@ type DiffCopy struct {
 
 func (x *DiffCopy) Reset() {
 	*x = DiffCopy{}
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9492,7 +9593,7 @@ func (x *DiffCopy) String() string {
 func (*DiffCopy) ProtoMessage() {}
 
 func (x *DiffCopy) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9505,7 +9606,7 @@ func (x *DiffCopy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffCopy.ProtoReflect.Descriptor instead.
 func (*DiffCopy) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{122}
+	return file_command_proto_rawDescGZIP(), []int{123}
 }
 
 // ApplyCopy brings what was changed in a copy back to its folder: all of it, or nothing. Reply: Changes; a Failure names the files
@@ -9519,7 +9620,7 @@ type ApplyCopy struct {
 
 func (x *ApplyCopy) Reset() {
 	*x = ApplyCopy{}
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9531,7 +9632,7 @@ func (x *ApplyCopy) String() string {
 func (*ApplyCopy) ProtoMessage() {}
 
 func (x *ApplyCopy) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9544,7 +9645,7 @@ func (x *ApplyCopy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyCopy.ProtoReflect.Descriptor instead.
 func (*ApplyCopy) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{123}
+	return file_command_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *ApplyCopy) GetBy() string {
@@ -9566,7 +9667,7 @@ type Changes struct {
 
 func (x *Changes) Reset() {
 	*x = Changes{}
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9578,7 +9679,7 @@ func (x *Changes) String() string {
 func (*Changes) ProtoMessage() {}
 
 func (x *Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9591,7 +9692,7 @@ func (x *Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changes.ProtoReflect.Descriptor instead.
 func (*Changes) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{124}
+	return file_command_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *Changes) GetFolder() string {
@@ -9635,7 +9736,7 @@ type FileChange struct {
 
 func (x *FileChange) Reset() {
 	*x = FileChange{}
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9647,7 +9748,7 @@ func (x *FileChange) String() string {
 func (*FileChange) ProtoMessage() {}
 
 func (x *FileChange) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9660,7 +9761,7 @@ func (x *FileChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
 func (*FileChange) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{125}
+	return file_command_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *FileChange) GetPath() string {
@@ -9711,7 +9812,7 @@ type UseFile struct {
 
 func (x *UseFile) Reset() {
 	*x = UseFile{}
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9723,7 +9824,7 @@ func (x *UseFile) String() string {
 func (*UseFile) ProtoMessage() {}
 
 func (x *UseFile) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9736,7 +9837,7 @@ func (x *UseFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseFile.ProtoReflect.Descriptor instead.
 func (*UseFile) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{126}
+	return file_command_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *UseFile) GetAction() UseFile_Action {
@@ -9770,7 +9871,7 @@ type Files struct {
 
 func (x *Files) Reset() {
 	*x = Files{}
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9782,7 +9883,7 @@ func (x *Files) String() string {
 func (*Files) ProtoMessage() {}
 
 func (x *Files) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9795,7 +9896,7 @@ func (x *Files) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Files.ProtoReflect.Descriptor instead.
 func (*Files) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{127}
+	return file_command_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *Files) GetEntries() []*FileEntry {
@@ -9824,7 +9925,7 @@ type FileEntry struct {
 
 func (x *FileEntry) Reset() {
 	*x = FileEntry{}
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9836,7 +9937,7 @@ func (x *FileEntry) String() string {
 func (*FileEntry) ProtoMessage() {}
 
 func (x *FileEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9849,7 +9950,7 @@ func (x *FileEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEntry.ProtoReflect.Descriptor instead.
 func (*FileEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{128}
+	return file_command_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *FileEntry) GetPath() string {
@@ -9890,7 +9991,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9902,7 +10003,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9915,7 +10016,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{129}
+	return file_command_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -9941,7 +10042,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9953,7 +10054,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9966,7 +10067,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{130}
+	return file_command_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -9985,7 +10086,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9997,7 +10098,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10010,7 +10111,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{131}
+	return file_command_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -10029,7 +10130,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10041,7 +10142,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10054,7 +10155,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{132}
+	return file_command_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -10074,7 +10175,7 @@ type ListWorkspaces struct {
 
 func (x *ListWorkspaces) Reset() {
 	*x = ListWorkspaces{}
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10086,7 +10187,7 @@ func (x *ListWorkspaces) String() string {
 func (*ListWorkspaces) ProtoMessage() {}
 
 func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10099,7 +10200,7 @@ func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspaces.ProtoReflect.Descriptor instead.
 func (*ListWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{133}
+	return file_command_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *ListWorkspaces) GetSessionId() string {
@@ -10118,7 +10219,7 @@ type Workspaces struct {
 
 func (x *Workspaces) Reset() {
 	*x = Workspaces{}
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10130,7 +10231,7 @@ func (x *Workspaces) String() string {
 func (*Workspaces) ProtoMessage() {}
 
 func (x *Workspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10143,7 +10244,7 @@ func (x *Workspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workspaces.ProtoReflect.Descriptor instead.
 func (*Workspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{134}
+	return file_command_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *Workspaces) GetWorkspaces() []*SessionWorkspace {
@@ -10164,7 +10265,7 @@ type SessionWorkspace struct {
 
 func (x *SessionWorkspace) Reset() {
 	*x = SessionWorkspace{}
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10176,7 +10277,7 @@ func (x *SessionWorkspace) String() string {
 func (*SessionWorkspace) ProtoMessage() {}
 
 func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10189,7 +10290,7 @@ func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionWorkspace.ProtoReflect.Descriptor instead.
 func (*SessionWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{135}
+	return file_command_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *SessionWorkspace) GetSessionId() string {
@@ -10223,7 +10324,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10235,7 +10336,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10248,7 +10349,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{136}
+	return file_command_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -10274,7 +10375,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[137]
+	mi := &file_command_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10286,7 +10387,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[137]
+	mi := &file_command_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10299,7 +10400,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{137}
+	return file_command_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -10319,7 +10420,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[138]
+	mi := &file_command_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10331,7 +10432,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[138]
+	mi := &file_command_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10344,7 +10445,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{138}
+	return file_command_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *Show) GetId() string {
@@ -10365,7 +10466,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[139]
+	mi := &file_command_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10377,7 +10478,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[139]
+	mi := &file_command_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10390,7 +10491,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{139}
+	return file_command_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -10434,7 +10535,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[140]
+	mi := &file_command_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10446,7 +10547,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[140]
+	mi := &file_command_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10459,7 +10560,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{140}
+	return file_command_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -10561,7 +10662,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[141]
+	mi := &file_command_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10573,7 +10674,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[141]
+	mi := &file_command_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10586,7 +10687,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{141}
+	return file_command_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -10648,7 +10749,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[142]
+	mi := &file_command_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10660,7 +10761,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[142]
+	mi := &file_command_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10673,7 +10774,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{142}
+	return file_command_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -10694,7 +10795,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[143]
+	mi := &file_command_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10706,7 +10807,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[143]
+	mi := &file_command_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10719,7 +10820,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{143}
+	return file_command_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -10754,7 +10855,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[144]
+	mi := &file_command_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10766,7 +10867,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[144]
+	mi := &file_command_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10779,7 +10880,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{144}
+	return file_command_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *Finding) GetStream() string {
@@ -10816,7 +10917,7 @@ type ForkSession struct {
 
 func (x *ForkSession) Reset() {
 	*x = ForkSession{}
-	mi := &file_command_proto_msgTypes[145]
+	mi := &file_command_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10828,7 +10929,7 @@ func (x *ForkSession) String() string {
 func (*ForkSession) ProtoMessage() {}
 
 func (x *ForkSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[145]
+	mi := &file_command_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10841,7 +10942,7 @@ func (x *ForkSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSession.ProtoReflect.Descriptor instead.
 func (*ForkSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{145}
+	return file_command_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *ForkSession) GetSessionId() string {
@@ -10880,7 +10981,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_command_proto_msgTypes[146]
+	mi := &file_command_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10892,7 +10993,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[146]
+	mi := &file_command_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10905,7 +11006,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{146}
+	return file_command_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *Forked) GetSession() *SessionView {
@@ -10968,7 +11069,7 @@ type ImportSession struct {
 
 func (x *ImportSession) Reset() {
 	*x = ImportSession{}
-	mi := &file_command_proto_msgTypes[147]
+	mi := &file_command_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10980,7 +11081,7 @@ func (x *ImportSession) String() string {
 func (*ImportSession) ProtoMessage() {}
 
 func (x *ImportSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[147]
+	mi := &file_command_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10993,7 +11094,7 @@ func (x *ImportSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSession.ProtoReflect.Descriptor instead.
 func (*ImportSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{147}
+	return file_command_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *ImportSession) GetNewId() bool {
@@ -11026,7 +11127,7 @@ type Imported struct {
 
 func (x *Imported) Reset() {
 	*x = Imported{}
-	mi := &file_command_proto_msgTypes[148]
+	mi := &file_command_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11038,7 +11139,7 @@ func (x *Imported) String() string {
 func (*Imported) ProtoMessage() {}
 
 func (x *Imported) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[148]
+	mi := &file_command_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11051,7 +11152,7 @@ func (x *Imported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Imported.ProtoReflect.Descriptor instead.
 func (*Imported) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{148}
+	return file_command_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *Imported) GetSession() *SessionView {
@@ -11119,7 +11220,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[149]
+	mi := &file_command_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11131,7 +11232,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[149]
+	mi := &file_command_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11144,7 +11245,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{149}
+	return file_command_proto_rawDescGZIP(), []int{150}
 }
 
 type Holder struct {
@@ -11159,7 +11260,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[150]
+	mi := &file_command_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11171,7 +11272,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[150]
+	mi := &file_command_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11184,7 +11285,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{150}
+	return file_command_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -11226,7 +11327,7 @@ type RegisterHost struct {
 
 func (x *RegisterHost) Reset() {
 	*x = RegisterHost{}
-	mi := &file_command_proto_msgTypes[151]
+	mi := &file_command_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11238,7 +11339,7 @@ func (x *RegisterHost) String() string {
 func (*RegisterHost) ProtoMessage() {}
 
 func (x *RegisterHost) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[151]
+	mi := &file_command_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11251,7 +11352,7 @@ func (x *RegisterHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterHost.ProtoReflect.Descriptor instead.
 func (*RegisterHost) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{151}
+	return file_command_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *RegisterHost) GetHost() string {
@@ -11282,7 +11383,7 @@ type ConnectOwner struct {
 
 func (x *ConnectOwner) Reset() {
 	*x = ConnectOwner{}
-	mi := &file_command_proto_msgTypes[152]
+	mi := &file_command_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11294,7 +11395,7 @@ func (x *ConnectOwner) String() string {
 func (*ConnectOwner) ProtoMessage() {}
 
 func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[152]
+	mi := &file_command_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11307,7 +11408,7 @@ func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectOwner.ProtoReflect.Descriptor instead.
 func (*ConnectOwner) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{152}
+	return file_command_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *ConnectOwner) GetSessionId() string {
@@ -11457,7 +11558,7 @@ const file_command_proto_rawDesc = "" +
 	"\bannounce\x183 \x01(\v2\x13.troupe.v1.AnnounceH\x00R\bannounceB\t\n" +
 	"\acommand\"\"\n" +
 	"\fDescribeTree\x12\x12\n" +
-	"\x04deep\x18\x01 \x01(\bR\x04deep\"\xe4\x01\n" +
+	"\x04deep\x18\x01 \x01(\bR\x04deep\"\xff\x01\n" +
 	"\tActorView\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
@@ -11467,7 +11568,8 @@ const file_command_proto_rawDesc = "" +
 	"\n" +
 	"last_error\x18\x06 \x01(\tR\tlastError\x120\n" +
 	"\bchildren\x18\a \x03(\v2\x14.troupe.v1.ActorViewR\bchildren\x12\x16\n" +
-	"\x06parent\x18\b \x01(\tR\x06parent\"0\n" +
+	"\x06parent\x18\b \x01(\tR\x06parent\x12\x19\n" +
+	"\awaiting\x18\x82\x01 \x03(\tR\awaiting\"0\n" +
 	"\x04Tree\x12(\n" +
 	"\x04root\x18\x01 \x01(\v2\x14.troupe.v1.ActorViewR\x04root\"\xa5\x02\n" +
 	"\vSubmitInput\x12\x1b\n" +
@@ -11746,7 +11848,7 @@ const file_command_proto_rawDesc = "" +
 	"project_id\x18\x0e \x01(\tR\tprojectId\x123\n" +
 	"\apersist\x18\x14 \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\x12\x16\n" +
 	"\x06tenant\x18( \x01(\tR\x06tenant\x12-\n" +
-	"\x06budget\x18d \x01(\v2\x15.troupe.v1.BudgetViewR\x06budget\"\xbe\x05\n" +
+	"\x06budget\x18d \x01(\v2\x15.troupe.v1.BudgetViewR\x06budget\"\xed\x05\n" +
 	"\n" +
 	"WorkerView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -11775,7 +11877,15 @@ const file_command_proto_rawDesc = "" +
 	"\x05tools\x18\x1e \x03(\tR\x05tools\x12\x16\n" +
 	"\x06parent\x18\x15 \x01(\tR\x06parent\x12(\n" +
 	"\x05spent\x18e \x01(\v2\x12.troupe.v1.AmountsR\x05spent\x12.\n" +
-	"\breserved\x18f \x01(\v2\x12.troupe.v1.AmountsR\breserved\"\xc6\x02\n" +
+	"\breserved\x18f \x01(\v2\x12.troupe.v1.AmountsR\breserved\x12-\n" +
+	"\awaiting\x18\x82\x01 \x01(\v2\x12.troupe.v1.WaitingR\awaiting\"\xb1\x01\n" +
+	"\aWaiting\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
+	"\asubject\x18\x02 \x01(\tR\asubject\x12\"\n" +
+	"\rsince_unix_ms\x18\x03 \x01(\x03R\vsinceUnixMs\x12\"\n" +
+	"\runtil_unix_ms\x18\x04 \x01(\x03R\vuntilUnixMs\x12\x18\n" +
+	"\asession\x18\x05 \x01(\tR\asession\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xc6\x02\n" +
 	"\bCallView\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x1d\n" +
@@ -12310,7 +12420,7 @@ func file_command_proto_rawDescGZIP() []byte {
 }
 
 var file_command_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 153)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 154)
 var file_command_proto_goTypes = []any{
 	(ReleasePermit_Outcome)(0),   // 0: troupe.v1.ReleasePermit.Outcome
 	(UseFile_Action)(0),          // 1: troupe.v1.UseFile.Action
@@ -12374,150 +12484,151 @@ var file_command_proto_goTypes = []any{
 	(*ConfigureWorker)(nil),      // 59: troupe.v1.ConfigureWorker
 	(*SessionView)(nil),          // 60: troupe.v1.SessionView
 	(*WorkerView)(nil),           // 61: troupe.v1.WorkerView
-	(*CallView)(nil),             // 62: troupe.v1.CallView
-	(*ApprovalView)(nil),         // 63: troupe.v1.ApprovalView
-	(*Viewer)(nil),               // 64: troupe.v1.Viewer
-	(*ShowApproval)(nil),         // 65: troupe.v1.ShowApproval
-	(*Announce)(nil),             // 66: troupe.v1.Announce
-	(*ListApprovals)(nil),        // 67: troupe.v1.ListApprovals
-	(*Approvals)(nil),            // 68: troupe.v1.Approvals
-	(*ListAudit)(nil),            // 69: troupe.v1.ListAudit
-	(*Audit)(nil),                // 70: troupe.v1.Audit
-	(*AuditView)(nil),            // 71: troupe.v1.AuditView
-	(*OpenSession)(nil),          // 72: troupe.v1.OpenSession
-	(*SessionIdle)(nil),          // 73: troupe.v1.SessionIdle
-	(*Passivate)(nil),            // 74: troupe.v1.Passivate
-	(*Staying)(nil),              // 75: troupe.v1.Staying
-	(*ReportIdle)(nil),           // 76: troupe.v1.ReportIdle
-	(*Idleness)(nil),             // 77: troupe.v1.Idleness
-	(*Configure)(nil),            // 78: troupe.v1.Configure
-	(*WorkerFailed)(nil),         // 79: troupe.v1.WorkerFailed
-	(*SessionEnded)(nil),         // 80: troupe.v1.SessionEnded
-	(*DescribeWorker)(nil),       // 81: troupe.v1.DescribeWorker
-	(*Watched)(nil),              // 82: troupe.v1.Watched
-	(*AcquireLease)(nil),         // 83: troupe.v1.AcquireLease
-	(*LeaseGranted)(nil),         // 84: troupe.v1.LeaseGranted
-	(*LeaseQueued)(nil),          // 85: troupe.v1.LeaseQueued
-	(*ReleaseLease)(nil),         // 86: troupe.v1.ReleaseLease
-	(*EffectBegun)(nil),          // 87: troupe.v1.EffectBegun
-	(*EffectAllowed)(nil),        // 88: troupe.v1.EffectAllowed
-	(*EffectEnded)(nil),          // 89: troupe.v1.EffectEnded
-	(*OpenWorkspace)(nil),        // 90: troupe.v1.OpenWorkspace
-	(*WorkspaceReady)(nil),       // 91: troupe.v1.WorkspaceReady
-	(*KeepWorkspaces)(nil),       // 92: troupe.v1.KeepWorkspaces
-	(*RetireWorkspace)(nil),      // 93: troupe.v1.RetireWorkspace
-	(*WorkspaceUnused)(nil),      // 94: troupe.v1.WorkspaceUnused
-	(*DescribeWorkspace)(nil),    // 95: troupe.v1.DescribeWorkspace
-	(*WorkspaceView)(nil),        // 96: troupe.v1.WorkspaceView
-	(*FindActor)(nil),            // 97: troupe.v1.FindActor
-	(*Replaced)(nil),             // 98: troupe.v1.Replaced
-	(*AcquirePermit)(nil),        // 99: troupe.v1.AcquirePermit
-	(*PermitGranted)(nil),        // 100: troupe.v1.PermitGranted
-	(*ReleasePermit)(nil),        // 101: troupe.v1.ReleasePermit
-	(*AskBudget)(nil),            // 102: troupe.v1.AskBudget
-	(*BudgetGranted)(nil),        // 103: troupe.v1.BudgetGranted
-	(*BudgetRefused)(nil),        // 104: troupe.v1.BudgetRefused
-	(*ReportBudget)(nil),         // 105: troupe.v1.ReportBudget
-	(*Execute)(nil),              // 106: troupe.v1.Execute
-	(*ToolReply)(nil),            // 107: troupe.v1.ToolReply
-	(*LedgerEntry)(nil),          // 108: troupe.v1.LedgerEntry
-	(*CancelCalls)(nil),          // 109: troupe.v1.CancelCalls
-	(*Progress)(nil),             // 110: troupe.v1.Progress
-	(*ListProjects)(nil),         // 111: troupe.v1.ListProjects
-	(*Projects)(nil),             // 112: troupe.v1.Projects
-	(*SaveProject)(nil),          // 113: troupe.v1.SaveProject
-	(*RemoveProject)(nil),        // 114: troupe.v1.RemoveProject
-	(*SetVariables)(nil),         // 115: troupe.v1.SetVariables
-	(*TakeVariables)(nil),        // 116: troupe.v1.TakeVariables
-	(*ReadFields)(nil),           // 117: troupe.v1.ReadFields
-	(*FieldsView)(nil),           // 118: troupe.v1.FieldsView
-	(*FieldView)(nil),            // 119: troupe.v1.FieldView
-	(*SetField)(nil),             // 120: troupe.v1.SetField
-	(*FieldUpdated)(nil),         // 121: troupe.v1.FieldUpdated
-	(*DeclareFields)(nil),        // 122: troupe.v1.DeclareFields
-	(*FieldChanged)(nil),         // 123: troupe.v1.FieldChanged
-	(*DiffCopy)(nil),             // 124: troupe.v1.DiffCopy
-	(*ApplyCopy)(nil),            // 125: troupe.v1.ApplyCopy
-	(*Changes)(nil),              // 126: troupe.v1.Changes
-	(*FileChange)(nil),           // 127: troupe.v1.FileChange
-	(*UseFile)(nil),              // 128: troupe.v1.UseFile
-	(*Files)(nil),                // 129: troupe.v1.Files
-	(*FileEntry)(nil),            // 130: troupe.v1.FileEntry
-	(*ListSessions)(nil),         // 131: troupe.v1.ListSessions
-	(*Sessions)(nil),             // 132: troupe.v1.Sessions
-	(*ListWorkers)(nil),          // 133: troupe.v1.ListWorkers
-	(*Workers)(nil),              // 134: troupe.v1.Workers
-	(*ListWorkspaces)(nil),       // 135: troupe.v1.ListWorkspaces
-	(*Workspaces)(nil),           // 136: troupe.v1.Workspaces
-	(*SessionWorkspace)(nil),     // 137: troupe.v1.SessionWorkspace
-	(*ListCalls)(nil),            // 138: troupe.v1.ListCalls
-	(*Calls)(nil),                // 139: troupe.v1.Calls
-	(*Show)(nil),                 // 140: troupe.v1.Show
-	(*Shown)(nil),                // 141: troupe.v1.Shown
-	(*TurnView)(nil),             // 142: troupe.v1.TurnView
-	(*GenerationView)(nil),       // 143: troupe.v1.GenerationView
-	(*Verify)(nil),               // 144: troupe.v1.Verify
-	(*Verified)(nil),             // 145: troupe.v1.Verified
-	(*Finding)(nil),              // 146: troupe.v1.Finding
-	(*ForkSession)(nil),          // 147: troupe.v1.ForkSession
-	(*Forked)(nil),               // 148: troupe.v1.Forked
-	(*ImportSession)(nil),        // 149: troupe.v1.ImportSession
-	(*Imported)(nil),             // 150: troupe.v1.Imported
-	(*Hello)(nil),                // 151: troupe.v1.Hello
-	(*Holder)(nil),               // 152: troupe.v1.Holder
-	(*RegisterHost)(nil),         // 153: troupe.v1.RegisterHost
-	(*ConnectOwner)(nil),         // 154: troupe.v1.ConnectOwner
-	(*EnvVar)(nil),               // 155: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 156: troupe.v1.Lineage
-	(*Turn)(nil),                 // 157: troupe.v1.Turn
-	(Persist_Policy)(0),          // 158: troupe.v1.Persist.Policy
-	(*RunStarted)(nil),           // 159: troupe.v1.RunStarted
-	(*Budget)(nil),               // 160: troupe.v1.Budget
-	(*Amounts)(nil),              // 161: troupe.v1.Amounts
-	(Trust_Level)(0),             // 162: troupe.v1.Trust.Level
-	(*ShowRun)(nil),              // 163: troupe.v1.ShowRun
-	(*ResumeRun)(nil),            // 164: troupe.v1.ResumeRun
-	(*CancelRun)(nil),            // 165: troupe.v1.CancelRun
-	(*AwaitRun)(nil),             // 166: troupe.v1.AwaitRun
-	(*Part)(nil),                 // 167: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 168: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 169: troupe.v1.InputAccepted.Origin
-	(InputAccepted_People)(0),    // 170: troupe.v1.InputAccepted.People
-	(TurnCompleted_Outcome)(0),   // 171: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 172: troupe.v1.Usage
-	(*Place)(nil),                // 173: troupe.v1.Place
-	(*Bounds)(nil),               // 174: troupe.v1.Bounds
-	(CallResolved_Resolution)(0), // 175: troupe.v1.CallResolved.Resolution
-	(Decision_Value)(0),          // 176: troupe.v1.Decision.Value
-	(*Failure)(nil),              // 177: troupe.v1.Failure
-	(TimerSet_Misfire)(0),        // 178: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 179: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 180: troupe.v1.WorkspaceGrant
-	(*BudgetView)(nil),           // 181: troupe.v1.BudgetView
-	(*Grant)(nil),                // 182: troupe.v1.Grant
-	(*WorkspaceRef)(nil),         // 183: troupe.v1.WorkspaceRef
-	(*LeaseToken)(nil),           // 184: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 185: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 186: troupe.v1.ToolFinished.Status
-	(*Project)(nil),              // 187: troupe.v1.Project
-	(*Variable)(nil),             // 188: troupe.v1.Variable
-	(*FieldSet)(nil),             // 189: troupe.v1.FieldSet
-	(*FieldNoted)(nil),           // 190: troupe.v1.FieldNoted
-	(*Timing)(nil),               // 191: troupe.v1.Timing
+	(*Waiting)(nil),              // 62: troupe.v1.Waiting
+	(*CallView)(nil),             // 63: troupe.v1.CallView
+	(*ApprovalView)(nil),         // 64: troupe.v1.ApprovalView
+	(*Viewer)(nil),               // 65: troupe.v1.Viewer
+	(*ShowApproval)(nil),         // 66: troupe.v1.ShowApproval
+	(*Announce)(nil),             // 67: troupe.v1.Announce
+	(*ListApprovals)(nil),        // 68: troupe.v1.ListApprovals
+	(*Approvals)(nil),            // 69: troupe.v1.Approvals
+	(*ListAudit)(nil),            // 70: troupe.v1.ListAudit
+	(*Audit)(nil),                // 71: troupe.v1.Audit
+	(*AuditView)(nil),            // 72: troupe.v1.AuditView
+	(*OpenSession)(nil),          // 73: troupe.v1.OpenSession
+	(*SessionIdle)(nil),          // 74: troupe.v1.SessionIdle
+	(*Passivate)(nil),            // 75: troupe.v1.Passivate
+	(*Staying)(nil),              // 76: troupe.v1.Staying
+	(*ReportIdle)(nil),           // 77: troupe.v1.ReportIdle
+	(*Idleness)(nil),             // 78: troupe.v1.Idleness
+	(*Configure)(nil),            // 79: troupe.v1.Configure
+	(*WorkerFailed)(nil),         // 80: troupe.v1.WorkerFailed
+	(*SessionEnded)(nil),         // 81: troupe.v1.SessionEnded
+	(*DescribeWorker)(nil),       // 82: troupe.v1.DescribeWorker
+	(*Watched)(nil),              // 83: troupe.v1.Watched
+	(*AcquireLease)(nil),         // 84: troupe.v1.AcquireLease
+	(*LeaseGranted)(nil),         // 85: troupe.v1.LeaseGranted
+	(*LeaseQueued)(nil),          // 86: troupe.v1.LeaseQueued
+	(*ReleaseLease)(nil),         // 87: troupe.v1.ReleaseLease
+	(*EffectBegun)(nil),          // 88: troupe.v1.EffectBegun
+	(*EffectAllowed)(nil),        // 89: troupe.v1.EffectAllowed
+	(*EffectEnded)(nil),          // 90: troupe.v1.EffectEnded
+	(*OpenWorkspace)(nil),        // 91: troupe.v1.OpenWorkspace
+	(*WorkspaceReady)(nil),       // 92: troupe.v1.WorkspaceReady
+	(*KeepWorkspaces)(nil),       // 93: troupe.v1.KeepWorkspaces
+	(*RetireWorkspace)(nil),      // 94: troupe.v1.RetireWorkspace
+	(*WorkspaceUnused)(nil),      // 95: troupe.v1.WorkspaceUnused
+	(*DescribeWorkspace)(nil),    // 96: troupe.v1.DescribeWorkspace
+	(*WorkspaceView)(nil),        // 97: troupe.v1.WorkspaceView
+	(*FindActor)(nil),            // 98: troupe.v1.FindActor
+	(*Replaced)(nil),             // 99: troupe.v1.Replaced
+	(*AcquirePermit)(nil),        // 100: troupe.v1.AcquirePermit
+	(*PermitGranted)(nil),        // 101: troupe.v1.PermitGranted
+	(*ReleasePermit)(nil),        // 102: troupe.v1.ReleasePermit
+	(*AskBudget)(nil),            // 103: troupe.v1.AskBudget
+	(*BudgetGranted)(nil),        // 104: troupe.v1.BudgetGranted
+	(*BudgetRefused)(nil),        // 105: troupe.v1.BudgetRefused
+	(*ReportBudget)(nil),         // 106: troupe.v1.ReportBudget
+	(*Execute)(nil),              // 107: troupe.v1.Execute
+	(*ToolReply)(nil),            // 108: troupe.v1.ToolReply
+	(*LedgerEntry)(nil),          // 109: troupe.v1.LedgerEntry
+	(*CancelCalls)(nil),          // 110: troupe.v1.CancelCalls
+	(*Progress)(nil),             // 111: troupe.v1.Progress
+	(*ListProjects)(nil),         // 112: troupe.v1.ListProjects
+	(*Projects)(nil),             // 113: troupe.v1.Projects
+	(*SaveProject)(nil),          // 114: troupe.v1.SaveProject
+	(*RemoveProject)(nil),        // 115: troupe.v1.RemoveProject
+	(*SetVariables)(nil),         // 116: troupe.v1.SetVariables
+	(*TakeVariables)(nil),        // 117: troupe.v1.TakeVariables
+	(*ReadFields)(nil),           // 118: troupe.v1.ReadFields
+	(*FieldsView)(nil),           // 119: troupe.v1.FieldsView
+	(*FieldView)(nil),            // 120: troupe.v1.FieldView
+	(*SetField)(nil),             // 121: troupe.v1.SetField
+	(*FieldUpdated)(nil),         // 122: troupe.v1.FieldUpdated
+	(*DeclareFields)(nil),        // 123: troupe.v1.DeclareFields
+	(*FieldChanged)(nil),         // 124: troupe.v1.FieldChanged
+	(*DiffCopy)(nil),             // 125: troupe.v1.DiffCopy
+	(*ApplyCopy)(nil),            // 126: troupe.v1.ApplyCopy
+	(*Changes)(nil),              // 127: troupe.v1.Changes
+	(*FileChange)(nil),           // 128: troupe.v1.FileChange
+	(*UseFile)(nil),              // 129: troupe.v1.UseFile
+	(*Files)(nil),                // 130: troupe.v1.Files
+	(*FileEntry)(nil),            // 131: troupe.v1.FileEntry
+	(*ListSessions)(nil),         // 132: troupe.v1.ListSessions
+	(*Sessions)(nil),             // 133: troupe.v1.Sessions
+	(*ListWorkers)(nil),          // 134: troupe.v1.ListWorkers
+	(*Workers)(nil),              // 135: troupe.v1.Workers
+	(*ListWorkspaces)(nil),       // 136: troupe.v1.ListWorkspaces
+	(*Workspaces)(nil),           // 137: troupe.v1.Workspaces
+	(*SessionWorkspace)(nil),     // 138: troupe.v1.SessionWorkspace
+	(*ListCalls)(nil),            // 139: troupe.v1.ListCalls
+	(*Calls)(nil),                // 140: troupe.v1.Calls
+	(*Show)(nil),                 // 141: troupe.v1.Show
+	(*Shown)(nil),                // 142: troupe.v1.Shown
+	(*TurnView)(nil),             // 143: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 144: troupe.v1.GenerationView
+	(*Verify)(nil),               // 145: troupe.v1.Verify
+	(*Verified)(nil),             // 146: troupe.v1.Verified
+	(*Finding)(nil),              // 147: troupe.v1.Finding
+	(*ForkSession)(nil),          // 148: troupe.v1.ForkSession
+	(*Forked)(nil),               // 149: troupe.v1.Forked
+	(*ImportSession)(nil),        // 150: troupe.v1.ImportSession
+	(*Imported)(nil),             // 151: troupe.v1.Imported
+	(*Hello)(nil),                // 152: troupe.v1.Hello
+	(*Holder)(nil),               // 153: troupe.v1.Holder
+	(*RegisterHost)(nil),         // 154: troupe.v1.RegisterHost
+	(*ConnectOwner)(nil),         // 155: troupe.v1.ConnectOwner
+	(*EnvVar)(nil),               // 156: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 157: troupe.v1.Lineage
+	(*Turn)(nil),                 // 158: troupe.v1.Turn
+	(Persist_Policy)(0),          // 159: troupe.v1.Persist.Policy
+	(*RunStarted)(nil),           // 160: troupe.v1.RunStarted
+	(*Budget)(nil),               // 161: troupe.v1.Budget
+	(*Amounts)(nil),              // 162: troupe.v1.Amounts
+	(Trust_Level)(0),             // 163: troupe.v1.Trust.Level
+	(*ShowRun)(nil),              // 164: troupe.v1.ShowRun
+	(*ResumeRun)(nil),            // 165: troupe.v1.ResumeRun
+	(*CancelRun)(nil),            // 166: troupe.v1.CancelRun
+	(*AwaitRun)(nil),             // 167: troupe.v1.AwaitRun
+	(*Part)(nil),                 // 168: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 169: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 170: troupe.v1.InputAccepted.Origin
+	(InputAccepted_People)(0),    // 171: troupe.v1.InputAccepted.People
+	(TurnCompleted_Outcome)(0),   // 172: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 173: troupe.v1.Usage
+	(*Place)(nil),                // 174: troupe.v1.Place
+	(*Bounds)(nil),               // 175: troupe.v1.Bounds
+	(CallResolved_Resolution)(0), // 176: troupe.v1.CallResolved.Resolution
+	(Decision_Value)(0),          // 177: troupe.v1.Decision.Value
+	(*Failure)(nil),              // 178: troupe.v1.Failure
+	(TimerSet_Misfire)(0),        // 179: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 180: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 181: troupe.v1.WorkspaceGrant
+	(*BudgetView)(nil),           // 182: troupe.v1.BudgetView
+	(*Grant)(nil),                // 183: troupe.v1.Grant
+	(*WorkspaceRef)(nil),         // 184: troupe.v1.WorkspaceRef
+	(*LeaseToken)(nil),           // 185: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 186: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 187: troupe.v1.ToolFinished.Status
+	(*Project)(nil),              // 188: troupe.v1.Project
+	(*Variable)(nil),             // 189: troupe.v1.Variable
+	(*FieldSet)(nil),             // 190: troupe.v1.FieldSet
+	(*FieldNoted)(nil),           // 191: troupe.v1.FieldNoted
+	(*Timing)(nil),               // 192: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	4,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	155, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	156, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	12,  // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	156, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	157, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	158, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	159, // 6: troupe.v1.CreateSession.run:type_name -> troupe.v1.RunStarted
-	160, // 7: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
-	161, // 8: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
-	162, // 9: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	157, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	158, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	159, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	160, // 6: troupe.v1.CreateSession.run:type_name -> troupe.v1.RunStarted
+	161, // 7: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
+	162, // 8: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
+	163, // 9: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	4,   // 10: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
-	162, // 11: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
+	163, // 11: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
 	12,  // 12: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
 	15,  // 13: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
 	18,  // 14: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
@@ -12546,111 +12657,112 @@ var file_command_proto_depIdxs = []int32{
 	33,  // 37: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
 	5,   // 38: troupe.v1.ToSession.attach_workspace:type_name -> troupe.v1.AttachWorkspace
 	6,   // 39: troupe.v1.ToSession.detach_workspace:type_name -> troupe.v1.DetachWorkspace
-	128, // 40: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
-	116, // 41: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
+	129, // 40: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
+	117, // 41: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
 	39,  // 42: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
 	7,   // 43: troupe.v1.ToSession.change_trust:type_name -> troupe.v1.ChangeTrust
-	117, // 44: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
-	120, // 45: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
-	122, // 46: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
-	124, // 47: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
-	125, // 48: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
+	118, // 44: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
+	121, // 45: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
+	123, // 46: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
+	125, // 47: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
+	126, // 48: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
 	3,   // 49: troupe.v1.ToSession.add_budget:type_name -> troupe.v1.AddBudget
-	163, // 50: troupe.v1.ToSession.show_run:type_name -> troupe.v1.ShowRun
-	164, // 51: troupe.v1.ToSession.resume_run:type_name -> troupe.v1.ResumeRun
-	165, // 52: troupe.v1.ToSession.cancel_run:type_name -> troupe.v1.CancelRun
-	166, // 53: troupe.v1.ToSession.await_run:type_name -> troupe.v1.AwaitRun
-	66,  // 54: troupe.v1.ToSession.announce:type_name -> troupe.v1.Announce
+	164, // 50: troupe.v1.ToSession.show_run:type_name -> troupe.v1.ShowRun
+	165, // 51: troupe.v1.ToSession.resume_run:type_name -> troupe.v1.ResumeRun
+	166, // 52: troupe.v1.ToSession.cancel_run:type_name -> troupe.v1.CancelRun
+	167, // 53: troupe.v1.ToSession.await_run:type_name -> troupe.v1.AwaitRun
+	67,  // 54: troupe.v1.ToSession.announce:type_name -> troupe.v1.Announce
 	10,  // 55: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
 	10,  // 56: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	167, // 57: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	168, // 58: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	169, // 59: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	170, // 60: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
+	168, // 57: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	169, // 58: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	170, // 59: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	171, // 60: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
 	12,  // 61: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	171, // 62: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	172, // 63: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	172, // 62: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	173, // 63: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
 	17,  // 64: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
 	21,  // 65: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	156, // 66: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	157, // 67: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	167, // 68: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
-	173, // 69: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
-	174, // 70: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
-	170, // 71: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
-	175, // 72: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	176, // 73: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	157, // 66: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	158, // 67: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	168, // 68: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
+	174, // 69: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
+	175, // 70: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
+	171, // 71: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
+	176, // 72: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	177, // 73: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
 	36,  // 74: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
-	177, // 75: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
+	178, // 75: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
 	36,  // 76: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
-	167, // 77: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	178, // 78: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	168, // 77: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	179, // 78: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
 	46,  // 79: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	179, // 80: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	157, // 81: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	180, // 82: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	180, // 80: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	158, // 81: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	181, // 82: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
 	61,  // 83: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	172, // 84: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	173, // 84: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
 	13,  // 85: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	158, // 86: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	181, // 87: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
-	172, // 88: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	161, // 89: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
-	161, // 90: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
-	64,  // 91: troupe.v1.ApprovalView.shown:type_name -> troupe.v1.Viewer
-	179, // 92: troupe.v1.Announce.event:type_name -> troupe.v1.Event
-	63,  // 93: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
-	71,  // 94: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
-	182, // 95: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	158, // 96: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	180, // 97: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	183, // 98: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
-	0,   // 99: troupe.v1.ReleasePermit.outcome:type_name -> troupe.v1.ReleasePermit.Outcome
-	161, // 100: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
-	161, // 101: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
-	161, // 102: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
-	161, // 103: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
-	161, // 104: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
-	180, // 105: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	184, // 106: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	155, // 107: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	185, // 108: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	185, // 109: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	180, // 110: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	185, // 111: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
-	184, // 112: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
-	26,  // 113: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
-	186, // 114: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	185, // 115: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	107, // 116: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	187, // 117: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
-	188, // 118: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
-	119, // 119: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
-	189, // 120: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
-	190, // 121: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
-	127, // 122: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
-	1,   // 123: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
-	130, // 124: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
-	60,  // 125: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	61,  // 126: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	137, // 127: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
-	180, // 128: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
-	62,  // 129: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	60,  // 130: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	142, // 131: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	172, // 132: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	17,  // 133: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	143, // 134: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	191, // 135: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	172, // 136: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	146, // 137: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	60,  // 138: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
-	60,  // 139: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
-	140, // [140:140] is the sub-list for method output_type
-	140, // [140:140] is the sub-list for method input_type
-	140, // [140:140] is the sub-list for extension type_name
-	140, // [140:140] is the sub-list for extension extendee
-	0,   // [0:140] is the sub-list for field type_name
+	159, // 86: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	182, // 87: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
+	173, // 88: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	162, // 89: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
+	162, // 90: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
+	62,  // 91: troupe.v1.WorkerView.waiting:type_name -> troupe.v1.Waiting
+	65,  // 92: troupe.v1.ApprovalView.shown:type_name -> troupe.v1.Viewer
+	180, // 93: troupe.v1.Announce.event:type_name -> troupe.v1.Event
+	64,  // 94: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
+	72,  // 95: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
+	183, // 96: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	159, // 97: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	181, // 98: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	184, // 99: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
+	0,   // 100: troupe.v1.ReleasePermit.outcome:type_name -> troupe.v1.ReleasePermit.Outcome
+	162, // 101: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
+	162, // 102: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
+	162, // 103: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
+	162, // 104: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
+	162, // 105: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
+	181, // 106: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	185, // 107: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	156, // 108: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	186, // 109: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	186, // 110: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	181, // 111: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	186, // 112: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	185, // 113: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
+	26,  // 114: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
+	187, // 115: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	186, // 116: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	108, // 117: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	188, // 118: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
+	189, // 119: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
+	120, // 120: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
+	190, // 121: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
+	191, // 122: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
+	128, // 123: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
+	1,   // 124: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
+	131, // 125: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
+	60,  // 126: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	61,  // 127: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	138, // 128: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
+	181, // 129: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	63,  // 130: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	60,  // 131: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	143, // 132: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	173, // 133: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	17,  // 134: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	144, // 135: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	192, // 136: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	173, // 137: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	147, // 138: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	60,  // 139: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
+	60,  // 140: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
+	141, // [141:141] is the sub-list for method output_type
+	141, // [141:141] is the sub-list for method input_type
+	141, // [141:141] is the sub-list for extension type_name
+	141, // [141:141] is the sub-list for extension extendee
+	0,   // [0:141] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }
@@ -12714,7 +12826,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   153,
+			NumMessages:   154,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

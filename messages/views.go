@@ -88,6 +88,18 @@ type WorkerJSON struct {
 	Usage       UsageJSON `json:"usage"`
 	Tools       []string  `json:"tools,omitempty"`  // its own toolset, where it was given one
 	Parent      string    `json:"parent,omitempty"` // the worker that delegated to it
+
+	Waiting *WaitingJSON `json:"waiting,omitempty"` // on what, besides people and its calls; of a live worker
+}
+
+// WaitingJSON is what a worker waits for, besides people and its calls.
+type WaitingJSON struct {
+	Kind    string `json:"kind"`    // permit | model | retry | lease | call
+	Subject string `json:"subject"` // the provider, the model, or the workspace's address
+	Since   string `json:"since,omitempty"`
+	Until   string `json:"until,omitempty"`   // of a retry
+	Session string `json:"session,omitempty"` // of a lease: that works there, when it is known
+	Reason  string `json:"reason,omitempty"`  // of a retry: why the last try gave nothing
 }
 
 // CallJSON is one tool call of a listing. ID is the exec id, or the provider's id of a call that
@@ -124,7 +136,8 @@ type ActorJSON struct {
 	Restarts  int32       `json:"restarts"`
 	Pending   int32       `json:"pending,omitempty"`
 	LastError string      `json:"last_error,omitempty"`
-	Parent    string      `json:"parent,omitempty"` // the worker that delegated to this one
+	Parent    string      `json:"parent,omitempty"`  // the worker that delegated to this one
+	Waiting   []string    `json:"waiting,omitempty"` // of a limiter: the workers that wait for a permit, the next one first
 	Children  []ActorJSON `json:"children,omitempty"`
 }
 
@@ -249,6 +262,7 @@ func (x *WorkerView) JSON() WorkerJSON {
 		Quarantined: x.GetQuarantined(), InDoubt: x.GetInDoubt(), Approvals: x.GetApprovals(), Turn: x.GetTurn(),
 		WaitsFor: x.GetWaitsFor(), Pending: x.GetPending(), Executor: x.GetExecutor(), Calls: x.GetCalls(),
 		UpdatedAt: timeText(x.GetUpdatedAtUnixMs()), Usage: x.GetUsage().JSON(), Tools: x.GetTools(), Parent: x.GetParent(),
+		Waiting: x.GetWaiting().JSON(),
 	}
 }
 
@@ -259,7 +273,28 @@ func (j WorkerJSON) Proto() *WorkerView {
 		Restarts: j.Restarts, LastOutcome: j.LastOutcome, LastError: j.LastError, UpdatedAtUnixMs: timeRead(j.UpdatedAt),
 		Quarantined: j.Quarantined, InDoubt: j.InDoubt, Approvals: j.Approvals, Turn: j.Turn,
 		WaitsFor: j.WaitsFor, Pending: j.Pending, Executor: j.Executor, Calls: j.Calls,
-		Usage: j.Usage.Proto(), Tools: j.Tools, Parent: j.Parent,
+		Usage: j.Usage.Proto(), Tools: j.Tools, Parent: j.Parent, Waiting: j.Waiting.Proto(),
+	}
+}
+
+// JSON is the wait in its wire form; nil when there is none.
+func (x *Waiting) JSON() *WaitingJSON {
+	if x == nil {
+		return nil
+	}
+	return &WaitingJSON{
+		Kind: x.GetKind(), Subject: x.GetSubject(), Since: timeText(x.GetSinceUnixMs()), Until: timeText(x.GetUntilUnixMs()),
+		Session: x.GetSession(), Reason: x.GetReason(),
+	}
+}
+
+// Proto is the way back.
+func (j *WaitingJSON) Proto() *Waiting {
+	if j == nil {
+		return nil
+	}
+	return &Waiting{
+		Kind: j.Kind, Subject: j.Subject, SinceUnixMs: timeRead(j.Since), UntilUnixMs: timeRead(j.Until), Session: j.Session, Reason: j.Reason,
 	}
 }
 
@@ -298,7 +333,7 @@ func (j StagedJSON) Proto() *InputView {
 func (x *ActorView) JSON() ActorJSON {
 	return ActorJSON{
 		ID: x.GetId(), Kind: x.GetKind(), State: x.GetState(), Restarts: x.GetRestarts(), Pending: x.GetPending(),
-		LastError: x.GetLastError(), Parent: x.GetParent(), Children: convert(x.GetChildren(), (*ActorView).JSON),
+		LastError: x.GetLastError(), Parent: x.GetParent(), Waiting: x.GetWaiting(), Children: convert(x.GetChildren(), (*ActorView).JSON),
 	}
 }
 
@@ -306,7 +341,7 @@ func (x *ActorView) JSON() ActorJSON {
 func (j ActorJSON) Proto() *ActorView {
 	return &ActorView{
 		Id: j.ID, Kind: j.Kind, State: j.State, Restarts: j.Restarts, Pending: j.Pending, LastError: j.LastError,
-		Parent: j.Parent, Children: convert(j.Children, ActorJSON.Proto),
+		Parent: j.Parent, Waiting: j.Waiting, Children: convert(j.Children, ActorJSON.Proto),
 	}
 }
 

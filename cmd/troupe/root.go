@@ -59,6 +59,7 @@ func newRoot(a *app) *cobra.Command {
 		newProject(a),
 		newEnv(a),
 		newTree(a),
+		newWhy(a),
 		newWorkers(a),
 		newVerify(a),
 		newBackup(a),

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-dev/troupe/config"
+	"github.com/troupe-dev/troupe/messages"
+)
+
+func newWhy(a *app) *cobra.Command {
+	return formats(&cobra.Command{
+		Use:   "why ID",
+		Short: "Say in one sentence what a session, worker or call waits for",
+		Long: `Say in one sentence what a session, worker or call waits for, and since when: a model's answer or a permit for it, another
+try after a failure, an approval, a workspace in which somebody else works, a person's word on a call in doubt, a tool, a
+timer, a release, or nothing. What a person can do about it is said with the command.`,
+		Args: exactly("ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			loaded, err := a.load("")
+			if err != nil {
+				return err
+			}
+			none := func() error { return noID(args[0], nil) }
+			return a.look(cmd.Context(), loaded, none, func(ctx context.Context, n node) error {
+				j, err := why(ctx, n, args[0])
+				if err != nil {
+					return err
+				}
+				return a.emit(j, func(w io.Writer) error {
+					_, err := io.WriteString(w, j.Text+"\n")
+					return err
+				})
+			})
+		},
+	}, "text", "json", "yaml")
+}
+
+// why finds out of what kind an id is, asks the house about it, and decides.
+func why(ctx context.Context, n node, id string) (whyJSON, error) {
+	all, err := ask[*messages.Workers](ctx, n, &messages.ListWorkers{})
+	if err != nil {
+		return whyJSON{}, err
+	}
+	var known []string
+	for _, w := range all.GetWorkers() {
+		if id == w.GetId() || id == w.GetSessionId() {
+			f, err := whyAsk(ctx, n, w.GetSessionId(), all)
+			if err != nil {
+				return whyJSON{}, err
+			}
+			if id == w.GetSessionId() {
+				return whySession(f, id), nil
+			}
+			return whyWorker(f, f.worker(id), 0), nil
+		}
+		known = append(known, w.GetId(), w.GetSessionId())
+	}
+	calls, err := ask[*messages.Calls](ctx, n, &messages.ListCalls{})
+	if err != nil {
+		return whyJSON{}, err
+	}
+	for _, c := range calls.JSON() {
+		if c.ID == id || c.CallID == id {
+			f, err := whyAsk(ctx, n, c.Session, all)
+			if err != nil {
+				return whyJSON{}, err
+			}
+			return whyCall(f, &c), nil
+		}
+		known = append(known, c.ID)
+	}
+	return whyJSON{}, noID(id, known)
+}
+
+// whyAsk gathers what there is to know of one session.
+func whyAsk(ctx context.Context, n node, session string, all *messages.Workers) (*whyFacts, error) {
+	f := &whyFacts{queues: make(map[string][]string)}
+	for _, w := range all.GetWorkers() {
+		if w.GetSessionId() == session {
+			f.workers = append(f.workers, w.JSON())
+		}
+	}
+	approvals, err := ask[*messages.Approvals](ctx, n, &messages.ListApprovals{SessionId: session})
+	if err != nil {
+		return nil, err
+	}
+	f.approvals = approvals.JSON()
+	if slices.ContainsFunc(f.workers, func(w messages.WorkerJSON) bool { return w.State != "inactive" }) {
+		calls, err := ask[*messages.Calls](ctx, n, &messages.ListCalls{SessionId: session})
+		if err != nil {
+			return nil, err
+		}
+		f.calls = slices.DeleteFunc(calls.JSON(), func(c messages.CallJSON) bool { return c.State == "succeeded" || c.State == "failed" })
+	}
+	if err := f.askLive(ctx, n, session, all); err != nil {
+		return nil, err
+	}
+	f.now = time.Now()
+	return f, nil
+}
+
+// askLive adds what only a process that works can tell.
+func (f *whyFacts) askLive(ctx context.Context, n node, session string, all *messages.Workers) error {
+	tree, err := ask[*messages.Tree](ctx, n, &messages.DescribeTree{Deep: true})
+	if err != nil {
+		return err
+	}
+	for _, c := range tree.GetRoot().GetChildren() {
+		f.live = f.live || c.GetId() == session
+		if provider, ok := strings.CutPrefix(c.GetId(), "limiter-"); ok {
+			f.queues[provider] = c.GetWaiting()
+		}
+	}
+	if !f.live {
+		return nil // asking for its timers would wake it
+	}
+	timers, err := ask[*messages.Timers](ctx, n, inSession(session, &messages.ToSession{Command: &messages.ToSession_ListTimers{ListTimers: &messages.ListTimers{}}}))
+	if err != nil {
+		return err
+	}
+	f.timers = timers.JSON()
+	for _, w := range f.workers {
+		if w.Waiting == nil || w.Waiting.Session == "" {
+			continue
+		}
+		for _, other := range all.GetWorkers() {
+			if other.GetSessionId() == w.Waiting.Session && other.GetTurn() != "" && f.heldSince == "" {
+				f.heldSince, err = turnBegan(ctx, n, other)
+			}
+		}
+	}
+	return err
+}
+
+// turnBegan is when the open turn of a worker began: from then on it works in its workspaces.
+func turnBegan(ctx context.Context, n node, w *messages.WorkerView) (string, error) {
+	shown, err := ask[*messages.Shown](ctx, n, &messages.Show{Id: w.GetSessionId()})
+	if err != nil {
+		return "", err
+	}
+	for _, t := range shown.JSON().Turns {
+		if t.ID == w.GetTurn() {
+			return t.StartedAt, nil
+		}
+	}
+	return "", nil
+}
+
+func (f *whyFacts) worker(id string) *messages.WorkerJSON {
+	i := slices.IndexFunc(f.workers, func(w messages.WorkerJSON) bool { return w.ID == id })
+	return &f.workers[max(i, 0)]
+}
+
+// noID says that nothing has an id, and which ones are near.
+func noID(id string, known []string) error {
+	e := &exitError{code: exitMissing, what: "nothing has the id " + visible(id), hint: "troupe ls sessions, workers and calls list what there is"}
+	if near := nearIDs(id, known); len(near) > 0 {
+		e.hint = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return e
+}
+
+// nearIDs gives at most three ids that a person who wrote word may have meant: those of which it is a part, else those that differ little.
+func nearIDs(word string, known []string) []string {
+	var near []string
+	for _, id := range known {
+		if len(word) >= 4 && strings.Contains(id, strings.ToLower(word)) && len(near) < 3 && !slices.Contains(near, id) {
+			near = append(near, id)
+		}
+	}
+	if len(near) == 0 {
+		near = config.Near(word, known)
+	}
+	return near
+}

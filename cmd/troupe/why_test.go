@@ -1,0 +1,136 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+func TestWhyNamesWhatIsWaitedForAndWhatCanBeDone(t *testing.T) {
+	now := time.Date(2026, 3, 1, 9, 1, 0, 0, time.UTC)
+	const at = "2026-03-01T09:00:00.000Z"
+	busy := func(w messages.WorkerJSON) messages.WorkerJSON {
+		w.ID, w.Session, w.Turn = "wrk_1", "ses_1", "trn_1"
+		if w.State == "" {
+			w.State = "waiting"
+		}
+		return w
+	}
+	waits := func(on messages.WaitingJSON) messages.WorkerJSON {
+		on.Since = at
+		return busy(messages.WorkerJSON{Waiting: &on})
+	}
+	call := messages.CallJSON{ID: "exe_1", ExecID: "exe_1", Worker: "wrk_1", Tool: "exec", Arguments: `{"command":"make"}`, State: "executing", At: at}
+	doubted := call
+	doubted.State = "in_doubt"
+	delegated := call
+	delegated.Tool = "delegate"
+	asks := messages.ApprovalJSON{ID: "apr_1", ExecID: "exe_1", Worker: "wrk_1", Tool: "exec", Arguments: `{"command":"make"}`, At: at}
+	shown := asks
+	shown.Shown = []messages.ViewerJSON{{By: "terminal"}}
+	child := messages.WorkerJSON{ID: "wrk_2", Session: "ses_1", State: "waiting", Parent: "wrk_1"}
+	childAsks := asks
+	childAsks.Worker, childAsks.ExecID = "wrk_2", "exe_2"
+	for _, c := range []struct {
+		kind, text string
+		f          whyFacts
+	}{
+		{"model", "a call of model p/m is under way since " + at + " (1m0s)", whyFacts{live: true, workers: []messages.WorkerJSON{waits(messages.WaitingJSON{Kind: "model", Subject: "p/m"})}}},
+		{"permit", "it waits for a permit of model provider p since " + at + " (1m0s), as number 2 of 3", whyFacts{
+			live: true, workers: []messages.WorkerJSON{waits(messages.WaitingJSON{Kind: "permit", Subject: "p"})}, queues: map[string][]string{"p": {"wrk_0", "wrk_1", "wrk_9"}},
+		}},
+		{"retry", "the model is asked again at 2026-03-01T09:02:00.000Z: its last call failed at " + at + ": 429", whyFacts{
+			live: true, workers: []messages.WorkerJSON{waits(messages.WaitingJSON{Kind: "retry", Subject: "p/m", Until: "2026-03-01T09:02:00.000Z", Reason: "429"})},
+		}},
+		{"lease", "it waits for the workspace local:/a since " + at + " (1m0s): session ses_2 works there since 2026-03-01T08:00:00.000Z", whyFacts{
+			live: true, workers: []messages.WorkerJSON{waits(messages.WaitingJSON{Kind: "lease", Subject: "local:/a", Session: "ses_2"})}, heldSince: "2026-03-01T08:00:00.000Z",
+		}},
+		{"tool", "exec(make) runs since " + at + " (1m0s)", whyFacts{live: true, workers: []messages.WorkerJSON{busy(messages.WorkerJSON{})}, calls: []messages.CallJSON{call}}},
+		{"approval", "exec(make) waits for an approval since " + at + " (1m0s); nobody sees it; answer with: troupe approve apr_1 (or deny)", whyFacts{
+			workers: []messages.WorkerJSON{busy(messages.WorkerJSON{})}, approvals: []messages.ApprovalJSON{asks},
+		}},
+		{"approval", "exec(make) waits for an approval since " + at + " (1m0s); it is shown to terminal; answer with: troupe approve apr_1 (or deny)", whyFacts{
+			live: true, workers: []messages.WorkerJSON{waits(messages.WaitingJSON{Kind: "call"})}, approvals: []messages.ApprovalJSON{shown}, calls: []messages.CallJSON{call},
+		}},
+		{"doubt", "nobody knows whether exec(make), planned since " + at + " (1m0s), ran: a person is to say it with: troupe calls resolve exe_1 retry|done|fail", whyFacts{
+			workers: []messages.WorkerJSON{busy(messages.WorkerJSON{})}, calls: []messages.CallJSON{doubted},
+		}},
+		{"worker", "it waits for worker wrk_2, to which it delegated since " + at + " (1m0s): exec(make) waits for an approval since " + at + " (1m0s); nobody sees it; answer with: troupe approve apr_1 (or deny)", whyFacts{
+			live: true, workers: []messages.WorkerJSON{busy(messages.WorkerJSON{}), child}, approvals: []messages.ApprovalJSON{childAsks}, calls: []messages.CallJSON{delegated},
+		}},
+		{"quarantine", "it is quarantined since " + at + " (1m0s): it panicked; let it try again with: troupe workers release wrk_1", whyFacts{
+			workers: []messages.WorkerJSON{busy(messages.WorkerJSON{State: "inactive_failed", Quarantined: true, LastError: "it panicked", UpdatedAt: at})},
+		}},
+		{"process", "its turn is open since " + at + " (1m0s), and no process works on it; go on with: troupe run -s ses_1", whyFacts{
+			workers: []messages.WorkerJSON{busy(messages.WorkerJSON{UpdatedAt: at})}, calls: []messages.CallJSON{call},
+		}},
+		{"turn", "it is at work (working) since " + at + " (1m0s)", whyFacts{live: true, workers: []messages.WorkerJSON{busy(messages.WorkerJSON{State: "working", UpdatedAt: at})}}},
+		{"input", "2 inputs wait since " + at + " (1m0s), and no turn is open; begin with: troupe run -s ses_1", whyFacts{
+			workers: []messages.WorkerJSON{busy(messages.WorkerJSON{State: "inactive", Staged: 2, UpdatedAt: at})},
+		}},
+		{"timer", "it waits for timer tmr_1, due 2026-03-02T09:00:00.000Z; its last turn ended with outcome done since " + at + " (1m0s)", whyFacts{
+			live: true, workers: []messages.WorkerJSON{busy(messages.WorkerJSON{State: "inactive", LastOutcome: "done", UpdatedAt: at})},
+			timers: []messages.TimerJSON{{ID: "tmr_1", State: "set", At: "2026-03-02T09:00:00.000Z", Worker: "wrk_1"}},
+		}},
+		{"nothing", "nothing: it is idle since " + at + " (1m0s); its last turn ended with outcome error", whyFacts{
+			workers: []messages.WorkerJSON{busy(messages.WorkerJSON{State: "inactive", LastOutcome: "error", UpdatedAt: at})},
+		}},
+	} {
+		c.f.now = now
+		j := whySession(&c.f, "ses_1")
+		if j.For.Kind != c.kind || j.Text != c.text || j.ID != "ses_1" {
+			t.Errorf("%s: %+v\nwant %s", c.kind, j, c.text)
+		}
+	}
+}
+
+func (m *machine) why(id string) whyJSON {
+	m.t.Helper()
+	code, out, stderr := m.run("why", id, "-o", "json")
+	var j whyJSON
+	if err := json.Unmarshal([]byte(out), &j); err != nil || code != exitDone {
+		m.t.Fatalf("why %s ended with %d, %v: %s%s", id, code, err, out, stderr)
+	}
+	return j
+}
+
+func TestWhyOfARunningToolOfWhoWaitsBehindItAndOfADeadProcess(t *testing.T) {
+	m := newMachine(t)
+	script := m.write("s.yaml", blocking)
+	r := m.start("run", "work", "-C", "a", "-m", "scripted/"+script, "--trust", "full")
+	r.waitFor("I begin.")
+	m.begun("a")
+	first := m.onlySession()
+	j := m.why(first)
+	if j.For.Kind != "tool" || j.For.Subject != "exec" || j.State != "using_tool" || j.Since == "" || !strings.Contains(j.Text, " runs since ") {
+		t.Errorf("a tool runs: %+v", j)
+	}
+	if c := m.why(j.For.Call); c.ID != j.For.Call || c.For.Kind != "tool" || c.State != "executing" {
+		t.Errorf("its call: %+v", c)
+	}
+	behind := m.start("run", "work", "-C", "a", "-m", "scripted/"+script, "--trust", "full")
+	var second string
+	m.eventually("nobody waits for the workspace", func() bool {
+		for _, w := range m.workers() {
+			if w.Waiting != nil && w.Waiting.Kind == "lease" {
+				second = w.ID
+			}
+		}
+		return second != ""
+	})
+	if j := m.why(second); j.For.Kind != "lease" || j.For.Session != first || strings.Count(j.Text, " since ") != 2 {
+		t.Errorf("behind it: %+v", j)
+	}
+	behind.signal(os.Interrupt)
+	behind.wait()
+	r.signal(syscall.SIGKILL)
+	r.wait()
+	if j := m.why(first); j.For.Kind != "process" || j.For.Command != "troupe run -s "+first {
+		t.Errorf("of a dead process: %+v", j)
+	}
+}
