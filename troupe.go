@@ -126,6 +126,7 @@ type Options struct {
 	Clones  Clones             // what clones of repositories may cost; Reach and Sandbox go before its own
 	Limits  Limits
 
+	Budget         Budget                    // that each new session keeps to, besides its own
 	ProviderLimits map[string]ProviderLimits // by the names that Models gives
 	// MCP are servers whose tools agents may use, by name. Those that an agent names are connected once for all, by New, which waits
 	// for them; one that fails leaves its tools out, and MCPServers says why.
@@ -359,6 +360,10 @@ func services(o *Options, store persistence.Store, registry *tools.Registry) *ac
 			return tools.MergeEnv(base, vars, trust)
 		}
 	}
+	var budget *messages.Budget
+	if o.Budget.bounds() {
+		budget = o.Budget.message()
+	}
 	clones := o.Clones
 	clones.Reach, clones.Sandbox = append(slices.Clone(o.Reach), clones.Reach...), o.Sandbox
 	return &actors.Services{
@@ -366,7 +371,7 @@ func services(o *Options, store persistence.Store, registry *tools.Registry) *ac
 		Store: store, Models: models, Tools: registry, Unknown: o.Unknown, Agents: agents, Sandbox: o.Sandbox, Reach: o.Reach, Log: o.Logger, Limits: o.Limits,
 		Now: o.Now, Clock: o.Clock, FieldEffects: o.FieldEffects, Node: nodeName(), ServerName: o.ServerName, DataDir: o.DataDir, TempDir: filepath.Join(o.DataDir, "tmp"),
 		Env: env, Values: o.ToolContext, Variables: o.Variables, Hooks: o.Hooks, Rules: o.Rules, IdleAfter: o.IdleAfter, Still: o.Still, IgnoreTimers: o.IgnoreTimers, Redact: o.Redact,
-		ProviderLimits: o.ProviderLimits, ToolTimes: o.ToolTimes, Trim: o.Trim,
+		ProviderLimits: o.ProviderLimits, ToolTimes: o.ToolTimes, Trim: o.Trim, Budget: budget,
 	}
 }
 

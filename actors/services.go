@@ -82,6 +82,8 @@ type Services struct {
 	ToolTimes map[string]time.Duration
 	// ProviderLimits holds what single providers allow, by their names.
 	ProviderLimits map[string]ProviderLimits
+	// Budget is what each new session may spend at most; nil: as much as it was made with.
+	Budget *messages.Budget
 	// IdleAfter is how long a session rests before it leaves memory; 0: it stays. The next message brings it back.
 	IdleAfter time.Duration
 	// Trim is the age from which on records go that a compaction has left behind; 0: they stay.

@@ -446,8 +446,8 @@ func (b *sessionBuilder) facts() (worker, session []proto.Message, fail *message
 		SessionId: m.GetSessionId(), Agent: profile.Name, Model: modelName, Tenant: m.GetTenant(),
 		Rules: m.GetRules(), NoInput: m.GetNoInput(), Persist: m.GetPersist(), Env: m.GetEnv(), Ask: m.GetAsk(),
 	}
-	if m.GetBudget().Bounds() {
-		created.Budget = m.GetBudget()
+	if b := m.GetBudget().Within(b.svc.Budget); b.Bounds() {
+		created.Budget = b
 	}
 	var folder string
 	created.Folder, folder = folderOf(firstOf(attached))

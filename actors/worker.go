@@ -474,7 +474,6 @@ func (w *Worker) release() {
 	}
 	w.wall.Stop()
 	w.retry.Stop()
-	w.purse.wall.Stop()
 	svc, log := w.svc, w.log
 	w.journal, w.state, w.snaps, w.prompt, w.stash, w.tools = nil, nil, nil, nil, act.Stash{}, nil
 	w.grant, w.newest, w.lost = nil, nil, nil

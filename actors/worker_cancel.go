@@ -78,6 +78,7 @@ func (w *Worker) interrupt(c actor.Context) { w.endRunning(c, "") }
 func (w *Worker) halt(c actor.Context) { w.endRunning(c, haltReason) }
 
 func (w *Worker) endRunning(c actor.Context, reason string) {
+	w.purse.wall.Stop()
 	if w.gen != nil && w.gen.cancel != nil {
 		w.gen.cancel(context.Canceled)
 	}

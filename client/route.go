@@ -192,6 +192,8 @@ func members(base string, m *messages.ToSession) *call {
 		return post(base+"/workspaces", messages.AttachFrom(x.AttachWorkspace.GetWorkspace()), as[messages.WorkspaceJSON])
 	case *messages.ToSession_DetachWorkspace:
 		return remove(base+"/workspaces/"+segment(x.DetachWorkspace.GetWorkspace()), "by", x.DetachWorkspace.GetBy())
+	case *messages.ToSession_AddBudget:
+		return post(base+"/budget", messages.AddBudgetFrom(x.AddBudget), as[messages.BudgetViewJSON])
 	case *messages.ToSession_DiffCopy:
 		return get(base+"/changes", as[messages.ChangesJSON])
 	case *messages.ToSession_ApplyCopy:

@@ -25,7 +25,7 @@ type Config struct {
 	Hooks      Hooks                   `yaml:"hooks" doc:"Shell commands around turns and calls of tools, run in the workspace's sandbox with JSON on standard input."`
 	Approvals  Approvals               `yaml:"approvals" doc:"Who is asked what, and for how long."`
 	Lease      Lease                   `yaml:"lease" doc:"Locks on workspaces."`
-	Budgets    Budget                  `yaml:"budgets" later:"*" doc:"Default budget of a session; 0 is no limit."`
+	Budgets    Budget                  `yaml:"budgets" doc:"What each new session may spend, with all its workers; 0 is no limit."`
 	Limits     Limits                  `yaml:"limits" doc:"Bounds that keep a session from running away; 0 is no limit."`
 	Cluster    Cluster                 `yaml:"cluster" later:"*" doc:"Several nodes as one server."`
 	Telemetry  Telemetry               `yaml:"telemetry" later:"*" doc:"Traces and metrics. Nothing is sent unless an endpoint is set."`

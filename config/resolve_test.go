@@ -129,10 +129,10 @@ func TestStarterSetsNothingAndUncommentedIsValid(t *testing.T) {
 
 func TestWhatHasNoEffectYetIsRefusedWhereItStands(t *testing.T) {
 	m := newMachine(t)
-	m.user("budgets:\n  usd: 2\n  tokens: 0\ndata: {store: postgres}\nagents: {a: {limits: {steps: 3, depth: 2}}}\n")
+	m.user("lease:\n  ttl: 2m\n  grace: 60s\ndata: {store: postgres}\nagents: {a: {limits: {steps: 3, depth: 2}}}\n")
 	l := m.must()
 	text := l.NotYet().Error()
-	for _, want := range []string{"budgets.usd: 2 is", "data.store: postgres is", "agents.a.limits.depth: 2 is", "config.yaml:2:"} {
+	for _, want := range []string{"lease.ttl: 2m is", "data.store: postgres is", "agents.a.limits.depth: 2 is", "config.yaml:2:"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
@@ -140,7 +140,7 @@ func TestWhatHasNoEffectYetIsRefusedWhereItStands(t *testing.T) {
 	if n := len(l.NotYet()); n != 3 {
 		t.Errorf("%d problems:\n%s", n, text)
 	}
-	m.user("data: {store: badger, persist: message}\nbudgets: {usd: 0}\nlimits: {depth: 1}\n")
+	m.user("data: {store: badger, persist: message}\nlease: {ttl: 30s}\nlimits: {depth: 1}\n")
 	if p := m.must().NotYet(); len(p) > 0 {
 		t.Errorf("defaults are refused: %v", p)
 	}

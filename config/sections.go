@@ -48,9 +48,11 @@ type Lease struct {
 
 // Budget bounds what may be spent. 0 is no limit.
 type Budget struct {
-	USD      USD           `yaml:"usd" default:"0" project:"narrow" doc:"US dollars."`
+	USD      USD           `yaml:"usd" default:"0" project:"narrow" doc:"US dollars; needs a price for each model."`
 	Tokens   int64         `yaml:"tokens" default:"0" project:"narrow" doc:"Tokens, input and output."`
-	Wall     time.Duration `yaml:"wall" default:"0s" project:"narrow" doc:"Time from the first turn on."`
+	Calls    int64         `yaml:"tool_calls" default:"0" project:"narrow" doc:"Calls of tools that models ask for."`
+	Wall     time.Duration `yaml:"wall" default:"0s" project:"narrow" doc:"Time of turns; waits for people are not counted."`
+	Answer   int64         `yaml:"answer" default:"0" max:"1048576" doc:"Tokens set aside for each answer, where there is a budget; 0: 4096."`
 	OnExceed string        `yaml:"on_exceed" default:"stop" enum:"stop,pause" doc:"End the turn, or wait for more budget."`
 }
 

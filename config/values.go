@@ -104,6 +104,15 @@ func durationText(d time.Duration) string {
 	return s
 }
 
+// ParseCount reads a whole number that is not negative; underscores may group its digits.
+func ParseCount(s string) (int64, error) {
+	n, err := parseInteger(s)
+	if err == nil && n < 0 {
+		return 0, fmt.Errorf("%s is negative", s)
+	}
+	return n, err
+}
+
 // parseInteger reads a whole number; underscores may group its digits, as YAML allows.
 func parseInteger(s string) (int64, error) {
 	n, err := strconv.ParseInt(strings.ReplaceAll(s, "_", ""), 10, 64)

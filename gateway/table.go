@@ -97,6 +97,7 @@ func (a *api) placeRows() []row {
 		{pattern: "GET /api/sessions/{id}/fields", scope: ScopeRead, summary: "Fields of a workspace", query: []string{"workspace"}, out: messages.FieldsJSON{}, serve: a.fields},
 		{pattern: "PUT /api/sessions/{id}/fields", scope: ScopePrompt, summary: "Say which fields a workspace has", in: messages.DeclareFieldsJSON{}, out: messages.FieldsJSON{}, serve: a.declareFields},
 		{pattern: "PUT /api/sessions/{id}/fields/{name}", scope: ScopePrompt, summary: "Set a field", in: messages.SetFieldJSON{}, out: messages.FieldUpdatedJSON{}, serve: a.setField},
+		{pattern: "POST /api/sessions/{id}/budget", scope: ScopeApprove, summary: "Give the session more budget", in: messages.AddBudgetJSON{}, out: messages.BudgetViewJSON{}, serve: a.addBudget},
 		{pattern: "GET /api/sessions/{id}/changes", scope: ScopeRead, summary: "What was changed in the session's copy of its folder", out: messages.ChangesJSON{}, serve: a.changes},
 		{pattern: "POST /api/sessions/{id}/changes", scope: ScopePrompt, summary: "Bring the changes back to the folder", in: messages.ApplyJSON{}, out: messages.ChangesJSON{}, serve: a.apply},
 		{pattern: "GET /api/sessions/{id}/files", scope: ScopeRead, summary: "Files that a session keeps", query: []string{"path"}, out: []messages.FileEntryJSON{}, serve: a.files},

@@ -164,14 +164,37 @@ func (x *BudgetView) JSON() *BudgetViewJSON {
 }
 
 // Proto is the reverse of JSON.
-func (j *BudgetViewJSON) Proto() *BudgetView {
-	if j == nil {
-		return nil
+func (j BudgetViewJSON) Proto() *BudgetView {
+	return &BudgetView{
+		Most: j.Limits.amounts(), Spent: j.Spent.amounts(), Reserved: j.Reserved.amounts(), Pause: j.OnExceed == "pause", Waiting: j.Waiting,
 	}
-	amounts := func(j AmountsJSON) *Amounts {
-		return &Amounts{Tokens: j.Tokens, MicroUsd: int64(math.Round(j.USD * 1e6)), ToolCalls: j.ToolCalls, WallMs: j.WallMs}
+}
+
+// amounts are what a server says: they are not held to what can be asked for.
+func (j AmountsJSON) amounts() *Amounts {
+	return &Amounts{Tokens: j.Tokens, MicroUsd: int64(math.Round(j.USD * 1e6)), ToolCalls: j.ToolCalls, WallMs: j.WallMs}
+}
+
+// Within is the budget that keeps to another one, too: of each limit the tighter one. What becomes of a turn for which it does not suffice, and how long answers may
+// be, the first says, when there is one.
+func (x *Budget) Within(other *Budget) *Budget {
+	if !x.Bounds() {
+		return other
 	}
-	return &BudgetView{Most: amounts(j.Limits), Spent: amounts(j.Spent), Reserved: amounts(j.Reserved), Pause: j.OnExceed == "pause", Waiting: j.Waiting}
+	b := proto.CloneOf(x)
+	tighter := func(limit *int64, n int64) {
+		if n > 0 && (*limit == 0 || n < *limit) {
+			*limit = n
+		}
+	}
+	tighter(&b.Most.Tokens, other.GetMost().GetTokens())
+	tighter(&b.Most.MicroUsd, other.GetMost().GetMicroUsd())
+	tighter(&b.Most.ToolCalls, other.GetMost().GetToolCalls())
+	tighter(&b.Most.WallMs, other.GetMost().GetWallMs())
+	if b.GetAnswer() == 0 {
+		b.Answer = other.GetAnswer()
+	}
+	return b
 }
 
 // AddBudgetJSON asks for more budget.

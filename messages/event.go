@@ -189,9 +189,7 @@ func (x *Event) UnmarshalJSON(b []byte) error {
 		x.Usage = j.Usage.Proto()
 	}
 	if j.Spent != nil {
-		if x.Spent, err = j.Spent.Proto(); err != nil {
-			return fmt.Errorf("decode event: %w", err)
-		}
+		x.Spent = j.Spent.amounts()
 	}
 	if x.Budget, err = j.Budget.Proto(); err != nil {
 		return fmt.Errorf("decode event: %w", err)

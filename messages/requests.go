@@ -32,6 +32,8 @@ type CreateJSON struct {
 	Persist    string       `json:"persist,omitempty"`  // message (default) | task | manual
 	Input      *InputJSON   `json:"input,omitempty"`    // accepted in the same append
 
+	Budget *BudgetJSON `json:"budget,omitempty"` // of the session with all its workers; the server's own bounds it, too
+
 	Fields json.RawMessage `json:"fields,omitempty"` // schema of the primary workspace's fields: an object, or a text that holds one
 
 	Origin *LineageJSON   `json:"origin,omitempty"` // the conversation that the first worker continues
@@ -183,6 +185,10 @@ func (j *CreateJSON) Proto() (*CreateSession, error) {
 		return nil, Fail(CodeBadRequest, fmt.Sprintf("persistence policy %q is not known", j.Persist), "one of message, task, manual")
 	}
 	m.Persist = Persist_Policy(persist)
+	var err error
+	if m.Budget, err = j.Budget.Proto(); err != nil {
+		return nil, err
+	}
 	m.Origin, m.Copied = j.Origin.proto(), convert(j.Copied, ExchangeJSON.Proto)
 	if j.Input != nil {
 		first, err := j.Input.Proto()
@@ -212,7 +218,7 @@ func CreateFrom(m *CreateSession) (*CreateJSON, error) {
 		ID: m.GetSessionId(), Agent: m.GetAgent(), Model: m.GetModel(), System: m.GetSystem(), Project: m.GetProjectId(),
 		Rules: m.GetRules(), NoInput: m.GetNoInput(), Ask: m.GetAsk(),
 		Env:        convert(m.GetEnv(), func(v *EnvVar) EnvVarJSON { return EnvVarJSON{v.GetName(), v.GetValue()} }),
-		Workspaces: convert(m.GetWorkspaces(), AttachFrom),
+		Workspaces: convert(m.GetWorkspaces(), AttachFrom), Budget: m.GetBudget().JSON(),
 	}
 	if m.GetFields() != "" {
 		fields, err := json.Marshal(m.GetFields())

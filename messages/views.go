@@ -61,6 +61,7 @@ type SessionJSON struct {
 	Workers    []WorkerJSON    `json:"workers,omitempty"`
 	Input      *AcceptedJSON   `json:"input,omitempty"`   // in the answer to a creation with a first input
 	Persist    string          `json:"persist,omitempty"` // task | manual: a crash may lose what was not saved; absent: nothing
+	Budget     *BudgetViewJSON `json:"budget,omitempty"`  // absent: there is no limit
 	Tenant     string          `json:"tenant,omitempty"`  // whose it is; absent: the default tenant
 }
 
@@ -90,6 +91,7 @@ type WorkerJSON struct {
 	Parent      string    `json:"parent,omitempty"` // the worker that delegated to it
 
 	Waiting *WaitingJSON `json:"waiting,omitempty"` // on what, besides people and its calls; of a live worker
+	Spent   *AmountsJSON `json:"spent,omitempty"`   // of its session's budget
 }
 
 // WaitingJSON is what a worker waits for, besides people and its calls.
@@ -237,6 +239,7 @@ func (x *SessionView) JSON() SessionJSON {
 	if x.GetPersist() != Persist_MESSAGE {
 		j.Persist = strings.ToLower(x.GetPersist().String())
 	}
+	j.Budget = x.GetBudget().JSON()
 	return j
 }
 
@@ -251,12 +254,15 @@ func (j SessionJSON) Proto() *SessionView {
 	if j.Input != nil {
 		v.First = j.Input.Proto()
 	}
+	if j.Budget != nil {
+		v.Budget = j.Budget.Proto()
+	}
 	return v
 }
 
 // JSON is the worker in its wire form.
 func (x *WorkerView) JSON() WorkerJSON {
-	return WorkerJSON{
+	j := WorkerJSON{
 		ID: x.GetId(), State: x.GetState(), Session: x.GetSessionId(), Agent: x.GetAgent(), Model: x.GetModel(), Turns: x.GetTurns(),
 		Staged: x.GetStaged(), Restarts: x.GetRestarts(), LastOutcome: x.GetLastOutcome(), LastError: x.GetLastError(),
 		Quarantined: x.GetQuarantined(), InDoubt: x.GetInDoubt(), Approvals: x.GetApprovals(), Turn: x.GetTurn(),
@@ -264,17 +270,26 @@ func (x *WorkerView) JSON() WorkerJSON {
 		UpdatedAt: timeText(x.GetUpdatedAtUnixMs()), Usage: x.GetUsage().JSON(), Tools: x.GetTools(), Parent: x.GetParent(),
 		Waiting: x.GetWaiting().JSON(),
 	}
+	if x.GetSpent() != nil {
+		spent := x.GetSpent().JSON()
+		j.Spent = &spent
+	}
+	return j
 }
 
 // Proto is the way back.
 func (j WorkerJSON) Proto() *WorkerView {
-	return &WorkerView{
+	v := &WorkerView{
 		Id: j.ID, State: j.State, SessionId: j.Session, Agent: j.Agent, Model: j.Model, Turns: j.Turns, Staged: j.Staged,
 		Restarts: j.Restarts, LastOutcome: j.LastOutcome, LastError: j.LastError, UpdatedAtUnixMs: timeRead(j.UpdatedAt),
 		Quarantined: j.Quarantined, InDoubt: j.InDoubt, Approvals: j.Approvals, Turn: j.Turn,
 		WaitsFor: j.WaitsFor, Pending: j.Pending, Executor: j.Executor, Calls: j.Calls,
 		Usage: j.Usage.Proto(), Tools: j.Tools, Parent: j.Parent, Waiting: j.Waiting.Proto(),
 	}
+	if j.Spent != nil {
+		v.Spent = j.Spent.amounts()
+	}
+	return v
 }
 
 // JSON is the wait in its wire form; nil when there is none.

@@ -55,6 +55,7 @@ func (m *models) Resolve(name string) (*troupe.ResolvedModel, error) {
 	defer m.mu.Unlock()
 	if found.Offline() {
 		r.Model, err = m.script(found)
+		r.Free = true
 		return r, err
 	}
 	r.Model, err = m.client(found)

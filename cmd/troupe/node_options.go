@@ -50,7 +50,7 @@ func (a *app) runtimeOptions(ctx context.Context, in opening, log *slog.Logger) 
 			o.Unknown[name] = troupe.Unknown(t.Unknown)
 		}
 	}
-	o.Retention, o.Trim = c.Data.Retention, c.Data.Trim
+	o.Retention, o.Trim, o.Budget = c.Data.Retention, c.Data.Trim, budgetOption(c.Budgets)
 	o.Reserve = uint64(max(c.Data.Reserve, 1)) // never less than appends need
 	var err error
 	if o.EncryptionKey, err = loaded.StoreKey(ctx); err != nil {

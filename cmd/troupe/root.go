@@ -61,6 +61,7 @@ func newRoot(a *app) *cobra.Command {
 		newTree(a),
 		newWhy(a),
 		newWorkers(a),
+		newBudget(a),
 		newVerify(a),
 		newBackup(a),
 		newRestore(a),

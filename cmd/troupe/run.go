@@ -19,6 +19,7 @@ type runFlags struct {
 	dir, model, agent, session, trust string
 	resume, isolate                   bool // resume: --continue
 	files, allow, workspaces          []string
+	budget                            string
 }
 
 func newRun(a *app) *cobra.Command {
@@ -53,6 +54,7 @@ interrupted, or else print the last turn again.`,
 	flags.StringArrayVarP(&f.files, "file", "f", nil, "`FILE` given along with the prompt; may be repeated")
 	flags.StringArrayVar(&f.allow, "allow", nil, "`RULE` of what needs no question, for example 'exec(go test*)'; may be repeated")
 	flags.StringArrayVar(&f.workspaces, "workspace", nil, "attach `URI[=NAME]`, a folder or an address, besides the folder; may be repeated")
+	flags.StringVar(&f.budget, "budget", "", "`AMOUNTS` that the session may spend, such as usd=1,tokens=50000")
 	for name := range laterFlags() {
 		flags.StringArray(name, nil, "")
 		flags.Lookup(name).Hidden = true
@@ -65,7 +67,6 @@ interrupted, or else print the last turn again.`,
 func laterFlags() map[string]string {
 	return map[string]string{
 		"schema": "ask for the form in the prompt, and check the answer",
-		"budget": "limits.steps and limits.turn in the configuration bound a turn",
 	}
 }
 
@@ -76,6 +77,11 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 			e := usage("troupe run: --%s is not supported yet", name)
 			e.hint = laterFlags()[name]
 			return e
+		}
+	}
+	if f.budget != "" {
+		if _, err := parseAmounts("troupe run: --budget", f.budget); err != nil {
+			return err
 		}
 	}
 	if f.session != "" && f.resume {
@@ -94,7 +100,7 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 		e.hint = "attach it to the session: troupe workspace attach URI --session ID"
 		return e
 	}
-	kept := []string{"model", "agent", "trust", "allow", "isolate"}
+	kept := []string{"model", "agent", "trust", "allow", "isolate", "budget"}
 	if f.session != "" {
 		kept = append(kept, "dir")
 	}

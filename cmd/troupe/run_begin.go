@@ -171,6 +171,13 @@ func (r *runner) prepare(ctx context.Context, loaded *config.Loaded) error {
 		Workspaces: []*messages.WorkspaceSpec{{Uri: addr.Canonical, Trust: trust, Primary: true, Isolate: r.flags.isolate}},
 		First:      &messages.SubmitInput{InputId: r.input, Parts: r.parts, People: r.a.people()},
 	}
+	if r.flags.budget != "" {
+		amounts, err := parseAmounts("troupe run: --budget", r.flags.budget)
+		if err != nil {
+			return err
+		}
+		r.create.Budget = &messages.Budget{Most: amounts, Pause: loaded.Config.Budgets.OnExceed == "pause", Answer: loaded.Config.Budgets.Answer}
+	}
 	if err := r.attachments(); err != nil {
 		return err
 	}

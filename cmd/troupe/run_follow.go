@@ -23,6 +23,7 @@ func (r *runner) follow(ctx context.Context, h *house) error {
 	if r.input != "" {
 		watched.Go(func() { r.watchDoubt(ctx, h, cancel) })
 		watched.Go(func() { r.watchApprovals(ctx, h, cancel) })
+		watched.Go(func() { r.watchBudget(ctx, h, cancel) })
 	}
 	defer func() {
 		cancel(nil)

@@ -46,6 +46,9 @@ func printShown(w io.Writer, j *messages.ShownJSON) error {
 		{"updated", s.UpdatedAt},
 		{"usage", usageText(s.Usage)},
 	}
+	if s.Budget != nil {
+		rows = append(rows, []string{"budget", budgetText(s.Budget)})
+	}
 	for _, ws := range s.Workspaces {
 		rows = append(rows, []string{"workspace", ws.Name + "  " + ws.URI + "  " + ws.Trust})
 	}

@@ -184,6 +184,9 @@ func (j whyJSON) waiting(f *whyFacts, on *messages.WaitingJSON) whyJSON {
 			}
 		}
 		return j.say(f, "it waits for a permit of model provider %[2]s%[1]s", on.Subject)
+	case "budget":
+		j.For.Command = "troupe budget add " + on.Subject + " tokens=N"
+		return j.say(f, "it waits for the budget of its session%[1]s; more: %[2]s", j.For.Command)
 	case "retry":
 		return j.say(f, "the model is asked again at %[2]s: its last call failed at %[4]s: %[3]s", on.Until, oneLine(on.Reason, 200), on.Since)
 	case "lease":

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// watchBudget says that the session waits for more budget. Where nobody sits at a terminal, it ends the walk then.
+func (r *runner) watchBudget(ctx context.Context, h *house, cancel context.CancelCauseFunc) {
+	tick := time.NewTicker(lookAgain)
+	defer tick.Stop()
+	told := false
+	for {
+		v, err := ask[*messages.SessionView](ctx, h, &messages.ToSession{SessionId: r.session, Command: &messages.ToSession_Describe{Describe: &messages.DescribeSession{}}})
+		waits := err == nil && v.GetBudget().GetWaiting() > 0
+		if waits && !told {
+			r.a.note("troupe: the turn waits for more budget (%s): troupe budget add %s tokens=N", budgetText(v.GetBudget().JSON()), r.session)
+		}
+		told = waits
+		if waits && !r.a.canAsk() {
+			cancel(errWaiting)
+			return
+		}
+		if err == nil && v.GetBudget() == nil {
+			return // it never will
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
