@@ -240,7 +240,11 @@ func (x *tab) shot(name string) {
 	}
 	ctx, cancel := context.WithTimeout(x.ctx, patience)
 	defer cancel()
-	picture, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+	take := chromedp.FullScreenshot(100)
+	if high, err := chromedp.Run(ctx, chromedp.Evaluate[int](`document.documentElement.scrollHeight`)); err != nil || high > 5000 {
+		take = chromedp.CaptureScreenshot()
+	}
+	picture, err := chromedp.Run(ctx, take)
 	if err != nil {
 		x.t.Logf("take a picture: %v", err)
 		return
@@ -248,5 +252,14 @@ func (x *tab) shot(name string) {
 	file := filepath.Join(dir, strings.NewReplacer("/", "_", " ", "_").Replace(x.t.Name()+"_"+name)+".png")
 	if err := os.WriteFile(file, picture, 0o600); err != nil {
 		x.t.Logf("keep a picture: %v", err)
+	}
+}
+
+// wantNoOverflow holds the page to the width of its window.
+func (x *tab) wantNoOverflow() {
+	x.t.Helper()
+	if over := value[int](x, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); over > 0 {
+		x.t.Errorf("the page is %d pixels wider than its window: %s", over, value[string](x, `[...document.querySelectorAll('main *')].filter((e) => e.getBoundingClientRect().right > innerWidth).map((e) => e.tagName + '.' + e.className).slice(0, 8).join()`))
+		x.shot("overflow")
 	}
 }

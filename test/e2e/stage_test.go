@@ -19,6 +19,7 @@ type stage struct {
 	rt  *troupe.Runtime
 	ctx context.Context
 	url string
+	cut func() // every connection
 }
 
 // newStage starts a runtime whose model is a script of these rules.
@@ -28,9 +29,15 @@ func newStage(t *testing.T, rules string, o gateway.Options) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newStageOf(t, s.Model(), o)
+}
+
+// newStageOf starts a runtime with a model.
+func newStageOf(t *testing.T, m troupe.Model, o gateway.Options) *stage {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
-	rt, err := troupe.New(ctx, troupe.Options{Model: s.Model(), DataDir: t.TempDir()})
+	rt, err := troupe.New(ctx, troupe.Options{Model: m})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +51,7 @@ func newStage(t *testing.T, rules string, o gateway.Options) *stage {
 		server.CloseClientConnections()
 		server.Close()
 	})
-	return &stage{t: t, rt: rt, ctx: ctx, url: server.URL}
+	return &stage{t: t, rt: rt, ctx: ctx, url: server.URL, cut: server.CloseClientConnections}
 }
 
 // session makes one that asks, in a folder of its own with some files.

@@ -1,5 +1,5 @@
 // What a workspace holds besides its files, with an editor that follows from its schema.
-import { useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { get, put, type Refused, sessionPath } from './api';
 import { refused, usePolled } from './hooks';
 import { Empty, Trouble } from './parts';
@@ -54,11 +54,10 @@ function FieldEditor(p: { of: Field; rev: number; session: string; workspace: st
   const f = p.of;
   const stored = draftOf(f.value, f.takes);
   const [draft, setDraft] = useState<string>();
-  const [base, setBase] = useState(p.rev); // what the draft was begun on
+  const [base, setBase] = useState<number>(); // the revision that the draft was begun on; after a conflict, the newest that is shown
   const [error, setError] = useState<Refused>();
   const [saved, setSaved] = useState(false);
   const id = `field-${f.name}`;
-  useEffect(() => { if (draft === undefined) setBase(p.rev); }, [p.rev, draft]);
 
   const edit = (text: string) => {
     if (draft === undefined) setBase(p.rev);
@@ -67,14 +66,15 @@ function FieldEditor(p: { of: Field; rev: number; session: string; workspace: st
   };
   const set = async (v: unknown) => {
     try {
-      await put(sessionPath(p.session, `/fields/${encodeURIComponent(f.name)}`), { value: v, rev: base, by: 'console', ...(p.workspace ? { workspace: p.workspace } : {}) });
+      await put(sessionPath(p.session, `/fields/${encodeURIComponent(f.name)}`), { value: v, rev: base ?? p.rev, by: 'console', ...(p.workspace ? { workspace: p.workspace } : {}) });
       setDraft(undefined);
+      setBase(undefined);
       setError(undefined);
       setSaved(true);
     } catch (err) {
       const e = refused(err);
       setError(e);
-      if (e.code === 'conflict') setBase(p.rev);
+      if (e.code === 'conflict') setBase(undefined);
     }
     p.again();
   };
@@ -88,7 +88,7 @@ function FieldEditor(p: { of: Field; rev: number; session: string; workspace: st
   };
   return (
     <form class="field" aria-label={`field ${plain(f.name)}`} onSubmit={(e) => { e.preventDefault(); save(); }}>
-      <label for={id}><code>{marked(f.name)}</code>{f.required && <small> required</small>}{!f.set && f.value !== null && <small> default</small>}{f.derived && <small> follows from others</small>}</label>
+      <label for={id}><code>{marked(f.name)}</code>{f.required && <small> required</small>}{!f.set && !f.derived && f.value !== null && <small> default</small>}{f.derived && <small> follows from others</small>}</label>
       {f.description && <p class="hint" dir="auto">{marked(cut(f.description, 600))}</p>}
       {f.editable ? <Input id={id} of={f} draft={draft ?? stored} edit={edit} /> : <output id={id} dir="auto">{f.value === null ? <i>unset</i> : marked(cut(stored, 4000))}</output>}
       {f.editable && (

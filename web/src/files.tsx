@@ -17,6 +17,7 @@ export function FilesPage(p: { session: string; place: Place }) {
   const [error, setError] = useState<Refused>();
   const [opened, setOpened] = useState<Opened>();
   const [note, setNote] = useState('');
+  const [doomed, setDoomed] = useState(''); // the file whose deletion was asked for once
   const input = useRef<HTMLInputElement>(null);
   const q = p.place.query.get('q') ?? '';
   const files = (loaded.value ?? []).filter((f) => f.state === 'file' && f.id.toLowerCase().includes(q.toLowerCase()));
@@ -48,7 +49,7 @@ export function FilesPage(p: { session: string; place: Place }) {
     }
   };
   const drop = async (f: FileEntry) => {
-    if (!confirm(`Delete ${plain(f.id)}? It cannot be brought back.`)) return;
+    setDoomed('');
     await remove(filePath(p.session, f.id));
     if (opened?.path === f.id) setOpened(undefined);
     loaded.again();
@@ -69,7 +70,9 @@ export function FilesPage(p: { session: string; place: Place }) {
             <span class="meta">{count(f.size)} bytes · <Ago at={f.modified_at} /></span>
             <span class="acts">
               <button type="button" aria-label={`save ${plain(f.id)}`} onClick={() => void attempt(save(f))}>Save</button>
-              <button type="button" aria-label={`delete ${plain(f.id)}`} onClick={() => void attempt(drop(f))}>Delete</button>
+              {doomed === f.id
+                ? <button type="button" class="reject" onBlur={() => setDoomed('')} onClick={() => void attempt(drop(f))}>Delete for good</button>
+                : <button type="button" aria-label={`delete ${plain(f.id)}`} onClick={() => setDoomed(f.id)}>Delete</button>}
             </span>
           </li>
         ))}

@@ -35,6 +35,7 @@ export class Transcript {
       case 'worker.ended': return this.note(e, `worker ${e.worker ?? ''} ${e.status === 'quarantined' ? 'is quarantined' : 'ended'}${e.reason ? `: ${e.reason}` : ''}`);
       case 'field.changed': this.fields++; return this.note(e, fieldText(e.details));
       case 'history.compacted': return this.note(e, `older turns were ${e.status ?? 'summarised'}: ${e.done ?? 0} of ${e.total ?? 0} tokens are left`);
+      case 'budget.changed': if (e.status === 'changed') this.note(e, `the budget is now ${JSON.stringify(e.budget ?? {})}${e.reason ? ` (${e.reason})` : ''}`); return;
       case 'workspace.progress': return;
       case 'input.accepted': this.staged.push({ id: e.input_id ?? '', worker: e.worker ?? '', text: e.text ?? '', at: e.at }); return;
       case 'input.withdrawn': this.staged = this.staged.filter((s) => s.id !== e.input_id); return;

@@ -60,7 +60,7 @@ export function Inbox(p: { place: Place; approvals: Loaded<Approval[]>; answered
               ))}
             </ul>
             <Pager of={page} what="approvals" go={(n) => filter({ page: String(n) })} />
-            <p class="hint"><kbd>j</kbd> next <kbd>k</kbd> previous</p>
+            <p class="hint keys"><kbd>j</kbd> next <kbd>k</kbd> previous</p>
           </div>
           {current && <ApprovalCard key={current.id} of={current} gone={() => gone(current)} />}
         </div>

@@ -9,9 +9,9 @@ import { refused, usePolled, useRedraw, useVisible } from './hooks';
 import { Empty, Id, State, Trouble } from './parts';
 import { Link, type Place, sessionLink } from './route';
 import { follow, type StreamState } from './stream';
-import { Ago, Long, marked, plain } from './text';
+import { Ago, cut, Long, marked, plain } from './text';
 import { TurnView } from './turn';
-import type { Approval, Session } from './types';
+import type { Approval, Session, Worker } from './types';
 import { WorkersPage } from './workers';
 
 const views = ['', 'files', 'fields', 'workers'] as const;
@@ -19,19 +19,26 @@ const names: Record<string, string> = { '': 'Transcript', files: 'Files', fields
 
 export function SessionPage(p: { id: string; place: Place; approvals: Approval[]; again: () => void; answered: (id: string) => void }) {
   const view = p.place.path[2] ?? '';
-  const shown = usePolled<Session>((signal) => get<{ session: Session }>(sessionPath(p.id), signal).then((s) => s.session), 4000, p.id);
+  // What does not change is asked for once: it comes with all turns. The workers say the rest.
+  const shown = usePolled<Session>((signal) => get<{ session: Session }>(sessionPath(p.id), signal).then((s) => s.session), 0, p.id);
+  const workers = usePolled<Worker[]>((signal) => get(sessionPath(p.id, '/workers'), signal), 3000, p.id);
+  const [first, setFirst] = useState(''); // what was asked first, of a session that was made without
   const s = shown.value;
-  useEffect(() => { document.title = `${plain(s?.title || p.id, 60)} · troupe`; }, [s?.title, p.id]);
+  const title = plain(s?.title || first, 120) || 'Session';
+  const all = workers.value ?? s?.workers ?? [];
+  const waits = all.find((w) => w.state === 'waiting' && w.waits_for && !w.approvals)?.waits_for;
+  useEffect(() => { document.title = `${title} · troupe`; }, [title]);
   return (
     <>
       <header class="session">
-        <h1 dir="auto">{s ? plain(s.title ?? '', 120) || 'Session' : 'Session'}</h1>
+        <h1 dir="auto">{title}</h1>
         {s && (
           <p class="meta">
-            <State of={s.state} /> {s.folder && <code>{marked(s.folder)}</code>} {plain(s.agent || 'default', 40)}{s.model && <> · {plain(s.model, 60)}</>} · <Ago at={s.updated_at} /> · <Id of={s.id} />
+            <State of={busiest(all) || s.state} /> {s.folder && <code>{marked(s.folder)}</code>} {plain(s.agent || 'default', 40)}{s.model && <> · {plain(s.model, 60)}</>} · <Ago at={all.map((w) => w.updated_at ?? '').sort().at(-1) || s.updated_at} /> · <Id of={s.id} />
           </p>
         )}
-        <Trouble error={shown.error} />
+        {waits && <p class="notice">It waits for {marked(cut(waits, 300))}</p>}
+        <Trouble error={shown.error ?? workers.error} />
         <nav class="tabs" aria-label="parts of the session">
           {views.map((v) => <Link key={v} to={sessionLink(p.id, v && `/${v}`)} current={v === view}>{names[v]}</Link>)}
         </nav>
@@ -39,14 +46,19 @@ export function SessionPage(p: { id: string; place: Place; approvals: Approval[]
       {view === 'files' && <FilesPage session={p.id} place={p.place} />}
       {view === 'fields' && <FieldsPage session={p.id} workspaces={s?.workspaces ?? []} place={p.place} />}
       {view === 'workers' && <WorkersPage session={p.id} place={p.place} />}
-      {view === '' && <Conversation key={p.id} id={p.id} place={p.place} workers={s?.workers?.length ?? 1} approvals={p.approvals} again={p.again} answered={p.answered} />}
+      {view === '' && <Conversation key={p.id} id={p.id} place={p.place} workers={all.length} approvals={p.approvals} again={p.again} moved={workers.again} begun={setFirst} answered={p.answered} />}
     </>
   );
 }
 
+const idle = ['inactive', 'inactive_failed'];
+
+/** busiest is the state of a session: that of a worker that works, or of the first one. */
+function busiest(workers: Worker[]): string { return (workers.find((w) => !idle.includes(w.state)) ?? workers[0])?.state ?? ''; }
+
 const entriesShown = 30;
 
-function Conversation(p: { id: string; place: Place; workers: number; approvals: Approval[]; again: () => void; answered: (id: string) => void }) {
+function Conversation(p: { id: string; place: Place; workers: number; approvals: Approval[]; again: () => void; moved: () => void; begun: (text: string) => void; answered: (id: string) => void }) {
   const transcript = useRef(new Transcript());
   const seq = useRef(0);
   const redraw = useRedraw();
@@ -54,8 +66,8 @@ function Conversation(p: { id: string; place: Place; workers: number; approvals:
   const [state, setState] = useState<StreamState>('connecting');
   const [why, setWhy] = useState<Refused>();
   const [most, setMost] = useState(entriesShown);
-  const again = useRef(p.again);
-  again.current = p.again;
+  const latest = useRef(p);
+  latest.current = p;
 
   useEffect(() => {
     if (!visible) return;
@@ -65,7 +77,9 @@ function Conversation(p: { id: string; place: Place; workers: number; approvals:
       event(e) {
         if (e.seq) seq.current = e.seq;
         t.take(e);
-        if (e.type.startsWith('approval.')) again.current();
+        if (e.type.startsWith('approval.')) latest.current.again();
+        if (e.type.startsWith('turn.')) latest.current.moved();
+        if (e.type === 'input.accepted' && t.staged.length === 1 && !t.running().length && t.entries.length < 2) latest.current.begun(e.text ?? '');
         redraw();
       },
       state(s, error) { setState(s); setWhy(error); },

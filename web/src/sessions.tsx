@@ -37,7 +37,7 @@ export function Sessions(p: { place: Place }) {
         {page.items.map((s) => (
           <li key={s.id}>
             <Link to={sessionLink(s.id)} class="item">
-              <span class="name" dir="auto">{plain(s.title ?? '', 120) || <i>no prompt yet</i>} <State of={s.state} /></span>
+              <span class="name" dir="auto">{plain(s.title ?? '', 120) || <i>{s.turns > 0 ? 'untitled' : 'no prompt yet'}</i>} <State of={s.state} /></span>
               <span class="meta">
                 {s.folder && <code>{marked(s.folder)}</code>} {plain(s.agent || 'default', 40)}{s.model && <> · {plain(s.model, 60)}</>} · {s.turns} {s.turns === 1 ? 'turn' : 'turns'} · <Ago at={s.updated_at || s.created_at} /> · <Id of={s.id} />
               </span>

@@ -7,16 +7,9 @@ import type { ComponentChildren } from 'preact';
 const loose = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]+/gu;
 const strict = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e01ef}]+/gu;
 
-/** named writes characters that cannot be seen: ␛ for ESC, U+202E for an override. */
+/** named writes characters that cannot be seen: U+001B for an escape, U+202E for an override. */
 function named(run: string): string {
-  let out = '';
-  for (const ch of run) {
-    const n = ch.codePointAt(0) ?? 0;
-    if (n < 0x20) out += String.fromCodePoint(0x2400 + n);
-    else if (n === 0x7f) out += '\u2421';
-    else out += `U+${n.toString(16).toUpperCase().padStart(4, '0')}`;
-  }
-  return out;
+  return [...run].map((c) => `U+${(c.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}`).join(' ');
 }
 
 /** marked is a text with marks where something could not be seen. */

@@ -45,5 +45,5 @@ export interface Event {
   agent?: string; parent?: string; model?: string; tool_calls?: Call[]; finish_reason?: string; usage?: Usage; call_id?: string; exec_id?: string;
   tool?: string; arguments?: string; status?: string; error_code?: string; truncated?: boolean; outcome?: string; reason?: string;
   approval_id?: string; decision?: string; workspace?: string; duration_us?: number; scripted?: boolean; diff?: string; details?: unknown;
-  effect?: string; done?: number; total?: number; unit?: string; state?: string; by?: string;
+  effect?: string; done?: number; total?: number; unit?: string; state?: string; by?: string; budget?: unknown;
 }
