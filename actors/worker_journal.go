@@ -56,7 +56,7 @@ func (w *Worker) appendActivated(c actor.Context, asker *actor.PID, then func(ac
 		facts = append([]proto.Message{a}, facts...)
 		w.activated = true
 	}
-	facts = w.settling(facts)
+	facts = w.settling(w.nudging(facts))
 	in := &appending{facts: slices.Clone(facts), then: then, asker: asker, records: make([]*messages.Record, 0, len(facts))}
 	turn, gen := w.turnOf(facts), ""
 	for i, f := range facts {

@@ -305,6 +305,7 @@ func interrupted(call *conversation.Call) *messages.ToolFinished {
 // finish writes a result down; with the last one goes the start of the next generation, so that a
 // step costs one append (S3), or the end of a program's turn.
 func (w *Worker) finish(c actor.Context, f *messages.ToolFinished) {
+	f = w.nudging([]proto.Message{f})[0].(*messages.ToolFinished) //nolint:forcetypeassert // it is that, or a copy
 	t := w.state.Turn()
 	last := len(t.OpenCalls()) == 1
 	switch {

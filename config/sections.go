@@ -60,7 +60,7 @@ type Budget struct {
 type Limits struct {
 	Steps   int64         `yaml:"steps" default:"0" project:"narrow" doc:"Model calls in one turn."`
 	Turn    time.Duration `yaml:"turn" default:"0s" project:"narrow" doc:"Duration of one turn."`
-	Repeats int64         `yaml:"repeats" default:"0" project:"narrow" doc:"Identical tool calls in a row, with identical results, before a turn counts as stuck."`
+	Repeats int64         `yaml:"repeats" default:"0" project:"narrow" doc:"Identical tool calls in a row, or rounds of two or three of them, with identical results, before a turn counts as stuck; so it does when twice as many steps in a row have failed."`
 	Workers int64         `yaml:"workers" default:"0" project:"narrow" doc:"Agents of one session at the same time."`
 	Depth   int64         `yaml:"depth" later:"*" default:"0" project:"narrow" doc:"How deep agents may delegate: those who were delegated to may not."`
 	Jobs    int64         `yaml:"jobs" default:"0" project:"narrow" doc:"Background jobs of one agent."`

@@ -127,6 +127,9 @@ func (t *Turn) exceeds(lim Limits, last *messages.ToolFinished) *Complete {
 		name := t.AllCalls[len(t.AllCalls)-1].Name
 		return &Complete{messages.TurnCompleted_STUCK, fmt.Sprintf("%s was called %d times in a row in the same way, with the same result", name, lim.Repeats), "stuck"}
 	}
+	if why := circles(steps(t.tried(last)), lim.Repeats); why != "" {
+		return &Complete{messages.TurnCompleted_STUCK, why, "stuck"}
+	}
 	return nil
 }
 

@@ -71,11 +71,11 @@ func (s *State) NextHash(results ...*messages.ToolFinished) [sha256.Size]byte {
 
 func resultText(c *Call, results []*messages.ToolFinished) string {
 	if c.Finished != nil {
-		return c.Finished.GetContent()
+		return heard(c.Finished)
 	}
 	for _, f := range results {
 		if f.GetExecId() == c.Plan.GetExecId() {
-			return f.GetContent()
+			return heard(f)
 		}
 	}
 	return ""

@@ -145,7 +145,7 @@ func (r *restorer) message(k *messages.KeptMessage) *messages.Message {
 	}
 	switch m.Role {
 	case messages.ToolRole:
-		m.Text = again[*messages.ToolFinished](r, k.GetSeq()).GetContent()
+		m.Text = heard(again[*messages.ToolFinished](r, k.GetSeq()))
 	case messages.User:
 		m.Text = InputText(again[*messages.InputAccepted](r, k.GetSeq()).GetParts())
 	case messages.Assistant:

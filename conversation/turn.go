@@ -139,7 +139,7 @@ func (s *State) applyToolFinished(t *Turn, f *messages.ToolFinished, r *messages
 	s.push(t.assistant, source{seq: t.FinalSeq})
 	for i, tc := range t.assistant.ToolCalls {
 		s.push(&messages.Message{
-			Role: messages.ToolRole, Text: t.Calls[i].Finished.GetContent(),
+			Role: messages.ToolRole, Text: heard(t.Calls[i].Finished),
 			ToolCallID: tc.GetId(), ToolName: tc.GetName(),
 		}, source{seq: t.Calls[i].finishedSeq})
 	}
