@@ -129,7 +129,7 @@ func (f *feed) close() {
 }
 
 // Events yields the events of a session with a seq above after, then live ones, until ctx ends
-// or the loop is left.
+// or the loop is left. After messages.FromNow there are only live ones.
 func (rt *Runtime) Events(ctx context.Context, session string, after uint64) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
 		f, err := rt.subscribe(ctx, session)
@@ -138,10 +138,11 @@ func (rt *Runtime) Events(ctx context.Context, session string, after uint64) ite
 			return
 		}
 		defer f.close()
-		upto := f.next - 1
-		f.next = after + 1
-		if !f.fill(ctx, upto, yield) {
-			return
+		if upto := f.next - 1; after != messages.FromNow {
+			f.next = after + 1
+			if !f.fill(ctx, upto, yield) {
+				return
+			}
 		}
 		for ev, err := range f.events(ctx) {
 			if !yield(ev, err) {

@@ -12,16 +12,22 @@ import (
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/tools"
 	"github.com/troupe-dev/troupe/tools/owner"
+	"github.com/troupe-dev/troupe/workspace"
 )
 
 // laptop is an owner of another machine, in this process.
-func laptop(t *testing.T, ledger, dir string, allow func(*messages.Execute) bool) *owner.Owner {
+func laptop(t *testing.T, ledger, dir string, allow func() bool) *owner.Owner {
 	t.Helper()
 	l, err := tools.OpenLedger(ledger, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := owner.New(owner.Options{Folders: map[string]string{"~/dev/monad": dir}, Trust: troupe.Full, Ledger: l, Allow: allow})
+	x, err := owner.New(owner.Options{Folders: map[string]string{"macbook-pro:~/dev/monad": dir, "laptop:~/dev/monad": dir}, Trust: troupe.Full, Ledger: l, Allow: func(context.Context, *messages.Execute, *workspace.Workspace) error {
+		if allow != nil && !allow() {
+			return tools.Errorf(tools.CodeUserRejected, "Operation rejected by user")
+		}
+		return nil
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,14 +51,14 @@ type cable struct {
 	heard         int
 }
 
-func (c *cable) Deliver(ctx context.Context, m *messages.Execute) (*messages.ToolReply, error) {
+func (c *cable) Deliver(ctx context.Context, m *messages.Execute, p func(*messages.Progress)) (*messages.ToolReply, error) {
 	if c.before != nil {
 		close(c.before)
 		<-ctx.Done()
 		return nil, errors.New("cut")
 	}
 	c.heard++
-	r, err := c.Owner.Deliver(ctx, m)
+	r, err := c.Owner.Deliver(ctx, m, p)
 	if c.after != nil {
 		close(c.after)
 		<-ctx.Done()
@@ -88,7 +94,7 @@ func TestACallTravelsToTheOwnerOfItsWorkspaceAndTheTurnGoesOn(t *testing.T) {
 		t.Errorf("before its owner is there: %s", got)
 	}
 	allowed := true
-	x := laptop(t, ledger, dir, func(*messages.Execute) bool { return allowed })
+	x := laptop(t, ledger, dir, func() bool { return allowed })
 	first, leave := connect(t, rt, s, "macbook-pro:~/dev/monad", x)
 	if got := state(); got != "attached" {
 		t.Errorf("then it is %s", got)
@@ -158,7 +164,7 @@ func TestACallThatLosesItsConnectionIsDeliveredAgainAndRunsOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		runs := 0
-		x := laptop(t, t.TempDir(), dir, func(*messages.Execute) bool { runs++; return true })
+		x := laptop(t, t.TempDir(), dir, func() bool { runs++; return true })
 		broken := &cable{Owner: x}
 		at := cut(broken)
 		_, leave := connect(t, rt, s, "laptop:~/dev/monad", broken)
@@ -225,7 +231,7 @@ func TestACallWhoseOwnerDoesNotComeBackIsNamedUnknown(t *testing.T) {
 	}
 	x := laptop(t, filepath.Join(ledger, "off"), dir, nil)
 	m := &messages.Execute{ExecId: "exe_1", Attempt: 1, Tool: "write_file", Arguments: `{"path":"n","content":"x"}`, Workspace: &messages.WorkspaceGrant{Uri: "laptop:~/dev/monad"}}
-	r, err := x.Deliver(ctx, m)
+	r, err := x.Deliver(ctx, m, nil)
 	if err != nil || r.GetStatus() != messages.ToolFinished_INTERRUPTED_UNKNOWN || r.GetErrorCode() != "interrupted" {
 		t.Errorf("%v %v", r, err)
 	}

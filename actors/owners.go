@@ -16,9 +16,9 @@ import (
 type Owner = interface {
 	// Deliver hands a call over and returns what became of it. The owner notes the attempts of calls in a ledger of its own: one that it
 	// has ended it answers from there, one that still runs it goes on waiting for, one that it began and lost it calls
-	// INTERRUPTED_UNKNOWN, and only one that it has never seen it runs. Deliver fails when the connection is lost, or ctx ends: the call may
+	// INTERRUPTED_UNKNOWN, and only one that it has never seen it runs. progress may be told how far it is. Deliver fails when the connection is lost, or ctx ends: the call may
 	// run then, and is delivered again to the next connection.
-	Deliver(ctx context.Context, call *messages.Execute) (*messages.ToolReply, error)
+	Deliver(ctx context.Context, call *messages.Execute, progress func(*messages.Progress)) (*messages.ToolReply, error)
 	// Cancel asks for the end of a call; its result still comes by Deliver.
 	Cancel(execID string)
 	// Settle says that the result of an attempt is kept here for good: the owner's ledger may forget it.

@@ -94,7 +94,7 @@ func (r *run) through(ctx context.Context, s *seat) (*messages.ToolReply, error)
 		}
 	})
 	defer stop()
-	return s.owner.Deliver(both, r.m)
+	return s.owner.Deliver(both, r.m, r.progress)
 }
 
 // waitFor waits for a change, for a while. It is false when none came.

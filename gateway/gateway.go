@@ -40,6 +40,7 @@ type Options struct {
 	Logger    *slog.Logger  // default: nothing is logged
 	Version   string        // of the program, for GET /version
 	Keepalive time.Duration // between comments on an idle event stream; default 15 s
+	Ping      time.Duration // between pings on a WebSocket; default 15 s
 	MaxBody   int64         // bytes of a request's body; default 16 MiB
 
 	// Authenticate says who sends a request; nil: whoever reaches the handler is the owner. It is not asked about routes that are open.
@@ -76,6 +77,7 @@ type api struct {
 
 	stopping sync.Once
 	stopped  chan struct{} // closed: streams and long polls end
+	ws       sockets
 }
 
 // endpoint answers one request. What it returns is written by the api.
@@ -106,6 +108,9 @@ func New(b Backend, o Options) http.Handler {
 	}
 	if o.Keepalive <= 0 {
 		o.Keepalive = defaultKeepalive
+	}
+	if o.Ping <= 0 {
+		o.Ping = defaultPing
 	}
 	if o.MaxBody <= 0 {
 		o.MaxBody = defaultMaxBody

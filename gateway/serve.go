@@ -46,6 +46,9 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 		a.drain()
 	}
 	err := stop(context.WithoutCancel(ctx), srv, abandon)
+	if own {
+		a.ws.open.Wait() // the server does not count them
+	}
 	if ended := <-served; !errors.Is(ended, http.ErrServerClosed) {
 		err = errors.Join(err, fmt.Errorf("serve on %s: %w", l.Addr(), ended))
 	}

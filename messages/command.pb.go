@@ -8178,8 +8178,9 @@ type Execute struct {
 	Shares             []*LeaseToken          `protobuf:"bytes,24,rep,name=shares,proto3" json:"shares,omitempty"`                                        // of the folders that overlap its workspace
 	ApprovalId         string                 `protobuf:"bytes,50,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`              // that the call was approved by
 	ApprovedBy         string                 `protobuf:"bytes,51,opt,name=approved_by,json=approvedBy,proto3" json:"approved_by,omitempty"`
-	Child              *SpawnChild            `protobuf:"bytes,25,opt,name=child,proto3" json:"child,omitempty"`      // of a call that delegates: without its task
-	Abandon            bool                   `protobuf:"varint,26,opt,name=abandon,proto3" json:"abandon,omitempty"` // only end the child that it has begun
+	Child              *SpawnChild            `protobuf:"bytes,25,opt,name=child,proto3" json:"child,omitempty"`                                                // of a call that delegates: without its task
+	Abandon            bool                   `protobuf:"varint,26,opt,name=abandon,proto3" json:"abandon,omitempty"`                                           // only end the child that it has begun
+	RequiresApproval   bool                   `protobuf:"varint,91,opt,name=requires_approval,json=requiresApproval,proto3" json:"requires_approval,omitempty"` // for an owner elsewhere: ask, whatever its own policy says
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -8406,6 +8407,13 @@ func (x *Execute) GetChild() *SpawnChild {
 func (x *Execute) GetAbandon() bool {
 	if x != nil {
 		return x.Abandon
+	}
+	return false
+}
+
+func (x *Execute) GetRequiresApproval() bool {
+	if x != nil {
+		return x.RequiresApproval
 	}
 	return false
 }
@@ -12131,7 +12139,7 @@ const file_command_proto_rawDesc = "" +
 	"\vunavailable\x18\x03 \x01(\bR\vunavailable\"U\n" +
 	"\fReportBudget\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12(\n" +
-	"\x05spent\x18\x02 \x01(\v2\x12.troupe.v1.AmountsR\x05spent\"\xef\a\n" +
+	"\x05spent\x18\x02 \x01(\v2\x12.troupe.v1.AmountsR\x05spent\"\x9c\b\n" +
 	"\aExecute\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x12\n" +
@@ -12166,7 +12174,8 @@ const file_command_proto_rawDesc = "" +
 	"\vapproved_by\x183 \x01(\tR\n" +
 	"approvedBy\x12+\n" +
 	"\x05child\x18\x19 \x01(\v2\x15.troupe.v1.SpawnChildR\x05child\x12\x18\n" +
-	"\aabandon\x18\x1a \x01(\bR\aabandon\"\x92\x04\n" +
+	"\aabandon\x18\x1a \x01(\bR\aabandon\x12+\n" +
+	"\x11requires_approval\x18[ \x01(\bR\x10requiresApproval\"\x92\x04\n" +
 	"\tToolReply\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x12\n" +

@@ -3,7 +3,8 @@ package tools
 import (
 	"errors"
 	"fmt"
-	"strings"
+
+	"github.com/troupe-dev/troupe/messages"
 )
 
 // Code is the closed set of ways in which a tool call is refused or fails. Codes travel in
@@ -81,23 +82,4 @@ func ErrorNotFound(name string) *Error {
 }
 
 // WireText is the text of a failure in a `tool_result` on the wire (acceptance rows 43 and 44).
-// The model never sees it: it gets the tool's own message. A message that already begins as the
-// wire would have it is not prefixed twice.
-func WireText(code, message string) string {
-	prefix := "Tool execution failed: "
-	switch code {
-	case CodeFileNotFound:
-		prefix = "File not found: "
-	case CodePermissionDenied:
-		prefix = "Access denied: "
-	case CodeInvalidPath:
-		prefix = "Invalid path: "
-	case CodeFileTooLarge:
-		prefix = "File too large: "
-	case CodeUserRejected:
-		return "Operation rejected by user"
-	case CodeInternalError:
-		prefix = "Unexpected error: "
-	}
-	return prefix + strings.TrimPrefix(message, prefix)
-}
+func WireText(code, message string) string { return messages.WireText(code, message) }

@@ -167,22 +167,11 @@ func (c *loneCall) run(ctx context.Context, name string) (*tools.Result, error) 
 
 // permitted puts the call to the policy. Nobody can be asked: what would ask is denied.
 func (c *loneCall) permitted(spec *tools.Spec, ws *workspace.Workspace, args map[string]any) error {
-	q := actors.Question(spec, args)
-	q.Trust = c.trust
-	q.InToolset = c.trust == messages.Trust_FULL || slices.Contains(tools.Restricted(), spec.Name)
-	for i, text := range slices.Concat(c.rules, c.remembered) {
-		r, err := policy.ParseRule(text)
-		if err != nil {
-			return fmt.Errorf("read rule %q: %w", text, err)
-		}
-		r.Remembered = i >= len(c.rules)
-		q.Rules = append(q.Rules, r)
-	}
-	if q.Trust != messages.Trust_FULL || len(q.Rules) > 0 {
-		actors.ResolvePaths(ws, q.Paths)
-	}
-	v := policy.Decide(q)
-	if v.Action == policy.Allow {
+	v, err := judged(policy.Question{Trust: c.trust}, spec, ws, args, c.rules, c.remembered)
+	switch {
+	case err != nil:
+		return err
+	case v.Action == policy.Allow:
 		return nil
 	}
 	e := tools.Errorf(tools.CodePermissionDenied, "Access denied: %s", v.Reason)
@@ -190,6 +179,25 @@ func (c *loneCall) permitted(spec *tools.Spec, ws *workspace.Workspace, args map
 		e = e.With("decision", v.Decision)
 	}
 	return e
+}
+
+// judged puts a call in a folder to the policy. q says how far the folder is trusted, and whether somebody can be asked.
+func judged(q policy.Question, spec *tools.Spec, ws *workspace.Workspace, args map[string]any, rules, remembered []string) (policy.Verdict, error) {
+	about := actors.Question(spec, args)
+	about.Trust, about.CanAsk, about.Flag = q.Trust, q.CanAsk, q.Flag
+	about.InToolset = q.Trust == messages.Trust_FULL || slices.Contains(tools.Restricted(), spec.Name)
+	for i, text := range slices.Concat(rules, remembered) {
+		r, err := policy.ParseRule(text)
+		if err != nil {
+			return policy.Verdict{}, fmt.Errorf("read rule %q: %w", text, err)
+		}
+		r.Remembered = i >= len(rules)
+		about.Rules = append(about.Rules, r)
+	}
+	if about.Trust != messages.Trust_FULL || len(about.Rules) > 0 {
+		actors.ResolvePaths(ws, about.Paths)
+	}
+	return policy.Decide(about), nil
 }
 
 func (c *loneCall) execute(ctx context.Context, tool tools.Tool, ws *workspace.Workspace) (*tools.Result, error) {

@@ -58,6 +58,13 @@ rules:
           - name: read_file
             arguments: {path: '${1}'}
       - text: 'It says: ${tool.content}'
+  - match: '^share$'
+    steps:
+      - text: I write it there.
+        tool_calls:
+          - name: write_file
+            arguments: {path: main.swift, content: print(1), workspace_id: lap}
+      - text: 'It says: ${tool.content}'
   - match: '^wait$'
     reply: {text: never, delay: 1h}
   - match: '^dictate$'

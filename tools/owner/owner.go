@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"os"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -19,13 +21,19 @@ import (
 
 // Options describe what an owner shares. Ledger is required.
 type Options struct {
-	Folders map[string]string // path of an address (`~/dev/monad`, `/srv/x`) -> folder of this machine
+	Folders map[string]string // address (`laptop:~/dev/monad`) -> folder of this machine
 	Trust   messages.Trust_Level
 	Ledger  *tools.FileLedger
 	Sandbox tools.Sandbox // for commands; nil: they are refused
 	Env     []string      // of commands
-	// Allow is asked before each call; nil: all are allowed.
-	Allow func(call *messages.Execute) bool
+	Temp    string        // where calls get folders for temporary files; "": they get none
+	// Redact takes secrets of this machine out of what goes to the server; nil: none are known.
+	Redact func(string) string
+	// Allow is asked before each call that was not seen before, with the folder that it is for; nil: all are allowed. A refusal is a *tools.Error.
+	Allow func(ctx context.Context, call *messages.Execute, ws *workspace.Workspace) error
+	// Began and Ended are told of each call that runs; may be nil.
+	Began func(call *messages.Execute)
+	Ended func(call *messages.Execute, reply *messages.ToolReply)
 }
 
 // Owner runs calls in the folders that it shares. It is safe for concurrent use, also over several connections.
@@ -46,9 +54,17 @@ type attempt struct {
 }
 
 type running struct {
-	done   chan struct{}
-	reply  *messages.ToolReply
-	cancel context.CancelFunc
+	done     chan struct{}
+	reply    *messages.ToolReply
+	cancel   context.CancelFunc
+	progress atomic.Pointer[func(*messages.Progress)] // of whoever waits
+}
+
+// tell passes a sign of life on.
+func (r *running) tell(p *messages.Progress) {
+	if fn := r.progress.Load(); fn != nil && *fn != nil {
+		(*fn)(p)
+	}
 }
 
 // New makes an owner.
@@ -83,11 +99,12 @@ func (x *Owner) Cancel(execID string) {
 func (x *Owner) Settle(execID string, n uint32) { x.o.Ledger.Settle(execID, n) }
 
 // Deliver runs a call that was never seen, and answers for one that was. It fails when ctx ends: the call goes on.
-func (x *Owner) Deliver(ctx context.Context, m *messages.Execute) (*messages.ToolReply, error) {
+func (x *Owner) Deliver(ctx context.Context, m *messages.Execute, progress func(*messages.Progress)) (*messages.ToolReply, error) {
 	r, reply := x.take(proto.CloneOf(m)) //nolint:contextcheck // the call outlives the connection that it came by
 	if reply != nil {
 		return reply, nil
 	}
+	r.progress.Store(&progress)
 	select {
 	case <-r.done:
 		return r.reply, nil
@@ -119,11 +136,14 @@ func (x *Owner) take(m *messages.Execute) (*running, *messages.ToolReply) {
 		}
 	}
 	ctx, cancel := context.WithCancel(x.life)
+	if m.GetTimeoutMs() > 0 {
+		ctx, cancel = context.WithTimeout(x.life, time.Duration(m.GetTimeoutMs())*time.Millisecond)
+	}
 	r := &running{done: make(chan struct{}), cancel: cancel}
 	x.running[key] = r
 	x.calls.Go(func() {
 		defer cancel()
-		reply := x.run(ctx, m)
+		reply := x.clean(x.run(ctx, m, r.tell))
 		if !m.GetPure() {
 			if err := x.o.Ledger.End(key.n, reply); err != nil {
 				reply = unknown(m) // told once, it must be told so again
@@ -136,6 +156,16 @@ func (x *Owner) take(m *messages.Execute) (*running, *messages.ToolReply) {
 		close(r.done)
 	})
 	return r, nil
+}
+
+// clean takes the secrets of this machine out of a result.
+func (x *Owner) clean(r *messages.ToolReply) *messages.ToolReply {
+	if x.o.Redact != nil {
+		for _, text := range []*string{&r.Content, &r.Diff, &r.MetaJson, &r.DetailsJson} {
+			*text = x.o.Redact(*text)
+		}
+	}
+	return r
 }
 
 func unknown(m *messages.Execute) *messages.ToolReply {
@@ -157,7 +187,7 @@ func answer(m *messages.Execute, err error) *messages.ToolReply {
 }
 
 // run decides about a call and runs it.
-func (x *Owner) run(ctx context.Context, m *messages.Execute) (reply *messages.ToolReply) {
+func (x *Owner) run(ctx context.Context, m *messages.Execute, progress func(*messages.Progress)) (reply *messages.ToolReply) {
 	defer func() {
 		if p := recover(); p != nil {
 			reply = answer(m, tools.Errorf(tools.CodeInternalError, "Unexpected error: the tool crashed"))
@@ -167,32 +197,65 @@ func (x *Owner) run(ctx context.Context, m *messages.Execute) (reply *messages.T
 	if err != nil {
 		return answer(m, err)
 	}
-	_, path, _ := strings.Cut(m.GetWorkspace().GetUri(), ":")
-	dir, shared := x.o.Folders[path]
+	dir, shared := x.o.Folders[m.GetWorkspace().GetUri()]
 	if !shared {
 		return answer(m, tools.Errorf(tools.CodeWorkspaceNotAvailable, "No active project"))
-	}
-	if x.o.Allow != nil && !x.o.Allow(m) {
-		r := answer(m, tools.Errorf(tools.CodeUserRejected, "Operation rejected by user"))
-		r.Status = messages.ToolFinished_DENIED
-		return r
 	}
 	ws, err := workspace.Open(workspace.Options{Dir: dir, Trust: x.o.Trust})
 	if err != nil {
 		return answer(m, tools.Errorf(tools.CodeWorkspaceNotAvailable, "No active project"))
 	}
 	defer func() { _ = ws.Close() }() // a folder's handle: nothing is lost with it
+	if x.o.Allow != nil {
+		if err := x.o.Allow(ctx, m, ws); err != nil {
+			r := answer(m, err)
+			r.Status = messages.ToolFinished_DENIED
+			return r
+		}
+	}
+	if x.o.Began != nil {
+		x.o.Began(m)
+	}
+	if x.o.Ended != nil {
+		defer func() { x.o.Ended(m, reply) }()
+	}
 	known := make(map[string]string, len(m.GetKnownFiles()))
 	for _, f := range m.GetKnownFiles() {
 		known[f.GetPath()] = f.GetSha256()
 	}
-	res, err := tool.Run(&tools.Context{
-		Signal: ctx, Agent: m.GetAgent(), ExecID: m.GetExecId(), Sandbox: x.o.Sandbox, Trust: x.o.Trust, Known: known, Workspace: ws, ProcessEnv: x.o.Env,
-	}, json.RawMessage(m.GetArguments()))
+	temp, err := x.temp(m, tool.Spec())
 	if err != nil {
 		return answer(m, err)
 	}
+	defer func() { _ = os.RemoveAll(temp) }() // what stays lies in a cache
+	res, err := tool.Run(&tools.Context{
+		ToolTempDir: temp, Redact: x.o.Redact, WorkspaceInfo: &messages.WorkspaceInfo{Mode: "local", WorkingDirectory: dir, ProjectDir: dir, ClonePath: dir},
+		Signal: ctx, Agent: m.GetAgent(), ExecID: m.GetExecId(), Sandbox: x.o.Sandbox, Trust: x.o.Trust, Known: known, Workspace: ws, ProcessEnv: x.o.Env, Progress: progress,
+	}, json.RawMessage(m.GetArguments()))
+	switch {
+	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return answer(m, tools.Errorf(tools.CodeTimeout, "Timed out after %d ms", m.GetTimeoutMs()))
+	case err != nil && ctx.Err() != nil:
+		return answer(m, tools.Errorf(tools.CodeCancelled, "Cancelled before it finished; it may have had effects."))
+	case err != nil:
+		return answer(m, err)
+	}
 	return succeeded(m, res)
+}
+
+// temp makes a call's folder for temporary files; "" where it gets none.
+func (x *Owner) temp(m *messages.Execute, spec *tools.Spec) (string, error) {
+	if x.o.Temp == "" || spec.NoTemp {
+		return "", nil
+	}
+	if err := os.MkdirAll(x.o.Temp, 0o700); err != nil {
+		return "", fmt.Errorf("make a folder for temporary files: %w", err)
+	}
+	dir, err := os.MkdirTemp(x.o.Temp, "call-*")
+	if err != nil {
+		return "", fmt.Errorf("make a folder for temporary files: %w", err)
+	}
+	return dir, nil
 }
 
 func succeeded(m *messages.Execute, res *tools.Result) *messages.ToolReply {

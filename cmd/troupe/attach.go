@@ -1,0 +1,271 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-dev/troupe/client"
+	"github.com/troupe-dev/troupe/config"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/tools"
+	"github.com/troupe-dev/troupe/tools/owner"
+	"github.com/troupe-dev/troupe/workspace"
+)
+
+// attachFlags are the flags of `troupe attach`.
+type attachFlags struct {
+	session, as, trust string
+	readOnly, steal    bool
+	allow              []string
+}
+
+func newAttach(a *app) *cobra.Command {
+	f := &attachFlags{}
+	cmd := &cobra.Command{
+		Use:   "attach DIR --session ID",
+		Short: "Share a folder of this machine with a session of a server",
+		Long: `Share a folder of this machine with a session, of the server that --server names or of the one that serves the data directory.
+
+The folder becomes a workspace of the session: its calls are decided on there, and run here, by this command, which decides
+again: by this machine's rules and the trust in the folder, and by you, where it asks. Nothing of this machine but the folder is shared.
+stdout gets its address for each connection. It stays until Ctrl-C, and connects again when the connection is lost. What has run does not run again; what was cut
+off in the middle is said to be unknown, and not repeated.`,
+		Args: exactly("DIR"),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.attach(cmd.Context(), f, args[0]) },
+	}
+	sessionFlag(cmd, &f.session)
+	cmd.Flags().StringVar(&f.as, "as", "", "`NAME` of this machine in the address, and of the folder in the session; the machine's host name without it")
+	cmd.Flags().StringVar(&f.trust, "trust", "", "`LEVEL` of trust in the folder: full or restricted")
+	cmd.Flags().BoolVar(&f.readOnly, "read-only", false, "let nothing be changed, and no commands run")
+	cmd.Flags().BoolVar(&f.steal, "steal", false, "take the place of another program that shares the folder with the session")
+	cmd.Flags().StringArrayVar(&f.allow, "allow", nil, "`RULE` of what needs no question here; may be repeated")
+	return cmd
+}
+
+// attach shares a folder until ctx ends.
+func (a *app) attach(ctx context.Context, f *attachFlags, dir string) error {
+	s, err := a.sharing(f, dir)
+	if err != nil {
+		return err
+	}
+	c, err := a.reach(ctx, s.loaded)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }() // nothing waits on it any more
+	ledger, err := tools.OpenLedger(s.ledgerDir(), time.Now)
+	if err != nil {
+		return &exitError{code: exitIO, what: err.Error(), err: err}
+	}
+	defer func() { _ = ledger.Close() }() // what is in there stays
+	x, err := s.owner(ctx, ledger)
+	if err != nil {
+		return err
+	}
+	defer x.Close()
+	return s.own(ctx, c, x)
+}
+
+// sharing is a folder that is shared.
+type sharing struct {
+	a      *app
+	f      *attachFlags
+	loaded *config.Loaded
+	addr   *workspace.Address // here
+	dir    string
+	uri    string // there
+	name   string
+	trust  messages.Trust_Level
+	rules  []string
+	person person
+
+	attachedOnce bool
+}
+
+// sharing reads what is to be shared, and how.
+func (a *app) sharing(f *attachFlags, dir string) (*sharing, error) {
+	if f.session == "" {
+		e := usage("troupe attach: --session is missing")
+		e.hint = "troupe ls sessions lists them"
+		return nil, e
+	}
+	if err := errors.Join(oneOf("--trust", f.trust, []string{"full", "restricted"}), checkRules(f.allow)); err != nil {
+		return nil, err
+	}
+	addr, real, err := a.folder(dir)
+	if err != nil {
+		return nil, err
+	}
+	loaded, err := a.load(real)
+	if err != nil {
+		return nil, err
+	}
+	s := &sharing{a: a, f: f, loaded: loaded, addr: addr, dir: real, trust: messages.Trust_RESTRICTED}
+	if f.trust == "full" || f.trust == "" && a.trusted(addr) {
+		s.trust = messages.Trust_FULL
+	}
+	if s.rules, err = configRules(loaded); err != nil {
+		return nil, err
+	}
+	s.rules = append(s.rules, f.allow...)
+	if s.name, err = hostName(f.as); err != nil {
+		return nil, err
+	}
+	there, err := workspace.Parse(s.name+":"+strings.TrimPrefix(addr.Canonical, workspace.LocalHost+":"), "")
+	if err != nil {
+		return nil, &exitError{code: exitInput, what: fmt.Sprintf("the folder cannot be called %s:...: %v", visible(s.name), err), hint: "name the machine with --as NAME", err: err}
+	}
+	if there.Host == workspace.LocalHost {
+		return nil, &exitError{code: exitInput, what: "local is the name of the server's own machine", hint: "name this one with --as NAME"}
+	}
+	s.uri = there.Canonical
+	s.person = person{a: a, approved: make(map[string]string)}
+	return s, nil
+}
+
+// hostName is what this machine is called: as the flag says, else the first part of its host name.
+func hostName(as string) (string, error) {
+	if as != "" {
+		return as, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "", &exitError{code: exitInput, what: "this machine has no name: " + err.Error(), hint: "name it with --as NAME", err: err}
+	}
+	host, _, _ = strings.Cut(host, ".")
+	return host, nil
+}
+
+// reach is the server, or who serves the data directory.
+func (a *app) reach(ctx context.Context, loaded *config.Loaded) (*client.Client, error) {
+	if loaded.Config.Server.URL != "" {
+		return a.connect(ctx, loaded)
+	}
+	c, err := client.Dial(ctx, loaded.Config.Data.Dir)
+	if errors.Is(err, client.ErrNoHolder) {
+		return nil, &exitError{
+			code: exitUnreachable, what: fmt.Sprintf("nobody serves the data directory %s", visible(loaded.Config.Data.Dir)), err: err,
+			hint: "start it with: troupe serve\nor name a server: --server URL",
+		}
+	}
+	return c, err
+}
+
+// ledgerDir is where it is kept what ran for the session in the folder.
+func (s *sharing) ledgerDir() string {
+	sum := sha256.Sum256([]byte(s.f.session + "\x00" + s.uri + "\x00" + s.addr.Canonical))
+	return filepath.Join(s.loaded.Dirs.State, "owned", hex.EncodeToString(sum[:16]))
+}
+
+// owner makes who runs the calls.
+func (s *sharing) owner(ctx context.Context, ledger *tools.FileLedger) (*owner.Owner, error) {
+	box, err := detectSandbox(ctx, s.loaded, s.loaded.Config.Data.Dir, s.loaded.Dirs.State)
+	if err != nil {
+		return nil, err
+	}
+	env, err := s.a.callEnv(opening{loaded: s.loaded, dir: s.dir})(s.addr.ID(), nil, s.trust)
+	if err != nil {
+		return nil, err
+	}
+	return owner.New(owner.Options{
+		Folders: map[string]string{s.uri: s.dir}, Trust: s.trust, Ledger: ledger, Sandbox: box, Env: env,
+		Temp: filepath.Join(s.loaded.Dirs.Cache, "tmp"), Redact: s.a.secrets.String, Allow: s.allow, Ended: s.ended,
+	})
+}
+
+// own shares the folder over one connection after the other.
+func (s *sharing) own(ctx context.Context, c *client.Client, x *owner.Owner) error {
+	o := &client.Ownership{
+		Session: s.f.session, Workspace: s.uri, Name: s.f.as, Trust: messages.TrustName(s.trust), Tools: s.tools(), Steal: s.f.steal,
+		Client: messages.NewID("own_"), Program: "troupe attach", Owner: x, Stop: x.Close, Attached: s.attached,
+		Refused: func(f *messages.ErrorFrame) { s.a.note("troupe: the server says: %s", visible(f.Message)) },
+	}
+	if s.a.canAsk() {
+		o.Approve = s.person.approve
+	}
+	for wait := firstWait; ; {
+		began := time.Now()
+		err := c.Own(ctx, o)
+		if ctx.Err() != nil { // that is how it ends
+			s.a.note("troupe: %s is not shared any more", visible(s.dir))
+			return nil //nolint:nilerr // the error says the same
+		}
+		var refused *messages.Failure
+		switch {
+		case errors.As(err, &refused) && refused.GetCode() != messages.CodeUnavailable:
+			return err
+		}
+		o.Steal = o.Steal && !s.attachedOnce // then the place is its own
+		if time.Since(began) > time.Minute {
+			wait = firstWait
+		}
+		s.a.note("troupe: %s; it is tried again", visible(cmp.Or(err, client.ErrLost).Error()))
+		t := time.NewTimer(wait/2 + rand.N(wait/2+1))
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+		}
+		wait = min(2*wait, lastWait)
+	}
+}
+
+// The pauses between two connections.
+const (
+	firstWait = 200 * time.Millisecond
+	lastWait  = 15 * time.Second
+)
+
+// tools are those that the folder offers; nil: all.
+func (s *sharing) tools() []string {
+	if !s.f.readOnly {
+		return nil
+	}
+	var out []string
+	for _, t := range tools.Builtin() {
+		if spec := t.Spec(); spec.Effect == messages.Effect_PURE && !spec.NoWorkspace {
+			out = append(out, spec.Name)
+		}
+	}
+	return out
+}
+
+func (s *sharing) attached(f *messages.AttachFrame) {
+	s.attachedOnce = true
+	what := "files may be read and changed, and commands run, as the trust in it says"
+	switch {
+	case s.f.readOnly:
+		what = "files may be read; nothing is changed and no commands run"
+	case s.trust == messages.Trust_FULL:
+		what = "files are read and changed and commands run, unasked"
+	}
+	_, _ = fmt.Fprintln(s.a.out, visible(f.Workspace)) // for who waits for it; it may be gone
+	s.a.note("troupe: shares %s with session %s, as %s (%s), and nothing else of this machine:\n  %s\n  Ctrl-C ends it", visible(s.dir), visible(s.f.session), visible(f.Workspace), visible(f.Trust), what)
+}
+
+// ended tells of a call that ran.
+func (s *sharing) ended(m *messages.Execute, r *messages.ToolReply) {
+	word := "done"
+	if r.GetStatus() != messages.ToolFinished_OK {
+		word = cmp.Or(r.GetErrorCode(), "failed")
+	}
+	s.a.note("troupe: %s %s: %s", visible(m.GetTool()), visible(shortened(m.GetArguments())), visible(word))
+}
+
+func shortened(text string) string {
+	if r := []rune(text); len(r) > 120 {
+		return string(r[:120]) + "..."
+	}
+	return text
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/policy"
+	"github.com/troupe-dev/troupe/tools"
+	"github.com/troupe-dev/troupe/workspace"
+)
+
+// allow has the last word on a call: by this machine's rules and the trust in the folder, and by who sits at the terminal.
+func (s *sharing) allow(ctx context.Context, m *messages.Execute, ws *workspace.Workspace) error {
+	registry, err := tools.NewRegistry(tools.Builtin()...)
+	if err != nil {
+		return err
+	}
+	tool, err := registry.Lookup(m.GetTool())
+	if err != nil {
+		return err
+	}
+	spec := tool.Spec()
+	var args map[string]any
+	if err := tools.Decode(spec, json.RawMessage(m.GetArguments()), &args); err != nil {
+		return err
+	}
+	denied := func(why string) *tools.Error {
+		return tools.Errorf(tools.CodePermissionDenied, "Access denied: %s", why)
+	}
+	if s.loaded.Config.Tools[spec.Name].Disabled {
+		return denied("the tool is disabled on this machine")
+	}
+	if s.f.readOnly && spec.Effect != messages.Effect_PURE {
+		return denied("the folder is shared for reading alone")
+	}
+	v, err := judged(policy.Question{Trust: s.trust, CanAsk: true, Flag: m.GetRequiresApproval()}, spec, ws, args, s.rules, nil)
+	switch {
+	case err != nil:
+		return err
+	case v.Action == policy.Allow:
+		return nil
+	case v.Action == policy.Deny:
+		return denied(v.Reason)
+	case s.person.was(m):
+		return nil
+	case !s.a.canAsk():
+		return denied(v.Reason+", and nobody can be asked on this machine").With("decision", policy.NotAsked)
+	}
+	return s.person.ask(ctx, m, v.Reason)
+}
+
+// person is who sits at the terminal: is asked one question at a time.
+type person struct {
+	a     *app
+	lines lines
+	turn  sync.Mutex
+
+	mu       sync.Mutex
+	approved map[string]string // approval -> the call that was approved here
+}
+
+// was says whether a call was approved here, as it is.
+func (p *person) was(m *messages.Execute) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	call, ok := p.approved[m.GetApprovalId()]
+	return ok && m.GetApprovalId() != "" && call == m.GetTool()+" "+m.GetArguments()
+}
+
+// approve answers an approval of the session.
+func (p *person) approve(ctx context.Context, v *messages.ApprovalView) *messages.ResolveApproval {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	if ctx.Err() != nil {
+		return nil
+	}
+	p.a.note("%s", approvalText(v))
+	m := &messages.ResolveApproval{ApprovalId: v.GetApprovalId(), ArgsHash: v.GetArgsHash(), By: "user"}
+	m.Decision, m.Message = p.answer(ctx, "Run it? [y: approve; n: reject; c: cancel the turn] ")
+	if m.GetDecision() == messages.Decision_UNSPECIFIED {
+		return nil
+	}
+	if m.GetDecision() == messages.Decision_APPROVED {
+		p.mu.Lock()
+		p.approved[v.GetApprovalId()] = v.GetTool() + " " + v.GetArguments()
+		p.mu.Unlock()
+	}
+	return m
+}
+
+// ask is about a call that this machine's policy does not allow by itself.
+func (p *person) ask(ctx context.Context, m *messages.Execute, why string) error {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	p.a.note("troupe: %s wants to run here (%s):\n  %s", visible(m.GetTool()), visible(why), visible(m.GetArguments()))
+	d, message := p.answer(ctx, "Run it on this machine? [y: yes; n: no] ")
+	switch {
+	case d == messages.Decision_APPROVED:
+		return nil
+	case ctx.Err() != nil:
+		return tools.Errorf(tools.CodeCancelled, "Cancelled before it began")
+	}
+	text := "Operation rejected by user"
+	if message != "" {
+		text += ": " + message
+	}
+	return tools.Errorf(tools.CodeUserRejected, "%s", text).With("decision", "rejected")
+}
+
+// answer reads one; unspecified when there is none.
+func (p *person) answer(ctx context.Context, prompt string) (messages.Decision_Value, string) {
+	for empty := 0; empty < emptyAnswers; {
+		line, err := p.lines.next(ctx, p.a, prompt)
+		if err != nil {
+			p.a.note("\ntroupe: it waits no longer")
+			return messages.Decision_UNSPECIFIED, ""
+		}
+		word, message, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch strings.ToLower(word) {
+		case "y", "yes", "approve":
+			return messages.Decision_APPROVED, ""
+		case "n", "no", "reject":
+			return messages.Decision_REJECTED, strings.TrimSpace(message)
+		case "c", "cancel":
+			return messages.Decision_CANCELLED, ""
+		case "":
+			empty++
+		}
+	}
+	return messages.Decision_UNSPECIFIED, ""
+}

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// cable is a line to a server that can be cut, and led to another one.
+type cable struct {
+	net.Listener
+
+	mu   sync.Mutex
+	to   string
+	open []net.Conn
+}
+
+func newCable(t *testing.T, to string) *cable {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cable{Listener: l, to: strings.TrimPrefix(to, "http://")}
+	t.Cleanup(func() { _ = l.Close(); c.cut("") })
+	go func() {
+		for {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.mu.Lock()
+			to := c.to
+			c.mu.Unlock()
+			there, err := net.Dial("tcp", to)
+			if err != nil {
+				_ = from.Close()
+				continue
+			}
+			c.mu.Lock()
+			c.open = append(c.open, from, there)
+			c.mu.Unlock()
+			go func() { _, _ = io.Copy(there, from); _ = there.Close() }()
+			go func() { _, _ = io.Copy(from, there); _ = from.Close() }()
+		}
+	}()
+	return c
+}
+
+// cut ends every connection; new ones lead to the given server, or nowhere.
+func (c *cable) cut(to string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.to = strings.TrimPrefix(to, "http://")
+	for _, conn := range c.open {
+		_ = conn.Close()
+	}
+	c.open = nil
+}
+
+func (c *cable) url() string { return "http://" + c.Addr().String() }
+
+// post sends a request and reads the answer.
+func (s *served) post(path, body string, into any) {
+	s.t.Helper()
+	res, err := http.Post(s.url+path, "application/json", strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if err := json.NewDecoder(res.Body).Decode(into); err != nil || res.StatusCode >= 300 {
+		s.t.Fatalf("%s: %s %v", path, res.Status, err)
+	}
+}
+
+// newSession makes a session on the server.
+func (s *served) newSession() string {
+	s.t.Helper()
+	var v messages.SessionJSON
+	s.post("/api/sessions", "{}", &v)
+	return v.ID
+}
+
+// begin calls a tool; the answer comes later. The same id again gives the same answer.
+func (s *served) begin(session, id, tool string, args map[string]any) <-chan messages.CalledJSON {
+	s.t.Helper()
+	body, err := json.Marshal(map[string]any{"call_id": id, "arguments": args})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ch := make(chan messages.CalledJSON, 1)
+	url := s.url + "/api/sessions/" + session + "/tools/" + tool
+	go func() {
+		defer close(ch)
+		res, err := http.Post(url, "application/json", bytes.NewReader(body))
+		if err != nil {
+			return // the server was killed
+		}
+		defer res.Body.Close()
+		var r messages.CalledJSON
+		if json.NewDecoder(res.Body).Decode(&r) == nil {
+			ch <- r
+		}
+	}()
+	return ch
+}
+
+// share runs `troupe attach` of folder a, and waits until it is attached.
+func (m *machine) share(session, url string, args ...string) *running {
+	m.t.Helper()
+	r := m.start(append([]string{"attach", "a", "--session", session, "--as", "lap", "--server", url}, args...)...)
+	r.waitFor("lap:" + m.real("a"))
+	m.t.Cleanup(func() {
+		_ = r.cmd.Process.Kill() // it has ended, unless the test failed
+		_ = r.cmd.Wait()
+	})
+	return r
+}
+
+func (m *machine) real(folder string) string {
+	m.t.Helper()
+	dir, err := filepath.EvalSymlinks(m.folder(folder))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return dir
+}
+
+// once runs until the folder has a file `go`, and leaves a line for each time that it ran.
+const once = "echo ran >> runs; touch begun; while test ! -e go; do sleep 0.05; done; echo finished"
+
+func (m *machine) runs() int {
+	b, err := os.ReadFile(filepath.Join(m.folder("a"), "runs"))
+	if err != nil {
+		return 0
+	}
+	return strings.Count(string(b), "ran\n")
+}
+
+func TestASharedFolderIsWorkedInAndItsMachineHasTheLastWord(t *testing.T) {
+	m := newMachine(t)
+	s := m.serve()
+	session := s.newSession()
+	at := func(path string) map[string]any { return map[string]any{"path": path, "workspace_id": "lap"} }
+	r := m.share(session, s.url, "--read-only", "--trust", "full")
+	m.write("a/note", "x")
+	if got := <-s.begin(session, "1", "read_file", at("note")); !strings.Contains(got.Content, "x") || got.ErrorCode != "" {
+		t.Errorf("read: %+v", got)
+	}
+	if got := <-s.begin(session, "2", "read_file", at("../a/note")); got.ErrorCode != "invalid_path" {
+		t.Errorf("outside: %+v", got)
+	}
+	if got := <-s.begin(session, "3", "write_file", map[string]any{"path": "new", "content": "x", "workspace_id": "lap"}); got.ErrorCode != "tool_not_found" {
+		t.Errorf("write: %+v", got)
+	}
+	r.signal(syscall.SIGINT)
+	if code, _ := r.wait(); code != 0 || !strings.Contains(r.stderr.String(), "nothing is changed") || !strings.Contains(r.stderr.String(), "is not shared any more") {
+		t.Errorf("it ended with %d: %s", code, r.stderr.String())
+	}
+	// Restricted here, though the server has it as trusted since the first time: nobody sits here, so that it is refused.
+	r = m.share(session, s.url)
+	if got := <-s.begin(session, "4", "exec", map[string]any{"command": "touch x", "workspace_id": "lap"}); got.ErrorCode == "" {
+		t.Errorf("exec in a restricted folder: %+v", got)
+	}
+	r.signal(syscall.SIGINT)
+	_, _ = r.wait()
+	if _, err := os.Stat(filepath.Join(m.folder("a"), "x")); err == nil {
+		t.Error("it ran")
+	}
+}
+
+func TestACallOutlivesAConnectionThatIsCut(t *testing.T) {
+	m := newMachine(t)
+	s := m.serve()
+	c := newCable(t, s.url)
+	session := s.newSession()
+	r := m.share(session, c.url(), "--trust", "full")
+	got := s.begin(session, "1", "exec", map[string]any{"command": once, "workspace_id": "lap"})
+	m.begun("a")
+	c.cut(s.url)
+	r.waitFor("lap:" + m.real("a"))
+	m.write("a/go", "")
+	if x := <-got; x.Content != "finished\n" || x.ErrorCode != "" || m.runs() != 1 {
+		t.Errorf("it ran %d times and came to %+v", m.runs(), x)
+	}
+	r.signal(syscall.SIGINT)
+	_, _ = r.wait()
+}
+
+func TestACallOfAMachineThatWasKilledIsNamedUnknownAndDoesNotRunAgain(t *testing.T) {
+	m := newMachine(t)
+	s := m.serve()
+	session := s.newSession()
+	r := m.share(session, s.url, "--trust", "full")
+	got := s.begin(session, "1", "exec", map[string]any{"command": once, "workspace_id": "lap"})
+	m.begun("a")
+	r.signal(syscall.SIGKILL)
+	_, _ = r.wait()
+	r = m.share(session, s.url, "--trust", "full")
+	if x := <-got; x.ErrorCode != "interrupted" || x.Status != "interrupted_unknown" || m.runs() != 1 {
+		t.Errorf("it ran %d times and came to %+v", m.runs(), x)
+	}
+	m.write("a/go", "")
+	if x := <-s.begin(session, "2", "exec", map[string]any{"command": once, "workspace_id": "lap"}); x.Content != "finished\n" || m.runs() != 2 {
+		t.Errorf("the next one: %+v", x)
+	}
+	r.signal(syscall.SIGINT)
+	_, _ = r.wait()
+}
+
+func TestAServerThatWasKilledFindsOutFromTheOwnerWhatBecameOfItsCall(t *testing.T) {
+	for what, gone := range map[string]bool{"the owner knows": false, "the owner was killed, too": true} {
+		t.Run(what, func(t *testing.T) {
+			m := newMachine(t)
+			s := m.serve()
+			c := newCable(t, s.url)
+			session := s.newSession()
+			r := m.share(session, c.url(), "--trust", "full")
+			args := map[string]any{"command": once, "workspace_id": "lap"}
+			s.begin(session, "1", "exec", args)
+			m.begun("a")
+			s.signal(syscall.SIGKILL)
+			_, _ = s.wait()
+			if gone {
+				r.signal(syscall.SIGKILL)
+				_, _ = r.wait()
+			}
+			s = m.serve()
+			c.cut(s.url)
+			if gone {
+				r = m.share(session, c.url(), "--trust", "full")
+			} else {
+				r.waitFor("lap:" + m.real("a"))
+			}
+			m.write("a/go", "")
+			x := <-s.begin(session, "1", "exec", args)
+			if gone && x.ErrorCode != "interrupted" || !gone && x.Content != "finished\n" || m.runs() != 1 {
+				t.Errorf("it ran %d times and came to %+v", m.runs(), x)
+			}
+			r.signal(syscall.SIGINT)
+			_, _ = r.wait()
+		})
+	}
+}

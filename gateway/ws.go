@@ -1,0 +1,301 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// The WebSocket protocol (docs/ws.md): clients take part in sessions, answer approvals, and own workspaces of their machines. What is pending belongs to
+// the workers: a connection holds nothing that is not asked again of the next one.
+
+const (
+	defaultPing = 15 * time.Second // between pings
+	pingMisses  = 2                // after so many without an answer the connection is closed
+	queueFrames = 512              // that wait to be sent; a client that is slower is dropped
+	queueBytes  = 4 * messages.MaxFrame
+	maxOwnCalls = 16 // that one connection has under way in sessions
+)
+
+// WorkspaceOwner is a connection to the machine that owns a workspace; it means what the house means by it.
+type WorkspaceOwner = interface {
+	Deliver(ctx context.Context, call *messages.Execute, progress func(*messages.Progress)) (*messages.ToolReply, error)
+	Cancel(execID string)
+	Settle(execID string, attempt uint32)
+}
+
+// Owners is a Backend that takes owners of workspaces on other machines.
+type Owners interface {
+	// ConnectOwner makes a connection the owner of a workspace of a session, until leave, for good or not. A refusal is a *messages.Failure.
+	ConnectOwner(ctx context.Context, m *messages.ConnectOwner, owner WorkspaceOwner) (epoch uint64, leave func(forGood bool), err error)
+}
+
+// sockets are the open WebSockets.
+type sockets struct {
+	open sync.WaitGroup
+
+	mu      sync.Mutex
+	calls   map[string]*ownedCall // that owners run, by their id on the wire
+	results answered
+}
+
+// conn is one WebSocket.
+type conn struct {
+	a     *api
+	ws    *websocket.Conn
+	who   Principal
+	ctx   context.Context //nolint:containedctx // as long as the connection
+	close context.CancelCauseFunc
+	tasks sync.WaitGroup
+
+	client, name string
+	features     []string
+	greeted      bool // by a hello, or by the first other frame
+
+	queue  chan []byte
+	qmu    sync.Mutex
+	queued int // bytes
+
+	mu       sync.Mutex
+	sessions map[string]bool              // that it takes part in
+	owned    map[place]func(forGood bool) // that it owns
+	calls    int                          // of its own, under way
+}
+
+type place struct{ session, uri string }
+
+var (
+	errSlow   = errors.New("the client reads too slowly")
+	errSilent = errors.New("the client answers no ping")
+)
+
+// socket serves one WebSocket, until either side closes it.
+func (a *api) socket(w http.ResponseWriter, r *http.Request) {
+	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // the origin was checked before (guard)
+	if err != nil {
+		a.log.Debug("websocket was not accepted", "err", err)
+		return
+	}
+	a.ws.open.Add(1)
+	defer a.ws.open.Done()
+	ws.SetReadLimit(-1) // it is held below, where it can be said
+	stop, end := a.untilStopped(context.WithoutCancel(r.Context()))
+	defer end()
+	ctx, cancel := context.WithCancelCause(stop)
+	c := &conn{
+		a: a, ws: ws, who: PrincipalOf(r.Context()), ctx: ctx, close: cancel, queue: make(chan []byte, queueFrames),
+		sessions: make(map[string]bool), owned: make(map[place]func(bool)),
+	}
+	c.spawn(c.write)
+	c.spawn(c.ping)
+	c.spawn(func() {
+		<-ctx.Done()
+		c.bye(context.Cause(ctx))
+	})
+	cancel(c.read(context.WithoutCancel(ctx))) // its end is that of the WebSocket, so that a last word can be said
+	c.leaveAll()
+	c.tasks.Wait()
+}
+
+// spawn runs a part of the connection, which ends with it.
+func (c *conn) spawn(fn func()) {
+	c.tasks.Go(func() {
+		defer func() {
+			if p := recover(); p != nil {
+				c.a.log.Error("websocket panicked", "err", p)
+				c.close(errors.New("the connection failed in a way that nobody expected"))
+			}
+		}()
+		fn()
+	})
+}
+
+// bye closes the WebSocket and says why.
+func (c *conn) bye(why error) {
+	status, text := websocket.StatusNormalClosure, ""
+	switch {
+	case errors.Is(why, errStopping):
+		status, text = websocket.StatusGoingAway, "the server is stopping"
+	case errors.Is(why, errSlow), errors.Is(why, errSilent):
+		status, text = websocket.StatusPolicyViolation, why.Error()
+	case errors.Is(why, errTooLarge):
+		status, text = websocket.StatusMessageTooBig, why.Error()
+	}
+	if status == websocket.StatusNormalClosure || errors.Is(why, errSlow) {
+		_ = c.ws.CloseNow() // the other side closed it, or does not listen
+		return
+	}
+	_ = c.ws.Close(status, text) // it may be gone
+}
+
+// read takes frames one after the other. None of them is waited for here: pongs come by the same way.
+func (c *conn) read(ctx context.Context) error {
+	for {
+		_, r, err := c.ws.Reader(ctx)
+		if err != nil {
+			return err
+		}
+		b, err := io.ReadAll(io.LimitReader(r, messages.MaxFrame+1))
+		switch {
+		case err != nil:
+			return err
+		case len(b) > messages.MaxFrame:
+			c.now(&messages.ErrorFrame{Code: messages.CodeMessageTooLarge, Message: errTooLarge.Error(), Hint: "send less, or in parts"}) //nolint:contextcheck // the connection has a context of its own
+			return errTooLarge
+		}
+		f, err := messages.DecodeFrame(b)
+		if err != nil {
+			c.refuse(&messages.ErrorFrame{}, err)
+			continue
+		}
+		c.take(f) //nolint:contextcheck // the connection has a context of its own
+	}
+}
+
+var errTooLarge = errors.New("a frame has at most 8 MiB")
+
+// take is the dispatch table.
+func (c *conn) take(f messages.Frame) {
+	if hello, ok := f.(*messages.HelloFrame); ok {
+		c.hello(hello)
+		return
+	}
+	c.greeted = true
+	switch f := f.(type) {
+	case *messages.AttachFrame:
+		c.attach(f)
+	case *messages.ToolCallFrame:
+		c.call(f)
+	case *messages.ToolResultFrame:
+		c.result(f)
+	case *messages.ApprovalResponseFrame:
+		c.approve(f)
+	case *messages.ProgressFrame:
+		c.progress(f)
+	case *messages.PingFrame:
+		if !f.Pong {
+			c.send(&messages.PingFrame{ID: f.ID, Pong: true})
+		}
+	case *messages.ErrorFrame:
+		c.a.log.Debug("a client says that something is wrong", "code", f.Code)
+	default:
+		c.refuse(&messages.ErrorFrame{About: f.FrameType()}, messages.Fail(messages.CodeInvalidMessage, "frame "+f.FrameType()+" is for clients", ""))
+	}
+}
+
+// hello agrees on a version and on what both know. Only the first frame can.
+func (c *conn) hello(f *messages.HelloFrame) {
+	switch {
+	case c.greeted:
+		c.refuse(&messages.ErrorFrame{About: f.FrameType()}, messages.Fail(messages.CodeInvalidMessage, "hello is the first frame, once", ""))
+		return
+	case f.Version < 1:
+		c.refuse(&messages.ErrorFrame{About: f.FrameType()}, messages.Fail(messages.CodeInvalidMessage, "hello names no version", "this server speaks version 1"))
+		return
+	}
+	c.greeted = true
+	c.client, c.name = f.Client, f.Name
+	for _, known := range []string{messages.FeatureApprovals, messages.FeatureErrorCode, messages.FeatureEvents, messages.FeatureProgress} {
+		if slices.Contains(f.Features, known) {
+			c.features = append(c.features, known)
+		}
+	}
+	c.send(&messages.HelloFrame{Version: min(f.Version, messages.FrameVersion), Name: "troupe " + c.a.opts.Version, Features: c.features})
+}
+
+func (c *conn) has(feature string) bool { return slices.Contains(c.features, feature) }
+
+// refuse says what is wrong with a frame.
+func (c *conn) refuse(f *messages.ErrorFrame, err error) {
+	var refused *messages.Failure
+	if !errors.As(err, &refused) {
+		if c.ctx.Err() != nil {
+			return
+		}
+		c.a.log.Error("frame failed", "frame", f.About, "err", err)
+		refused = messages.Fail(messages.CodeInternal, err.Error(), "")
+	}
+	f.Code, f.Message, f.Hint = refused.GetCode(), refused.GetMessage(), refused.GetHint()
+	c.send(f)
+}
+
+// send queues a frame. A client that does not keep up is dropped.
+func (c *conn) send(f messages.Frame) {
+	b, err := messages.EncodeFrame(f)
+	if err != nil {
+		c.a.log.Error("frame cannot be encoded", "err", err)
+		return
+	}
+	c.qmu.Lock()
+	c.queued += len(b)
+	full := c.queued > queueBytes
+	c.qmu.Unlock()
+	if !full {
+		select {
+		case c.queue <- b:
+			return
+		default:
+		}
+	}
+	c.close(errSlow)
+}
+
+// now sends a last frame past the queue.
+func (c *conn) now(f messages.Frame) {
+	if b, err := messages.EncodeFrame(f); err == nil {
+		ctx, cancel := context.WithTimeout(c.ctx, writeTime)
+		defer cancel()
+		_ = c.ws.Write(ctx, websocket.MessageText, b) // the connection ends either way
+	}
+}
+
+// write sends what is queued.
+func (c *conn) write() {
+	for {
+		select {
+		case b := <-c.queue:
+			ctx, cancel := context.WithTimeout(c.ctx, writeTime)
+			err := c.ws.Write(ctx, websocket.MessageText, b)
+			cancel()
+			c.qmu.Lock()
+			c.queued -= len(b)
+			c.qmu.Unlock()
+			if err != nil {
+				c.close(errSlow)
+				return
+			}
+		case <-c.ctx.Done():
+			return
+		}
+	}
+}
+
+// ping makes sure that somebody is there.
+func (c *conn) ping() {
+	every := c.a.opts.Ping
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for missed := 0; missed < pingMisses; {
+		select {
+		case <-t.C:
+		case <-c.ctx.Done():
+			return
+		}
+		ctx, cancel := context.WithTimeout(c.ctx, every)
+		err := c.ws.Ping(ctx)
+		cancel()
+		missed++
+		if err == nil {
+			missed = 0
+		}
+	}
+	c.close(errSilent)
+}

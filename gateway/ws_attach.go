@@ -1,0 +1,281 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// needs refuses what the connection's principal may not do.
+func (c *conn) needs(s Scope) error {
+	if c.who.May(s) {
+		return nil
+	}
+	return messages.Fail(messages.CodeForbidden, "this needs scope "+string(s), "use a token that has it")
+}
+
+// attach makes the connection take part in a session, off the reader.
+func (c *conn) attach(f *messages.AttachFrame) {
+	if f.Leave {
+		c.leave(place{f.Session, f.Workspace})
+		return
+	}
+	if c.busy() {
+		c.refuse(&messages.ErrorFrame{About: f.FrameType(), Session: f.Session}, messages.Fail(messages.CodeBusy, fmt.Sprintf("%d requests of the connection are under way", maxOwnCalls), "wait for one"))
+		return
+	}
+	c.spawn(func() {
+		defer c.done()
+		answer, err := c.attached(f)
+		if err != nil {
+			c.refuse(&messages.ErrorFrame{About: f.FrameType(), Session: f.Session}, err)
+			return
+		}
+		c.send(answer)
+		c.watch(f)
+	})
+}
+
+// busy counts a request of the client's that takes its time; true: there are too many.
+func (c *conn) busy() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls >= maxOwnCalls {
+		return true
+	}
+	c.calls++
+	return false
+}
+
+func (c *conn) done() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls--
+}
+
+func (c *conn) attached(f *messages.AttachFrame) (*messages.AttachFrame, error) {
+	if err := errors.Join(printable("the session", f.Session), printable("the workspace", f.Workspace), c.needs(ScopeRead)); err != nil {
+		return nil, err
+	}
+	have, err := ask[*messages.Workspaces](c.asking(), c.a, &messages.ListWorkspaces{SessionId: f.Session})
+	if f.Session == "" || err != nil {
+		return nil, orNoSession(err)
+	}
+	answer := &messages.AttachFrame{Session: f.Session}
+	if f.Workspace == "" {
+		return answer, nil
+	}
+	if err := c.needs(ScopePrompt); err != nil {
+		return nil, err
+	}
+	owners, ok := c.a.backend.(Owners)
+	if !ok {
+		return nil, messages.Fail(messages.CodeBadRequest, "this server takes no owners of workspaces", "")
+	}
+	g := ownedBy(have, f.Workspace)
+	if g == nil {
+		spec, err := (&messages.AttachJSON{URI: f.Workspace, Name: f.Name, Trust: f.Trust, Tools: f.Tools}).Proto()
+		if err != nil {
+			return nil, err
+		}
+		g, err = ask[*messages.WorkspaceGrant](c.asking(), c.a, &messages.ToSession{SessionId: f.Session, Command: &messages.ToSession_AttachWorkspace{
+			AttachWorkspace: &messages.AttachWorkspace{Workspace: spec, By: "owner"},
+		}})
+		if err != nil {
+			return nil, err
+		}
+	}
+	m := &messages.ConnectOwner{SessionId: f.Session, Uri: g.GetUri(), Client: c.client, Steal: f.Steal, TokenId: c.who.Name}
+	epoch, leave, err := owners.ConnectOwner(c.asking(), m, c)
+	if err != nil {
+		return nil, err
+	}
+	if !c.own(place{f.Session, g.GetUri()}, leave) {
+		leave(false)
+		return nil, context.Cause(c.ctx)
+	}
+	j := g.JSON()
+	answer.Workspace, answer.Name, answer.Trust, answer.Epoch, answer.Attached = g.GetUri(), g.GetName(), j.Trust, epoch, &j
+	return answer, nil
+}
+
+// asking is the context of what the connection asks of the house: with its principal.
+func (c *conn) asking() context.Context { return context.WithValue(c.ctx, principalKey{}, c.who) }
+
+func orNoSession(err error) error {
+	if err != nil {
+		return err
+	}
+	return messages.Fail(messages.CodeBadRequest, "attach names no session", "")
+}
+
+// ownedBy finds the workspace of another machine with an address.
+func ownedBy(all *messages.Workspaces, uri string) *messages.WorkspaceGrant {
+	for _, w := range all.GetWorkspaces() {
+		if g := w.GetWorkspace(); g.GetUri() == uri && g.GetOwner() != "" {
+			return g
+		}
+	}
+	return nil
+}
+
+// own keeps a place of the connection; false: the connection has ended.
+func (c *conn) own(p place, leave func(bool)) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.owned == nil {
+		return false
+	}
+	c.owned[p] = leave
+	return true
+}
+
+// leave gives a place back for good.
+func (c *conn) leave(p place) {
+	c.mu.Lock()
+	fn := c.owned[p]
+	delete(c.owned, p)
+	c.mu.Unlock()
+	if fn != nil {
+		fn(true)
+	}
+	c.send(&messages.AttachFrame{Session: p.session, Workspace: p.uri, Leave: true})
+}
+
+// leaveAll gives every place back: the client may come back for them.
+func (c *conn) leaveAll() {
+	c.mu.Lock()
+	all := c.owned
+	c.owned = nil
+	c.mu.Unlock()
+	for _, fn := range all {
+		fn(false)
+	}
+}
+
+// lookAgain is how often what waits for an answer is listed anew: events tell sooner.
+const lookAgain = 5 * time.Second
+
+// watch shows the approvals of a session, and its events, to clients that announced that they can. Once per session.
+func (c *conn) watch(f *messages.AttachFrame) {
+	c.mu.Lock()
+	again := c.sessions[f.Session]
+	c.sessions[f.Session] = true
+	c.mu.Unlock()
+	if again || !c.has(messages.FeatureApprovals) && !c.has(messages.FeatureEvents) {
+		return
+	}
+	after := uint64(messages.FromNow)
+	if f.After != nil && *f.After < messages.FromNow {
+		after = *f.After
+	}
+	w := &watch{conn: c, session: f.Session, shown: make(map[string]context.CancelFunc)}
+	items := make(chan item)
+	c.spawn(func() { c.a.pump(c.ctx, items, f.Session, after) })
+	c.spawn(func() { w.run(items) })
+}
+
+// watch is what one connection sees of one session.
+type watch struct {
+	conn    *conn
+	session string
+	shown   map[string]context.CancelFunc // approvals that the client sees
+}
+
+func (w *watch) run(items <-chan item) {
+	defer func() {
+		for range items { // until the pump has ended
+		}
+	}()
+	tick := time.NewTicker(lookAgain)
+	defer tick.Stop()
+	w.list()
+	for {
+		select {
+		case it, more := <-items:
+			switch {
+			case !more:
+				return
+			case it.err != nil:
+				w.conn.refuse(&messages.ErrorFrame{About: messages.FrameEvent, Session: w.session}, it.err)
+				return
+			}
+			w.event(it.event)
+		case <-tick.C:
+			w.list()
+		case <-w.conn.ctx.Done():
+			return
+		}
+	}
+}
+
+func (w *watch) event(e *messages.Event) {
+	c := w.conn
+	progress := e.GetType() == messages.EventToolProgress
+	if c.has(messages.FeatureEvents) && (!progress || c.has(messages.FeatureProgress)) {
+		c.send(&messages.EventFrame{Event: e})
+	}
+	switch e.GetType() {
+	case messages.EventApprovalRequested:
+		w.list()
+	case messages.EventApprovalResolved:
+		w.resolved(&messages.RequestResolvedFrame{ApprovalID: e.GetApprovalId(), Decision: e.GetDecision(), By: e.GetBy()})
+	}
+}
+
+// list asks about everything that waits for an answer and was not asked yet.
+func (w *watch) list() {
+	c := w.conn
+	if !c.has(messages.FeatureApprovals) || c.needs(ScopeApprove) != nil {
+		return
+	}
+	all, err := ask[*messages.Approvals](c.asking(), c.a, &messages.ListApprovals{SessionId: w.session})
+	if err != nil {
+		return // asked again soon
+	}
+	waits := make(map[string]bool)
+	for _, v := range all.GetApprovals() {
+		waits[v.GetApprovalId()] = true
+		if w.shown[v.GetApprovalId()] != nil {
+			continue
+		}
+		c.send(&messages.ApprovalRequestFrame{Approval: v.JSON()})
+		ctx, cancel := context.WithCancel(c.asking())
+		w.shown[v.GetApprovalId()] = cancel
+		c.spawn(func() { // noted for as long as the client is there
+			_, _ = c.a.askAny(ctx, &messages.ShowApproval{ApprovalId: v.GetApprovalId(), By: c.called()})
+		})
+	}
+	for id := range w.shown {
+		if !waits[id] {
+			w.resolved(&messages.RequestResolvedFrame{ApprovalID: id})
+		}
+	}
+}
+
+// resolved says that an approval waits no longer, once.
+func (w *watch) resolved(f *messages.RequestResolvedFrame) {
+	cancel := w.shown[f.ApprovalID]
+	if cancel == nil {
+		return
+	}
+	cancel()
+	delete(w.shown, f.ApprovalID)
+	w.conn.send(f)
+}
+
+// called is who the client is, for people: the name of its token, and what it calls itself.
+func (c *conn) called() string {
+	switch name := clip(c.name, 64); {
+	case c.who.Name != "" && name != "":
+		return c.who.Name + " (" + name + ")"
+	case c.who.Name != "":
+		return c.who.Name
+	case name != "":
+		return name
+	}
+	return "websocket"
+}
