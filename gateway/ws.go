@@ -79,7 +79,11 @@ var (
 
 // socket serves one WebSocket, until either side closes it.
 func (a *api) socket(w http.ResponseWriter, r *http.Request) {
-	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // the origin was checked before (guard)
+	if err := sameOrigin(r); err != nil {
+		a.problem(w, r, http.StatusForbidden, messages.Fail(messages.CodeBadRequest, "the WebSocket was opened by a page of another origin", ""))
+		return
+	}
+	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // the origin was checked: sameOrigin
 	if err != nil {
 		a.log.Debug("websocket was not accepted", "err", err)
 		return
@@ -103,6 +107,14 @@ func (a *api) socket(w http.ResponseWriter, r *http.Request) {
 	cancel(c.read(context.WithoutCancel(ctx))) // its end is that of the WebSocket, so that a last word can be said
 	c.leaveAll()
 	c.tasks.Wait()
+}
+
+// sameOrigin refuses pages of other origins. The guard lets a GET of theirs pass, since no page may read what it answers; but
+// a browser opens a WebSocket for any page, and the page reads and writes what goes over it.
+func sameOrigin(r *http.Request) error {
+	asked := r.Clone(r.Context())
+	asked.Method = http.MethodPost // one that changes something
+	return http.NewCrossOriginProtection().Check(asked)
 }
 
 // spawn runs a part of the connection, which ends with it.
