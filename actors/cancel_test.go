@@ -166,7 +166,7 @@ func TestACancelEndsThePauseBeforeARetry(t *testing.T) {
 	var tries atomic.Int32
 	h := actortest.New(t, actortest.Options{Model: plainOr(func(context.Context, *model.Request) actortest.Reply {
 		tries.Add(1)
-		return actortest.Reply{Err: &model.Error{Class: model.RateLimited, Message: "later", RetryAfter: time.Hour}}
+		return actortest.Reply{Err: &model.Error{Class: model.Overloaded, Message: "later", RetryAfter: time.Hour}}
 	})})
 	s, w := h.Create(&messages.CreateSession{})
 	submit(h, s, "go")

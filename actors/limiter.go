@@ -11,7 +11,8 @@ import (
 	"github.com/troupe-dev/troupe/messages"
 )
 
-// Limiter gives out the permits for model calls of one provider, first come first served. A
+// Limiter gives out the permits for model calls of one provider: the sessions that wait take turns, those of people before what agents
+// delegated, and nobody while the provider wants a pause or is out of order (ADR 56). A
 // waiter is a queue entry and not a goroutine, and a permit is given before the goroutine of its call exists.
 // Requests are counted when their permits are given, tokens and repeated requests when they are known: at the
 // permit's return. A Limiter that is replaced begins to count anew.
@@ -24,16 +25,21 @@ type Limiter struct {
 	now   func() time.Time
 	max   int
 	rates struct{ requests, tokens rate }
+	state health
+	turns turns
 	wake  act.Timer          // when the next waiter may go on
 	held  map[string]*holder // by PID and request
-	queue []*holder
-	watch map[string]bool // PIDs that are watched: once each, until they end
+	queue []*holder          // in order of arrival
+	watch map[string]bool    // PIDs that are watched: once each, until they end
 }
 
 type holder struct {
 	who     *actor.PID
 	request uint64
 	gone    bool
+
+	session    string
+	background bool
 }
 
 // roomAgain wakes a Limiter whose provider had no room.
@@ -82,7 +88,10 @@ func (l *Limiter) Receive(c actor.Context) {
 }
 
 func (l *Limiter) acquire(c actor.Context, m *messages.AcquirePermit) {
-	h := &holder{who: c.Sender(), request: m.GetRequest()}
+	h := &holder{who: c.Sender(), request: m.GetRequest(), session: m.GetSession(), background: m.GetBackground()}
+	if h.session == "" {
+		h.session = h.who.GetId()
+	}
 	same := func(x *holder) bool { return x.request == h.request && x.who.GetId() == h.who.GetId() && !x.gone }
 	if m.GetAgain() && (l.held[permitKey(h.who, h.request)] != nil || slices.ContainsFunc(l.queue, same)) {
 		return
@@ -98,10 +107,8 @@ func (l *Limiter) acquire(c actor.Context, m *messages.AcquirePermit) {
 // view says who waits, in order.
 func (l *Limiter) view() *messages.ActorView {
 	v := &messages.ActorView{Kind: "limiter", State: running}
-	for _, h := range l.queue {
-		if !h.gone {
-			v.Waiting = append(v.Waiting, nameOf(h.who))
-		}
+	for _, h := range l.turns.inOrder(l.queue) {
+		v.Waiting = append(v.Waiting, nameOf(h.who))
 	}
 	v.Pending = int32(len(v.GetWaiting()))
 	return v
@@ -109,27 +116,30 @@ func (l *Limiter) view() *messages.ActorView {
 
 // grant serves waiters while permits are free. It loops here: a release never calls the next waiter.
 func (l *Limiter) grant(c actor.Context) {
+	l.queue = slices.DeleteFunc(l.queue, func(h *holder) bool { return h.gone })
 	for len(l.queue) > 0 && len(l.held) < l.max {
-		h := l.queue[0]
-		if !h.gone && !l.room(c) {
+		at := l.turns.next(l.queue)
+		h := l.queue[at]
+		if !l.room(c) {
 			break
 		}
-		l.queue = l.queue[1:]
-		if h.gone {
-			continue
-		}
+		l.turns.served(h, l.queue)
+		l.queue = slices.Delete(l.queue, at, at+1)
 		l.held[permitKey(h.who, h.request)] = h
 		c.Send(h.who, &messages.PermitGranted{Request: h.request})
 	}
 	if len(l.queue) == 0 {
-		l.queue = nil
+		l.queue, l.turns = nil, turns{}
 	}
 }
 
 // room takes the place of one request, or wakes the Limiter when there may be one.
 func (l *Limiter) room(c actor.Context) bool {
 	now := l.now()
-	wait := max(l.rates.requests.wait(now), l.rates.tokens.wait(now))
+	if l.state.probing() && len(l.held) > 0 {
+		return false // what comes of that says how it goes on
+	}
+	wait := max(l.rates.requests.wait(now), l.rates.tokens.wait(now), l.state.wait(now))
 	if wait > 0 {
 		l.wake.Set(c, min(wait, wakeAtMost), func(gen uint64) any { return &roomAgain{gen} })
 		return false
@@ -144,6 +154,7 @@ func (l *Limiter) release(c actor.Context, key string, m *messages.ReleasePermit
 		delete(l.held, key)
 		l.rates.requests.spend(l.now(), int64(m.GetRequests())-1)
 		l.rates.tokens.spend(l.now(), m.GetTokens())
+		l.state.note(l.now(), m)
 		l.grant(c)
 		return
 	}

@@ -35,9 +35,10 @@ type Resolved struct {
 	Provider string // whose permits a call needs
 	Name     string // the provider's own name of the model
 	Price    Price
-	Context  int64 // tokens that its window holds; 0: not known
-	XML      bool  // it has no function calling: tools are offered and called in text
-	Free     bool  // no service runs it: it costs nothing, and needs no price
+	Context  int64  // tokens that its window holds; 0: not known
+	XML      bool   // it has no function calling: tools are offered and called in text
+	Fallback string // the model that is asked while the service of this one does not answer; "": none
+	Free     bool   // no service runs it: it costs nothing, and needs no price
 }
 
 // Price is in US dollars per million tokens; zero when it is not known.

@@ -276,12 +276,12 @@ func TestAModelThatStaysBusyEndsTheTurnWithItsError(t *testing.T) {
 	h := actortest.New(t, actortest.Options{
 		Limits: actors.Limits{ModelAttempts: 2},
 		Model: actortest.Model(func(context.Context, *model.Request) actortest.Reply {
-			return actortest.Reply{Err: &model.Error{Class: model.RateLimited, Message: "slow down", Hint: "wait"}}
+			return actortest.Reply{Err: &model.Error{Class: model.Overloaded, Message: "slow down", Hint: "wait"}}
 		}),
 	})
 	s, w := h.Create(&messages.CreateSession{})
 	r := h.Run(s, "go")
-	if r.GetOutcome() != messages.TurnCompleted_ERROR || r.GetErrorCode() != "rate_limited" || !strings.Contains(r.GetReason(), "slow down") {
+	if r.GetOutcome() != messages.TurnCompleted_ERROR || r.GetErrorCode() != "overloaded" || !strings.Contains(r.GetReason(), "slow down") {
 		t.Errorf("%v %s %s", r.GetOutcome(), r.GetErrorCode(), r.GetReason())
 	}
 	if n := len(actortest.Of[*messages.GenerationFailed](h.Facts(w))); n != 2 {

@@ -87,6 +87,7 @@ type Worker struct {
 	cancels     []canceller                                 // who await the end of a cancelled turn
 	closing     closing                                     // that the worker ends for good
 	purse       purse
+	limited     limited
 	peers       peers
 }
 
@@ -472,8 +473,7 @@ func (w *Worker) release() {
 	if w.journal != nil {
 		w.journal.Release()
 	}
-	w.wall.Stop()
-	w.retry.Stop()
+	w.stopTimers()
 	svc, log := w.svc, w.log
 	w.journal, w.state, w.snaps, w.prompt, w.stash, w.tools = nil, nil, nil, nil, act.Stash{}, nil
 	w.grant, w.newest, w.lost = nil, nil, nil

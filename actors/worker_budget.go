@@ -84,7 +84,7 @@ func (e estimate) amounts(answer int64, calls int64) *messages.Amounts {
 // pay asks for what a call whose request is about so many tokens may cost. refused ends what wanted it when it cannot be paid.
 func (w *Worker) pay(c actor.Context, tokens int, offersTools bool, refused func(actor.Context, conversation.Complete)) {
 	b := w.budget()
-	resolved, err := w.svc.Models.Resolve(w.state.Model())
+	resolved, err := w.svc.Models.Resolve(w.nextModel())
 	if err == nil && b.GetMost().GetMicroUsd() > 0 && resolved.Price == (Price{}) && !resolved.Free {
 		err = fmt.Errorf("the budget is in US dollars, and model %q has no price: set models.ALIAS.price, or bound tokens", w.state.Model())
 	}

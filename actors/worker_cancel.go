@@ -167,7 +167,7 @@ func (w *Worker) settled(c actor.Context) {
 		return
 	}
 	w.dropCompaction(c)
-	w.dropGeneration(c, nil)
+	w.dropGeneration(c, nil, nil)
 	w.retry.Stop()
 	w.advance(c)
 }

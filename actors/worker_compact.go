@@ -357,7 +357,7 @@ func (w *Worker) dropCompaction(c actor.Context) {
 	if w.compacting == nil {
 		return
 	}
-	w.dropGeneration(c, nil)
+	w.dropGeneration(c, nil, nil)
 	w.retry.Stop()
 	w.endCompaction(c, messages.Fail(messages.CodeUnavailable, "the compaction was cancelled", ""))
 }

@@ -108,7 +108,7 @@ func (w *Worker) replaced(c actor.Context, m *messages.Replaced) {
 			w.noPermits(c, m.GetReason())
 			return
 		}
-		c.Request(w.peers.limiter(c.ActorSystem(), w.gen.provider), &messages.AcquirePermit{Request: w.gen.request, Again: true})
+		c.Request(w.peers.limiter(c.ActorSystem(), w.gen.provider), w.permitWish(true))
 	}
 }
 

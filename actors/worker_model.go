@@ -124,7 +124,12 @@ func (w *Worker) ask(c actor.Context) {
 func (w *Worker) askPermit(c actor.Context) {
 	w.permits++
 	w.gen.request, w.gen.asked = w.permits, w.svc.Now()
-	c.Request(w.peers.limiter(c.ActorSystem(), w.gen.provider), &messages.AcquirePermit{Request: w.gen.request})
+	c.Request(w.peers.limiter(c.ActorSystem(), w.gen.provider), w.permitWish(false))
+}
+
+// permitWish asks for a place in the queue; again after the Limiter was replaced.
+func (w *Worker) permitWish(again bool) *messages.AcquirePermit {
+	return &messages.AcquirePermit{Request: w.gen.request, Again: again, Session: w.session, Background: w.state.Parent() != ""}
 }
 
 // permitRefused: the Limiter is being replaced. The Supervisor says when to ask its successor.
@@ -144,9 +149,19 @@ func (w *Worker) noPermits(c actor.Context, why string) {
 	w.generationFailed(c, err, "")
 }
 
-// releasePermit gives a permit back, with what the call spent; nil when that is not known.
-func (w *Worker) releasePermit(c actor.Context, spent *model.Completion) {
+// releasePermit gives a permit back, with what the call spent and came to; nil when that is not known.
+func (w *Worker) releasePermit(c actor.Context, spent *model.Completion, err error) {
 	m := &messages.ReleasePermit{Request: w.gen.request}
+	var me *model.Error
+	switch {
+	case spent == nil:
+	case err == nil:
+		m.Outcome = messages.ReleasePermit_ANSWERED
+	case errors.As(err, &me) && me.Class == model.RateLimited:
+		m.Outcome, m.RetryAfterMs = messages.ReleasePermit_RATE_LIMITED, me.RetryAfter.Milliseconds()
+	case errors.As(err, &me) && me.Class == model.Overloaded:
+		m.Outcome = messages.ReleasePermit_OVERLOADED
+	}
 	if spent != nil {
 		m.Tokens, m.Requests = spent.Usage.GetInputTokens()+spent.Usage.GetOutputTokens(), int32(spent.Meta.Attempts)
 	}
@@ -286,9 +301,9 @@ func (m *modelCall) publish(typ, text string) {
 }
 
 // dropGeneration gives the permit, or the place in its queue, back.
-func (w *Worker) dropGeneration(c actor.Context, spent *model.Completion) {
+func (w *Worker) dropGeneration(c actor.Context, spent *model.Completion, err error) {
 	if g := w.gen; g != nil && g.provider != "" {
-		w.releasePermit(c, spent)
+		w.releasePermit(c, spent, err)
 	}
 	if w.gen != nil && spent == nil { // it was not made
 		w.purse.charge = &messages.Amounts{}
@@ -302,7 +317,7 @@ func (w *Worker) generated(c actor.Context, m *generated) {
 	if g == nil || g.number != m.number {
 		return
 	}
-	w.dropGeneration(c, m.completion)
+	w.dropGeneration(c, m.completion, m.err)
 	w.charged(g, m.completion, m.err)
 	w.phase = stateWorking
 	if g.summary {
@@ -413,8 +428,11 @@ func (w *Worker) generationFailed(c actor.Context, err error, partial string) {
 		if me.Class == shortOfBudget && t.Failures+1 < w.svc.Limits.ModelAttempts {
 			f.RetryAtUnixMs = w.svc.Now().UnixMilli() // it is known now
 		}
-		if retryable(me.Class) && t.Failures+1 < w.svc.Limits.ModelAttempts {
+		if w.triesAgain(me.Class) {
 			pause := max(me.RetryAfter, act.Backoff{First: 500 * time.Millisecond, Max: 30 * time.Second}.Pause(t.Failures+1))
+			if w.substitute(t.Failures+1, f.GetClass()) != "" {
+				pause = 0 // another service is asked
+			}
 			f.RetryAtUnixMs = w.svc.Now().Add(pause).UnixMilli()
 		}
 	}
@@ -453,8 +471,12 @@ func priced(u *messages.Usage, p Price) *messages.Usage {
 // place in the journal.
 func (w *Worker) generationStarted(step, attempt int, hash [sha256.Size]byte, tokens int) *messages.GenerationStarted {
 	w.generations++
-	return &messages.GenerationStarted{
+	g := &messages.GenerationStarted{
 		Step: uint32(step), Attempt: uint32(attempt),
 		Model: w.state.Model(), RequestHash: hash[:], EstimatedTokens: int64(w.uncorrected(tokens)),
 	}
+	if m := w.nextModel(); m != g.GetModel() {
+		g.Model, g.InsteadOf = m, g.GetModel()
+	}
+	return g
 }

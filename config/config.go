@@ -118,6 +118,7 @@ type Alias struct {
 	Name     string `yaml:"name" doc:"The provider's own name of the model."`
 	Price    Price  `yaml:"price" doc:"Price of a million tokens."`
 	Context  int64  `yaml:"context" default:"0" doc:"Context size in tokens; 0: unknown."`
+	Fallback string `yaml:"fallback" doc:"Model that is asked while the service of this one does not answer, or wants a pause: an alias or PROVIDER/NAME."`
 	Protocol string `yaml:"protocol" default:"native" enum:"native,xml" doc:"How tools are offered to it: xml (in the text) where it has no function calling."`
 }
 

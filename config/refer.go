@@ -46,6 +46,7 @@ func (c *checker) models() {
 			continue
 		}
 		c.model(child(at, "provider"), a.Provider+"/"+a.Name)
+		c.model(child(at, "fallback"), a.Fallback)
 	}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Providers)) {
 		if p := cfg.Providers[name]; p.BaseURL == "" {

@@ -46,8 +46,9 @@ type Model struct {
 	Name     string // the provider's own name; for scripted and replay, the script or file
 	Service  Provider
 	Price    Price
-	Context  int64 // tokens; 0: unknown
-	XML      bool  // tools are offered to it in text
+	Context  int64  // tokens; 0: unknown
+	XML      bool   // tools are offered to it in text
+	Fallback string // the model that stands in for it; "": none
 }
 
 // String is PROVIDER/NAME.
@@ -66,7 +67,7 @@ func (c *Config) Resolve(name string) (Model, error) {
 		return Model{}, ErrNoModel
 	}
 	if a, ok := c.Models[name]; ok {
-		return c.service(name, Model{Alias: name, Provider: a.Provider, Name: a.Name, Price: a.Price, Context: a.Context, XML: a.Protocol == "xml"})
+		return c.service(name, Model{Alias: name, Provider: a.Provider, Name: a.Name, Price: a.Price, Context: a.Context, XML: a.Protocol == "xml", Fallback: a.Fallback})
 	}
 	provider, own, slash := strings.Cut(name, "/")
 	if !slash || provider == "" || own == "" {
@@ -75,7 +76,7 @@ func (c *Config) Resolve(name string) (Model, error) {
 	m := Model{Provider: provider, Name: own}
 	for _, alias := range slices.Sorted(maps.Keys(c.Models)) {
 		if a := c.Models[alias]; a.Provider == provider && a.Name == own {
-			m.Alias, m.Price, m.Context, m.XML = alias, a.Price, a.Context, a.Protocol == "xml"
+			m.Alias, m.Price, m.Context, m.XML, m.Fallback = alias, a.Price, a.Context, a.Protocol == "xml", a.Fallback
 			break
 		}
 	}

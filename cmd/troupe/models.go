@@ -48,7 +48,7 @@ func (m *models) Resolve(name string) (*troupe.ResolvedModel, error) {
 	if context == 0 && !found.Offline() {
 		context = model.Window(found.Name)
 	}
-	r := &troupe.ResolvedModel{Provider: found.Provider, Name: found.Name, Context: context, XML: found.XML, Price: troupe.Price{
+	r := &troupe.ResolvedModel{Provider: found.Provider, Name: found.Name, Context: context, XML: found.XML, Fallback: found.Fallback, Price: troupe.Price{
 		Input: dollars(found.Price.Input), Output: dollars(found.Price.Output), Cached: dollars(found.Price.Cached),
 	}}
 	m.mu.Lock()

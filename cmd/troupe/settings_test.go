@@ -128,7 +128,7 @@ func effect(t *testing.T, a *app, loaded *config.Loaded, dir string) string {
 		found, err := loaded.Config.Resolve(name)
 		r, rerr := m.Resolve(name)
 		if r != nil {
-			say("model "+name, r.Name, r.Provider, r.Price, r.Context, r.XML)
+			say("model "+name, r.Name, r.Provider, r.Price, r.Context, r.XML, r.Fallback)
 		}
 		c := clientOptions(found.Service)
 		say("model "+name, err, rerr, c.API, c.BaseURL, c.MaxAttempts, c.RequestTimeout)

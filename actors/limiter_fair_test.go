@@ -1,0 +1,188 @@
+package actors_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/troupe-dev/troupe/actors"
+	"github.com/troupe-dev/troupe/actors/actortest"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/model"
+)
+
+// order lets waiters of sessions come while the only permit is held, and returns the order in which they get it.
+func order(t *testing.T, wishes ...*messages.AcquirePermit) (got []uint64) {
+	t.Helper()
+	h := actortest.New(t, actortest.Options{Limits: actors.Limits{ModelCalls: 1}})
+	limiter := h.Sys.NewLocalPID("troupe/limiter-default")
+	p := newProbe(h)
+	defer p.die(t)
+	p.send(limiter, &messages.AcquirePermit{Request: 1000})
+	last := p.permit(t)
+	for i, w := range wishes {
+		w.Request = uint64(i)
+		p.send(limiter, w)
+	}
+	for range wishes {
+		p.send(limiter, &messages.ReleasePermit{Request: last, Outcome: messages.ReleasePermit_ANSWERED})
+		last = p.permit(t)
+		got = append(got, last)
+	}
+	return got
+}
+
+func TestSessionsTakeTurnsHoweverMuchOneOfThemAsksFor(t *testing.T) {
+	var wishes []*messages.AcquirePermit
+	for range 6 {
+		wishes = append(wishes, &messages.AcquirePermit{Session: "greedy"})
+	}
+	wishes = append(wishes, &messages.AcquirePermit{Session: "b"}, &messages.AcquirePermit{Session: "c"}, &messages.AcquirePermit{Session: "b"})
+	if got, want := order(t, wishes...), []uint64{0, 6, 7, 1, 8, 2, 3, 4, 5}; !slices.Equal(got, want) {
+		t.Errorf("served in the order %v, want %v", got, want)
+	}
+}
+
+func TestWhatPeopleWaitForGoesFirstAndTheRestIsNotForgotten(t *testing.T) {
+	var wishes []*messages.AcquirePermit
+	for i := range 8 {
+		wishes = append(wishes, &messages.AcquirePermit{Session: fmt.Sprint("child ", i%2), Background: i%4 == 0})
+	}
+	if got, want := order(t, wishes...), []uint64{1, 2, 3, 0, 5, 6, 7, 4}; !slices.Equal(got, want) {
+		t.Errorf("served in the order %v, want %v", got, want)
+	}
+}
+
+func TestAPauseThatTheProviderAsksForCountsForAll(t *testing.T) {
+	h := actortest.New(t, actortest.Options{})
+	limiter := h.Sys.NewLocalPID("troupe/limiter-default")
+	p, other := newProbe(h), newProbe(h)
+	defer p.die(t)
+	defer other.die(t)
+	p.send(limiter, &messages.AcquirePermit{Request: 1})
+	p.permit(t)
+	begun := time.Now()
+	p.send(limiter, &messages.ReleasePermit{Request: 1, Outcome: messages.ReleasePermit_RATE_LIMITED, RetryAfterMs: 150})
+	other.send(limiter, &messages.AcquirePermit{Request: 2})
+	if other.permit(t); time.Since(begun) < 150*time.Millisecond {
+		t.Errorf("the next call begins %v after the provider asked for 150 ms", time.Since(begun))
+	}
+}
+
+func TestAProviderThatIsOutOfOrderIsTriedByOneCallAtATime(t *testing.T) {
+	h := actortest.New(t, actortest.Options{})
+	limiter := h.Sys.NewLocalPID("troupe/limiter-default")
+	p := newProbe(h)
+	defer p.die(t)
+	for i := range uint64(9) {
+		p.send(limiter, &messages.AcquirePermit{Request: i})
+		p.permit(t)
+	}
+	for i := range uint64(9) {
+		p.send(limiter, &messages.ReleasePermit{Request: i, Outcome: messages.ReleasePermit_OVERLOADED})
+	}
+	for i := range uint64(3) {
+		p.send(limiter, &messages.AcquirePermit{Request: 10 + i})
+	}
+	if got := p.permit(t); got != 10 {
+		t.Fatalf("the first to try is %d", got)
+	}
+	tree := actortest.Ask[*messages.Tree](h, "", &messages.DescribeTree{}) // whatever else could have been given has been
+	select {
+	case m := <-p.seen:
+		t.Fatalf("a second try beside it: %v, %v", m, tree)
+	default:
+	}
+	p.send(limiter, &messages.ReleasePermit{Request: 10, Outcome: messages.ReleasePermit_ANSWERED})
+	if a, b := p.permit(t), p.permit(t); a != 11 || b != 12 {
+		t.Errorf("after its answer it is the turn of %d and %d", a, b)
+	}
+}
+
+// TestTwoHundredAgentsFinishWithAProviderThatRefusesFailsAndCutsOff: it answers so many requests in a while, and 429 to the rest; now and then it fails, or
+// cuts a stream. All turns are done, none of them with an error.
+func TestTwoHundredAgentsFinishWithAProviderThatRefusesFailsAndCutsOff(t *testing.T) {
+	const agents, each, window = 200, 12, 50 * time.Millisecond
+	var mu sync.Mutex
+	var began time.Time
+	answered, refused, failed := 0, 0, map[string]int{}
+	m := actortest.Model(func(_ context.Context, r *model.Request) actortest.Reply {
+		mu.Lock()
+		defer mu.Unlock()
+		if now := time.Now(); now.Sub(began) > window {
+			began, answered = now, 0
+		}
+		if answered >= each {
+			refused++
+			return actortest.Reply{Err: &model.Error{Class: model.RateLimited, Message: "slow down", RetryAfter: window}}
+		}
+		answered++
+		results := actortest.Results(r)
+		key := fmt.Sprint(r.Session, len(results))
+		failed[key]++
+		switch n := len(failed); {
+		case failed[key] > 1 || n%10 > 1:
+		case n%10 == 0:
+			return actortest.Reply{Err: &model.Error{Class: model.Overloaded, Message: "HTTP 500"}}
+		default:
+			return actortest.Reply{Text: "half", Err: &model.Error{Class: model.Truncated, Message: "cut"}}
+		}
+		if results == nil {
+			return actortest.Reply{Calls: []*messages.ToolCall{actortest.Call("1", "list_files", `{}`)}}
+		}
+		return actortest.Reply{Text: "done"}
+	})
+	h := actortest.New(t, actortest.Options{Model: m, Limits: actors.Limits{ModelCalls: 100}})
+	var waits []<-chan actortest.Answer[*messages.TurnResult]
+	for range agents {
+		v := actortest.Ask[*messages.SessionView](h, "", &messages.CreateSession{First: &messages.SubmitInput{Parts: actortest.Text("go")}})
+		waits = append(waits, actortest.Later[*messages.TurnResult](h, v.GetId(), &messages.AwaitTurn{}))
+	}
+	for i, w := range waits {
+		if a := actortest.Wait(t, "a turn", w); a.Err != nil || a.Reply.GetOutcome() != messages.TurnCompleted_DONE || a.Reply.GetText() != "done" {
+			t.Errorf("agent %d: %v %v", i, a.Reply, a.Err)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if refused == 0 {
+		t.Error("nothing was refused: the test is about nothing")
+	}
+	t.Logf("%d requests were refused", refused)
+}
+
+// pairs answers two names, of two providers.
+type pairs struct{ first, second actortest.Model }
+
+func (p pairs) Resolve(name string) (*actors.Resolved, error) {
+	if name == "second" {
+		return &actors.Resolved{Model: p.second, Provider: "other", Name: "second"}, nil
+	}
+	return &actors.Resolved{Model: p.first, Provider: "default", Name: "first", Fallback: "second"}, nil
+}
+
+func (pairs) Providers() []string { return []string{"default", "other"} }
+
+func TestAModelStandsInForOneThatDoesNotAnswerAndIsWrittenDown(t *testing.T) {
+	h := actortest.New(t, actortest.Options{Models: pairs{
+		first: actortest.Model(func(context.Context, *model.Request) actortest.Reply {
+			return actortest.Reply{Err: &model.Error{Class: model.Overloaded, Message: "HTTP 500", RetryAfter: time.Hour}}
+		}),
+		second: actortest.Say("I stand in"),
+	}})
+	s, w := h.Create(&messages.CreateSession{Model: "first"})
+	if r := h.Run(s, "go"); r.GetText() != "I stand in" {
+		t.Fatalf("%v", r)
+	}
+	var asked []string
+	for _, g := range actortest.Of[*messages.GenerationStarted](h.Facts(w)) {
+		asked = append(asked, g.GetModel()+" "+g.GetInsteadOf())
+	}
+	if got := strings.Join(asked, ", "); got != "first , second first" {
+		t.Errorf("asked were %s", got)
+	}
+}
