@@ -49,7 +49,7 @@ func manySessions(browser context.Context, t *testing.T) {
 
 func sessionsAreBegun(browser context.Context, t *testing.T) {
 	m := slow{make(chan struct{})}
-	h := newStageOf(t, m, gateway.Options{})
+	h := newStageOf(t, troupe.Options{Model: m}, gateway.Options{})
 	dir := t.TempDir()
 	x := newTab(browser, t, h.url)
 	x.open("/")
@@ -106,4 +106,33 @@ func tokensAreAsked(browser context.Context, t *testing.T) {
 	x.until("it asks again", `document.querySelector('form.login')`)
 	x.open("/")
 	x.until("and keeps nothing", `document.querySelector('form.login') && sessionStorage.length === 0`)
+}
+
+// longSession opens a session at its end, has the rest on demand, and finds the turn that an address names.
+func longSession(browser context.Context, t *testing.T) {
+	h := newStage(t, "\n  - reply: {text: 'I heard: ${user}'}\n", gateway.Options{})
+	s, _ := h.session(troupe.SessionOptions{}, nil)
+	first := ""
+	for i := range 300 {
+		r, err := s.Run(h.ctx, fmt.Sprintf("prompt %d", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 2 {
+			first = r.Turn
+		}
+	}
+	x := newTab(browser, t, h.url)
+	x.open("/sessions/" + s.ID())
+	x.sees("I heard: prompt 299")
+	x.until("it stands at the end", `innerHeight + scrollY >= document.documentElement.scrollHeight - 80`)
+	if n := value[int](x, `document.querySelectorAll('.turn').length`); n > 30 {
+		t.Errorf("%d turns are drawn at once", n)
+	}
+	x.click("Show 100 earlier")
+	x.sees("I heard: prompt 175")
+	x.open("/sessions/" + s.ID() + "#" + first)
+	x.until("the turn is in sight", fmt.Sprintf(`(() => { const r = document.getElementById(%q)?.getBoundingClientRect(); return r && r.top >= 0 && r.top < innerHeight; })()`, first))
+	x.typeInto("form.prompt textarea", "one more\r")
+	x.sees("I heard: one more")
 }

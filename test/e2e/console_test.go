@@ -20,6 +20,8 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		"files are put, read and deleted":                                 filesAreKept,
 		"a thousand sessions are found by filters in the address":         manySessions,
 		"a session is begun, and stopped":                                 sessionsAreBegun,
+		"a call in doubt is settled":                                      doubtIsSettled,
+		"a long session opens at its end":                                 longSession,
 		"a server with tokens asks for one":                               tokensAreAsked,
 		"nothing stands in the way of anybody":                            nothingInTheWay,
 	} {

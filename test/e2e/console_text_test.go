@@ -34,7 +34,7 @@ func (m slow) Stream(ctx context.Context, _ *port.Request) iter.Seq2[port.Event,
 
 func textStreams(browser context.Context, t *testing.T) {
 	m := slow{make(chan struct{})}
-	h := newStageOf(t, m, gateway.Options{})
+	h := newStageOf(t, troupe.Options{Model: m}, gateway.Options{})
 	s, _ := h.session(troupe.SessionOptions{}, nil)
 	x := newTab(browser, t, h.url)
 	x.open("/sessions/" + s.ID())

@@ -29,15 +29,15 @@ func newStage(t *testing.T, rules string, o gateway.Options) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newStageOf(t, s.Model(), o)
+	return newStageOf(t, troupe.Options{Model: s.Model()}, o)
 }
 
-// newStageOf starts a runtime with a model.
-func newStageOf(t *testing.T, m troupe.Model, o gateway.Options) *stage {
+// newStageOf starts a runtime.
+func newStageOf(t *testing.T, with troupe.Options, o gateway.Options) *stage {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
-	rt, err := troupe.New(ctx, troupe.Options{Model: m})
+	rt, err := troupe.New(ctx, with)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,10 +1,12 @@
 // One turn of a transcript: what was asked, what the model said and did, how it ended.
 import { Component } from 'preact';
 import { useState } from 'preact/hooks';
+import { post, type Refused } from './api';
 import { Diff, looksLikeDiff } from './diff';
 import type { Call, Generation, Step, Turn } from './fold';
-import { Id, State } from './parts';
-import { Ago, cut, Long, marked, plain, pretty, took } from './text';
+import { refused } from './hooks';
+import { Id, State, Trouble } from './parts';
+import { Ago, count, cut, Long, marked, plain, pretty, took } from './text';
 
 const stepsShown = 40;
 
@@ -26,7 +28,7 @@ export class TurnView extends Component<Props> {
           {t.outcome ? <State of={t.outcome} /> : <State of="open" label="under way" />}
           {t.reason && <span class="why">{marked(cut(t.reason, 500))}</span>}
           {several && <span>worker <Id of={t.worker} /></span>}
-          {t.usage && <span>{t.usage.input_tokens + t.usage.output_tokens} tokens{t.usage.cost_usd > 0 && `, $${t.usage.cost_usd.toFixed(4)}`}</span>}
+          {t.usage && <span>{count(t.usage.input_tokens + t.usage.output_tokens)} tokens{t.usage.cost_usd > 0 && `, $${t.usage.cost_usd.toFixed(4)}`}</span>}
           <Ago at={t.at} />
           <a href={`#${t.id}`} aria-label="link to this turn">link</a>
         </footer>
@@ -60,6 +62,25 @@ function Said(p: { of: Generation }) {
   );
 }
 
+/** Doubt asks a person what became of a call that a crash cut off. */
+function Doubt(p: { exec: string }) {
+  const [error, setError] = useState<Refused>();
+  const [note, setNote] = useState('');
+  const say = (resolution: string) => void post(`/api/calls/${encodeURIComponent(p.exec)}`, { resolution, note, by: 'console' }).catch((err) => setError(refused(err)));
+  return (
+    <div class="doubt">
+      <p class="why">It was cut off, and nobody knows whether it ran. Look, and say:</p>
+      <label class="row">Note to the model <input value={note} autocomplete="off" onInput={(e) => setNote(e.currentTarget.value)} /></label>
+      <Trouble error={error} />
+      <div class="answers">
+        <button type="button" onClick={() => say('retry')}>Run it again</button>
+        <button type="button" onClick={() => say('done')}>It was done</button>
+        <button type="button" onClick={() => say('fail')}>It failed</button>
+      </div>
+    </div>
+  );
+}
+
 function argument(args: string, name: string): string {
   if (args.length > 200_000) return '';
   try {
@@ -83,15 +104,17 @@ function Called(p: { of: Call }) {
   const state = c.status || (c.asked && !c.decision ? 'asks' : c.state || 'planned');
   const about = subject(c.args);
   const diff = c.diff && looksLikeDiff(c.diff) ? c.diff : '';
+  const doubt = c.state === 'in_doubt' && !c.status;
   const [open, setOpen] = useState(false);
   return (
-    <details class={`call ${failed ? 'failed' : ''}`} onToggle={(e) => setOpen(e.currentTarget.open)}>
+    <details class={`call ${failed ? 'failed' : ''}`} open={doubt || open} onToggle={(e) => setOpen(e.currentTarget.open)}>
       <summary>
         <code class="tool">{marked(cut(c.tool, 100))}</code> <span class="subject" dir="auto">{plain(about, 160)}</span>
         <span class="end">{c.us > 0 && <small>{took(c.us)}</small>} <State of={state} /></span>
         {c.total > 0 && !c.status && <progress max={c.total} value={c.done}>{c.done} of {c.total} {marked(c.unit)}</progress>}
       </summary>
-      {open && (
+      {doubt && <Doubt exec={c.id} />}
+      {(open || doubt) && (
         <>
           {c.decision && <p class="why">{marked(c.decision)}{c.note && <>: {marked(cut(c.note, 500))}</>}</p>}
           {diff && <Diff text={diff} />}

@@ -4,7 +4,7 @@ import { refused, usePolled } from './hooks';
 import { useState } from 'preact/hooks';
 import { Empty, Id, Pager, pageOf, State, Trouble } from './parts';
 import { filter, Link, type Place, sessionLink } from './route';
-import { Ago, cut, marked, plain } from './text';
+import { Ago, count, cut, marked, plain } from './text';
 import { type Worker, workerStates } from './types';
 
 const rows = 50;
@@ -37,8 +37,8 @@ export function WorkersPage(p: { session?: string; place: Place }) {
           <li key={w.id} class="item">
             <span class="name">{plain(w.agent || 'default', 60)} <State of={w.state} />{w.quarantined && <State of="quarantined" />}</span>
             <span class="meta">
-              <Id of={w.id} />{!p.session && <> · <Link to={sessionLink(w.session)}>session</Link></>}{w.model && <> · {plain(w.model, 60)}</>} · {w.turns} turns{w.staged > 0 && <>, {w.staged} waiting</>} · {w.restarts} restarts
-              {w.parent && <> · for <Id of={w.parent} /></>} · {w.usage.input_tokens + w.usage.output_tokens} tokens · <Ago at={w.updated_at} />
+              <Id of={w.id} />{!p.session && <> · <Link to={sessionLink(w.session)}>session</Link></>}{w.model && <> · {plain(w.model, 60)}</>} · {w.turns} {w.turns === 1 ? 'turn' : 'turns'}{w.staged > 0 && <>, {w.staged} waiting</>} · {w.restarts} {w.restarts === 1 ? 'restart' : 'restarts'}
+              {w.parent && <> · for <Id of={w.parent} /></>} · {count(w.usage.input_tokens + w.usage.output_tokens)} tokens · <Ago at={w.updated_at} />
             </span>
             {w.waits_for && <span class="meta">waits for {marked(cut(w.waits_for, 300))}</span>}
             {w.last_error && <span class="meta bad" dir="auto">{marked(cut(w.last_error, 300))}</span>}
