@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/troupe-dev/troupe/messages"
@@ -71,6 +72,9 @@ func (c *conn) attached(f *messages.AttachFrame) (*messages.AttachFrame, error) 
 	if err := c.needs(ScopePrompt); err != nil {
 		return nil, err
 	}
+	if err := elsewhere(have, f.Workspace); err != nil {
+		return nil, err
+	}
 	owners, ok := c.a.backend.(Owners)
 	if !ok {
 		return nil, messages.Fail(messages.CodeBadRequest, "this server takes no owners of workspaces", "")
@@ -100,6 +104,24 @@ func (c *conn) attached(f *messages.AttachFrame) (*messages.AttachFrame, error) 
 	j := g.JSON()
 	answer.Workspace, answer.Name, answer.Trust, answer.Epoch, answer.Attached = g.GetUri(), g.GetName(), j.Trust, epoch, &j
 	return answer, nil
+}
+
+// elsewhere refuses an address that is not of another machine: who owns the server's own folders is no question of connections.
+func elsewhere(have *messages.Workspaces, uri string) error {
+	host, _, ok := strings.Cut(uri, ":")
+	if !ok {
+		return messages.Fail(messages.CodeInvalidURI, "workspace "+visible(uri)+" is no address HOST:PATH", "")
+	}
+	mine := strings.EqualFold(host, "local") || strings.EqualFold(host, "git")
+	for _, w := range have.GetWorkspaces() {
+		g := w.GetWorkspace()
+		name, _, _ := strings.Cut(g.GetUri(), ":")
+		mine = mine || g.GetKind() == "server" && strings.EqualFold(host, name)
+	}
+	if mine {
+		return messages.Fail(messages.CodeDenied, "the host name "+visible(host)+" is the server's own", "use another name (`troupe attach --as NAME`)")
+	}
+	return nil
 }
 
 // asking is the context of what the connection asks of the house: with its principal.

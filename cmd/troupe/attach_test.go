@@ -7,11 +7,14 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/creack/pty"
 
 	"github.com/troupe-dev/troupe/messages"
 )
@@ -87,7 +90,7 @@ func (s *served) post(path, body string, into any) {
 func (s *served) newSession() string {
 	s.t.Helper()
 	var v messages.SessionJSON
-	s.post("/api/sessions", "{}", &v)
+	s.post("/api/sessions", `{"ask":true}`, &v)
 	return v.ID
 }
 
@@ -251,4 +254,93 @@ func TestAServerThatWasKilledFindsOutFromTheOwnerWhatBecameOfItsCall(t *testing.
 			_, _ = r.wait()
 		})
 	}
+}
+
+// terminal is one on which a command runs.
+type terminal struct {
+	t   *testing.T
+	tty *os.File
+	cmd *exec.Cmd
+	all strings.Builder
+}
+
+// until reads until a text stands there once more than before.
+func (s *terminal) until(text string) {
+	s.t.Helper()
+	before := s.all.Len()
+	for b := make([]byte, 1024); !strings.Contains(s.all.String()[before:], text); {
+		n, err := s.tty.Read(b)
+		s.all.Write(b[:n])
+		if err != nil {
+			s.t.Fatalf("it ended before %q: %v\n%s", text, err, s.all.String())
+		}
+	}
+}
+
+func (s *terminal) types(text string) {
+	s.t.Helper()
+	if _, err := io.WriteString(s.tty, text); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestWhoSitsAtASharedFolderIsAskedOncePerCall(t *testing.T) {
+	m := newMachine(t)
+	s := m.serve()
+	session := s.newSession()
+	cmd := m.command("attach", "a", "--session", session, "--as", "lap", "--server", s.url)
+	cmd.Env = append(cmd.Env, "NO_COLOR=1")
+	tty, err := pty.Start(cmd)
+	if err != nil {
+		t.Skipf("no terminal can be made here: %v", err)
+	}
+	defer tty.Close()
+	p := &terminal{t: t, tty: tty, cmd: cmd}
+	p.until("Ctrl-C ends it")
+	write := func(id, name string) <-chan messages.CalledJSON {
+		return s.begin(session, id, "write_file", map[string]any{"path": name, "content": "x", "workspace_id": "lap"})
+	}
+	// The server asks, and shows it here: who approves it here is not asked again.
+	got := write("1", "one")
+	p.until("cancel the turn] ")
+	p.types("y\n")
+	if x := <-got; x.ErrorCode != "" || !m.made("one") {
+		t.Errorf("approved here: %+v", x)
+	}
+	p.until("write_file")
+	// Somebody else approves it: this machine has the last word.
+	got = write("2", "two")
+	p.until("cancel the turn] ")
+	var all []messages.ApprovalJSON
+	m.eventually("nothing waits", func() bool {
+		res, err := http.Get(s.url + "/api/approvals")
+		if err != nil {
+			return false
+		}
+		defer res.Body.Close()
+		return json.NewDecoder(res.Body).Decode(&all) == nil && len(all) == 1
+	})
+	if len(all[0].Shown) != 1 || all[0].Shown[0].By != "troupe attach" {
+		t.Errorf("it is shown to %+v", all[0].Shown)
+	}
+	res, err := http.Post(s.url+"/api/approvals/"+all[0].ID, "application/json", strings.NewReader(`{"decision":"approved"}`))
+	if err != nil || res.StatusCode >= 300 {
+		t.Fatalf("%v %v", res, err)
+	}
+	_ = res.Body.Close()
+	p.until("Run it on this machine?")
+	p.types("n not that one\n")
+	if x := <-got; x.ErrorCode != "user_rejected" || !strings.Contains(x.Content, "not that one") || m.made("two") {
+		t.Errorf("refused here: %+v", x)
+	}
+	p.types("\x03")
+	p.until("is not shared any more")
+	if code := exitOf(t, cmd.Wait()); code != 0 || strings.Count(p.all.String(), "Run it on this machine?") != 1 {
+		t.Errorf("it ended with %d: %s", code, p.all.String())
+	}
+}
+
+func (m *machine) made(name string) bool {
+	_, err := os.Stat(filepath.Join(m.folder("a"), name))
+	return err == nil
 }

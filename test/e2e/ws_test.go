@@ -163,9 +163,11 @@ func TestAResultIsTakenOnceAndFromTheConnectionThatHasTheCall(t *testing.T) {
 		t.Errorf("came to %v", r)
 	}
 	// A name that is the server's is nobody else's.
-	thief.say(fmt.Sprintf(`{"type":"attach","session":%q,"workspace":"troupe:/x","name":"y"}`, s.GetId()))
-	if f := thief.hear("error"); f["about"] != "attach" {
-		t.Errorf("the server's own name: %v", f)
+	for _, uri := range []string{"troupe:/x", "Troupe:/sessions/" + s.GetId(), "local:" + h.folder, "git:github.com/a/b"} {
+		thief.say(fmt.Sprintf(`{"type":"attach","session":%q,"workspace":%q,"name":"y"}`, s.GetId(), uri))
+		if f := thief.hear("error"); f["about"] != "attach" || f["code"] != "permission_denied" {
+			t.Errorf("%s: %v", uri, f)
+		}
 	}
 }
 
