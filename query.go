@@ -17,7 +17,7 @@ import (
 )
 
 // Ask answers any command or question of package messages that a surface may put: CreateSession,
-// ToSession, ResolveCall, ResolveApproval, ShowApproval, ListApprovals, ListAudit, ListRules, RevokeRule, DescribeTree, ListSessions, ListWorkers, ListWorkspaces, ListCalls, ListProjects, SaveProject, RemoveProject, SetVariables, Show, Verify, ForkSession, Hello. A refusal
+// ToSession, ResolveCall, ResolveApproval, ShowApproval, ListApprovals, ListAudit, ListRules, RevokeRule, DescribeTree, ListSessions, ListWorkers, ListWorkspaces, ListCalls, ListProjects, SaveProject, RemoveProject, SetVariables, Show, Verify, ForkSession, WhoseIs, CreateToken, ListTokens, RevokeToken, FindToken, Hello. A refusal
 // is a *Failure. Questions are answered from the store: they wake no session.
 func (rt *Runtime) Ask(ctx context.Context, m proto.Message) (proto.Message, error) {
 	switch x := m.(type) {
@@ -72,6 +72,23 @@ func (rt *Runtime) Ask(ctx context.Context, m proto.Message) (proto.Message, err
 		return actors.Fork(ctx, rt.svc, x)
 	case *messages.Hello:
 		return &messages.Holder{Pid: int32(os.Getpid()), Data: rt.svc.DataDir}, nil
+	}
+	return rt.askAccess(ctx, m)
+}
+
+// askAccess answers who asks about tokens, and whose things are.
+func (rt *Runtime) askAccess(ctx context.Context, m proto.Message) (proto.Message, error) {
+	switch x := m.(type) {
+	case *messages.WhoseIs:
+		return rt.svc.WhoseIs(ctx, x)
+	case *messages.CreateToken:
+		return rt.createToken(ctx, x)
+	case *messages.ListTokens:
+		return rt.listTokens(), nil
+	case *messages.RevokeToken:
+		return rt.revokeToken(ctx, x)
+	case *messages.FindToken:
+		return rt.findToken(x)
 	}
 	return nil, messages.Fail(messages.CodeBadRequest, fmt.Sprintf("%T is not a question for a runtime", m), "")
 }

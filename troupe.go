@@ -189,6 +189,7 @@ type Runtime struct {
 	stopAsking context.CancelFunc
 
 	projects sync.Mutex // one change of them at a time
+	access   tokenBook
 
 	retention     sync.WaitGroup
 	stopRetention context.CancelFunc // nil: nothing is deleted for its age
@@ -247,9 +248,9 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		rt.asking, rt.stopAsking = context.WithCancel(context.WithoutCancel(ctx)) // Close ends it
 		rt.svc.Asks, rt.svc.Asked = true, func(v *messages.ApprovalView) { rt.approve(o.Approve, v) }
 	}
-	if err := rt.sweep(ctx); err != nil {
+	if err := rt.settle(ctx); err != nil {
 		rt.closeMCP()
-		return nil, errors.Join(fmt.Errorf("clear what was left half-written: %w", err), rt.closeStore())
+		return nil, errors.Join(err, rt.closeStore())
 	}
 	workcopy.ResumeAll(filepath.Join(o.DataDir, "copies"), o.Logger)
 	rt.sys = act.NewSystem(o.Logger)
@@ -264,6 +265,14 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		rt.retention.Go(func() { rt.retain(keeping, o.Retention) })
 	}
 	return rt, nil
+}
+
+// settle makes the data directory ready, and reads what is looked up in memory.
+func (rt *Runtime) settle(ctx context.Context) error {
+	if err := rt.sweep(ctx); err != nil {
+		return fmt.Errorf("clear what was left half-written: %w", err)
+	}
+	return rt.access.load(ctx, rt.svc)
 }
 
 // registryOf are all tools of a runtime.

@@ -237,8 +237,15 @@ func (s *Services) changeProjects(ctx context.Context, op persistence.IndexOp) e
 	return err
 }
 
-// belongs finds the project that a new session belongs to: the one that it names, else that of its folder.
-func (s *Services) belongs(id, folder string) (*messages.Project, *messages.Failure) {
+// belongs finds the project that a new session belongs to: the one that it names, else that of its folder. Projects are the
+// default tenant's: the variables of a folder are nobody else's.
+func (s *Services) belongs(tenant, id, folder string) (*messages.Project, *messages.Failure) {
+	if tenant != "" {
+		if id != "" {
+			return nil, NoProject(id)
+		}
+		return nil, nil
+	}
 	all, err := ReadProjects(context.Background(), s.Store)
 	if err != nil {
 		return nil, messages.Fail(messages.CodeUnavailable, err.Error(), "try again")

@@ -158,7 +158,7 @@ func (f *systemFacts) apply(fact proto.Message, atMs int64) {
 			&messages.RememberedRule{Rule: x.GetRule(), Workspace: x.GetWorkspace(), Agent: x.GetAgent()},
 			&messages.RuleView{
 				RuleId: x.GetRuleId(), Rule: x.GetRule(), Scope: x.GetScope(), Agent: x.GetAgent(), Workspace: x.GetWorkspace(),
-				SessionId: x.GetSessionId(), By: x.GetBy(), ApprovalId: x.GetApprovalId(), AtUnixMs: atMs,
+				SessionId: x.GetSessionId(), By: x.GetBy(), ApprovalId: x.GetApprovalId(), AtUnixMs: atMs, Tenant: x.GetTenant(),
 			},
 		})
 	case *messages.RuleRevoked:
@@ -183,7 +183,7 @@ func (f *systemFacts) apply(fact proto.Message, atMs int64) {
 func (f *systemFacts) find(m *messages.RememberRule) *messages.RuleView {
 	for _, r := range f.rules {
 		v := r.view
-		if v.GetRule() == m.GetRule() && v.GetWorkspace() == m.GetWorkspace() && v.GetScope() == m.GetScope() && v.GetAgent() == forAgent(m) {
+		if v.GetRule() == m.GetRule() && v.GetWorkspace() == m.GetWorkspace() && v.GetScope() == m.GetScope() && v.GetAgent() == forAgent(m) && v.GetTenant() == m.GetTenant() {
 			return v
 		}
 	}
@@ -212,7 +212,7 @@ func rememberRule(svc *Services, m *messages.RememberRule) *rulesChanged {
 	}
 	fact := &messages.RuleRemembered{
 		Rule: m.GetRule(), Scope: m.GetScope(), Agent: forAgent(m), By: m.GetBy(), RuleId: messages.NewID(messages.RulePrefix),
-		Workspace: m.GetWorkspace(), ApprovalId: m.GetApprovalId(), SessionId: m.GetSessionId(),
+		Workspace: m.GetWorkspace(), ApprovalId: m.GetApprovalId(), SessionId: m.GetSessionId(), Tenant: m.GetTenant(),
 	}
 	if err := appendSystem(svc, j, f, fact); err != nil {
 		return fail(messages.CodeUnavailable, err)

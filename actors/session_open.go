@@ -84,7 +84,7 @@ func (f *sessionFacts) view(g *messages.Grant) *messages.SessionView {
 	v := &messages.SessionView{
 		Id: f.created.GetSessionId(), CreatedAtUnixMs: f.atMs, UpdatedAtUnixMs: f.atMs, Folder: f.created.GetFolder(),
 		Agent: f.created.GetAgent(), Model: f.created.GetModel(), ProjectId: f.created.GetProjectId(), Workspaces: g.GetWorkspaces(),
-		State: stateInactive, Persist: f.created.GetPersist(),
+		State: stateInactive, Persist: f.created.GetPersist(), Tenant: f.created.GetTenant(),
 	}
 	if f.budget.Bounds() {
 		v.Budget = &messages.BudgetView{Most: f.budget.GetMost(), Pause: f.budget.GetPause()}
@@ -451,7 +451,7 @@ func (b *sessionBuilder) facts() (worker, session []proto.Message, fail *message
 	}
 	var folder string
 	created.Folder, folder = folderOf(firstOf(attached))
-	project, fail := b.svc.belongs(m.GetProjectId(), folder)
+	project, fail := b.svc.belongs(m.GetTenant(), m.GetProjectId(), folder)
 	if fail != nil {
 		return nil, nil, fail
 	}

@@ -43,7 +43,7 @@ func (f *sessionFacts) applyRule(fact proto.Message, r *messages.Record) {
 	case *messages.RuleAdded:
 		f.rules = append(f.rules, &messages.RuleView{
 			RuleId: x.GetRuleId(), Rule: x.GetRule(), Scope: x.GetScope(), Workspace: x.GetWorkspace(), SessionId: f.created.GetSessionId(),
-			By: x.GetBy(), ApprovalId: x.GetApprovalId(), AtUnixMs: r.GetAtUnixMs(),
+			By: x.GetBy(), ApprovalId: x.GetApprovalId(), AtUnixMs: r.GetAtUnixMs(), Tenant: f.created.GetTenant(),
 		})
 	case *messages.RuleRevoked:
 		var left []*messages.RuleView

@@ -33,7 +33,7 @@ const maxWorkspaces = 32
 func (f *sessionFacts) grantOf(standing []string, project []*messages.EnvVar) (*messages.Grant, error) {
 	g := &messages.Grant{
 		Revision: f.changed, ProjectId: f.created.GetProjectId(), Rules: slices.Concat(standing, f.created.GetRules()), Env: slices.Concat(project, plainVariables(f.created.GetEnv())),
-		Remembered: f.remembered(), Budget: f.budget,
+		Remembered: f.remembered(), Budget: f.budget, Tenant: f.created.GetTenant(),
 	}
 	first := firstOf(f.attached)
 	for _, a := range homeLast(f.attached) {
@@ -169,9 +169,9 @@ func (s *Services) place(spec *messages.WorkspaceSpec, have []*messages.Workspac
 	case len(have) >= maxWorkspaces:
 		return nil, messages.Fail(messages.CodeBadRequest, fmt.Sprintf("a session has at most %d workspaces", maxWorkspaces), "detach one")
 	case addr.Kind == workspace.KindServer:
-		fail = s.placeServer(a, addr)
+		fail = s.placeServer(a, addr, spec.GetBounds())
 	case addr.Kind == workspace.KindClient && addr.Host == workspace.LocalHost:
-		if fail = s.placeLocal(a, addr); fail == nil && spec.GetIsolate() {
+		if fail = s.placeLocal(a, addr, spec.GetBounds()); fail == nil && spec.GetIsolate() {
 			a.Source, a.ProjectDir = a.GetUri(), a.GetPath() // until it is made
 		}
 	case addr.Kind == workspace.KindGit && s.Cloner == nil:
@@ -197,8 +197,11 @@ func (s *Services) place(spec *messages.WorkspaceSpec, have []*messages.Workspac
 }
 
 // placeLocal finds a folder of this machine. Links are followed once, here: two names of one folder are one workspace.
-func (s *Services) placeLocal(a *messages.WorkspaceAttached, addr *workspace.Address) *messages.Failure {
+func (s *Services) placeLocal(a *messages.WorkspaceAttached, addr *workspace.Address, bounds *messages.PathBounds) *messages.Failure {
 	real, path, err := workspace.Local(filepath.FromSlash(addr.Path))
+	if bounds != nil && (err != nil || !bounded(bounds, filepath.ToSlash(path))) {
+		return outside(addr.Path)
+	}
 	var bad *workspace.AddressError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -220,7 +223,7 @@ func (s *Services) placeLocal(a *messages.WorkspaceAttached, addr *workspace.Add
 }
 
 // placeServer finds another session's own workspace.
-func (s *Services) placeServer(a *messages.WorkspaceAttached, addr *workspace.Address) *messages.Failure {
+func (s *Services) placeServer(a *messages.WorkspaceAttached, addr *workspace.Address, bounds *messages.PathBounds) *messages.Failure {
 	id, ok := strings.CutPrefix(addr.Path, "/sessions/")
 	if !ok || !messages.ValidID(messages.SessionPrefix, id) {
 		return messages.Fail(messages.CodeNoWorkspace, fmt.Sprintf("the server keeps no workspace %s", addr.Canonical), "that of a session is "+s.ServerName+":/sessions/ID")
@@ -228,6 +231,13 @@ func (s *Services) placeServer(a *messages.WorkspaceAttached, addr *workspace.Ad
 	found, err := Listed(context.Background(), s.Store, id)
 	if err != nil {
 		return messages.Fail(messages.CodeUnavailable, err.Error(), "try again")
+	}
+	if found && bounds != nil {
+		tenant, _, err := TenantOf(context.Background(), s.Store, id)
+		if err != nil {
+			return messages.Fail(messages.CodeUnavailable, err.Error(), "try again")
+		}
+		found = tenant == bounds.GetTenant()
 	}
 	if !found {
 		return messages.Fail(messages.CodeNoWorkspace, fmt.Sprintf("there is no session %s whose workspace it could be", id), "`troupe ls sessions` lists them")

@@ -60,7 +60,7 @@ func (w *Worker) renew() {
 		w.grant, w.lost = w.newest, nil
 		return
 	}
-	g := &messages.Grant{Revision: w.newest.GetRevision(), Env: w.newest.GetEnv(), ProjectId: w.newest.GetProjectId(), Rules: w.newest.GetRules(), Overlaps: w.newest.GetOverlaps(), Remembered: w.newest.GetRemembered(), Budget: w.newest.GetBudget()}
+	g := &messages.Grant{Revision: w.newest.GetRevision(), Env: w.newest.GetEnv(), ProjectId: w.newest.GetProjectId(), Rules: w.newest.GetRules(), Overlaps: w.newest.GetOverlaps(), Remembered: w.newest.GetRemembered(), Budget: w.newest.GetBudget(), Tenant: w.newest.GetTenant()}
 	for _, ws := range w.newest.GetWorkspaces() {
 		// What was lost stays lost until the next turn, also when it was attached again: its lease was given back. And a lease
 		// of a folder that overlaps one is no reason to work there.

@@ -330,7 +330,9 @@ func (w *Worker) remembered(who role, workspace string) (out []policy.Rule, sure
 		take(m)
 	}
 	for _, m := range w.svc.rules.now() {
-		take(m.rule)
+		if m.view.GetTenant() == w.grant.GetTenant() {
+			take(m.rule)
+		}
 	}
 	return out, sure
 }

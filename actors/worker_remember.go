@@ -81,7 +81,7 @@ func (w *Worker) remember(c actor.Context, m *messages.ResolveApproval, offered 
 	m.Rule = rule
 	w.remembering = &remembering{answer: m, asker: c.Sender()}
 	c.Request(c.Parent(), &messages.RememberRule{
-		Rule: rule, Scope: m.GetScope(), Agent: w.agent(), Workspace: where, By: cmp.Or(m.GetBy(), "user"), ApprovalId: m.GetApprovalId(), SessionId: w.session,
+		Rule: rule, Scope: m.GetScope(), Agent: w.agent(), Workspace: where, By: cmp.Or(m.GetBy(), "user"), ApprovalId: m.GetApprovalId(), SessionId: w.session, Tenant: w.grant.GetTenant(),
 	})
 	return nil
 }

@@ -60,6 +60,12 @@ func route(m proto.Message) (*call, error) {
 		return post("/api/verify", messages.VerifyJSON{Sessions: x.GetSessionIds()}, as[messages.VerifiedJSON]), nil
 	case *messages.ForkSession:
 		return post("/api/sessions/"+segment(x.GetSessionId())+"/fork", messages.ForkFrom(x), as[messages.ForkedJSON]), nil
+	case *messages.ListTokens:
+		return get("/api/tokens", listed[messages.TokenJSON](func(v []*messages.Token) proto.Message { return &messages.Tokens{Tokens: v} })), nil
+	case *messages.CreateToken:
+		return post("/api/tokens", messages.CreateTokenFrom(x), as[messages.TokenJSON]), nil
+	case *messages.RevokeToken:
+		return remove("/api/tokens/"+segment(x.GetName()), "by", x.GetBy()), nil
 	case *messages.Hello:
 		return get("/version", as[messages.HolderJSON]), nil
 	}

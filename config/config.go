@@ -39,9 +39,9 @@ type Server struct {
 	Listen string           `yaml:"listen" default:"127.0.0.1:7777" kind:"address" doc:"Address of troupe serve; port 0 takes a free one. Anything but loopback needs TLS and a token."`
 	Admin  string           `yaml:"admin" kind:"address" doc:"Address, on loopback, for profiles of the server (pprof); empty: none. Whoever is on this machine may read them."`
 	Grace  time.Duration    `yaml:"grace" default:"10s" doc:"How long a server that stops lets turns end; what is open then goes on at the next start."`
-	TLS    TLS              `yaml:"tls" later:"*" doc:"Certificate of the server."`
-	Roots  []string         `yaml:"roots" later:"*" kind:"path" doc:"Folders below which API clients may attach workspaces."`
-	Tokens map[string]Token `yaml:"tokens" later:"*" doc:"Access tokens, by name."`
+	TLS    TLS              `yaml:"tls" doc:"Certificate of the server, read anew when it changes; ca: whom commands that talk to a server trust besides the system's authorities."`
+	Roots  []string         `yaml:"roots" kind:"path" doc:"Folders below which tokens without scope admin may attach workspaces."`
+	Tokens map[string]Token `yaml:"tokens" doc:"Access tokens, by name, besides those of troupe token."`
 }
 
 // TLS names a certificate and its key, both PEM files. CA, where used, verifies the other side.
@@ -55,7 +55,7 @@ type TLS struct {
 type Token struct {
 	Env    string   `yaml:"token_env" only:"token" kind:"variable" doc:"Variable that holds the token."`
 	File   string   `yaml:"token_file" only:"token" kind:"path" doc:"File that holds the token."`
-	Scopes []string `yaml:"scopes" enum:"read,write,approve,admin" doc:"What it allows."`
+	Scopes []string `yaml:"scopes" enum:"read,prompt,approve,admin" doc:"What it allows; none includes another one."`
 	Tenant string   `yaml:"tenant" doc:"Whose sessions it sees; empty: the default tenant."`
 }
 

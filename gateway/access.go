@@ -76,6 +76,12 @@ func (a *api) admit(s Scope, next http.HandlerFunc) http.HandlerFunc {
 			a.fail(w, r, messages.Fail(messages.CodeForbidden, "this needs scope "+string(s), "use a token that has it"))
 			return
 		}
-		next(w, r.WithContext(context.WithValue(r.Context(), principalKey{}, who)))
+		r = r.WithContext(context.WithValue(r.Context(), principalKey{}, who))
+		if a.opts.Authenticate != nil && s != ScopeNone {
+			var done context.CancelFunc
+			r, done = a.while(r, s)
+			defer done()
+		}
+		next(w, r)
 	}
 }

@@ -45,6 +45,8 @@ type Options struct {
 
 	// Authenticate says who sends a request; nil: whoever reaches the handler is the owner. It is not asked about routes that are open.
 	Authenticate Authenticator
+	// Roots are the folders below which workspaces may be attached by who has no scope admin, absolute and with their links resolved.
+	Roots []string
 	// Mounts are handlers beside the API and the console.
 	Mounts []Mount
 
@@ -68,7 +70,8 @@ const (
 
 // api is the handler that New makes.
 type api struct {
-	backend Backend
+	backend Backend // as the principal of a request may use it
+	raw     Backend // as it is: for what is told to everybody alike
 	opts    Options
 	log     *slog.Logger
 	started time.Time
@@ -115,7 +118,7 @@ func New(b Backend, o Options) http.Handler {
 	if o.MaxBody <= 0 {
 		o.MaxBody = defaultMaxBody
 	}
-	a := &api{backend: b, opts: o, log: o.Logger, started: time.Now(), mux: http.NewServeMux(), stopped: make(chan struct{})}
+	a := &api{backend: &checked{all: b, roots: o.Roots}, raw: b, opts: o, log: o.Logger, started: time.Now(), mux: http.NewServeMux(), stopped: make(chan struct{})}
 	a.routes()
 	// A page of another origin, open in a browser, may not send commands.
 	origin := http.NewCrossOriginProtection()

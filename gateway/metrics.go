@@ -117,7 +117,7 @@ func (a *api) actors(ctx context.Context) []prometheus.Collector {
 	restarts := prometheus.NewGauge(prometheus.GaugeOpts{Name: "troupe_actor_restarts", Help: "Restarts of the actors in memory."})
 	ctx, cancel := context.WithTimeout(ctx, scrapeTime)
 	defer cancel()
-	t, err := ask[*messages.Tree](ctx, a, &messages.DescribeTree{})
+	t, err := ask[*messages.Tree](ctx, &api{backend: a.raw}, &messages.DescribeTree{})
 	if err != nil {
 		a.log.Debug("scrape without actors", "err", err)
 	}

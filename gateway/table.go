@@ -130,6 +130,9 @@ func (a *api) approvalRows() []row {
 
 func (a *api) storeRows() []row {
 	return []row{
+		{pattern: "GET /api/tokens", scope: ScopeAdmin, summary: "Tokens, without their secrets", out: []messages.TokenJSON{}, serve: a.tokens},
+		{pattern: "POST /api/tokens", scope: ScopeAdmin, summary: "Make a token of the hash of its secret", in: messages.CreateTokenJSON{}, out: messages.TokenJSON{}, status: http.StatusCreated, serve: a.createToken},
+		{pattern: "DELETE /api/tokens/{token}", scope: ScopeAdmin, summary: "Revoke a token", query: []string{"by"}, serve: a.revokeToken},
 		{pattern: "GET /api/tree", scope: ScopeAdmin, summary: "The live tree of actors", query: []string{"depth"}, out: messages.ActorJSON{}, serve: a.tree},
 		{pattern: "POST /api/verify", scope: ScopeAdmin, summary: "Check the store", in: messages.VerifyJSON{}, out: messages.VerifiedJSON{}, serve: a.verify},
 		{pattern: "GET /api/backup", scope: ScopeAdmin, summary: "A backup of the store", query: []string{"since"}, kind: fileType, stream: a.backup},

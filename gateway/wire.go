@@ -104,6 +104,7 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var f *messages.Failure
 	switch {
 	case errors.As(err, &f):
+	case errors.As(context.Cause(r.Context()), &f): // the token was revoked meanwhile
 	case errors.Is(err, errStopping), errors.Is(err, context.Canceled): // or the client is gone, and nobody reads this
 		f = messages.Fail(messages.CodeUnavailable, errStopping.Error(), "try again")
 	case errors.Is(err, context.DeadlineExceeded):

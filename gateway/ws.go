@@ -94,6 +94,12 @@ func (a *api) socket(w http.ResponseWriter, r *http.Request) {
 	stop, end := a.untilStopped(context.WithoutCancel(r.Context()))
 	defer end()
 	ctx, cancel := context.WithCancelCause(stop)
+	unwatch := context.AfterFunc(r.Context(), func() { //nolint:contextcheck // it is of the request: a token that is revoked ends its WebSocket
+		if why := context.Cause(r.Context()); errors.As(why, new(*messages.Failure)) {
+			cancel(why)
+		}
+	})
+	defer unwatch()
 	c := &conn{
 		a: a, ws: ws, who: PrincipalOf(r.Context()), ctx: ctx, close: cancel, queue: make(chan []byte, queueFrames),
 		sessions: make(map[string]bool), owned: make(map[place]func(bool)),
@@ -136,7 +142,7 @@ func (c *conn) bye(why error) {
 	switch {
 	case errors.Is(why, errStopping):
 		status, text = websocket.StatusGoingAway, "the server is stopping"
-	case errors.Is(why, errSlow), errors.Is(why, errSilent):
+	case errors.Is(why, errSlow), errors.Is(why, errSilent), errors.As(why, new(*messages.Failure)):
 		status, text = websocket.StatusPolicyViolation, why.Error()
 	case errors.Is(why, errTooLarge):
 		status, text = websocket.StatusMessageTooBig, why.Error()

@@ -76,7 +76,7 @@ func (c *conn) attached(f *messages.AttachFrame) (*messages.AttachFrame, error) 
 		return nil, err
 	}
 	owners, ok := c.a.backend.(Owners)
-	if !ok {
+	if _, takes := c.a.raw.(Owners); !ok || !takes {
 		return nil, messages.Fail(messages.CodeBadRequest, "this server takes no owners of workspaces", "")
 	}
 	g := ownedBy(have, f.Workspace)

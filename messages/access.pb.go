@@ -33,6 +33,8 @@ type Token struct {
 	CreatedAtUnixMs int64                  `protobuf:"varint,5,opt,name=created_at_unix_ms,json=createdAtUnixMs,proto3" json:"created_at_unix_ms,omitempty"`
 	ExpiresAtUnixMs int64                  `protobuf:"varint,6,opt,name=expires_at_unix_ms,json=expiresAtUnixMs,proto3" json:"expires_at_unix_ms,omitempty"` // 0: never
 	By              string                 `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"`                                                       // who made it
+	RevokedAtUnixMs int64                  `protobuf:"varint,8,opt,name=revoked_at_unix_ms,json=revokedAtUnixMs,proto3" json:"revoked_at_unix_ms,omitempty"` // 0: it was not
+	RevokedBy       string                 `protobuf:"bytes,9,opt,name=revoked_by,json=revokedBy,proto3" json:"revoked_by,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -112,6 +114,20 @@ func (x *Token) GetExpiresAtUnixMs() int64 {
 func (x *Token) GetBy() string {
 	if x != nil {
 		return x.By
+	}
+	return ""
+}
+
+func (x *Token) GetRevokedAtUnixMs() int64 {
+	if x != nil {
+		return x.RevokedAtUnixMs
+	}
+	return 0
+}
+
+func (x *Token) GetRevokedBy() string {
+	if x != nil {
+		return x.RevokedBy
 	}
 	return ""
 }
@@ -340,10 +356,13 @@ func (x *FindToken) GetHash() []byte {
 	return nil
 }
 
-// WhoseIs asks which session a call, an approval or a rule belongs to, or whose a session or worker is. Reply: Belongs, or a Failure `not_found`.
+// WhoseIs asks which session a session's id, call, approval or rule belongs to. Reply: Belongs, or a Failure `not_found`: the same one for what does
+// not exist and for what is another tenant's.
 type WhoseIs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`         // of a session, a call (exec), an approval or a rule
+	Tenant        string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"` // who asks
+	Any           bool                   `protobuf:"varint,3,opt,name=any,proto3" json:"any,omitempty"`      // whosever it is
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -385,10 +404,23 @@ func (x *WhoseIs) GetId() string {
 	return ""
 }
 
+func (x *WhoseIs) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *WhoseIs) GetAny() bool {
+	if x != nil {
+		return x.Any
+	}
+	return false
+}
+
 type Belongs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"` // empty: of no session
-	Tenant        string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -430,18 +462,11 @@ func (x *Belongs) GetSessionId() string {
 	return ""
 }
 
-func (x *Belongs) GetTenant() string {
-	if x != nil {
-		return x.Tenant
-	}
-	return ""
-}
-
 var File_access_proto protoreflect.FileDescriptor
 
 const file_access_proto_rawDesc = "" +
 	"\n" +
-	"\faccess.proto\x12\ttroupe.v1\"\xc9\x01\n" +
+	"\faccess.proto\x12\ttroupe.v1\"\x95\x02\n" +
 	"\x05Token\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x16\n" +
@@ -449,7 +474,10 @@ const file_access_proto_rawDesc = "" +
 	"\x06tenant\x18\x04 \x01(\tR\x06tenant\x12+\n" +
 	"\x12created_at_unix_ms\x18\x05 \x01(\x03R\x0fcreatedAtUnixMs\x12+\n" +
 	"\x12expires_at_unix_ms\x18\x06 \x01(\x03R\x0fexpiresAtUnixMs\x12\x0e\n" +
-	"\x02by\x18\a \x01(\tR\x02by\"5\n" +
+	"\x02by\x18\a \x01(\tR\x02by\x12+\n" +
+	"\x12revoked_at_unix_ms\x18\b \x01(\x03R\x0frevokedAtUnixMs\x12\x1d\n" +
+	"\n" +
+	"revoked_by\x18\t \x01(\tR\trevokedBy\"5\n" +
 	"\vCreateToken\x12&\n" +
 	"\x05token\x18\x01 \x01(\v2\x10.troupe.v1.TokenR\x05token\"\f\n" +
 	"\n" +
@@ -460,13 +488,14 @@ const file_access_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\"\x1f\n" +
 	"\tFindToken\x12\x12\n" +
-	"\x04hash\x18\x01 \x01(\fR\x04hash\"\x19\n" +
+	"\x04hash\x18\x01 \x01(\fR\x04hash\"C\n" +
 	"\aWhoseIs\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"@\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x10\n" +
+	"\x03any\x18\x03 \x01(\bR\x03any\"(\n" +
 	"\aBelongs\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x16\n" +
-	"\x06tenant\x18\x02 \x01(\tR\x06tenantB0Z.github.com/troupe-dev/troupe/messages;messagesb\x06proto3"
+	"session_id\x18\x01 \x01(\tR\tsessionIdB0Z.github.com/troupe-dev/troupe/messages;messagesb\x06proto3"
 
 var (
 	file_access_proto_rawDescOnce sync.Once

@@ -1328,6 +1328,7 @@ type Grant struct {
 	Overlaps      []*Overlap             `protobuf:"bytes,6,rep,name=overlaps,proto3" json:"overlaps,omitempty"`     // of its workspaces with folders of others, as they are in this process
 	Remembered    []*RememberedRule      `protobuf:"bytes,7,rep,name=remembered,proto3" json:"remembered,omitempty"` // that answers left behind in this session
 	Budget        *Budget                `protobuf:"bytes,87,opt,name=budget,proto3" json:"budget,omitempty"`        // of the session: every model call is paid from it, and asked for before
+	Tenant        string                 `protobuf:"bytes,27,opt,name=tenant,proto3" json:"tenant,omitempty"`        // whose session it is
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1416,6 +1417,13 @@ func (x *Grant) GetBudget() *Budget {
 		return x.Budget
 	}
 	return nil
+}
+
+func (x *Grant) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
 }
 
 // Overlap says that a workspace and a folder that is open hold the same files: who works in the one takes the lease of the other, too.
@@ -1970,7 +1978,7 @@ const file_common_proto_rawDesc = "" +
 	"\x05owner\x18\x0f \x01(\tR\x05owner\"0\n" +
 	"\fWorkspaceRef\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
-	"\x03uri\x18\x02 \x01(\tR\x03uri\"\xce\x02\n" +
+	"\x03uri\x18\x02 \x01(\tR\x03uri\"\xe6\x02\n" +
 	"\x05Grant\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x129\n" +
 	"\n" +
@@ -1984,7 +1992,8 @@ const file_common_proto_rawDesc = "" +
 	"\n" +
 	"remembered\x18\a \x03(\v2\x19.troupe.v1.RememberedRuleR\n" +
 	"remembered\x12)\n" +
-	"\x06budget\x18W \x01(\v2\x11.troupe.v1.BudgetR\x06budget\"T\n" +
+	"\x06budget\x18W \x01(\v2\x11.troupe.v1.BudgetR\x06budget\x12\x16\n" +
+	"\x06tenant\x18\x1b \x01(\tR\x06tenant\"T\n" +
 	"\aOverlap\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12+\n" +
 	"\x04with\x18\x02 \x01(\v2\x17.troupe.v1.WorkspaceRefR\x04with\"X\n" +

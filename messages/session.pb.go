@@ -1132,7 +1132,6 @@ type RuleAdded struct {
 	RuleId        string                 `protobuf:"bytes,4,opt,name=rule_id,json=ruleId,proto3" json:"rule_id,omitempty"`
 	Workspace     string                 `protobuf:"bytes,5,opt,name=workspace,proto3" json:"workspace,omitempty"` // canonical address; it says nothing about calls in others
 	ApprovalId    string                 `protobuf:"bytes,6,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
-	Tenant        string                 `protobuf:"bytes,26,opt,name=tenant,proto3" json:"tenant,omitempty"` // whose sessions it is about
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1205,13 +1204,6 @@ func (x *RuleAdded) GetWorkspace() string {
 func (x *RuleAdded) GetApprovalId() string {
 	if x != nil {
 		return x.ApprovalId
-	}
-	return ""
-}
-
-func (x *RuleAdded) GetTenant() string {
-	if x != nil {
-		return x.Tenant
 	}
 	return ""
 }
@@ -2513,6 +2505,7 @@ type RuleRemembered struct {
 	Workspace     string                 `protobuf:"bytes,6,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	ApprovalId    string                 `protobuf:"bytes,7,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
 	SessionId     string                 `protobuf:"bytes,8,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"` // whose call it was
+	Tenant        string                 `protobuf:"bytes,28,opt,name=tenant,proto3" json:"tenant,omitempty"`                       // whose sessions it is about; empty: the default tenant's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2599,6 +2592,13 @@ func (x *RuleRemembered) GetApprovalId() string {
 func (x *RuleRemembered) GetSessionId() string {
 	if x != nil {
 		return x.SessionId
+	}
+	return ""
+}
+
+func (x *RuleRemembered) GetTenant() string {
+	if x != nil {
+		return x.Tenant
 	}
 	return ""
 }
@@ -3224,7 +3224,7 @@ const file_session_proto_rawDesc = "" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"%\n" +
 	"\rPolicyChanged\x12\x14\n" +
-	"\x05rules\x18\x01 \x03(\tR\x05rules\"\xb5\x01\n" +
+	"\x05rules\x18\x01 \x03(\tR\x05rules\"\x9d\x01\n" +
 	"\tRuleAdded\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x14\n" +
 	"\x05scope\x18\x02 \x01(\tR\x05scope\x12\x0e\n" +
@@ -3232,8 +3232,7 @@ const file_session_proto_rawDesc = "" +
 	"\arule_id\x18\x04 \x01(\tR\x06ruleId\x12\x1c\n" +
 	"\tworkspace\x18\x05 \x01(\tR\tworkspace\x12\x1f\n" +
 	"\vapproval_id\x18\x06 \x01(\tR\n" +
-	"approvalId\x12\x16\n" +
-	"\x06tenant\x18\x1a \x01(\tR\x06tenant\"'\n" +
+	"approvalId\"'\n" +
 	"\rSessionClosed\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xba\x03\n" +
 	"\rWorkspaceFact\x12G\n" +
@@ -3324,7 +3323,7 @@ const file_session_proto_rawDesc = "" +
 	"NodeBooted\x12\x12\n" +
 	"\x04boot\x18\x01 \x01(\x04R\x04boot\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\tR\aversion\"\xd7\x01\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\"\xef\x01\n" +
 	"\x0eRuleRemembered\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x14\n" +
 	"\x05scope\x18\x02 \x01(\tR\x05scope\x12\x14\n" +
@@ -3335,7 +3334,8 @@ const file_session_proto_rawDesc = "" +
 	"\vapproval_id\x18\a \x01(\tR\n" +
 	"approvalId\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\b \x01(\tR\tsessionId\"J\n" +
+	"session_id\x18\b \x01(\tR\tsessionId\x12\x16\n" +
+	"\x06tenant\x18\x1c \x01(\tR\x06tenant\"J\n" +
 	"\vRuleRevoked\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x17\n" +
 	"\arule_id\x18\x02 \x01(\tR\x06ruleId\x12\x0e\n" +

@@ -130,13 +130,13 @@ func refusalCode(f *messages.Failure) int {
 		return exitInput
 	case messages.CodeFieldReadOnly:
 		return exitDenied
-	case messages.CodeBusy, messages.CodeUnavailable, messages.CodeStaleLease, messages.CodeClosed:
+	case messages.CodeBusy, messages.CodeUnavailable, messages.CodeStaleLease, messages.CodeClosed, messages.CodeRate:
 		return exitAgain
 	case messages.CodeModel, messages.CodeAgent:
 		return exitConfig
 	case messages.CodeNetwork:
 		return exitUnreachable
-	case messages.CodeNetworkDenied, messages.CodeDenied:
+	case messages.CodeNetworkDenied, messages.CodeDenied, messages.CodeUnauthorized, messages.CodeForbidden:
 		return exitDenied
 	case messages.CodeTimeout:
 		return exitTimeout

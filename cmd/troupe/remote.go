@@ -35,6 +35,11 @@ func (a *app) connect(ctx context.Context, loaded *config.Loaded) (*client.Clien
 	if s.Token, err = a.token(loaded); err != nil {
 		return nil, err
 	}
+	if file := loaded.Config.Server.TLS.CA; file != "" {
+		if s.CA, err = os.ReadFile(file); err != nil {
+			return nil, &exitError{code: exitConfig, what: fmt.Sprintf("server.tls.ca (%s): %v", loaded.Origin("server.tls.ca"), err), err: err}
+		}
+	}
 	c, err := client.Connect(ctx, s)
 	where := fmt.Sprintf("server %s (%s)", s.URL, loaded.Origin("server.url"))
 	switch {

@@ -35,12 +35,21 @@ func newRoot(a *app) *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(a.flagError)
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(
+	root.AddCommand(commands(a)...)
+	root.AddCommand(newTopics(a)...)
+	prepare(root)
+	return root
+}
+
+// commands are those of the first level, in the order of the help.
+func commands(a *app) []*cobra.Command {
+	return []*cobra.Command{
 		newTour(a),
 		newRun(a),
 		newServe(a),
 		newStop(a),
 		newPipeline(a),
+		newToken(a),
 		newList(a),
 		newCalls(a),
 		newApprove(a, true),
@@ -69,10 +78,7 @@ func newRoot(a *app) *cobra.Command {
 		newDoctor(a),
 		newVersion(a),
 		newCompletion(a),
-	)
-	root.AddCommand(newTopics(a)...)
-	prepare(root)
-	return root
+	}
 }
 
 func (a *app) globalFlags(f *pflag.FlagSet) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/net/netutil"
 
 	"github.com/troupe-dev/troupe/actors"
 	"github.com/troupe-dev/troupe/client"
@@ -36,6 +38,9 @@ A second signal ends it at once.
 	return cmd
 }
 
+// maxConnections is how many connections the server has at a time; more wait until one ends.
+const maxConnections = 1024
+
 // endTime bounds the orderly end of a server, after its turns had their time.
 const endTime = 8 * time.Second
 
@@ -50,6 +55,9 @@ func (a *app) serve(ctx context.Context) error {
 	}
 	s := &server{a: a, loaded: loaded, started: time.Now(), metrics: gateway.NewMetrics(readVersion().Version), stop: make(chan struct{})}
 	s.state.Store(stateRecovering)
+	if err := s.prepare(); err != nil {
+		return err
+	}
 	if err := s.listen(ctx); err != nil {
 		return err
 	}
@@ -61,8 +69,10 @@ func (a *app) serve(ctx context.Context) error {
 	}
 	h.ending, s.house, s.log = endTime, h, h.log.logger
 	h.gateway = s.options()
-	// The socket answers until the turns have had their time: only the work hears of a signal.
-	err = h.during(context.WithoutCancel(ctx), func(failed context.Context) error { return s.work(ctx, failed) })
+	err = s.guarded()
+	if err == nil { // the socket answers until the turns have had their time: only the work hears of a signal
+		err = h.during(context.WithoutCancel(ctx), func(failed context.Context) error { return s.work(ctx, failed) })
+	}
 	err = errors.Join(err, s.closeListeners(), s.forget())
 	if cerr := h.close(ctx); err == nil && cerr != nil {
 		a.note("troupe: warning: %v", cerr)
@@ -77,8 +87,15 @@ func (s *server) listen(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if s.api, err = listen(ctx, s.setting("server.listen"), c.Listen); err != nil || c.Admin == "" {
+	if s.api, err = listen(ctx, s.setting("server.listen"), c.Listen); err != nil {
 		return err
+	}
+	s.api = netutil.LimitListener(s.api, maxConnections)
+	if s.tls != nil {
+		s.api = tls.NewListener(s.api, s.tls)
+	}
+	if c.Admin == "" {
+		return nil
 	}
 	if !onLoopback(c.Admin) {
 		err = &exitError{code: exitConfig, what: fmt.Sprintf("%s %s: profiles are for this machine alone", s.setting("server.admin"), c.Admin), hint: "use an address on loopback, such as 127.0.0.1:7778"}
@@ -91,12 +108,25 @@ func (s *server) listen(ctx context.Context) error {
 	return err
 }
 
-// reachable refuses an address that others could reach.
+// reachable refuses an address that others could reach, unless what they send is encrypted. Whether there are tokens is looked at when
+// the store is open.
 func (s *server) reachable() error {
-	if address := s.loaded.Config.Server.Listen; !onLoopback(address) {
+	address := s.loaded.Config.Server.Listen
+	if s.tls == nil && !onLoopback(address) {
 		return &exitError{
-			code: exitDenied, what: fmt.Sprintf("%s %s: others could reach this address", s.setting("server.listen"), address),
-			hint: "use an address on loopback, such as 127.0.0.1:7777",
+			code: exitDenied, what: fmt.Sprintf("%s %s: others could reach this address, and there is no certificate", s.setting("server.listen"), address),
+			hint: "use an address on loopback, such as 127.0.0.1:7777, or set server.tls.cert and server.tls.key, and make a token",
+		}
+	}
+	return nil
+}
+
+// guarded refuses an address that others could reach while nobody needs a token.
+func (s *server) guarded() error {
+	if address := s.loaded.Config.Server.Listen; !onLoopback(address) && s.open() {
+		return &exitError{
+			code: exitDenied, what: fmt.Sprintf("%s %s: others could reach this address, and there is no token", s.setting("server.listen"), address),
+			hint: "make one with: troupe token create NAME --scope read,prompt",
 		}
 	}
 	return nil
@@ -167,7 +197,15 @@ func (s *server) banner() error {
 
 // access says in a line who may use the server.
 func (s *server) access() string {
-	return "access  whoever is on this machine, with every scope: there are no tokens"
+	if s.open() {
+		return "access  whoever is on this machine, with every scope: there are no tokens"
+	}
+	return "access  who has a token; on the socket this user"
 }
 
-func (s *server) url() string { return "http://" + s.api.Addr().String() }
+func (s *server) url() string {
+	if s.tls != nil {
+		return "https://" + s.api.Addr().String()
+	}
+	return "http://" + s.api.Addr().String()
+}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -28,6 +30,9 @@ type server struct {
 
 	api, admin net.Listener // admin is nil where there is none
 	metrics    *gateway.Metrics
+	tls        *tls.Config // nil: plain text
+	roots      []string
+	fixed      map[[sha256.Size]byte]*messages.Token // of the configuration
 	state      atomic.Int32
 	started    time.Time
 	stop       chan struct{} // closed: somebody asked for the end
@@ -206,11 +211,4 @@ func profiles() http.Handler {
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	return gateway.OnLoopback(mux)
-}
-
-// public are the options of who comes over the network.
-func (s *server) public() gateway.Options {
-	o := s.options()
-	o.Logger, o.Version, o.Hosts = s.log, readVersion().Version, gateway.LoopbackHosts
-	return o
 }

@@ -1,0 +1,82 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// narrow leaves of a listing what is of the principal's tenant. Replies are copies of this request's own.
+func (b *checked) narrow(ctx context.Context, who Principal, asked, reply proto.Message) (proto.Message, error) {
+	mine := &mine{b: b, ctx: ctx, who: who, known: make(map[string]bool)}
+	switch x := reply.(type) {
+	case *messages.Sessions:
+		x.Sessions = keep(x.GetSessions(), func(v *messages.SessionView) bool { return v.GetTenant() == who.Tenant })
+		if n := int(limitOf(asked)); n > 0 && len(x.Sessions) > n {
+			x.Sessions = x.Sessions[:n]
+		}
+	case *messages.Workers:
+		x.Workers = keep(x.GetWorkers(), func(v *messages.WorkerView) bool { return mine.has(v.GetSessionId()) })
+	case *messages.Calls:
+		x.Calls = keep(x.GetCalls(), func(v *messages.CallView) bool { return mine.has(v.GetSessionId()) })
+	case *messages.Approvals:
+		x.Approvals = keep(x.GetApprovals(), func(v *messages.ApprovalView) bool { return mine.has(v.GetSessionId()) })
+	case *messages.Workspaces:
+		x.Workspaces = keep(x.GetWorkspaces(), func(v *messages.SessionWorkspace) bool { return mine.has(v.GetSessionId()) })
+	case *messages.Rules:
+		x.Rules = keep(x.GetRules(), func(v *messages.RuleView) bool { return v.GetTenant() == who.Tenant })
+	case *messages.Audit:
+		x.Entries = keep(x.GetEntries(), func(v *messages.AuditView) bool { return mine.has(v.GetSessionId()) })
+		if n := int(limitOf(asked)); n > 0 && len(x.Entries) > n {
+			x.Entries = x.Entries[len(x.Entries)-n:]
+		}
+	case *messages.Projects:
+		if who.Tenant != "" {
+			x.Projects = nil
+		}
+	case *messages.Holder:
+		x.Data = ""
+	}
+	return reply, mine.err
+}
+
+// limitOf is how many entries were asked for; 0: all.
+func limitOf(asked proto.Message) int32 {
+	l, ok := asked.(interface{ GetLimit() int32 })
+	if !ok {
+		return 0
+	}
+	return l.GetLimit()
+}
+
+func keep[T any](all []T, is func(T) bool) []T {
+	return slices.DeleteFunc(all, func(v T) bool { return !is(v) })
+}
+
+// mine remembers, for one reply, which sessions are the principal's.
+type mine struct {
+	b     *checked
+	ctx   context.Context //nolint:containedctx // of one request, for as long as its reply is narrowed
+	who   Principal
+	known map[string]bool
+	err   error
+}
+
+func (m *mine) has(session string) bool {
+	if session == "" || m.err != nil {
+		return false
+	}
+	if is, known := m.known[session]; known {
+		return is
+	}
+	err := m.b.owns(m.ctx, m.who, session)
+	if err != nil && !errors.As(err, new(*messages.Failure)) {
+		m.err = err
+	}
+	m.known[session] = err == nil
+	return err == nil
+}
