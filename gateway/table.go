@@ -38,6 +38,7 @@ func (a *api) serverRows() []row {
 		{pattern: "GET /metrics", scope: ScopeRead, summary: "Counters and gauges in the text format of Prometheus", kind: "text/plain", stream: a.metrics},
 		{pattern: "POST /api/stop", scope: ScopeAdmin, summary: "Stop the server in order", in: struct{}{}, serve: a.stopServer},
 		{pattern: "GET /ws", scope: ScopeRead, summary: "The WebSocket of tool calls, approvals and workspaces of other machines (docs/ws.md)", kind: "websocket", stream: a.socket},
+		{pattern: "GET /openapi.json", summary: "This description", out: map[string]any{}, serve: a.openAPI},
 		{pattern: "GET /version", scope: ScopeRead, summary: "Which process answers", out: messages.HolderJSON{}, serve: a.version},
 	}
 }
