@@ -39,7 +39,7 @@ test: ## run every suite, the slow ones in short form
 	fi
 
 .PHONY: check
-check: fmt-check vet lint race coverage extras readme cross generated ## all that CI asks: format, lint, vet, tests with -race, fresh generated code
+check: fmt-check vet lint race coverage extras browser web-check readme cross generated ## all that CI asks: format, lint, vet, tests with -race, fresh generated code
 	@echo "check: all good"
 
 .PHONY: race

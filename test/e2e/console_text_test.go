@@ -45,7 +45,7 @@ func textStreams(browser context.Context, t *testing.T) {
 	close(m.rest)
 	x.until("the whole answer is there, once", `[...document.querySelectorAll('.model.done')].filter((e) => e.innerText.includes('The first words. The last words.')).length === 1`)
 	x.typeInto("form.prompt textarea", "again\r")
-	x.until("the next turn is there, once", `document.querySelectorAll('.turn > footer .s-done').length === 2 && document.querySelectorAll('.turn').length === 2`)
+	x.until("the next turn is there, once", `document.querySelectorAll('.turn > footer .s-done').length === 2 && document.querySelectorAll('.turn').length === 2 && document.querySelectorAll('.said.user').length === 2`)
 	x.open("/sessions/" + s.ID())
 	x.until("a replay comes to the same", `document.querySelectorAll('.model.done').length === 2 && document.querySelectorAll('.said.user').length === 2`)
 }
