@@ -109,11 +109,12 @@ func (c *Client) send(ctx context.Context, q *call) (*http.Response, error) {
 	return c.roundTrip(req)
 }
 
-// roundTrip adds the token, and leaves the address out of errors.
+// roundTrip adds the token and who only watches, and leaves the address out of errors.
 func (c *Client) roundTrip(req *http.Request) (*http.Response, error) {
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
+	c.watches(req)
 	res, err := c.http.Do(req)
 	var outer *url.Error
 	if errors.As(err, &outer) {

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -45,8 +46,9 @@ type Client struct {
 	token  string
 	http   *http.Client
 
-	once   sync.Once
-	closed chan struct{}
+	watching atomic.Bool
+	once     sync.Once
+	closed   chan struct{}
 }
 
 // Dial reaches the process that holds a data directory, and makes sure that it answers. The error is

@@ -253,7 +253,7 @@ func (h *house) addServer(ctx context.Context, g *run.Group) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // the group ends it
 	o := h.gateway
 	o.Logger, o.Version = h.log.logger, readVersion().Version
-	handler := gateway.New(h.rt, o)
+	handler := h.listener.noting(gateway.New(h.rt, o))
 	g.Add(func() error { return serve(ctx, h.listener, handler) }, func(error) { stop() })
 }
 

@@ -65,7 +65,7 @@ func commands(a *app) []*cobra.Command {
 		newCopy(a),
 		newProject(a),
 		newEnv(a),
-		newTree(a), newWhy(a),
+		newTree(a), newWhy(a), newTail(a),
 		newWorkers(a),
 		newBudget(a),
 		newVerify(a), newBackup(a), newRestore(a), newRepair(a), newRotateKey(a),
