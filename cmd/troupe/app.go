@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/term"
 
@@ -32,6 +33,8 @@ type app struct {
 
 	flags globalFlags
 	args  []string // as given, for errors
+
+	ctrlC atomic.Pointer[func() bool] // takes a Ctrl-C, and says whether it did; nil: it ends the command
 }
 
 // globalFlags are the flags that every command has.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
 	"syscall"
 
@@ -45,7 +46,7 @@ func newRoot(a *app) *cobra.Command {
 func commands(a *app) []*cobra.Command {
 	return []*cobra.Command{
 		newTour(a),
-		newRun(a),
+		newRun(a), newChat(a),
 		newServe(a),
 		newStop(a),
 		newPipeline(a),
@@ -199,13 +200,34 @@ func execute(ctx context.Context, a *app, args []string) int {
 		result = root.ExecuteContext(work)
 		return result
 	}, func(error) { cancel() })
-	g.Add(run.SignalHandler(ctx, os.Interrupt, syscall.SIGTERM))
+	g.Add(a.signals(ctx))
 	ended := g.Run()
 
 	if result == nil && !errors.Is(ended, run.ErrSignal) {
 		return exitDone
 	}
 	return a.finish(result, errors.Is(ended, run.ErrSignal))
+}
+
+// signals ends the group with the first signal to stop, unless a command takes its Ctrl-C itself.
+func (a *app) signals(ctx context.Context) (execute func() error, interrupt func(error)) {
+	ctx, cancel := context.WithCancel(ctx)
+	return func() error {
+		came := make(chan os.Signal, 1)
+		signal.Notify(came, os.Interrupt, syscall.SIGTERM)
+		defer signal.Stop(came)
+		for {
+			select {
+			case s := <-came:
+				if take := a.ctrlC.Load(); s == os.Interrupt && take != nil && (*take)() {
+					continue
+				}
+				return run.SignalError{Signal: s}
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}, func(error) { cancel() }
 }
 
 // finish prints how a command failed and gives the exit code.

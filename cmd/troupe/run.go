@@ -207,14 +207,7 @@ func (r *runner) play(ctx context.Context) error {
 			if err := r.inHouse(ctx, h); err != nil {
 				return err
 			}
-			if n := h.attached(); n > 0 {
-				more := fmt.Sprintf("%d more commands work", n)
-				if n == 1 {
-					more = "1 more command works"
-				}
-				r.a.note("troupe: %s in this process: it stays until that is done; Ctrl-C makes the others go on by themselves", more)
-				h.linger(ctx)
-			}
+			r.a.stay(ctx, h)
 			return nil
 		})
 		if err != nil && ctx.Err() != nil && r.log.outcome == "" {
@@ -233,6 +226,20 @@ func (r *runner) play(ctx context.Context) error {
 			r.a.note("troupe: the process that ran this turn is gone; it goes on here")
 		}
 	}
+}
+
+// stay waits until those who are attached have what they wait for.
+func (a *app) stay(ctx context.Context, h *house) {
+	n := h.attached()
+	if n == 0 {
+		return
+	}
+	more := fmt.Sprintf("%d more commands work", n)
+	if n == 1 {
+		more = "1 more command works"
+	}
+	a.note("troupe: %s in this process: it stays until that is done; Ctrl-C makes the others go on by themselves", more)
+	h.linger(ctx)
 }
 
 // gone tells whether an error means that the holder ended, so that somebody else may hold now.

@@ -194,6 +194,9 @@ func (l *lines) next(ctx context.Context, a *app, prompt string) (string, error)
 	if _, err := a.err.Write([]byte(prompt)); err != nil {
 		return "", err
 	}
+	if s, ok := a.in.(*source); ok {
+		return s.answer(ctx)
+	}
 	if l.waiting == nil {
 		l.waiting = make(chan string, 1)
 		go func(to chan<- string) { to <- readLine(a.in) }(l.waiting)

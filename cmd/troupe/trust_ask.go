@@ -89,6 +89,9 @@ func (a *app) question(ctx context.Context, text string) (string, error) {
 	if _, err := io.WriteString(a.err, text); err != nil {
 		return "", &exitError{code: exitIO, what: "ask on the terminal: " + err.Error(), err: err}
 	}
+	if s, ok := a.in.(*source); ok {
+		return s.answer(ctx)
+	}
 	line := make(chan string, 1)
 	go func() { line <- readLine(a.in) }()
 	select {
@@ -101,6 +104,9 @@ func (a *app) question(ctx context.Context, text string) (string, error) {
 
 // forgetTyped drops what was typed before a question stands on the terminal: it is no answer to it.
 func (a *app) forgetTyped() {
+	if s, ok := a.in.(*source); ok {
+		s.forget()
+	}
 	if f, ok := a.in.(interface{ Fd() uintptr }); ok {
 		forgetTyped(f.Fd())
 	}

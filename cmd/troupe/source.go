@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"io"
+	"strings"
+)
+
+// source is standard input read by more than one reader, one after the other: a reader that is told to stop takes nothing from the
+// next one. It reads from the system only when somebody wants something; that read cannot be woken, stays behind when its
+// reader is told to stop, and serves the next one, or ends with the process.
+type source struct {
+	in   io.Reader
+	got  chan chunk // the answer to the read under way; nil: none is
+	left []byte
+	err  error
+}
+
+type chunk struct {
+	data []byte
+	err  error
+}
+
+// Fd is that of the terminal, if it is one.
+func (s *source) Fd() uintptr {
+	if f, ok := s.in.(interface{ Fd() uintptr }); ok {
+		return f.Fd()
+	}
+	return ^uintptr(0)
+}
+
+// forget drops what was read and not wanted yet.
+func (s *source) forget() { s.left = nil }
+
+// Read waits without end: most want fill.
+func (s *source) Read(p []byte) (int, error) {
+	if err := s.fill(context.Background()); err != nil {
+		return 0, err
+	}
+	return copy(p, s.until(len(p), "")), nil
+}
+
+// fill makes sure that something is left, and waits for it as long as ctx allows.
+func (s *source) fill(ctx context.Context) error {
+	for len(s.left) == 0 {
+		if s.err != nil {
+			return s.err
+		}
+		if s.got == nil {
+			s.got = make(chan chunk, 1)
+			go func(to chan<- chunk) {
+				b := make([]byte, 4<<10)
+				n, err := s.in.Read(b)
+				to <- chunk{b[:n], err}
+			}(s.got)
+		}
+		select {
+		case c := <-s.got:
+			s.got, s.left, s.err = nil, c.data, c.err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// until takes what is left up to one of some bytes, and that one; else all of it, and never more than most.
+func (s *source) until(most int, ends string) []byte {
+	n := min(len(s.left), most)
+	for i, b := range s.left[:n] {
+		if strings.IndexByte(ends, b) >= 0 {
+			n = i + 1
+			break
+		}
+	}
+	out := s.left[:n]
+	s.left = s.left[n:]
+	return out
+}
+
+// line reads a line of at most most bytes, without its end. The last one may have none; after it comes io.EOF.
+func (s *source) line(ctx context.Context, most int) (string, error) {
+	var line []byte
+	for {
+		if err := s.fill(ctx); err != nil {
+			if len(line) > 0 && err == io.EOF { //nolint:errorlint // as readers give it
+				return string(line), nil
+			}
+			return "", err
+		}
+		line = append(line, s.until(len(s.left), "\n")...)
+		if n := len(line); line[n-1] == '\n' {
+			return strings.TrimSuffix(string(line[:n-1]), "\r"), nil
+		}
+		if len(line) > most {
+			return "", &exitError{code: exitInput, what: "a line of standard input is too long", hint: "put it into a file of the folder"}
+		}
+	}
+}
+
+// answer reads a line as an answer to a question: at the end of the input it is empty.
+func (s *source) answer(ctx context.Context) (string, error) {
+	line, err := s.line(ctx, 1000)
+	if err != nil && ctx.Err() == nil {
+		return "", nil
+	}
+	return line, err
+}
