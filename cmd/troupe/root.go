@@ -66,7 +66,7 @@ func commands(a *app) []*cobra.Command {
 		newCopy(a),
 		newProject(a),
 		newEnv(a),
-		newTree(a), newWhy(a), newTail(a),
+		newTree(a), newWhy(a), newTail(a), newTop(a),
 		newWorkers(a),
 		newBudget(a),
 		newVerify(a), newBackup(a), newRestore(a), newRepair(a), newRotateKey(a),
