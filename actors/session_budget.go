@@ -276,6 +276,39 @@ func (s *Session) budgetWritten(c actor.Context, m *budgetWritten) {
 	s.pay(c)
 }
 
+// accounts are what the till knows and the views of workers do not say.
+type accounts struct {
+	parts   map[string]*messages.BudgetView // of workers
+	gone    *messages.Amounts               // spent by those that were deleted
+	waiting int32
+}
+
+func (s *Session) accounts() *accounts {
+	a := &accounts{parts: s.till.ledger.Parts(), gone: &messages.Amounts{}, waiting: s.budgetView().GetWaiting()}
+	for id, v := range a.parts {
+		if s.workers[id] == nil {
+			a.gone = a.gone.Plus(v.GetSpent())
+			a.gone.WallMs = 0
+		}
+	}
+	return a
+}
+
+// fill is for workers that are not open yet.
+func (a *accounts) fill(views []*messages.WorkerView) {
+	for _, v := range views {
+		if part := a.parts[v.GetId()]; v.GetSpent() == nil && part != nil {
+			v.Spent, v.Reserved = part.GetSpent(), part.GetReserved()
+		}
+	}
+}
+
+func (a *accounts) add(v *messages.SessionView) {
+	if v.GetBudget() != nil {
+		v.Budget.Spent, v.Budget.Waiting = v.GetBudget().GetSpent().Plus(a.gone), a.waiting
+	}
+}
+
 // budgetView is the budget as it stands; nil when there is none.
 func (s *Session) budgetView() *messages.BudgetView {
 	waiting := 0

@@ -73,13 +73,12 @@ func (s *Session) gather(c actor.Context, make func([]*messages.WorkerView) any)
 
 // describe answers with the session and the live views of its workers.
 func (s *Session) describe(c actor.Context) {
-	view, budget := s.facts.view(s.grant), s.budgetView()
+	view, accounts := s.facts.view(s.grant), s.accounts()
 	s.gather(c, func(views []*messages.WorkerView) any {
 		view.Workers = views
+		accounts.fill(views)
 		SumUp(view)
-		if budget != nil {
-			view.Budget = budget
-		}
+		accounts.add(view)
 		return view
 	})
 }

@@ -173,6 +173,15 @@ func dollars(micro int64) string {
 	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
 }
 
+// Parts are the accounts.
+func (l *Ledger) Parts() map[string]*messages.BudgetView {
+	out := make(map[string]*messages.BudgetView, len(l.accounts))
+	for id, a := range l.accounts {
+		out[id] = &messages.BudgetView{Spent: a.spent, Reserved: a.granted}
+	}
+	return out
+}
+
 // View is the budget as it stands.
 func (l *Ledger) View(waiting int) *messages.BudgetView {
 	if !l.Bounds() {

@@ -60,14 +60,26 @@ func (w *world) checkTill(t *testing.T, when string, most int64) {
 		}
 		return all
 	}
-	planned := int64(0)
+	planned, over, paid := int64(0), make(map[string]bool), make(map[string]bool)
+	started := ""
 	err := w.store.ReadSession(context.Background(), sessionID, 0, func(e persistence.Entry) error {
 		if !strings.HasPrefix(e.Stream, "wrk/") {
 			return nil
 		}
 		fact, err := messages.WorkerFactIn(e.Record)
 		switch f := fact.(type) {
+		case *messages.GenerationStarted:
+			started = f.GetGenId()
+		case *messages.GenerationCompleted:
+			if over[f.GetGenId()] = true; !paid[f.GetGenId()] {
+				t.Errorf("%s: nothing was set aside for %s", when, f.GetGenId())
+			}
+		case *messages.GenerationFailed:
+			over[f.GetGenId()] = true
 		case *messages.BudgetReserved:
+			if paid[f.GetGenId()] = true; f.GetGenId() != started {
+				t.Errorf("%s: what is set aside for %s stands behind the start of %s", when, f.GetGenId(), started)
+			}
 			if reserved[e.Stream] != nil {
 				t.Errorf("%s: %s sets something aside twice", when, e.Stream)
 			}
@@ -75,6 +87,9 @@ func (w *world) checkTill(t *testing.T, when string, most int64) {
 		case *messages.BudgetSettled:
 			a := f.Amounts()
 			a.WallMs = 0
+			if r := reserved[e.Stream]; r != nil && !over[f.GetGenId()] && (!f.GetLost() || a.GetTokens() != r.GetTokens()) {
+				t.Errorf("%s: a crash cut %s off, and of %v counts %v", when, f.GetGenId(), r, f)
+			}
 			spent[e.Stream] = spent[e.Stream].Plus(a)
 			delete(reserved, e.Stream)
 		case *messages.ToolPlanned:
