@@ -28,9 +28,15 @@ type tried struct {
 
 // step is what came of one answer with calls.
 type step struct {
-	key    string // the same for the same calls with the same results
-	failed bool   // every call did
-	names  []string
+	calls  []tried
+	failed bool // every call did
+}
+
+// same says whether two steps made the same calls with the same results. Texts are compared and not copied: this is asked after every step.
+func (s step) same(o step) bool {
+	return slices.EqualFunc(s.calls, o.calls, func(a, b tried) bool {
+		return a.name == b.name && a.arguments == b.arguments && a.finished.GetStatus() == b.finished.GetStatus() && a.finished.GetContent() == b.finished.GetContent()
+	})
 }
 
 // tried are the turn's calls, as they are once facts that are about to be written are applied.
@@ -72,10 +78,9 @@ func steps(all []tried) []step {
 			if one.finished == nil {
 				return out
 			}
-			s.key += fmt.Sprintf("%q %q %d %q\n", one.name, one.arguments, one.finished.GetStatus(), one.finished.GetContent())
 			s.failed = s.failed && failed(one.finished)
-			s.names = append(s.names, one.name)
 		}
+		s.calls = all[i:end]
 		out, i = append(out, s), end
 	}
 	return out
@@ -93,7 +98,7 @@ func failed(f *messages.ToolFinished) bool {
 // rounds counts how often the newest steps have gone round a circle of so many.
 func rounds(all []step, length int) int {
 	same := 0
-	for i := len(all) - 1; i >= length && all[i].key == all[i-length].key; i-- {
+	for i := len(all) - 1; i >= length && all[i].same(all[i-length]); i-- {
 		same++
 	}
 	return same/length + 1
@@ -133,7 +138,9 @@ func circles(all []step, repeats int) string {
 func namesOf(all []step) []string {
 	var out []string
 	for _, s := range all {
-		out = append(out, s.names...)
+		for _, one := range s.calls {
+			out = append(out, one.name)
+		}
 	}
 	return out
 }
