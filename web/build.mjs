@@ -18,6 +18,7 @@ await build({
   jsxImportSource: 'preact',
   charset: 'utf8',
   legalComments: 'none',
+  banner: { js: `/*! With Preact:\n${readFileSync('node_modules/preact/LICENSE', 'utf8').replaceAll('\r', '').trim()}\n*/` }, // its licence goes where it goes
   logLevel: 'warning',
 });
 cpSync('src/index.html', 'dist/index.html');

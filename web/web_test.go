@@ -71,6 +71,9 @@ func TestThePageKeepsToItsPolicy(t *testing.T) {
 		}
 	}
 	script, _ := web.Open("console.js")
+	if !strings.Contains(string(script.Data[:2000]), "The MIT License") {
+		t.Error("the script goes without the licence of what is in it")
+	}
 	for _, bad := range []string{"eval(", "new Function", "https://"} {
 		if strings.Contains(string(script.Data), bad) {
 			t.Errorf("the script has %q", bad)
