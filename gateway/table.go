@@ -52,7 +52,7 @@ func (a *api) sessionRows() []row {
 		{pattern: "DELETE /api/sessions/{id}", scope: ScopePrompt, summary: "Close a session", query: []string{"reason", "forget"}, serve: a.closeSession},
 		{pattern: "POST /api/sessions/{id}/open", begins: true, scope: ScopePrompt, summary: "Bring a session into memory: a turn that was cut off goes on", in: struct{}{}, out: messages.SessionJSON{}, serve: a.open},
 		{pattern: "POST /api/sessions/{id}/fork", begins: true, scope: ScopePrompt, summary: "A new session that goes on from a record of this one", in: messages.ForkJSON{}, out: messages.ForkedJSON{}, status: http.StatusCreated, serve: a.fork},
-		{pattern: "POST /api/sessions/import", begins: true, scope: ScopePrompt, summary: "Bring an exported session in", query: []string{"new_id", "keep_trust"}, takes: exportType, out: messages.ImportedJSON{}, status: http.StatusCreated, serve: a.importSession},
+		{pattern: "POST /api/sessions/import", begins: true, scope: ScopeAdmin, summary: "Bring an exported session in", query: []string{"new_id", "keep_trust"}, takes: exportType, out: messages.ImportedJSON{}, status: http.StatusCreated, serve: a.importSession},
 		{pattern: "GET /api/sessions/{id}/export", scope: ScopeRead, summary: "A session as a file", kind: exportType, stream: a.export},
 		{pattern: "POST /api/sessions/{id}/compact", begins: true, scope: ScopePrompt, summary: "Replace the older turns by a summary; answers when that is done", in: messages.CompactJSON{}, out: messages.CompactedJSON{}, serve: a.compact},
 		{pattern: "POST /api/sessions/{id}/save", scope: ScopePrompt, summary: "Make durable what the session's policy keeps back", in: messages.SaveJSON{}, serve: a.save},
