@@ -92,6 +92,8 @@ type WorkerJSON struct {
 
 	Waiting *WaitingJSON `json:"waiting,omitempty"` // on what, besides people and its calls; of a live worker
 	Spent   *AmountsJSON `json:"spent,omitempty"`   // of its session's budget
+
+	Reserved *AmountsJSON `json:"reserved,omitempty"` // of it, for model calls under way
 }
 
 // WaitingJSON is what a worker waits for, besides people and its calls.
@@ -274,6 +276,10 @@ func (x *WorkerView) JSON() WorkerJSON {
 		spent := x.GetSpent().JSON()
 		j.Spent = &spent
 	}
+	if x.GetReserved() != nil {
+		reserved := x.GetReserved().JSON()
+		j.Reserved = &reserved
+	}
 	return j
 }
 
@@ -288,6 +294,9 @@ func (j WorkerJSON) Proto() *WorkerView {
 	}
 	if j.Spent != nil {
 		v.Spent = j.Spent.amounts()
+	}
+	if j.Reserved != nil {
+		v.Reserved = j.Reserved.amounts()
 	}
 	return v
 }
