@@ -18,8 +18,8 @@ type whyJSON struct {
 	Text  string  `json:"text"` // one sentence
 }
 
-// whyWait is the thing itself. Kind: nothing, turn, quarantine, approval, doubt, lease, permit, model, retry, tool, worker, input, process
-// or timer.
+// whyWait is the thing itself. Kind: nothing, turn, quarantine, approval, doubt, lease, budget, permit, model, retry, tool, worker, input,
+// process or timer.
 type whyWait struct {
 	Kind     string   `json:"kind"`
 	Subject  string   `json:"subject,omitempty"`  // the model, provider, address, tool, worker or timer
@@ -172,7 +172,7 @@ func (j whyJSON) doubt(f *whyFacts, c *messages.CallJSON) whyJSON {
 
 // waiting is about what only the worker itself knows.
 func (j whyJSON) waiting(f *whyFacts, on *messages.WaitingJSON) whyJSON {
-	j.Since = on.Since
+	j.Since = cmp.Or(on.Since, j.Since)
 	j.For.Kind, j.For.Subject, j.For.Session, j.For.Until, j.For.Reason = on.Kind, on.Subject, on.Session, on.Until, on.Reason
 	switch on.Kind {
 	case "permit":
@@ -198,8 +198,10 @@ func (j whyJSON) waiting(f *whyFacts, on *messages.WaitingJSON) whyJSON {
 			who += " since " + f.heldSince
 		}
 		return j.say(f, "it waits for the workspace %[2]s%[1]s: %[3]s", on.Subject, who)
+	case "model":
+		return j.say(f, "a call of model %[2]s is under way%[1]s", on.Subject)
 	}
-	return j.say(f, "a call of model %[2]s is under way%[1]s", on.Subject)
+	return j.say(f, "it waits for %[2]s %[3]s%[1]s", on.Kind, on.Subject)
 }
 
 // running is about a call that runs: of one that delegates, what the worker waits for to which it delegated.
