@@ -16,7 +16,7 @@ func TestEveryIdInAFactIsEitherOursOrAnothersName(t *testing.T) {
 	others := map[protoreflect.Name]string{
 		"call_id": "the provider's", "tool_call_id": "the provider's", "id": "the provider's", "provider_request_id": "the provider's",
 		"input_id": "the client's", "timer_id": "the client's", "project_id": "shared by sessions",
-		"message_id": "unique in its stream",
+		"message_id": "unique in its stream", "change_id": "the client's",
 	}
 	seen := map[protoreflect.FullName]bool{}
 	var walk func(d protoreflect.MessageDescriptor)
