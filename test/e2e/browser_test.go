@@ -83,6 +83,8 @@ func newTab(browser context.Context, t *testing.T, base string) *tab {
 	if err := chromedp.Listen(ctx, x.heard); err != nil {
 		t.Fatalf("open a page: %v", err)
 	}
+	// A tab that another one hides, while that closes, holds no connection, as it should.
+	x.do("be in front", call(page.BringToFront, cdp.Empty{}), call(emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}))
 	x.do("watch a page", call(network.Enable, network.EnableParams{}), call(page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: watchPolicy}))
 	x.size(1280, 900, "light")
 	return x
