@@ -23,6 +23,7 @@ const (
 	queueFrames = 512              // that wait to be sent; a client that is slower is dropped
 	queueBytes  = 4 * messages.MaxFrame
 	maxOwnCalls = 16 // that one connection has under way in sessions
+	maxSessions = 64 // that one connection takes part in
 )
 
 // WorkspaceOwner is a connection to the machine that owns a workspace; it means what the house means by it.

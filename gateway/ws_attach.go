@@ -65,6 +65,9 @@ func (c *conn) attached(f *messages.AttachFrame) (*messages.AttachFrame, error) 
 	if f.Session == "" || err != nil {
 		return nil, orNoSession(err)
 	}
+	if !c.takesPart(f.Session) {
+		return nil, messages.Fail(messages.CodeBusy, fmt.Sprintf("a connection takes part in at most %d sessions", maxSessions), "open another one")
+	}
 	answer := &messages.AttachFrame{Session: f.Session}
 	if f.Workspace == "" {
 		return answer, nil
@@ -104,6 +107,21 @@ func (c *conn) attached(f *messages.AttachFrame) (*messages.AttachFrame, error) 
 	j := g.JSON()
 	answer.Workspace, answer.Name, answer.Trust, answer.Epoch, answer.Attached = g.GetUri(), g.GetName(), j.Trust, epoch, &j
 	return answer, nil
+}
+
+// takesPart says whether there is room for a session.
+func (c *conn) takesPart(session string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, already := c.sessions[session]
+	switch {
+	case already:
+		return true
+	case len(c.sessions) >= maxSessions:
+		return false
+	}
+	c.sessions[session] = false // it counts from now on; what it sees begins with the answer
+	return true
 }
 
 // elsewhere refuses an address that is not of another machine: who owns the server's own folders is no question of connections.

@@ -170,6 +170,7 @@ func (s *sharing) ledgerDir() string {
 
 // owner makes who runs the calls.
 func (s *sharing) owner(ctx context.Context, ledger *tools.FileLedger) (*owner.Owner, error) {
+	s.sweep(ctx)
 	box, err := detectSandbox(ctx, s.loaded, s.loaded.Config.Data.Dir, s.loaded.Dirs.State)
 	if err != nil {
 		return nil, err
@@ -183,6 +184,28 @@ func (s *sharing) owner(ctx context.Context, ledger *tools.FileLedger) (*owner.O
 		Temp: filepath.Join(s.loaded.Dirs.Cache, "tmp"), Redact: s.a.secrets.String, Allow: s.allow, Ended: s.ended,
 	})
 }
+
+// sweep clears the folder of what a write left there that was cut off long ago.
+func (s *sharing) sweep(ctx context.Context) {
+	if s.f.readOnly {
+		return
+	}
+	ws, err := workspace.Open(workspace.Options{Dir: s.dir, Address: s.addr, Trust: s.trust})
+	if err != nil {
+		return // the calls will say so
+	}
+	defer func() { _ = ws.Close() }() // nothing can be lost by it
+	ctx, cancel := context.WithTimeout(ctx, sweepTime)
+	defer cancel()
+	if n, err := ws.RemoveStale(ctx, staleAfter, time.Now()); n > 0 || err != nil && ctx.Err() == nil {
+		s.a.note("troupe: cleared the folder of %d files that a crash left", n)
+	}
+}
+
+const (
+	staleAfter = 10 * time.Minute // a write that was begun before is none that runs
+	sweepTime  = 5 * time.Second
+)
 
 // own shares the folder over one connection after the other.
 func (s *sharing) own(ctx context.Context, c *client.Client, x *owner.Owner) error {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/creack/pty"
 
@@ -219,6 +221,36 @@ func TestACallOfAMachineThatWasKilledIsNamedUnknownAndDoesNotRunAgain(t *testing
 	}
 	r.signal(syscall.SIGINT)
 	_, _ = r.wait()
+}
+
+// A file is there whole or not at all, whenever its writer was killed, and what is said of it is true.
+func TestAWriteOfAMachineThatWasKilledIsWholeOrUnknown(t *testing.T) {
+	m := newMachine(t)
+	s := m.serve()
+	session := s.newSession()
+	text := strings.Repeat("0123456789abcde\n", 1<<18)
+	for i := range 2 {
+		r := m.share(session, s.url, "--trust", "full")
+		name := fmt.Sprint("file", i)
+		got := s.begin(session, name, "write_file", map[string]any{"path": name, "content": text, "workspace_id": "lap"})
+		for begun := false; !begun; { // until something of it is in the folder
+			entries, err := os.ReadDir(m.folder("a"))
+			begun = err != nil || len(entries) > i
+		}
+		<-time.After(time.Duration(3*i) * time.Millisecond) // somewhere on the way
+		r.signal(syscall.SIGKILL)
+		_, _ = r.wait()
+		r = m.share(session, s.url, "--trust", "full")
+		x := <-got
+		b, err := os.ReadFile(filepath.Join(m.folder("a"), name))
+		whole := err == nil && string(b) == text
+		if x.ErrorCode != "" && x.ErrorCode != "interrupted" && x.ErrorCode != "client_not_connected" || x.ErrorCode == "" && !whole || x.ErrorCode == "client_not_connected" && err == nil || err == nil && !whole {
+			t.Errorf("killed after %d ms: %q, %d bytes, %v", 3*i, x.ErrorCode, len(b), err)
+		}
+		t.Logf("killed after %d ms: %q, whole: %v", 3*i, x.ErrorCode, whole)
+		r.signal(syscall.SIGINT)
+		_, _ = r.wait()
+	}
 }
 
 func TestAServerThatWasKilledFindsOutFromTheOwnerWhatBecameOfItsCall(t *testing.T) {

@@ -69,7 +69,7 @@ func TestAHostNameBelongsToTheTokenThatCameWithItFirst(t *testing.T) {
 		t.Error("it was let in without a token")
 	}
 	attach := func(path string) string {
-		return fmt.Sprintf(`{"type":"attach","session":%q,"workspace":"lap:%s","trust":"full"}`, s.GetId(), path)
+		return fmt.Sprintf(`{"type":"attach","session":%q,"workspace":"lap:%s"}`, s.GetId(), path)
 	}
 	reader := open("r:read")
 	for _, frame := range []string{
