@@ -42,6 +42,10 @@ func (rt *Runtime) Ask(ctx context.Context, m proto.Message) (proto.Message, err
 		return rt.listApprovals(ctx, x)
 	case *messages.ShowApproval:
 		return rt.showApproval(ctx, x)
+	case *messages.ListRuns:
+		return rt.listRuns(ctx)
+	case *messages.ShowRun, *messages.ResumeRun, *messages.CancelRun, *messages.AwaitRun:
+		return rt.onRun(ctx, m)
 	case *messages.ListAudit:
 		return rt.listAudit(ctx, x)
 	case *messages.ListRules:

@@ -228,7 +228,7 @@ func (rt *Runtime) deleteSessions(ctx context.Context, ids []string) error {
 	all := make([]persistence.Deletion, len(ids))
 	at := map[string]*persistence.Deletion{}
 	for i, id := range ids {
-		all[i] = persistence.Deletion{Session: id, Streams: append([]string{messages.SessionStream(id)}, rt.svc.FieldStreams(id)...), Timers: timers[id]}
+		all[i] = persistence.Deletion{Session: id, Streams: append([]string{messages.SessionStream(id), messages.RunStream(messages.RunOf(id))}, rt.svc.FieldStreams(id)...), Timers: timers[id]}
 		at[id] = &all[i]
 	}
 	err = rt.svc.Store.Index(ctx, "", func(key string, _ []byte) error {

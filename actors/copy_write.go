@@ -191,6 +191,7 @@ func (p *Copying) change(f proto.Message, r *messages.Record) bool {
 	p.names.fact(f)
 	switch x := f.(type) {
 	case *messages.SessionCreated:
+		x.RunId = "" // a copy has the conversations of a run, and not the run
 		if p.Fork {
 			r.AtUnixMs = p.svc.Now().UnixMilli()
 		}

@@ -42,8 +42,9 @@ type Session struct {
 	till     till
 	rest     rest
 	life     life
-	ending   bool // stopping: nobody is started any more, though messages still come
-	doomed   bool // it is being deleted for good, and that is written down: nothing else is taken any more
+	run      *runner // nil: it was not made for a pipeline run
+	ending   bool    // stopping: nobody is started any more, though messages still come
+	doomed   bool    // it is being deleted for good, and that is written down: nothing else is taken any more
 }
 
 // member is a worker as its Session sees it.
@@ -196,7 +197,7 @@ func (s *Session) ready(c actor.Context) {
 		*messages.CompactHistory, *messages.DeleteWorker, *messages.SaveHistory:
 		s.route(c, m) // handed back by a worker that failed
 	default:
-		act.Unexpected(c, s.log)
+		s.ofRun(c)
 	}
 }
 
@@ -223,7 +224,7 @@ func (s *Session) command(c actor.Context, m *messages.ToSession) {
 	case *messages.ToSession_ResolveCall:
 		s.route(c, cmd.ResolveCall)
 	case *messages.ToSession_ResolveApproval:
-		s.route(c, cmd.ResolveApproval)
+		s.resolveApproval(c, cmd.ResolveApproval)
 	case *messages.ToSession_CallTool:
 		s.route(c, cmd.CallTool)
 	case *messages.ToSession_Save:
@@ -392,6 +393,9 @@ func (s *Session) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, chil
 // answers for one that is quarantined.
 func (s *Session) terminated(c actor.Context, who *actor.PID) {
 	s.unsubscribe(c, who)
+	if s.runEnded(c, who) {
+		return
+	}
 	w := s.workers[filepath.Base(who.GetId())]
 	if w == nil || who.GetAddress() != c.Self().GetAddress() {
 		return
@@ -454,19 +458,6 @@ func (s *Session) subscribe(c actor.Context, m *messages.Subscribe) {
 		}
 		return &messages.Subscribed{Cursor: cursor, Request: m.GetRequest()}
 	})
-}
-
-func (s *Session) unsubscribe(c actor.Context, who *actor.PID) {
-	if who == nil {
-		return
-	}
-	for i, pid := range s.watchers {
-		if pid.GetId() == who.GetId() {
-			s.watchers = append(s.watchers[:i:i], s.watchers[i+1:]...)
-			s.tellWatched(c)
-			return
-		}
-	}
 }
 
 func (s *Session) publish(c actor.Context, m *messages.Published) {

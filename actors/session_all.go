@@ -22,6 +22,7 @@ func (s *Session) cancelAll(c actor.Context, m *messages.CancelSession) {
 		s.route(c, m)
 		return
 	}
+	s.cancelRun(c, m)
 	ask := func(id string) proto.Message {
 		one := proto.CloneOf(m)
 		one.WorkerId = id

@@ -145,7 +145,7 @@ func (s *Session) tellWatched(c actor.Context) {
 func amid(svc *Services, session string, workers []*messages.WorkerSpawned) map[string]bool {
 	out := make(map[string]bool)
 	for _, f := range workers {
-		if f.GetParent() == "" {
+		if f.GetParent() == "" && f.GetRunId() == "" {
 			continue
 		}
 		if v := listed(context.Background(), svc, session, f.GetWorkerId()); v.GetTurn() != "" || v.GetStaged() > 0 {
@@ -166,7 +166,7 @@ func (s *Session) wake(c actor.Context, w *member) {
 // first is the worker that prompts go to when none is named.
 func (s *Session) first() string {
 	for _, id := range s.order {
-		if s.workers[id].spawned.GetParent() == "" {
+		if f := s.workers[id].spawned; f.GetParent() == "" && f.GetRunId() == "" {
 			return id
 		}
 	}

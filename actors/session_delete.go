@@ -56,6 +56,7 @@ func (s *Session) deleteWorker(c actor.Context, m *messages.DeleteWorker) {
 
 func (s *Session) closeSession(c actor.Context, m *messages.CloseSession) {
 	e := ending{asker: c.Sender(), workers: append([]string(nil), s.order...), reason: m.GetReason(), session: true}
+	s.closeRun(c)
 	switch {
 	case !m.GetForget() || s.doomed:
 		s.end(c, e, byUser)
@@ -178,6 +179,9 @@ func (s *Session) workersClosed(c actor.Context, m *workersClosed) {
 	if m.session {
 		facts = append(facts, &messages.SessionClosed{Reason: m.reason})
 		index = append(index, persistence.IndexOp{Key: SessionKey(s.id), Delete: true})
+		if id := s.facts.created.GetRunId(); id != "" {
+			index = append(index, persistence.IndexOp{Key: RunKey(id), Delete: true})
+		}
 		for _, v := range s.facts.rules {
 			index = append(index, persistence.IndexOp{Key: RuleKey(s.id, v.GetRuleId()), Delete: true})
 		}

@@ -53,7 +53,7 @@ func (s *Session) watchRest(c actor.Context, after time.Duration) {
 
 // resting says whether the session itself has nothing to do. Its workers are asked apart.
 func (s *Session) resting() bool {
-	if len(s.watchers) > 0 || s.building || s.builds.Len() > 0 || s.rest.away.Load() > 0 {
+	if !s.runRests() || len(s.watchers) > 0 || s.building || s.builds.Len() > 0 || s.rest.away.Load() > 0 {
 		return false
 	}
 	for _, w := range s.workers {
@@ -132,6 +132,10 @@ func (s *Session) passivate(c actor.Context) {
 		s.answer(c, messages.Fail(messages.CodeUnavailable, "the session leaves memory", "try again"))
 	}
 	left := 0
+	if s.run != nil && s.run.pid != nil {
+		left++
+		c.Poison(s.run.pid)
+	}
 	for _, w := range s.workers {
 		w.timer.Stop()
 		if w.pid != nil {
@@ -146,6 +150,9 @@ func (s *Session) passivate(c actor.Context) {
 
 // lastOut ends a session that leaves memory, after its last worker.
 func (s *Session) lastOut(c actor.Context) {
+	if s.run != nil && s.run.pid != nil {
+		return
+	}
 	for _, w := range s.workers {
 		if w.pid != nil {
 			return

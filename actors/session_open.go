@@ -16,7 +16,6 @@ import (
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/persistence"
 	"github.com/troupe-dev/troupe/policy"
-	"github.com/troupe-dev/troupe/workspace"
 )
 
 // sessionFacts is the fold of a session's journal.
@@ -115,6 +114,9 @@ func (s *Session) create(c actor.Context, m *messages.CreateSession) {
 		return &sessionOpened{creator: creator, fail: messages.Fail(messages.CodeInternal, p.Error(), "")}
 	}, func() any {
 		b := &sessionBuilder{svc: svc, m: m}
+		if m.GetRun() != nil {
+			b.m = proto.CloneOf(m) // it is completed
+		}
 		o := b.build()
 		if o.fail != nil {
 			for _, a := range b.made {
@@ -183,7 +185,7 @@ func (s *Session) opening(c actor.Context) {
 	s.watchRest(c, s.svc.IdleAfter)
 	s.recloneLost(c)
 	for _, w := range s.facts.workers {
-		s.add(w).dormant = w.GetParent() != "" && !m.amid[w.GetWorkerId()]
+		s.add(w).dormant = dormantFact(w, m.amid)
 	}
 	s.openTill(m.asleep)
 	for _, id := range s.order {
@@ -191,6 +193,7 @@ func (s *Session) opening(c actor.Context) {
 			s.start(c, w)
 		}
 	}
+	s.startRun(c)
 	if m.creator != nil {
 		c.Send(m.creator, m.reply)
 	}
@@ -345,9 +348,19 @@ func (b *sessionBuilder) append(sj, wj *persistence.Journal, srecs, wrecs []*mes
 		err     error
 	}
 	done := make(chan answer, 1)
-	persistence.AppendTogether(func(r persistence.Receipt, err error) { done <- answer{r, err} },
-		persistence.Part{Journal: sj, Draft: persistence.Draft{Records: srecs, Index: index}},
-		persistence.Part{Journal: wj, Draft: persistence.Draft{Records: wrecs}})
+	run, err := b.run()
+	if err != nil {
+		return err
+	}
+	parts := append([]persistence.Part{
+		{Journal: sj, Draft: persistence.Draft{Records: srecs, Index: index}}, {Journal: wj, Draft: persistence.Draft{Records: wrecs}},
+	}, run...)
+	persistence.AppendTogether(func(r persistence.Receipt, err error) { done <- answer{r, err} }, parts...)
+	defer func() {
+		for _, p := range run {
+			p.Journal.Release() // the PipelineRun claims its own
+		}
+	}()
 	var a answer
 	select {
 	case a = <-done:
@@ -413,6 +426,9 @@ func (b *sessionBuilder) check() *messages.Failure {
 	if fail := b.checkEnv(); fail != nil {
 		return fail
 	}
+	if fail := checkRun(b.m); fail != nil {
+		return fail
+	}
 	if fail := b.m.GetBudget().Refuse(); fail != nil {
 		return fail
 	}
@@ -451,6 +467,7 @@ func (b *sessionBuilder) facts() (worker, session []proto.Message, fail *message
 	}
 	var folder string
 	created.Folder, folder = folderOf(firstOf(attached))
+	created.RunId = m.GetRun().GetRunId()
 	project, fail := b.svc.belongs(m.GetTenant(), m.GetProjectId(), folder)
 	if fail != nil {
 		return nil, nil, fail
@@ -476,15 +493,4 @@ func (b *sessionBuilder) facts() (worker, session []proto.Message, fail *message
 		})
 	}
 	return worker, session, nil
-}
-
-// folderOf is what a session is found by, and whose project it belongs to: of a copy, what that was made of.
-func folderOf(first *messages.WorkspaceAttached) (address, path string) {
-	switch {
-	case first.GetKind() == string(workspace.KindServer):
-		return "", ""
-	case isCopy(first):
-		return first.GetSource(), first.GetProjectDir()
-	}
-	return first.GetUri(), first.GetPath()
 }

@@ -72,7 +72,7 @@ func (s *Session) spawnWorker(c actor.Context, m *messages.SpawnWorker) {
 // hired counts the workers that somebody has spawned: those that agents delegate to have a limit of their own.
 func (s *Session) hired() (n int) {
 	for _, w := range s.workers {
-		if w.spawned.GetParent() == "" {
+		if w.spawned.GetParent() == "" && w.spawned.GetRunId() == "" {
 			n++
 		}
 	}
@@ -155,7 +155,7 @@ func (s *Session) workerBuilt(c actor.Context, m *workerBuilt) {
 	var reply any = m.fail
 	switch {
 	case m.fail != nil:
-	case m.spawned.GetParent() != "":
+	case m.spawned.GetParent() != "" || m.spawned.GetRunId() != "":
 		reply = &messages.ChildReady{WorkerId: m.spawned.GetWorkerId(), InputId: m.spawned.GetInputId()}
 	default:
 		reply = &messages.WorkerView{

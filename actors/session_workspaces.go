@@ -362,3 +362,14 @@ func elsewhere(a *messages.WorkspaceAttached) string {
 	}
 	return ""
 }
+
+// folderOf is what a session is found by, and whose project it belongs to: of a copy, what that was made of.
+func folderOf(first *messages.WorkspaceAttached) (address, path string) {
+	switch {
+	case first.GetKind() == string(workspace.KindServer):
+		return "", ""
+	case isCopy(first):
+		return first.GetSource(), first.GetProjectDir()
+	}
+	return first.GetUri(), first.GetPath()
+}

@@ -67,6 +67,14 @@ func (s *showings) note(facts []proto.Message) {
 // further serves what is about those who watch the session.
 func (s *Session) further(c actor.Context, m *messages.ToSession) {
 	switch cmd := m.GetCommand().(type) {
+	case *messages.ToSession_ShowRun:
+		s.toRun(c, cmd.ShowRun)
+	case *messages.ToSession_ResumeRun:
+		s.toRun(c, cmd.ResumeRun)
+	case *messages.ToSession_CancelRun:
+		s.toRun(c, cmd.CancelRun)
+	case *messages.ToSession_AwaitRun:
+		s.toRun(c, cmd.AwaitRun)
 	case *messages.ToSession_AddBudget:
 		s.addBudget(c, cmd.AddBudget)
 	case *messages.ToSession_Announce:

@@ -62,9 +62,9 @@ func wordOnApproval(svc *Services, m *messages.ResolveApproval) word {
 }
 
 // asleep says whether an approval can be answered without waking its session: arguments of the approver's own are
-// checked against what the session may do, and what is to be remembered is the session's to write down.
+// checked against what the session may do, and what is to be remembered is the session's to write down. A run goes on when it is answered.
 func asleep(m *messages.ResolveApproval) bool {
-	return m != nil && m.GetArguments() == "" && (m.GetScope() == "" || m.GetScope() == string(policy.Once))
+	return m != nil && !strings.HasPrefix(m.GetWorkerId(), messages.RunPrefix) && m.GetArguments() == "" && (m.GetScope() == "" || m.GetScope() == string(policy.Once))
 }
 
 // recordWord appends what a person says of a call to the journal of its worker. It returns the reply.

@@ -97,11 +97,12 @@ func (w *Worker) requested(call *conversation.Call, m *messages.ToolReply) *mess
 		ArgsHash: tools.ApprovalHash(call.Name, call.Plan.GetArgsHash(), call.Plan.GetWorkspace()),
 		Preview:  m.GetDiff(), Kind: m.GetPreviewKind(), Files: m.GetFiles(), Tool: call.Name, AskedAtUnixMs: w.svc.Now().UnixMilli(),
 	}
-	if most := w.approvalTime(); most > 0 {
+	_, wait, reason := w.state.Rules()
+	if most := cmp.Or(time.Duration(wait)*time.Millisecond, w.approvalTime()); most > 0 {
 		f.ExpiresAtUnixMs = f.GetAskedAtUnixMs() + most.Milliseconds()
 	}
 	if j, err := w.judge(call.Name, call.Arguments); err == nil {
-		f.Reason = j.verdict.Reason
+		f.Reason = cmp.Or(reason, j.verdict.Reason)
 		f.Rules, f.Unremembered = rememberable(j.question, policy.Allow)
 	}
 	return f

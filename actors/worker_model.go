@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -195,7 +196,7 @@ func (w *Worker) modelCall(c actor.Context, g *generation) *modelCall {
 	call := &modelCall{
 		svc: w.svc, sys: c.ActorSystem(), session: c.Parent(), receiving: &g.receiving, watched: w.watched.Load, number: g.number,
 		model: g.model.Model, request: &model.Request{
-			Model: g.model.Name, Prompt: g.prompt, Tools: w.toolDefs(), Agent: w.state.Agent(), Session: w.session, MaxTokens: w.room(),
+			Model: g.model.Name, Prompt: g.prompt, Tools: w.toolDefs(), Agent: cmp.Or(w.state.Alias(), w.state.Agent()), Session: w.session, MaxTokens: w.room(),
 			XML: g.model.XML || w.inText(),
 		},
 		event: messages.Event{Session: w.session, Worker: w.id, Turn: w.state.Turn().ID, GenId: g.id}, grant: w.grant,

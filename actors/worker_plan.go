@@ -293,7 +293,8 @@ func climbs(p string) bool { return slices.Contains(strings.Split(p, "/"), "..")
 func (w *Worker) rules(r role) []policy.Rule {
 	var out []policy.Rule
 	agent, _ := w.svc.agent(r.agent)
-	for _, text := range slices.Concat(w.grant.GetRules(), agent.Rules) {
+	own, _, _ := w.state.Rules()
+	for _, text := range slices.Concat(own, w.grant.GetRules(), agent.Rules) {
 		if r, err := policy.ParseRule(text); err == nil { // refused where the session was made
 			out = append(out, r)
 		}

@@ -72,6 +72,9 @@ func route(m proto.Message) (*call, error) {
 	if q := places(m); q != nil {
 		return q, nil
 	}
+	if q := runs(m); q != nil {
+		return q, nil
+	}
 	if q := answers(m); q != nil {
 		return q, nil
 	}

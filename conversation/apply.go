@@ -141,6 +141,9 @@ func (s *State) foldTurn(fact proto.Message, r *messages.Record) error {
 
 func (s *State) applyCreated(f *messages.WorkerCreated, r *messages.Record) error {
 	s.created, s.agent, s.model, s.system = withoutCopied(f), f.GetAgent(), f.GetModel(), f.GetSystem()
+	if len(f.GetTools()) > 0 {
+		s.tools = f.GetTools()
+	}
 	s.known = make(map[string]*accepted)
 	for _, t := range f.GetCopied() {
 		for _, m := range t.GetMessages() {
@@ -195,6 +198,9 @@ func (s *State) applyWithdrawn(f *messages.InputWithdrawn) error {
 
 // AgentsTools in the place of a worker's toolset gives it that of its agent again.
 const AgentsTools = "*"
+
+// NoTools in the place of a worker's toolset leaves it none.
+const NoTools = "-"
 
 func (s *State) applyConfig(f *messages.ConfigChanged) {
 	if f.GetAgent() != "" {

@@ -198,6 +198,14 @@ func (s *State) Parent() string { return s.created.GetParent() }
 // Bounds are what its parent could be asked for; nil when it has none.
 func (s *State) Bounds() *messages.Bounds { return s.created.GetBounds() }
 
+// Alias is what its agent is called where the worker was made; "" for the name of its profile.
+func (s *State) Alias() string { return s.created.GetAlias() }
+
+// Rules are policy rules for this worker alone, and how long what its calls ask may wait, in ms, and why they ask.
+func (s *State) Rules() (rules []string, waitMs int64, reason string) {
+	return s.created.GetRules(), s.created.GetApprovalMs(), s.created.GetApprovalReason()
+}
+
 // Agent is the profile that later generations use.
 func (s *State) Agent() string { return s.agent }
 

@@ -75,5 +75,11 @@ const SystemStream = "sys"
 // SessionStream is the stream of a session.
 func SessionStream(id string) string { return "ses/" + id }
 
+// RunStream is the stream of a pipeline run.
+func RunStream(id string) string { return "run/" + id }
+
+// RunOf is the id of the run that a session is made for: the one is known by the other.
+func RunOf(session string) string { return RunPrefix + strings.TrimPrefix(session, SessionPrefix) }
+
 // WorkspaceStream is the stream of a workspace, named by the hash of its canonical address.
 func WorkspaceStream(hash string) string { return "wsp/" + hash }

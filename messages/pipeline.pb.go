@@ -2421,6 +2421,7 @@ type SpawnStep struct {
 	Origin         *Lineage               `protobuf:"bytes,11,opt,name=origin,proto3" json:"origin,omitempty"` // the conversation that it continues: of a worker of the same session
 	ApprovalMs     int64                  `protobuf:"varint,12,opt,name=approval_ms,json=approvalMs,proto3" json:"approval_ms,omitempty"`
 	ApprovalReason string                 `protobuf:"bytes,13,opt,name=approval_reason,json=approvalReason,proto3" json:"approval_reason,omitempty"`
+	Copied         []*Turn                `protobuf:"bytes,14,rep,name=copied,proto3" json:"copied,omitempty"` // of origin
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2544,6 +2545,13 @@ func (x *SpawnStep) GetApprovalReason() string {
 		return x.ApprovalReason
 	}
 	return ""
+}
+
+func (x *SpawnStep) GetCopied() []*Turn {
+	if x != nil {
+		return x.Copied
+	}
+	return nil
 }
 
 // RunResting says whether a PipelineRun has nothing to do before somebody asks something of it. From it to its Session.
@@ -2815,7 +2823,7 @@ const file_pipeline_proto_rawDesc = "" +
 	"approvalId\x12\x1f\n" +
 	"\voutput_json\x18\b \x01(\tR\n" +
 	"outputJson\x12&\n" +
-	"\x05usage\x18\t \x01(\v2\x10.troupe.v1.UsageR\x05usage\"\xea\x02\n" +
+	"\x05usage\x18\t \x01(\v2\x10.troupe.v1.UsageR\x05usage\"\x93\x03\n" +
 	"\tSpawnStep\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x17\n" +
 	"\aexec_id\x18\x02 \x01(\tR\x06execId\x12\x14\n" +
@@ -2831,7 +2839,8 @@ const file_pipeline_proto_rawDesc = "" +
 	"\x06origin\x18\v \x01(\v2\x12.troupe.v1.LineageR\x06origin\x12\x1f\n" +
 	"\vapproval_ms\x18\f \x01(\x03R\n" +
 	"approvalMs\x12'\n" +
-	"\x0fapproval_reason\x18\r \x01(\tR\x0eapprovalReason\"=\n" +
+	"\x0fapproval_reason\x18\r \x01(\tR\x0eapprovalReason\x12'\n" +
+	"\x06copied\x18\x0e \x03(\v2\x0f.troupe.v1.TurnR\x06copied\"=\n" +
 	"\n" +
 	"RunResting\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
@@ -2883,6 +2892,7 @@ var file_pipeline_proto_goTypes = []any{
 	(*RunResting)(nil),       // 29: troupe.v1.RunResting
 	(*Lineage)(nil),          // 30: troupe.v1.Lineage
 	(*Usage)(nil),            // 31: troupe.v1.Usage
+	(*Turn)(nil),             // 32: troupe.v1.Turn
 }
 var file_pipeline_proto_depIdxs = []int32{
 	1,  // 0: troupe.v1.RunFact.run_started:type_name -> troupe.v1.RunStarted
@@ -2919,11 +2929,12 @@ var file_pipeline_proto_depIdxs = []int32{
 	27, // 31: troupe.v1.RunStepView.item_views:type_name -> troupe.v1.RunItemView
 	31, // 32: troupe.v1.RunItemView.usage:type_name -> troupe.v1.Usage
 	30, // 33: troupe.v1.SpawnStep.origin:type_name -> troupe.v1.Lineage
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	32, // 34: troupe.v1.SpawnStep.copied:type_name -> troupe.v1.Turn
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_pipeline_proto_init() }

@@ -151,3 +151,94 @@ func canonical(text string) ([]byte, error) {
 	}
 	return json.Marshal(v)
 }
+
+// nested is the file that a step runs.
+func (p *Plan) nested(f *File, st *Step) *File { return p.files[p.nestedPath(f, st)] }
+
+// Vars are the variables that expressions of the plan may see.
+func (p *Plan) Vars() (out []string) {
+	for _, src := range p.Sources {
+		for _, name := range p.files[src.GetPath()].Env {
+			if !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}
+
+// StepBudgets are the steps that have a budget of their own.
+func (p *Plan) StepBudgets() (out []string) {
+	for _, src := range p.Sources {
+		for _, st := range p.files[src.GetPath()].Steps {
+			if st.Budget != nil {
+				out = append(out, st.ID)
+			}
+		}
+	}
+	return out
+}
+
+// Folder is the folder that the pipeline says for a run, from the one that it is run in; "" if it says none.
+func (p *Plan) Folder(run *messages.RunStarted) (string, error) {
+	s := NewState(Options{})
+	if err := s.Apply(run, &messages.Record{}); err != nil || p.Root.Workspace.Root == nil {
+		return "", err
+	}
+	d := &decider{s: s}
+	return s.Plan.Root.Workspace.Root.string(d.base(s.top))
+}
+
+// Complete fills in what a run that was asked for leaves to its plan, and checks its inputs.
+func (p *Plan) Complete(r *messages.RunStarted) error {
+	given, err := decodeMap(r.GetInputsJson())
+	if err != nil {
+		return fmt.Errorf("read the inputs: %w", err)
+	}
+	inputs, err := p.Root.Fill(given, nil)
+	if err != nil {
+		return err
+	}
+	r.InputsJson, r.Name, r.PlanHash = encodeJSON(inputs), p.Root.Name, p.Hash
+	return nil
+}
+
+// Message is the budget of a session that is made for a run.
+func (b *Budget) Message() *messages.Budget {
+	return &messages.Budget{
+		Most: &messages.Amounts{Tokens: b.Tokens, MicroUsd: b.MicroUSD, WallMs: b.Wall.Milliseconds()}, Pause: b.OnExceed == "pause",
+	}
+}
+
+// Models are the models that the files name, as they are written.
+func (p *Plan) Models() (out []string) {
+	add := func(t *Text) {
+		if t != nil {
+			out = append(out, t.Raw)
+		}
+	}
+	for _, src := range p.Sources {
+		f := p.files[src.GetPath()]
+		add(f.Defaults.Model)
+		for _, a := range f.Agents {
+			add(a.Model)
+		}
+		for _, st := range f.Steps {
+			add(st.Model)
+		}
+	}
+	return out
+}
+
+// NamesModels says whether every agent of the pipeline has a model by what the files say, or there are none.
+func (p *Plan) NamesModels() bool {
+	for _, src := range p.Sources {
+		f := p.files[src.GetPath()]
+		for _, st := range f.Steps {
+			if (st.Kind == AgentStep || st.Kind == ParallelStep) && st.Model == nil && f.Defaults.Model == nil {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -84,6 +84,14 @@ func (s *source) find(word string, from place) place {
 	return from
 }
 
+// Plain is the text as it was written.
+func (t *Text) Plain() string {
+	if t == nil {
+		return ""
+	}
+	return t.Raw
+}
+
 // exprs calls fn for each expression.
 func (t *Text) exprs(fn func(*Expr)) {
 	if t == nil {

@@ -14,7 +14,7 @@ import (
 
 func newList(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Short: "List sessions, workers, workspaces, files, tool calls or approvals"}
-	cmd.AddCommand(newListSessions(a), newListWorkers(a), newListWorkspaces(a, "workspaces", "List the workspaces of sessions"), newListFiles(a), newListCalls(a), newListApprovals(a))
+	cmd.AddCommand(newListSessions(a), newListWorkers(a), newListWorkspaces(a, "workspaces", "List the workspaces of sessions"), newListFiles(a), newListCalls(a), newListApprovals(a), newListRuns(a))
 	return cmd
 }
 

@@ -19,7 +19,7 @@ import (
 // newPipeline is `troupe pipeline`.
 func newPipeline(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "pipeline", Short: "Work of several agents, as a file says: check it, look at it, run it"}
-	cmd.AddCommand(newPipelineValidate(a), newPipelinePlan(a), newPipelineGraph(a))
+	cmd.AddCommand(newPipelineValidate(a), newPipelinePlan(a), newPipelineGraph(a), newPipelineRun(a))
 	return cmd
 }
 

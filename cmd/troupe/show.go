@@ -14,7 +14,7 @@ import (
 func newShow(a *app) *cobra.Command {
 	return formats(&cobra.Command{
 		Use:   "show ID",
-		Short: "Show one session, turn by turn",
+		Short: "Show one session, turn by turn, or one run of a pipeline, step by step",
 		Args:  exactly("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			loaded, err := a.load("")
@@ -23,6 +23,9 @@ func newShow(a *app) *cobra.Command {
 			}
 			none := func() error { return noSession(args[0]) }
 			return a.look(cmd.Context(), loaded, none, func(ctx context.Context, n node) error {
+				if strings.HasPrefix(args[0], messages.RunPrefix) {
+					return a.showRun(ctx, n, args[0])
+				}
 				shown, err := ask[*messages.Shown](ctx, n, &messages.Show{Id: args[0]})
 				if err != nil {
 					return err

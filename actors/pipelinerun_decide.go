@@ -1,0 +1,109 @@
+package actors
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/pipeline"
+)
+
+// deciding is one decision of a run: of a command, of results, or of what comes by itself. It only reads the state.
+type deciding struct {
+	run   *pipeline.State
+	world pipeline.World
+	asked *runOrder
+	ended []*itemEnded
+}
+
+func (d *deciding) decide() *runDecided {
+	if d.asked != nil {
+		facts, fail := d.command()
+		return &runDecided{facts: facts, asked: d.asked, fail: fail}
+	}
+	var facts []proto.Message
+	seen := make(map[string]bool)
+	for _, e := range d.ended {
+		if f := d.run.Settle(d.world, e.step, e.index, e.input, e.result); f != nil && !seen[e.key()] {
+			seen[e.key()] = true
+			facts = append(facts, f)
+		}
+	}
+	if len(facts) == 0 {
+		facts = d.run.Decide(d.world)
+	}
+	return &runDecided{facts: facts}
+}
+
+func (d *deciding) command() ([]proto.Message, *messages.Failure) {
+	switch m := d.asked.cmd.(type) {
+	case *messages.CancelRun:
+		if d.run.Finished != nil || d.run.Cancel != nil {
+			return nil, nil
+		}
+		return []proto.Message{&messages.RunCancelled{By: m.GetBy(), Reason: orText(m.GetReason(), "cancelled")}}, nil
+	case *messages.ResumeRun:
+		return d.resume(m)
+	case *messages.ResolveApproval:
+		return d.resolve(m)
+	}
+	return nil, messages.Fail(messages.CodeBadRequest, fmt.Sprintf("a run does not know %T", d.asked.cmd), "")
+}
+
+func orText(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// resume lets a run go on. A changed file is refused, unless somebody says that it counts.
+func (d *deciding) resume(m *messages.ResumeRun) ([]proto.Message, *messages.Failure) {
+	var facts []proto.Message
+	if len(m.GetPlanHash()) > 0 && !bytes.Equal(m.GetPlanHash(), d.run.Plan.Hash) {
+		if !m.GetAcceptChanges() {
+			return nil, messages.Fail(messages.CodeConflict, fmt.Sprintf("the pipeline has changed since run %s began", d.run.ID),
+				"run it as it was, without naming the file; or let the change count with --accept-changes")
+		}
+		if _, err := pipeline.FromSources(m.GetSources(), pipeline.Options{}); err != nil {
+			return nil, messages.Fail(messages.CodeBadRequest, "the changed pipeline: "+err.Error(), "")
+		}
+		facts = append(facts, &messages.PlanChanged{PlanHash: m.GetPlanHash(), Sources: m.GetSources(), By: m.GetBy()})
+	}
+	if f := d.run.Finished; f != nil && f.GetStatus() != pipeline.Succeeded || len(facts) > 0 {
+		facts = append(facts, &messages.RunResumed{By: m.GetBy()})
+	}
+	return facts, nil
+}
+
+// resolve takes a person's answer to a question of the run.
+func (d *deciding) resolve(m *messages.ResolveApproval) ([]proto.Message, *messages.Failure) {
+	for _, ss := range d.run.Steps() {
+		for _, it := range ss.Items {
+			if it.Asked.GetApprovalId() != m.GetApprovalId() || it.Asked == nil {
+				continue
+			}
+			if it.Answer != nil || it.Status != pipeline.Waiting {
+				return nil, AlreadyAnswered(m.GetApprovalId(), orText(it.Answer.GetChoice(), it.Status))
+			}
+			return []proto.Message{&messages.HumanAnswered{
+				Step: ss.Path, Index: it.Asked.GetIndex(), ApprovalId: m.GetApprovalId(), Choice: choice(it.Asked.GetChoices(), m), By: m.GetBy(), Message: m.GetMessage(),
+			}}, nil
+		}
+	}
+	return nil, NotAsked(m.GetApprovalId())
+}
+
+// choice is what an answer means: the choice that its message names; else the first one when it says yes, and the last one when it says no.
+func choice(choices []string, m *messages.ResolveApproval) string {
+	switch {
+	case slices.Contains(choices, m.GetMessage()):
+		return m.GetMessage()
+	case m.GetDecision() == messages.Decision_APPROVED:
+		return choices[0]
+	}
+	return choices[len(choices)-1]
+}

@@ -1,0 +1,166 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
+	"github.com/troupe-dev/troupe/pipeline"
+)
+
+// RunKey is the listing entry of a run; the value is a RunView without its steps.
+func RunKey(id string) string { return "run/" + id }
+
+// view is what the run has come to.
+func (r *PipelineRun) view(steps bool) *messages.RunView {
+	s := r.state
+	v := &messages.RunView{
+		RunId: r.id, SessionId: r.session, Name: s.Started.GetName(), State: pipeline.Running, StartedAtUnixMs: s.AtMs, UpdatedAtUnixMs: s.UpdatedMs,
+		Revision: s.Seq, Usage: s.Usage, InputsJson: s.Started.GetInputsJson(),
+	}
+	if s.Plan != nil {
+		v.PlanHash = s.Plan.Hash
+	}
+	waits, works := false, false
+	for _, ss := range s.Steps() {
+		sv := stepView(ss)
+		v.Steps++
+		v.Items += int64(sv.GetItems())
+		v.ItemsDone += int64(sv.GetDone())
+		if done := sv.GetState(); done == pipeline.Succeeded || done == pipeline.Failed || done == pipeline.Skipped {
+			v.StepsDone++
+		}
+		for _, it := range ss.Items {
+			waits = waits || it.Asked != nil && it.Answer == nil && it.Status == pipeline.Waiting
+			works = works || it.Status == pipeline.Running && ss.Step.Kind != pipeline.NestedStep
+		}
+		if steps {
+			v.StepViews = append(v.StepViews, sv)
+		}
+	}
+	switch {
+	case s.Finished != nil:
+		v.State, v.OutputsJson, v.Error = s.Finished.GetStatus(), s.Finished.GetOutputsJson(), s.Finished.GetError()
+	case waits && !works:
+		v.State = pipeline.Waiting
+	}
+	return v
+}
+
+func stepView(ss *pipeline.StepState) *messages.RunStepView {
+	v := &messages.RunStepView{Step: ss.Path, Kind: string(ss.Step.Kind), State: ss.Status, Error: ss.Error, Needs: ss.Step.Needs, Items: int32(len(ss.Items))} //nolint:gosec // bounded
+	for _, it := range ss.Items {
+		iv := &messages.RunItemView{Key: it.Key, Index: int32(it.Index), State: it.Status, Attempt: int32(it.Attempt), Error: it.Error, Usage: it.Usage} //nolint:gosec // bounded
+		if it.Start != nil && ss.Step.Kind != pipeline.ToolStep && ss.Step.Kind != pipeline.NestedStep {
+			iv.WorkerId = childOf(it.Start.GetExecId())
+		}
+		switch it.Status {
+		case pipeline.Succeeded:
+			v.Done++
+		case pipeline.Failed, pipeline.Cancelled:
+			v.Failed++
+		case pipeline.Waiting:
+			if it.Asked != nil && it.Answer == nil {
+				iv.ApprovalId, v.State = it.Asked.GetApprovalId(), pipeline.Waiting
+			}
+		}
+		v.ItemViews = append(v.ItemViews, iv)
+	}
+	return v
+}
+
+// index keeps the run listed, and its questions.
+func (r *PipelineRun) index(facts []proto.Message) []persistence.IndexOp {
+	var ops []persistence.IndexOp
+	over, waits := false, false
+	for _, f := range facts {
+		switch f := f.(type) {
+		case *messages.HumanAsked:
+			if b, err := proto.Marshal(r.question(f)); err == nil {
+				ops = append(ops, persistence.IndexOp{Key: ApprovalKey(r.session, f.GetApprovalId()), Value: b})
+			}
+			waits = true
+		case *messages.HumanAnswered:
+			ops = append(ops, r.answered(f.GetApprovalId(), f.GetChoice())...)
+		case *messages.StepItemFinished:
+			if it := r.state.Item(f.GetStep(), int(f.GetIndex())); it != nil && it.Asked != nil && it.Answer == nil {
+				ops = append(ops, r.answered(it.Asked.GetApprovalId(), f.GetStatus())...)
+			}
+		case *messages.RunFinished:
+			over = true
+		}
+	}
+	v := r.view(false)
+	for _, f := range facts {
+		if end, ok := f.(*messages.RunFinished); ok && over {
+			v.State, v.OutputsJson, v.Error = end.GetStatus(), end.GetOutputsJson(), end.GetError()
+		}
+		if _, again := f.(*messages.RunResumed); again {
+			v.State, v.Error = pipeline.Running, ""
+		}
+	}
+	if waits && v.GetState() == pipeline.Running {
+		v.State = pipeline.Waiting
+	}
+	v.Revision += uint64(len(facts))
+	if b, err := proto.Marshal(v); err == nil {
+		ops = append(ops, persistence.IndexOp{Key: RunKey(r.id), Value: b})
+	}
+	return ops
+}
+
+func (r *PipelineRun) answered(approval, choice string) []persistence.IndexOp {
+	return []persistence.IndexOp{{Key: ApprovalKey(r.session, approval), Delete: true}, {Key: AnsweredKey(approval, r.session), Value: []byte(orText(choice, "expired"))}}
+}
+
+// question is how people see what the run asks.
+func (r *PipelineRun) question(f *messages.HumanAsked) *messages.ApprovalView {
+	shown := f.GetMessage()
+	if f.GetShowJson() != "" {
+		shown += "\n\n" + f.GetShowJson()
+	}
+	return &messages.ApprovalView{
+		ApprovalId: f.GetApprovalId(), SessionId: r.session, WorkerId: r.id, TurnId: r.id, ExecId: f.GetStep(), Tool: "pipeline", State: "pending",
+		Arguments: fmt.Sprintf(`{"step":%q,"choices":%q}`, f.GetStep(), f.GetChoices()), Preview: shown, Kind: "arguments", Reason: "step " + f.GetStep() + " asks; approve with --reason CHOICE",
+		AtUnixMs: r.svc.Now().UnixMilli(), ExpiresAtUnixMs: f.GetExpiresAtUnixMs(), Unremembered: "the question of a pipeline is answered once",
+	}
+}
+
+// reader reads files of the run's folder, for expressions.
+func (r *PipelineRun) reader() func(string) (string, error) {
+	svc, g := r.svc, r.open.folder
+	return func(path string) (string, error) {
+		if g == nil {
+			return "", errors.New("read: the run has no folder")
+		}
+		ws, err := svc.folders.handle(g)
+		if err != nil {
+			return "", err
+		}
+		f, err := ws.ReadFile(path, maxRead)
+		if err != nil {
+			return "", fmt.Errorf("read %q: %w", path, err)
+		}
+		if !utf8.Valid(f.Data) {
+			return "", fmt.Errorf("read %q: it is no text", path)
+		}
+		return string(f.Data), nil
+	}
+}
+
+// maxRead is the most bytes that read() takes of a file.
+const maxRead = 1 << 20
+
+// tellApprover puts questions to the program, once they are durable.
+func (r *PipelineRun) tellApprover(facts []proto.Message) {
+	for _, f := range facts {
+		if q, ok := f.(*messages.HumanAsked); ok && r.svc.Asked != nil && !r.open.nobody {
+			v := r.question(q)
+			r.svc.aside(func() { r.svc.Asked(v) })
+		}
+	}
+}

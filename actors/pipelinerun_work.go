@@ -1,0 +1,266 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/conversation"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/model"
+	"github.com/troupe-dev/troupe/pipeline"
+)
+
+// working is an item that somebody works on.
+type working struct {
+	input  string
+	worker string // "" of a tool
+	stop   context.CancelFunc
+}
+
+// itemEnded is what the work on an item came to.
+type itemEnded struct {
+	step   string
+	index  int
+	input  string
+	result pipeline.Result
+}
+
+func (e *itemEnded) key() string { return fmt.Sprint(e.step, "\x00", e.index) }
+
+// act has what runs by the facts run, and ends what does not any more.
+func (r *PipelineRun) act(c actor.Context) {
+	if r.svc.Still || r.stopped {
+		return
+	}
+	if r.working == nil {
+		r.working = make(map[string]*working)
+	}
+	runs := make(map[string]bool)
+	for _, ss := range r.state.Steps() {
+		if ss.Step.Kind == pipeline.NestedStep || ss.Step.Kind == pipeline.HumanStep {
+			continue
+		}
+		for _, it := range ss.Items {
+			if it.Status != pipeline.Running {
+				continue
+			}
+			key := fmt.Sprint(ss.Path, "\x00", it.Index)
+			runs[key] = true
+			if w := r.working[key]; w == nil || w.input != it.Input {
+				if w != nil {
+					w.stop()
+				}
+				r.working[key] = r.start(c, it)
+			}
+		}
+	}
+	for key, w := range r.working {
+		if !runs[key] {
+			delete(r.working, key)
+			w.stop()
+			if w.worker != "" { // its turn goes no further than its item
+				c.Send(c.Parent(), &messages.CancelSession{WorkerId: w.worker, By: "pipeline", Reason: "its step is over", Inputs: true})
+			}
+		}
+	}
+}
+
+// start works on an item, off the mailbox.
+func (r *PipelineRun) start(c actor.Context, it *pipeline.ItemState) *working {
+	ctx, stop := context.WithCancel(context.Background())
+	j := &job{svc: r.svc, sys: c.ActorSystem(), session: c.Parent(), run: r.id, item: it.Start, input: it.Input, step: it.Step().Step, file: it.Step().File(), repair: it.Repair}
+	w := &working{input: it.Input, stop: stop}
+	if j.step.Kind != pipeline.ToolStep {
+		w.worker = childOf(it.Start.GetExecId())
+	}
+	end := &itemEnded{step: it.Step().Path, index: it.Index, input: it.Input}
+	r.svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
+		end.result = pipeline.Result{Error: p.Error()}
+		return end
+	}, func() any {
+		defer stop()
+		end.result = j.do(ctx)
+		return end
+	})
+	return w
+}
+
+// job is the work on one attempt of an item.
+type job struct {
+	svc     *Services
+	sys     *actor.ActorSystem
+	session *actor.PID
+	run     string
+	item    *messages.StepItemStarted
+	input   string // of the newest prompt
+	repair  string // that prompt, when it is not the first
+	step    *pipeline.Step
+	file    *pipeline.File
+}
+
+func (j *job) do(ctx context.Context) pipeline.Result {
+	if j.step.Kind == pipeline.ToolStep {
+		return j.tool(ctx)
+	}
+	spawn, err := j.spawn(ctx)
+	if err != nil {
+		return refused(err)
+	}
+	ready, err := patiently(ctx, func() (*messages.ChildReady, error) {
+		return act.Ask[*messages.ChildReady](ctx, j.sys, j.session, spawn)
+	})
+	if err != nil {
+		return refused(err)
+	}
+	if j.repair != "" {
+		_, err := patiently(ctx, func() (*messages.InputReply, error) {
+			return act.Ask[*messages.InputReply](ctx, j.sys, j.session, &messages.SubmitInput{
+				WorkerId: ready.GetWorkerId(), InputId: j.input, Parts: []*messages.Part{{Kind: &messages.Part_Text{Text: j.repair}}},
+			})
+		})
+		if err != nil {
+			return refused(err)
+		}
+	}
+	res, err := patiently(ctx, func() (*messages.TurnResult, error) {
+		return act.Ask[*messages.TurnResult](ctx, j.sys, j.session, &messages.AwaitTurn{WorkerId: ready.GetWorkerId(), InputId: j.input})
+	})
+	if err != nil {
+		return refused(err)
+	}
+	return resultOf(res)
+}
+
+// spawn is the worker that the item needs.
+func (j *job) spawn(ctx context.Context) (*messages.SpawnStep, error) {
+	m := &messages.SpawnStep{
+		RunId: j.run, ExecId: j.item.GetExecId(), Agent: j.item.GetAgent(), Model: j.item.GetModel(), InputId: j.item.GetInputId(),
+		Prompt: j.item.GetPrompt() + j.step.SchemaPrompt(), Origin: j.item.GetOrigin(),
+	}
+	if a := j.file.Agent(m.GetAgent()); a != nil { // of the file: it has what it names, and nothing else
+		m.Alias, m.Agent, m.System = a.Name, DefaultAgent, a.System
+		if m.Tools = a.Tools; len(m.GetTools()) == 0 {
+			m.Tools = []string{conversation.NoTools}
+		}
+	}
+	if g := j.step.Approve; g != nil {
+		for _, tool := range g.Before {
+			m.Rules = append(m.Rules, "ask "+tool)
+		}
+		m.ApprovalMs, m.ApprovalReason = g.Timeout.Milliseconds(), g.Message.Plain()
+	}
+	if o := m.GetOrigin(); o != nil {
+		h, err := patiently(ctx, func() (*messages.History, error) {
+			return act.Ask[*messages.History](ctx, j.sys, j.session, &messages.ReadHistory{WorkerId: o.GetConversation()})
+		})
+		if err != nil {
+			return nil, err
+		}
+		m.Copied = h.GetTurns()
+	}
+	return m, nil
+}
+
+// tool runs one tool, as the program would, in the session's first worker.
+func (j *job) tool(ctx context.Context) pipeline.Result {
+	name, args := j.step.Tool, j.item.GetArgumentsJson()
+	if name == writeCSV {
+		var err error
+		if args, err = csvArguments(args); err != nil {
+			return pipeline.Result{Error: err.Error()}
+		}
+		name = "write_file"
+	}
+	m := &messages.CallTool{Tool: name, Arguments: args, CallId: "call_" + strings.TrimPrefix(j.item.GetExecId(), messages.ExecPrefix)}
+	reply, err := patiently(ctx, func() (*messages.ToolReply, error) {
+		return act.Ask[*messages.ToolReply](ctx, j.sys, j.session, m)
+	})
+	if err != nil {
+		return refused(err)
+	}
+	res := pipeline.Result{OK: reply.GetStatus() == messages.ToolFinished_OK, Text: reply.GetContent()}
+	if !res.OK {
+		res.Error, res.Class = reply.GetContent(), classOfTool(reply)
+	}
+	return res
+}
+
+func classOfTool(reply *messages.ToolReply) string {
+	switch reply.GetStatus() {
+	case messages.ToolFinished_TIMEOUT:
+		return "timeout"
+	case messages.ToolFinished_DENIED:
+		return "denied"
+	default:
+	}
+	return reply.GetErrorCode()
+}
+
+// resultOf is what a turn came to.
+func resultOf(t *messages.TurnResult) pipeline.Result {
+	res := pipeline.Result{
+		OK: t.GetOutcome() == messages.TurnCompleted_DONE, Text: t.GetText(), Usage: t.GetUsage(),
+		Lineage: &messages.Lineage{Conversation: t.GetWorkerId(), Seq: t.GetConversationSeq()},
+	}
+	if res.OK {
+		return res
+	}
+	res.Error = fmt.Sprintf("its turn ended as %s: %s", conversation.OutcomeName(t.GetOutcome()), t.GetReason())
+	switch t.GetOutcome() {
+	case messages.TurnCompleted_TIMEOUT:
+		res.Class = "timeout"
+	case messages.TurnCompleted_BUDGET:
+		res.Class = "budget"
+	case messages.TurnCompleted_ERROR:
+		res.Class = modelClass(t.GetErrorCode())
+	default:
+	}
+	return res
+}
+
+// modelClass is the word that pipelines have for an error of a model.
+func modelClass(code string) string {
+	switch model.Class(code) {
+	case model.RateLimited:
+		return "rate_limited"
+	case model.Overloaded:
+		return "overloaded"
+	case model.Truncated:
+		return "truncated"
+	default:
+	}
+	return code
+}
+
+func refused(err error) pipeline.Result {
+	var f *messages.Failure
+	if errors.As(err, &f) {
+		return pipeline.Result{Error: f.GetMessage(), Class: f.GetCode()}
+	}
+	return pipeline.Result{Error: err.Error()}
+}
+
+// patiently asks again while something restarts.
+func patiently[T any](ctx context.Context, ask func() (T, error)) (T, error) {
+	for try := 1; ; try++ {
+		v, err := ask()
+		var f *messages.Failure
+		passing := errors.Is(err, act.ErrGone) || errors.As(err, &f) && f.GetCode() == messages.CodeUnavailable
+		if err == nil || !passing || try == 50 || ctx.Err() != nil {
+			return v, err
+		}
+		pause := time.NewTimer(min(time.Duration(try)*5*time.Millisecond, 200*time.Millisecond))
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return v, err
+		}
+	}
+}

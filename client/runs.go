@@ -1,0 +1,31 @@
+package client
+
+import (
+	"strconv"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// runs are the requests about pipeline runs. A run is started as a session is made.
+func runs(m proto.Message) *call {
+	const path = "/api/pipelines/runs"
+	read := as[messages.RunJSON]
+	switch x := m.(type) {
+	case *messages.ListRuns:
+		return get(path, listed[messages.RunJSON](func(v []*messages.RunView) proto.Message { return &messages.Runs{Runs: v} }))
+	case *messages.ShowRun:
+		return get(path+"/"+segment(x.GetRunId()), read)
+	case *messages.AwaitRun:
+		if !x.GetChanges() {
+			return get(path+"/"+segment(x.GetRunId()), read, "wait", "end")
+		}
+		return get(path+"/"+segment(x.GetRunId()), read, "wait", "change", "after", strconv.FormatUint(x.GetAfter(), 10))
+	case *messages.ResumeRun:
+		return post(path+"/"+segment(x.GetRunId())+"/resume", messages.RunWordFrom(x), read)
+	case *messages.CancelRun:
+		return post(path+"/"+segment(x.GetRunId())+"/cancel", messages.RunWordJSON{By: x.GetBy(), Reason: x.GetReason()}, read)
+	}
+	return nil
+}

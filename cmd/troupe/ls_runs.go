@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+func newListRuns(a *app) *cobra.Command {
+	l := &listing{
+		head:  []string{"RUN", "STATE", "PIPELINE", "STEPS", "ITEMS", "STARTED", "SESSION"},
+		empty: "there are no runs yet; begin one with: troupe pipeline run FILE",
+	}
+	return formats(&cobra.Command{
+		Use:   "runs",
+		Short: "List the runs of pipelines, the newest first",
+		Args:  exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return l.print(cmd.Context(), a, func(ctx context.Context, n node) (any, [][]string, error) {
+				found, err := ask[*messages.Runs](ctx, n, &messages.ListRuns{})
+				if err != nil {
+					return nil, nil, err
+				}
+				rows := [][]string{}
+				for _, v := range found.JSON() {
+					rows = append(rows, []string{
+						v.ID, v.State, v.Name, fmt.Sprintf("%d/%d", v.StepsDone, v.Steps), fmt.Sprintf("%d/%d", v.ItemsDone, v.Items), v.StartedAt, v.Session,
+					})
+				}
+				return found.JSON(), rows, nil
+			})
+		},
+	}, "table", "json", "yaml")
+}
+
+// showRun is `troupe show` of a run.
+func (a *app) showRun(ctx context.Context, n node, id string) error {
+	v, err := ask[*messages.RunView](ctx, n, &messages.ShowRun{RunId: id})
+	if err != nil {
+		return err
+	}
+	j := v.JSON()
+	return a.emit(j, func(w io.Writer) error {
+		rows := [][]string{{"state", j.State}, {"pipeline", j.Name}, {"session", j.Session}, {"started", j.StartedAt}, {"usage", usageText(j.Usage)}}
+		if j.Error != "" {
+			rows = append(rows, []string{"error", j.Error})
+		}
+		for _, s := range j.StepList {
+			line := s.State
+			if s.Total > 1 {
+				line += fmt.Sprintf(", %d of %d done, %d failed", s.Done, s.Total, s.Fails)
+			}
+			for _, i := range s.Items {
+				if i.Approval != "" {
+					line += ", waits for approval " + i.Approval
+				}
+			}
+			if s.Error != "" {
+				line += ": " + oneLine(s.Error, 120)
+			}
+			rows = append(rows, []string{"step " + s.Step, line})
+		}
+		if len(j.Outputs) > 0 {
+			rows = append(rows, []string{"outputs", string(j.Outputs)})
+		}
+		return table(w, []string{"run", j.ID}, rows)
+	})
+}

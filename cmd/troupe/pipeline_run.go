@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/troupe-dev/troupe"
+	"github.com/troupe-dev/troupe/config"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/pipeline"
+)
+
+// pipelineFlags are the flags of `troupe pipeline run`.
+type pipelineFlags struct {
+	set, allow        []string
+	dir, model, trust string
+	resume            string
+	acceptChanges     bool
+}
+
+func newPipelineRun(a *app) *cobra.Command {
+	f := &pipelineFlags{}
+	cmd := formats(&cobra.Command{
+		Use:   "run [FILE]",
+		Short: "Run a pipeline; with --resume go on with a run that was interrupted or failed",
+		Long: `Run a pipeline. Its outputs go to stdout as JSON, what happens to stderr.
+
+Every finished step and item is kept: --resume RUN repeats none of them, and tries again what has failed. A file that has
+changed since is refused, unless --accept-changes says that it counts.
+
+People are asked by approvals: troupe ls approvals, troupe approve ID [--reason CHOICE], troupe deny ID.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.runPipeline(cmd.Context(), f, args) },
+	}, "text", "json", "ndjson")
+	flags := cmd.Flags()
+	folderFlag(cmd, &f.dir)
+	flags.StringArrayVar(&f.set, "set", nil, "`NAME=VALUE` of an input; may be repeated")
+	flags.StringVarP(&f.model, "model", "m", "", "`MODEL` instead of the one that the pipeline's defaults name")
+	flags.StringVar(&f.trust, "trust", "", "`LEVEL` of trust in the folder for this run: full or restricted")
+	flags.StringArrayVar(&f.allow, "allow", nil, "`RULE` of what needs no question; may be repeated")
+	flags.StringVar(&f.resume, "resume", "", "go on with the run `RUN`")
+	flags.BoolVar(&f.acceptChanges, "accept-changes", false, "with --resume: the file as it is now counts")
+	return cmd
+}
+
+func (f *pipelineFlags) check(args []string) error {
+	switch {
+	case f.resume == "" && len(args) == 0:
+		e := usage("troupe pipeline run: FILE is missing")
+		e.hint = "name a pipeline's file, or a run to go on with: --resume RUN"
+		return e
+	case f.resume != "" && (len(f.set) > 0 || f.model != "" || f.trust != "" || f.dir != "" || len(f.allow) > 0):
+		return usage("troupe pipeline run: a run keeps its inputs, model, folder and trust; leave them out with --resume")
+	case f.acceptChanges && (f.resume == "" || len(args) == 0):
+		return usage("troupe pipeline run: --accept-changes goes with --resume RUN and FILE")
+	case f.trust != "" && f.trust != "full" && f.trust != "restricted":
+		return usage("troupe pipeline run: --trust %s: there is no such level", f.trust)
+	case f.resume != "" && !messages.ValidID(messages.RunPrefix, f.resume):
+		return &exitError{code: exitMissing, what: fmt.Sprintf("%q is no id of a run", f.resume), hint: "troupe ls runs lists them"}
+	}
+	return checkRules(f.allow)
+}
+
+func (a *app) runPipeline(ctx context.Context, f *pipelineFlags, args []string) error {
+	if err := f.check(args); err != nil {
+		return err
+	}
+	var plan *pipeline.Plan
+	if len(args) == 1 {
+		p, err := a.plan(args[0])
+		if err != nil {
+			return err
+		}
+		plan = p
+	}
+	loaded, err := a.load(f.dir)
+	if err != nil {
+		return err
+	}
+	models := newModels(loaded, a.secrets)
+	var create *messages.CreateSession
+	if f.resume == "" {
+		if create, err = a.createRun(ctx, f, plan, loaded, models); err != nil {
+			return err
+		}
+	}
+	h, err := a.openHouse(ctx, opening{loaded: loaded, models: models, dir: f.dir, work: true})
+	if err != nil {
+		return err
+	}
+	err = h.during(ctx, func(ctx context.Context) error { return a.followRun(ctx, h, f, plan, create) })
+	if cerr := h.close(ctx); err == nil && cerr != nil {
+		a.note("troupe: warning: %v", cerr)
+	}
+	return err
+}
+
+// createRun is the command that starts the run.
+func (a *app) createRun(ctx context.Context, f *pipelineFlags, plan *pipeline.Plan, loaded *config.Loaded, m *models) (*messages.CreateSession, error) {
+	addr, real, err := a.folder(f.dir)
+	if err != nil {
+		return nil, err
+	}
+	given, err := plan.Root.Set(f.set)
+	if err != nil {
+		return nil, &exitError{code: exitInput, what: err.Error()}
+	}
+	inputs, err := plan.Root.Fill(given, func(name string) (string, error) {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(a.cwd, name)
+		}
+		b, err := os.ReadFile(name) //nolint:gosec // the user names it
+		return string(b), err
+	})
+	if err != nil {
+		return nil, &exitError{code: exitInput, what: err.Error(), err: err}
+	}
+	model := ""
+	if f.model != "" {
+		if model, err = a.chooseModel(ctx, loaded, m, f.model, ""); err != nil {
+			return nil, err
+		}
+	}
+	trust, err := a.settleTrust(ctx, addr, real, f.trust)
+	if err != nil {
+		return nil, err
+	}
+	env := make(map[string]string)
+	for _, name := range plan.Vars() {
+		if v, ok := os.LookupEnv(name); ok {
+			env[name] = v
+		}
+	}
+	create, err := troupe.CreateRun(plan, troupe.RunOptions{
+		Inputs: inputs, Dir: real, Trust: trust, Model: model, Env: env, Rules: f.allow, NoInput: a.flags.noInput,
+	})
+	var refused *messages.Failure
+	switch {
+	case err != nil && !errors.As(err, &refused):
+		return nil, &exitError{code: exitInput, what: err.Error(), err: err}
+	case err != nil:
+		return nil, err
+	}
+	if model == "" && !plan.NamesModels() {
+		if create.Model, err = a.chooseModel(ctx, loaded, m, "", ""); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range append(plan.Models(), create.GetModel()) {
+		if strings.Contains(name, config.Scripted+"/") {
+			a.note("troupe: no language model is running: the answers come from a script")
+			break
+		}
+	}
+	return create, nil
+}
+
+// followRun starts a run or goes on with one, and shows what happens until it is over.
+func (a *app) followRun(ctx context.Context, n node, f *pipelineFlags, plan *pipeline.Plan, create *messages.CreateSession) error {
+	id := f.resume
+	if create != nil {
+		id = create.GetRun().GetRunId()
+		if _, err := n.Ask(ctx, create); err != nil {
+			return err
+		}
+	} else {
+		m := &messages.ResumeRun{RunId: id, By: "user", AcceptChanges: f.acceptChanges}
+		if plan != nil {
+			m.PlanHash, m.Sources = plan.Hash, plan.Sources
+		}
+		if _, err := ask[*messages.RunView](ctx, n, m); err != nil {
+			return err
+		}
+	}
+	view := a.newRunView()
+	goOn := "go on with: troupe pipeline run --resume " + id
+	for rev := uint64(0); ; {
+		v, err := ask[*messages.RunView](ctx, n, &messages.AwaitRun{RunId: id, After: rev, Changes: true})
+		if err != nil {
+			if ctx.Err() != nil {
+				return &exitError{code: exitInterrupted, what: "interrupted; run " + id + " is kept", hint: goOn}
+			}
+			return err
+		}
+		rev = v.GetRevision()
+		if err := view.show(v); err != nil {
+			return err
+		}
+		switch v.GetState() {
+		case pipeline.Succeeded:
+			return a.runOver(v, exitDone)
+		case pipeline.Failed:
+			a.note("troupe: run %s failed: %s", id, indent(visible(v.GetError()), 2))
+			a.note("troupe: try again what failed with: troupe pipeline run --resume %s", id)
+			return a.runOver(v, exitFailed)
+		case pipeline.Cancelled:
+			return a.runOver(v, exitInterrupted)
+		}
+	}
+}
+
+// runOver prints what a run gave back.
+func (a *app) runOver(v *messages.RunView, code int) error {
+	switch {
+	case a.flags.format == "json":
+		j := v.JSON()
+		b, err := json.Marshal(j)
+		if err != nil {
+			return err
+		}
+		if err := a.say(string(b)); err != nil {
+			return err
+		}
+	case a.flags.format != "ndjson" && v.GetOutputsJson() != "":
+		var out any
+		if err := json.Unmarshal([]byte(v.GetOutputsJson()), &out); err != nil {
+			return err
+		}
+		b, err := json.MarshalIndent(out, "", "  ")
+		if err != nil {
+			return err
+		}
+		if err := a.say(string(b)); err != nil {
+			return err
+		}
+	}
+	u := v.GetUsage()
+	a.note("troupe: run %s %s, session %s, %d of %d steps, %d tokens in, %d out", v.GetRunId(), v.GetState(), v.GetSessionId(), v.GetStepsDone(), v.GetSteps(), u.GetInputTokens(), u.GetOutputTokens())
+	return silent(code)
+}

@@ -1,0 +1,358 @@
+package pipeline
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// running decides about a step under way: which items begin, which are over, and whether it is.
+func (d *decider) running(ss *StepState, broken bool) {
+	before := len(d.out)
+	under, failed := 0, 0
+	for _, it := range ss.Items {
+		if it.Status == Running || it.Status == Waiting {
+			under++
+		}
+		if it.Status == Failed || it.Status == Cancelled {
+			failed++
+		}
+	}
+	stop := broken || failed > 0 && ss.Step.OnError != Continue && ss.Step.Quorum == 0
+	for _, it := range ss.Items {
+		switch it.Status {
+		case Running:
+			d.watch(it)
+		case Waiting:
+			if d.waiting(it, stop) {
+				under--
+			}
+		case Pending:
+			if !stop && under < d.most(ss) && d.start(it) {
+				under++
+			}
+		}
+	}
+	enough := true
+	if ss.Step.Repeat != nil && under == 0 && !stop {
+		enough = d.round(ss)
+	}
+	if len(d.out) == before && under == 0 && (stop || enough && ss.settled()) {
+		d.finish(ss)
+	}
+}
+
+// most is how many items of a step are under way at once.
+func (d *decider) most(ss *StepState) int {
+	if ss.Step.Concurrency > 0 {
+		return ss.Step.Concurrency
+	}
+	return maxItems
+}
+
+// settled says whether every item is over.
+func (ss *StepState) settled() bool {
+	for _, it := range ss.Items {
+		if it.open() {
+			return false
+		}
+	}
+	return ss.Step.Repeat == nil || len(ss.Items) > 0
+}
+
+// watch looks after an item under way: its time, and the pipeline that it is.
+func (d *decider) watch(it *ItemState) {
+	if at := it.Start.GetExpiresAtUnixMs(); at != 0 && d.w.Now.UnixMilli() >= at {
+		if it.inner != nil {
+			before := len(d.out)
+			if d.cancelAll(it.inner); len(d.out) > before {
+				return
+			}
+		}
+		d.say(d.after(it, "timeout", fmt.Sprintf("it took longer than %s", d.s.timeout(it.step)), nil))
+		return
+	}
+	if it.inner == nil {
+		return
+	}
+	before := len(d.out)
+	d.scope(it.inner)
+	switch bad := it.inner.broken(); {
+	case len(d.out) > before:
+	case bad != nil && !it.inner.busy():
+		d.say(d.finished(it, Failed, "", bad.why()))
+	case bad == nil && it.inner.done():
+		out, err := d.outputs(it.inner)
+		if err != nil {
+			d.say(d.finished(it, Failed, "", err.Error()))
+			return
+		}
+		f := d.finished(it, Succeeded, "", "")
+		f.OutputJson = encodeJSON(out)
+		d.say(f)
+	}
+}
+
+// waiting looks after an item that waits. It is true when it waits no longer.
+func (d *decider) waiting(it *ItemState, stop bool) bool {
+	now := d.w.Now.UnixMilli()
+	asked := it.Asked
+	switch {
+	case asked != nil && it.Answer == nil:
+		if at := asked.GetExpiresAtUnixMs(); at != 0 && now >= at || d.w.Nobody {
+			d.say(&messages.HumanAnswered{Step: asked.GetStep(), Index: asked.GetIndex(), ApprovalId: asked.GetApprovalId(), Choice: asked.GetOnTimeout(), Expired: true})
+			return true
+		}
+		return false
+	case stop:
+		d.say(d.finished(it, Cancelled, it.Class, "not tried again: another step or item has failed"))
+		return true
+	case now >= it.NotBefore:
+		d.start(it)
+		return true
+	}
+	return false
+}
+
+// start begins an item, or asks the person whose word it needs. It is false when there is no room.
+func (d *decider) start(it *ItemState) bool {
+	st := it.step.Step
+	if st.Kind == HumanStep || st.Approve != nil && len(st.Approve.Before) == 0 {
+		if it.Answer == nil {
+			d.say(d.ask(it))
+			return true
+		}
+		if f := d.answered(it); f != nil {
+			d.say(f)
+			return true
+		}
+	}
+	if d.room <= 0 || d.rate <= 0 {
+		return false
+	}
+	f, err := d.begin(it.step, it, it.Index, it.Attempt+1)
+	if err != nil {
+		d.say(d.finished(it, Failed, "", err.Error()))
+		return true
+	}
+	if st.Kind != NestedStep {
+		d.room--
+	}
+	d.rate--
+	d.say(f)
+	return true
+}
+
+// begin evaluates what an attempt is asked.
+func (d *decider) begin(ss *StepState, it *ItemState, index, attempt int) (*messages.StepItemStarted, error) {
+	st, env := ss.Step, d.env(ss, it)
+	key := ""
+	if it != nil {
+		key = it.Key
+	}
+	f := &messages.StepItemStarted{
+		Step: ss.Path, Key: key, Index: int32(index), Attempt: int32(attempt), //nolint:gosec // at most maxItems, and few attempts
+		ExecId: d.id(messages.ExecPrefix, ss.Path, index, attempt), InputId: d.id(messages.InputPrefix, ss.Path, index, attempt),
+	}
+	if t := d.s.timeout(ss); t > 0 {
+		f.ExpiresAtUnixMs = d.w.Now.Add(t).UnixMilli()
+	}
+	var err error
+	switch st.Kind {
+	case AgentStep, ParallelStep:
+		err = d.prompt(f, ss, it, env)
+	case ToolStep, NestedStep:
+		var args any
+		if args, err = st.Args.eval(env); err == nil {
+			if args == nil {
+				args = map[string]any{}
+			}
+			if st.Kind == NestedStep {
+				given, _ := args.(map[string]any)
+				args, err = d.s.Plan.nested(ss.scope.file, st).Fill(given, d.w.Read)
+			}
+			f.ArgumentsJson = encodeJSON(args)
+		}
+	case HumanStep:
+	}
+	return f, err
+}
+
+func (d *decider) prompt(f *messages.StepItemStarted, ss *StepState, it *ItemState, env map[string]any) error {
+	st := ss.Step
+	var err error
+	if f.Prompt, err = st.Prompt.string(env); err != nil {
+		return fmt.Errorf("prompt: %w", err)
+	}
+	if f.Agent = st.Agent; st.Kind == ParallelStep {
+		f.Agent, _ = it.Value.(string)
+	}
+	model := st.Model
+	if a := ss.scope.file.Agent(f.GetAgent()); model == nil && a != nil {
+		model = a.Model
+	}
+	if model == nil && d.s.Started.GetModel() == "" {
+		model = ss.scope.file.Defaults.Model
+	}
+	if f.Model, err = model.string(env); err != nil {
+		return fmt.Errorf("model: %w", err)
+	}
+	f.Model = cmp.Or(f.GetModel(), d.s.Started.GetModel())
+	if st.Conversation == nil {
+		return nil
+	}
+	v, err := st.Conversation.eval(env)
+	if err != nil {
+		return fmt.Errorf("conversation: %w", err)
+	}
+	if v == nil {
+		return nil // of a step that was skipped: it begins a new one
+	}
+	c, _ := v.(map[string]any)
+	id, _ := c["conversation"].(string)
+	seq, _ := c["seq"].(int)
+	if id == "" || seq < 0 {
+		return fmt.Errorf("conversation: %s is none; take that of a step, as in ${{ steps.draft.conversation }}", clip(Show(v)))
+	}
+	f.Origin = &messages.Lineage{Conversation: id, Seq: uint64(seq)}
+	return nil
+}
+
+// timeout is how long an attempt of a step may take. A person has the time of the question.
+func (s *State) timeout(ss *StepState) time.Duration {
+	if ss.Step.Kind == NestedStep {
+		return ss.Step.Timeout
+	}
+	return cmp.Or(ss.Step.Timeout, ss.scope.file.Defaults.Timeout)
+}
+
+// id makes an id that is the same whenever it is made: what was begun is found again by it.
+func (d *decider) id(prefix, path string, index, n int) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{d.s.ID, path, strconv.Itoa(index), strconv.Itoa(n)}, "\x00")))
+	return prefix + hex.EncodeToString(sum[:16])
+}
+
+// ask is the question to a person.
+func (d *decider) ask(it *ItemState) proto.Message {
+	st, env := it.step.Step, d.env(it.step, it)
+	f := &messages.HumanAsked{
+		Step: it.step.Path, Index: int32(it.Index), ApprovalId: d.id(messages.ApprovalPrefix, it.step.Path, it.Index, it.Attempt+int(d.s.Seq)), //nolint:gosec // as above
+	}
+	var err error
+	var shown any
+	var wait time.Duration
+	if h := st.Human; h != nil {
+		f.Choices, f.OnTimeout, wait = h.Choices, h.OnTimeout, h.Timeout
+		if f.Message, err = h.Message.string(env); err == nil {
+			shown, err = h.Show.eval(env)
+		}
+	} else {
+		f.Choices, f.OnTimeout, wait = []string{"approve", "reject"}, "reject", st.Approve.Timeout
+		f.Message, err = st.Approve.Message.string(env)
+		f.Message = cmp.Or(f.Message, fmt.Sprintf("Begin step %s?", it.step.Path))
+	}
+	if err != nil {
+		return d.finished(it, Failed, "", err.Error())
+	}
+	f.ShowJson = encodeJSON(shown)
+	if wait > 0 {
+		f.ExpiresAtUnixMs = d.w.Now.Add(wait).UnixMilli()
+	}
+	return f
+}
+
+// answered is what an answer makes of its item; nil: it may begin.
+func (d *decider) answered(it *ItemState) proto.Message {
+	a := it.Answer
+	if it.step.Step.Kind != HumanStep {
+		if a.GetChoice() == "approve" {
+			return nil
+		}
+		return d.finished(it, Failed, "denied", orElse(a.GetMessage(), "it was not approved"))
+	}
+	if a.GetChoice() == "" {
+		return d.finished(it, Failed, "timeout", "nobody has answered in time")
+	}
+	f := d.finished(it, Succeeded, "", "")
+	f.OutputJson = encodeJSON(a.GetChoice())
+	return f
+}
+
+func orElse(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// round begins the next round of a step that repeats. It is true when there are to be no more.
+func (d *decider) round(ss *StepState) bool {
+	r, n := ss.Step.Repeat, len(ss.Items)
+	if n > 0 {
+		env := d.env(ss, ss.Items[n-1])
+		env["output"] = ss.Items[n-1].Output
+		v, err := r.Until.eval(env)
+		switch {
+		case err != nil:
+			d.fail(ss, "until: "+err.Error())
+			return true
+		case v == true:
+			return true
+		case n >= r.Max:
+			d.fail(ss, fmt.Sprintf("%s did not hold after %d rounds", strings.TrimSpace(r.Until.Src), n))
+			return true
+		}
+	}
+	if d.room <= 0 || d.rate <= 0 {
+		return false
+	}
+	item := &ItemState{Key: strconv.Itoa(n + 1), Index: n, step: ss}
+	f, err := d.begin(ss, item, n, 1)
+	if err != nil {
+		d.fail(ss, err.Error())
+		return true
+	}
+	f.Item = &messages.RunItem{Key: item.Key}
+	d.room--
+	d.rate--
+	d.say(f)
+	return false
+}
+
+// finish closes a step whose items are over.
+func (d *decider) finish(ss *StepState) {
+	good, first := 0, ""
+	for _, it := range ss.Items {
+		switch {
+		case it.Status == Succeeded:
+			good++
+		case first == "" && it.Error != "":
+			first = it.Error
+			if ss.Step.Fan() {
+				first = fmt.Sprintf("item %s: %s", it.Key, it.Error)
+			}
+		}
+	}
+	f := &messages.StepFinished{Step: ss.Path, Status: Succeeded}
+	switch {
+	case ss.Step.Quorum > 0 && good < ss.Step.Quorum:
+		f.Status, f.Error = Failed, fmt.Sprintf("%d of %d succeeded, and the quorum is %d; %s", good, len(ss.Items), ss.Step.Quorum, first)
+	case ss.Step.Quorum > 0:
+	case good < len(ss.Items) && !(ss.Step.Fan() && ss.Step.OnError == Continue):
+		f.Status, f.Error = Failed, orElse(first, "not everything was done")
+	}
+	d.say(f)
+}
+
+// finished is the end of an item.
+func (d *decider) finished(it *ItemState, status, class, why string) *messages.StepItemFinished {
+	return &messages.StepItemFinished{Step: it.step.Path, Key: it.Key, Index: int32(it.Index), Status: status, Class: class, Error: why} //nolint:gosec // as above
+}

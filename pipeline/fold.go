@@ -1,0 +1,139 @@
+package pipeline
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// maxBegun is how many beginnings are remembered for the rate.
+const maxBegun = 1024
+
+// applyStep folds a fact about a step or an item.
+func (s *State) applyStep(fact proto.Message, r *messages.Record) {
+	named, ok := fact.(interface{ GetStep() string })
+	if !ok {
+		return
+	}
+	ss := s.find(named.GetStep())
+	if ss == nil {
+		return
+	}
+	switch f := fact.(type) {
+	case *messages.StepStarted:
+		ss.begin(f)
+	case *messages.StepSkipped:
+		ss.Status = Skipped
+	case *messages.StepFinished:
+		ss.finish(f)
+	case *messages.StepItemStarted:
+		if f.GetItem() != nil && int(f.GetIndex()) == len(ss.Items) { // of a step that repeats
+			ss.add(f.GetItem())
+		}
+		if it := s.Item(ss.Path, int(f.GetIndex())); it != nil {
+			s.begin(it, f, r.GetAtUnixMs())
+		}
+	default:
+		if indexed, ok := fact.(interface{ GetIndex() int32 }); ok {
+			if it := s.Item(ss.Path, int(indexed.GetIndex())); it != nil {
+				s.applyItem(it, fact)
+			}
+		}
+	}
+}
+
+func (ss *StepState) begin(f *messages.StepStarted) {
+	ss.Status, ss.Items = Running, nil
+	for _, item := range f.GetItems() {
+		ss.add(item)
+	}
+}
+
+func (ss *StepState) add(item *messages.RunItem) {
+	v, err := decodeJSON(item.GetValueJson())
+	if err != nil {
+		v = nil // it was written by encodeJSON
+	}
+	ss.Items = append(ss.Items, &ItemState{Key: item.GetKey(), Index: len(ss.Items), Value: v, Status: Pending, Usage: &messages.Usage{}, step: ss})
+}
+
+// begin starts an attempt of an item; of a step that runs another pipeline, that.
+func (s *State) begin(it *ItemState, f *messages.StepItemStarted, atMs int64) {
+	it.Status, it.Start, it.Attempt, it.Input, it.Repairs = Running, f, int(f.GetAttempt()), f.GetInputId(), 0
+	it.Repair = ""
+	if s.begun = append(s.begun, atMs); len(s.begun) > maxBegun {
+		s.begun = append([]int64(nil), s.begun[len(s.begun)-maxBegun/2:]...)
+	}
+	if it.step.Step.Kind != NestedStep {
+		return
+	}
+	nested := s.Plan.nested(it.step.scope.file, it.step.Step)
+	inputs, err := decodeMap(f.GetArgumentsJson())
+	if nested == nil || err != nil {
+		return
+	}
+	prefix := it.step.Path + "/"
+	if it.step.Step.ForEach != nil || it.step.Step.Repeat != nil {
+		prefix = it.step.Path + "[" + it.Key + "]/"
+	}
+	it.inner = newScope(nested, prefix, inputs)
+	it.inner.owner = it
+}
+
+func (s *State) applyItem(it *ItemState, fact proto.Message) {
+	switch f := fact.(type) {
+	case *messages.StepItemRepaired:
+		it.Repairs, it.Input = it.Repairs+1, f.GetInputId()
+		it.Repair = f.GetPrompt()
+		s.use(it, f.GetUsage())
+	case *messages.StepItemRetried:
+		it.Status, it.NotBefore, it.Error, it.Class = Waiting, f.GetNotBeforeUnixMs(), f.GetError(), f.GetClass()
+		s.use(it, f.GetUsage())
+	case *messages.StepItemFinished:
+		out, err := decodeJSON(f.GetOutputJson())
+		if err != nil {
+			out = nil // it was written by encodeJSON
+		}
+		it.Status, it.Output, it.Error, it.Class, it.Lineage = f.GetStatus(), out, f.GetError(), f.GetClass(), f.GetConversation()
+		s.use(it, f.GetUsage())
+	case *messages.HumanAsked:
+		it.Status, it.Asked, it.Answer = Waiting, f, nil
+	case *messages.HumanAnswered:
+		if it.Asked.GetApprovalId() == f.GetApprovalId() && it.Answer == nil {
+			it.Answer = f
+			if it.Status == Waiting {
+				it.Status = Pending
+			}
+		}
+	}
+}
+
+// use counts what an attempt has used.
+func (s *State) use(it *ItemState, u *messages.Usage) {
+	it.Usage = addUsage(it.Usage, u)
+	s.Usage = addUsage(s.Usage, u)
+}
+
+func addUsage(a, b *messages.Usage) *messages.Usage {
+	return &messages.Usage{
+		InputTokens: a.GetInputTokens() + b.GetInputTokens(), OutputTokens: a.GetOutputTokens() + b.GetOutputTokens(),
+		CachedTokens: a.GetCachedTokens() + b.GetCachedTokens(), ReasoningTokens: a.GetReasoningTokens() + b.GetReasoningTokens(),
+		CostMicroUsd: a.GetCostMicroUsd() + b.GetCostMicroUsd(),
+	}
+}
+
+func (ss *StepState) finish(f *messages.StepFinished) {
+	ss.Status, ss.Error = f.GetStatus(), f.GetError()
+	st := ss.Step
+	switch {
+	case len(ss.Items) == 0 && !st.Fan():
+	case st.Fan():
+		out := make([]any, len(ss.Items))
+		for i, it := range ss.Items {
+			out[i] = it.Output
+		}
+		ss.Output = out
+	default:
+		ss.Output = ss.Items[len(ss.Items)-1].Output
+	}
+}

@@ -1,0 +1,188 @@
+package pipeline
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// Result is what one answer of a worker, or one call of a tool, came to.
+type Result struct {
+	OK      bool
+	Text    string
+	Class   string // of what went wrong: rate_limited, overloaded, timeout, truncated, denied, ... ; "" for others
+	Error   string
+	Usage   *messages.Usage
+	Lineage *messages.Lineage // the conversation as it stands
+}
+
+// Settle says what a result makes of an item under way: it is over, is tried again, or its worker is asked again. input is the prompt
+// that was answered; a result of an earlier one, or of an item that is over, is nothing.
+func (s *State) Settle(w World, path string, index int, input string, r Result) proto.Message {
+	it := s.Item(path, index)
+	if it == nil || it.Status != Running || it.Input != input || s.Finished != nil {
+		return nil
+	}
+	d := &decider{s: s, w: w}
+	if !r.OK {
+		return d.after(it, r.Class, orElse(r.Error, "it failed"), r.Usage)
+	}
+	st := it.step.Step
+	var out any = r.Text
+	if st.Schema != nil {
+		v, why := st.Schema.fit(r.Text)
+		if why != "" {
+			if it.Repairs < st.Repair {
+				return &messages.StepItemRepaired{
+					Step: path, Index: int32(index), InputId: d.id(messages.InputPrefix, path, index, it.Attempt*1000+it.Repairs+1), //nolint:gosec // at most maxItems
+					Prompt: repairPrompt(why, st.Schema), Usage: r.Usage,
+				}
+			}
+			return d.after(it, "schema", "the answer does not fit its schema: "+why, r.Usage)
+		}
+		out = v
+	}
+	f := d.finished(it, Succeeded, "", "")
+	f.OutputJson, f.Usage, f.Conversation = encodeJSON(out), r.Usage, r.Lineage
+	return f
+}
+
+// after is what follows a failed attempt: another one, or the end of the item.
+func (d *decider) after(it *ItemState, class, why string, used *messages.Usage) proto.Message {
+	r := it.step.Step.Retry
+	if r == nil {
+		r = it.step.scope.file.Defaults.Retry
+	}
+	if r == nil || it.Attempt > r.Max || !slices.Contains(r.On, class) {
+		f := d.finished(it, Failed, class, why)
+		f.Usage = used
+		return f
+	}
+	return &messages.StepItemRetried{
+		Step: it.step.Path, Index: int32(it.Index), Attempt: int32(it.Attempt), Class: class, Error: why, Usage: used, //nolint:gosec // at most maxItems, and few attempts
+		NotBeforeUnixMs: d.w.Now.Add(r.pause(it.Attempt)).UnixMilli(),
+	}
+}
+
+// pause is the time before another attempt after the n-th one.
+func (r *Retry) pause(n int) time.Duration {
+	p := r.Initial
+	switch r.Backoff {
+	case "linear":
+		p *= time.Duration(n)
+	case "exponential":
+		for range min(n-1, 20) {
+			p = min(2*p, MostWait)
+		}
+	}
+	return min(p, MostWait)
+}
+
+// fit reads an answer as JSON and holds it against the schema. why is empty when it fits.
+func (sc *Schema) fit(text string) (v any, why string) {
+	v, err := decodeJSON(unfenced(text))
+	if err != nil {
+		return nil, "it is no JSON: " + err.Error()
+	}
+	if err := sc.resolved.Validate(loose(v)); err != nil {
+		return nil, err.Error()
+	}
+	return v, ""
+}
+
+// loose gives whole numbers as the validator expects them.
+func loose(v any) any {
+	switch v := v.(type) {
+	case int:
+		return float64(v)
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = loose(v[i])
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k := range v {
+			out[k] = loose(v[k])
+		}
+		return out
+	}
+	return v
+}
+
+// unfenced takes a code fence off, which many models put around JSON.
+func unfenced(text string) string {
+	text = strings.TrimSpace(text)
+	rest, ok := strings.CutPrefix(text, "```")
+	if !ok {
+		return text
+	}
+	_, rest, ok = strings.Cut(rest, "\n")
+	body, closed := strings.CutSuffix(strings.TrimSpace(rest), "```")
+	if !ok || !closed {
+		return text
+	}
+	return strings.TrimSpace(body)
+}
+
+func repairPrompt(why string, sc *Schema) string {
+	return fmt.Sprintf("Your answer does not fit what was asked for: %s\nAnswer again with JSON alone that fits this schema:\n%s", why, encodeJSON(sc.Value))
+}
+
+// SchemaPrompt is what an agent is told of the schema of its answer; "" when there is none.
+func (st *Step) SchemaPrompt() string {
+	if st.Schema == nil {
+		return ""
+	}
+	return "\n\nAnswer with JSON alone, without a code fence, that fits this schema:\n" + encodeJSON(st.Schema.Value)
+}
+
+// Due is the time at which Decide may have something to say though nothing has happened; zero: never.
+func (s *State) Due(now time.Time) time.Time {
+	var due int64
+	note := func(at int64) {
+		if at != 0 && (due == 0 || at < due) {
+			due = at
+		}
+	}
+	if s.Finished != nil || s.top == nil {
+		return time.Time{}
+	}
+	pending := false
+	for _, ss := range s.Steps() {
+		if ss.Status != Running {
+			continue
+		}
+		pending = pending || ss.Step.Repeat != nil
+		for _, it := range ss.Items {
+			switch {
+			case it.Status == Running:
+				note(it.Start.GetExpiresAtUnixMs())
+			case it.Status == Waiting && it.Asked != nil && it.Answer == nil:
+				note(it.Asked.GetExpiresAtUnixMs())
+			case it.Status == Waiting:
+				note(it.NotBefore)
+			case it.Status == Pending:
+				pending = true
+			}
+		}
+	}
+	if l := s.Plan.Root.Limits; pending && l.Rate > 0 && s.allowance(now) == 0 {
+		for _, at := range s.begun {
+			if now.UnixMilli()-at < l.Per.Milliseconds() {
+				note(at + l.Per.Milliseconds())
+			}
+		}
+	}
+	if due == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(cmp.Or(due, 1))
+}

@@ -1,0 +1,277 @@
+package pipeline
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// Statuses of runs, steps and items.
+const (
+	Pending   = "pending"
+	Running   = "running"
+	Waiting   = "waiting" // for a person, or for the time of another attempt
+	Succeeded = "succeeded"
+	Failed    = "failed"
+	Skipped   = "skipped"
+	Cancelled = "cancelled"
+)
+
+// State is what the facts of a run come to. It belongs to whoever applies them.
+type State struct {
+	Plan      *Plan
+	ID        string
+	Started   *messages.RunStarted
+	Finished  *messages.RunFinished // nil while it goes on
+	Cancel    *messages.RunCancelled
+	Usage     *messages.Usage
+	Seq       uint64 // of the newest record
+	AtMs      int64  // of the first
+	UpdatedMs int64
+
+	top     *scope
+	options Options
+	begun   []int64 // when items began, the newest ones, for the rate
+}
+
+// scope is one pipeline at work: the run's own, or that of an item of a step that runs another one.
+type scope struct {
+	file   *File
+	prefix string // of the paths of its steps
+	inputs map[string]any
+	steps  map[string]*StepState
+	owner  *ItemState // nil: the run's own
+}
+
+// StepState is what a step has come to.
+type StepState struct {
+	Step   *Step
+	Path   string
+	Status string
+	Items  []*ItemState
+	Output any
+	Error  string
+
+	scope *scope
+}
+
+// ItemState is what an item of a step has come to. A step without foreach has one.
+type ItemState struct {
+	Key       string
+	Index     int
+	Value     any
+	Status    string
+	Attempt   int
+	Repairs   int
+	Repair    string                    // the newest prompt, when it is not the first of the attempt
+	Start     *messages.StepItemStarted // of its newest attempt; nil before
+	Input     string                    // id of the newest prompt
+	Asked     *messages.HumanAsked      // nil: nobody is asked
+	Answer    *messages.HumanAnswered
+	NotBefore int64 // ms: of the next attempt
+	Output    any
+	Error     string
+	Class     string
+	Usage     *messages.Usage
+	Lineage   *messages.Lineage
+
+	step  *StepState
+	inner *scope
+}
+
+// NewState is a run of which nothing is known yet. The options are those of the plan that its first fact holds.
+func NewState(o Options) *State {
+	return &State{Usage: &messages.Usage{}, options: o}
+}
+
+// Apply folds one more fact. Facts that fit nothing change nothing: the fold is total. The only errors are those of plans that
+// this version does not read.
+func (s *State) Apply(fact proto.Message, r *messages.Record) error {
+	s.Seq, s.UpdatedMs = r.GetSeq(), r.GetAtUnixMs()
+	switch f := fact.(type) {
+	case *messages.RunStarted:
+		s.AtMs = r.GetAtUnixMs()
+		return s.start(f)
+	case *messages.PlanChanged:
+		return s.change(f)
+	case *messages.RunResumed:
+		s.resume()
+	case *messages.RunCancelled:
+		s.Cancel = f
+	case *messages.RunFinished:
+		s.Finished = f
+	default:
+		s.applyStep(fact, r)
+	}
+	return nil
+}
+
+func (s *State) start(f *messages.RunStarted) error {
+	plan, err := FromSources(f.GetSources(), s.options)
+	if err != nil {
+		return fmt.Errorf("read the plan of run %s: %w", f.GetRunId(), err)
+	}
+	inputs, err := decodeMap(f.GetInputsJson())
+	if err != nil {
+		return fmt.Errorf("read the inputs of run %s: %w", f.GetRunId(), err)
+	}
+	s.Plan, s.ID, s.Started = plan, f.GetRunId(), f
+	s.top = newScope(plan.Root, "", inputs)
+	return nil
+}
+
+func decodeMap(text string) (map[string]any, error) {
+	v, err := decodeJSON(text)
+	if err != nil {
+		return nil, err
+	}
+	m, _ := v.(map[string]any)
+	if m == nil {
+		m = make(map[string]any)
+	}
+	return m, nil
+}
+
+func newScope(f *File, prefix string, inputs map[string]any) *scope {
+	sc := &scope{file: f, prefix: prefix, inputs: inputs, steps: make(map[string]*StepState)}
+	for _, st := range f.Steps {
+		sc.steps[st.ID] = &StepState{Step: st, Path: prefix + st.ID, Status: Pending, scope: sc}
+	}
+	return sc
+}
+
+// change takes over a changed file: steps that are there still keep what they have come to.
+func (s *State) change(f *messages.PlanChanged) error {
+	if s.top == nil {
+		return nil
+	}
+	plan, err := FromSources(f.GetSources(), s.options)
+	if err != nil {
+		return fmt.Errorf("read the changed plan of run %s: %w", s.ID, err)
+	}
+	s.Plan = plan
+	s.move(s.top, plan.Root)
+	return nil
+}
+
+func (s *State) move(sc *scope, f *File) {
+	old := sc.steps
+	sc.file, sc.steps = f, make(map[string]*StepState)
+	for _, st := range f.Steps {
+		ss := old[st.ID]
+		if ss == nil || ss.Step.Kind != st.Kind {
+			ss = &StepState{Path: sc.prefix + st.ID, Status: Pending, scope: sc}
+		}
+		ss.Step = st
+		sc.steps[st.ID] = ss
+		for _, it := range ss.Items {
+			if it.inner != nil {
+				s.move(it.inner, s.Plan.nested(f, st))
+			}
+		}
+	}
+}
+
+// resume lets what failed be tried again, and keeps what succeeded.
+func (s *State) resume() {
+	s.Finished, s.Cancel = nil, nil
+	if s.top != nil {
+		s.top.resume()
+	}
+}
+
+func (sc *scope) resume() {
+	for _, ss := range sc.steps {
+		if ss.Status == Failed && ss.Step.OnError == Continue && !ss.Step.Fan() {
+			continue // that is how it ended
+		}
+		again := ss.Status == Failed
+		for _, it := range ss.Items {
+			switch {
+			case it.inner != nil && it.Status != Succeeded:
+				it.inner.resume()
+				it.Status, again = Running, true
+			case ss.Status != Succeeded && (it.Status == Failed || it.Status == Cancelled):
+				it.Status, it.Asked, it.Answer, again = Pending, nil, nil, true
+				it.Repairs, it.NotBefore = 0, 0
+			}
+		}
+		switch {
+		case again && len(ss.Items) == 0:
+			ss.Status, ss.Error = Pending, ""
+		case again:
+			ss.Status, ss.Error = Running, ""
+		}
+	}
+}
+
+// find is the step of a path, nil if there is none.
+func (s *State) find(path string) *StepState {
+	if s.top == nil {
+		return nil
+	}
+	var found *StepState
+	s.top.each(func(ss *StepState) {
+		if ss.Path == path {
+			found = ss
+		}
+	})
+	return found
+}
+
+// each visits every step, those of nested pipelines after the one that runs them.
+func (sc *scope) each(fn func(*StepState)) {
+	for _, st := range sc.file.Steps {
+		ss := sc.steps[st.ID]
+		fn(ss)
+		for _, it := range ss.Items {
+			if it.inner != nil {
+				it.inner.each(fn)
+			}
+		}
+	}
+}
+
+// Steps are all steps in the order of the files.
+func (s *State) Steps() (out []*StepState) {
+	if s.top != nil {
+		s.top.each(func(ss *StepState) { out = append(out, ss) })
+	}
+	return out
+}
+
+// Item finds an item by its step's path and its place.
+func (s *State) Item(path string, index int) *ItemState {
+	ss := s.find(path)
+	if ss == nil || index < 0 || index >= len(ss.Items) {
+		return nil
+	}
+	return ss.Items[index]
+}
+
+// Step is what the item belongs to.
+func (it *ItemState) Step() *StepState { return it.step }
+
+// File is where the step stands.
+func (ss *StepState) File() *File { return ss.scope.file }
+
+// open says whether an item is not over.
+func (it *ItemState) open() bool {
+	return it.Status == Pending || it.Status == Running || it.Status == Waiting
+}
+
+// over says whether a step has come to its end, one way or another.
+func (ss *StepState) over() bool {
+	return ss.Status == Succeeded || ss.Status == Failed || ss.Status == Skipped
+}
+
+// fatal says whether a step's failure ends its pipeline.
+func (ss *StepState) fatal() bool {
+	return ss.Status == Failed && (ss.Step.OnError != Continue || ss.Step.Fan())
+}
+
+// MostWait is the longest pause before another attempt.
+const MostWait = 10 * time.Minute
