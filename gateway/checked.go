@@ -136,6 +136,11 @@ func (b *checked) permit(ctx context.Context, who Principal, m proto.Message) (p
 		}
 		return m, b.command(ctx, who, x)
 	case *messages.CreateSession:
+		if x.GetRun() != nil { // its file names models, and more than one tenant may ask for
+			if err := wholeStore(who); err != nil {
+				return nil, err
+			}
+		}
 		return m, b.create(ctx, who, x)
 	case *messages.ForkSession:
 		if err := modelOf(who, x.GetModel()); err != nil {
@@ -174,7 +179,7 @@ func (b *checked) permit(ctx context.Context, who Principal, m proto.Message) (p
 		return m, b.ofSession(ctx, who, x.GetSessionId())
 	case *messages.Hello, *messages.ListProjects:
 		return m, nil
-	case *messages.SaveProject, *messages.RemoveProject, *messages.SetVariables, *messages.Verify, *messages.DescribeTree,
+	case *messages.ListRuns, *messages.ShowRun, *messages.AwaitRun, *messages.ResumeRun, *messages.CancelRun, *messages.SaveProject, *messages.RemoveProject, *messages.SetVariables, *messages.Verify, *messages.DescribeTree,
 		*messages.CreateToken, *messages.ListTokens, *messages.RevokeToken:
 		return named(m, who.Name), wholeStore(who)
 	}
