@@ -43,7 +43,7 @@ func approvalIndex(s *conversation.State, session, worker string, facts []proto.
 			}
 			v := call.ApprovalView(session, worker, t.ID, s.Agent(), f)
 			v.Parent = s.Parent()
-			b, err := proto.Marshal(v)
+			b, err := proto.Marshal(cutApproval(v, listingRoom(t)))
 			if err != nil {
 				continue
 			}

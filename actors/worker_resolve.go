@@ -146,6 +146,7 @@ func doubtIndex(s *conversation.State, session, worker string, facts []proto.Mes
 		case *messages.CallDoubted:
 			v := t.Call(f.GetExecId()).Listing(session, worker, t.ID)
 			v.State, v.Status = conversation.StateInDoubt, conversation.StateInDoubt
+			v.Arguments = cutArguments(v.GetArguments(), listingRoom(t))
 			if b, err := proto.Marshal(v); err == nil {
 				change++
 				ops = append(ops, persistence.IndexOp{Key: DoubtKey(session, f.GetExecId()), Value: b}, persistence.IndexOp{Key: ResolvedKey(f.GetExecId(), session), Delete: true})
