@@ -32,13 +32,7 @@ func route(m proto.Message) (*call, error) {
 		if x.GetDeep() {
 			depth = ""
 		}
-		return get("/api/tree", func(body []byte, h http.Header) (proto.Message, error) {
-			root, err := as[messages.ActorJSON](body, h)
-			if err != nil {
-				return nil, err
-			}
-			return &messages.Tree{Root: root.(*messages.ActorView)}, nil
-		}, "depth", depth), nil
+		return get("/api/tree", tree, "depth", depth), nil
 	case *messages.ListSessions:
 		q := get("/api/sessions", listed[messages.SessionJSON](func(v []*messages.SessionView) proto.Message { return &messages.Sessions{Sessions: v} }),
 			"folder", x.GetFolder())
@@ -79,6 +73,14 @@ func route(m proto.Message) (*call, error) {
 		return q, nil
 	}
 	return nil, messages.Fail(messages.CodeBadRequest, fmt.Sprintf("%T is not a question for a runtime", m), "")
+}
+
+func tree(body []byte, h http.Header) (proto.Message, error) {
+	root, err := as[messages.ActorJSON](body, h)
+	if err != nil {
+		return nil, err
+	}
+	return &messages.Tree{Root: root.(*messages.ActorView)}, nil
 }
 
 // places are the questions about workspaces and projects; nil for any other.
