@@ -150,7 +150,7 @@ func TestNothingOfAnotherTenantIsThere(t *testing.T) {
 	o.token("ann", "a", allScopes()...)
 	o.token("bob", "b", allScopes()...)
 	v, asked := o.begin("ann")
-	ids := map[string]string{"id": v.ID, "approval": asked.ID, "exec": asked.ExecID, "worker": asked.Worker, "rule": "", "project": "p", "token": "ann", "input": "i", "timer": "t", "workspace": v.Workspaces[0].ID, "name": "n", "path...": "x"}
+	ids := map[string]string{"id": v.ID, "approval": asked.ID, "exec": asked.ExecID, "worker": asked.Worker, "rule": "", "project": "p", "token": "ann", "input": "i", "timer": "t", "workspace": v.Workspaces[0].ID, "name": "n", "path...": "x", "run": messages.RunOf(v.ID)}
 	hole := regexp.MustCompile(`\{([^}]*)\}`)
 	walked := 0
 	for _, r := range gateway.Routes() {
@@ -232,6 +232,13 @@ func TestNothingOfAnotherTenantIsThere(t *testing.T) {
 	}
 	if status, text := o.do("bob", "POST", "/api/sessions", `{"workspaces":[{"uri":"troupe:/sessions/`+v.ID+`"}]}`); status != 404 {
 		t.Errorf("another tenant's session is attached as a workspace: %d %s", status, text)
+	}
+	// A pipeline names models and files of the server: runs are for who looks after the whole of it.
+	const file = `{"pipeline":"version: 1\nname: x\nsteps: [{id: a, agent: default, prompt: hi}]\n"}`
+	for _, c := range [][3]string{{"GET", "", ""}, {"POST", "", file}, {"GET", "/" + ids["run"], ""}, {"POST", "/" + ids["run"] + "/resume", "{}"}, {"POST", "/" + ids["run"] + "/cancel", "{}"}} {
+		if status, text := o.do("bob", c[0], "/api/pipelines/runs"+c[1], c[2]); status != 403 {
+			t.Errorf("%s %s: %d %s", c[0], c[1], status, text)
+		}
 	}
 }
 

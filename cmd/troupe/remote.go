@@ -28,6 +28,15 @@ func (a *app) remoteHouse(ctx context.Context, loaded *config.Loaded) (*house, e
 	return &house{node: c, data: loaded.Config.Data.Dir, client: c, remote: true, note: a.note}, nil
 }
 
+// answers makes sure that the server is there, before anything is said or asked.
+func (a *app) answers(ctx context.Context, loaded *config.Loaded) error {
+	c, err := a.connect(ctx, loaded)
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
 // connect reaches the server that the configuration, the environment or the command line names.
 func (a *app) connect(ctx context.Context, loaded *config.Loaded) (*client.Client, error) {
 	s := client.Server{URL: loaded.Config.Server.URL}

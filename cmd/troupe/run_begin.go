@@ -146,7 +146,11 @@ func (r *runner) prepare(ctx context.Context, loaded *config.Loaded) error {
 		return err
 	}
 	name := r.flags.model
-	if loaded.Config.Server.URL == "" { // else agents and models are those of the server
+	if loaded.Config.Server.URL != "" { // agents and models are those of the server
+		if err := r.a.answers(ctx, loaded); err != nil {
+			return err
+		}
+	} else {
 		if err := checkAgent(loaded, r.flags.agent); err != nil {
 			return err
 		}
