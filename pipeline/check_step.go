@@ -33,6 +33,7 @@ func (c *checker) words(st *Step) {
 	no(!st.Fan() && st.Quorum > 0, "quorum is for foreach and parallel", "")
 	no(st.Kind == ParallelStep && st.Quorum > len(st.Parallel), fmt.Sprintf("a quorum of %d among %d agents", st.Quorum, len(st.Parallel)), "")
 	no(st.Approve != nil && len(st.Approve.Before) > 0 && !asks, "approve.before is for the tools of agents", "without before: the step itself waits for an answer")
+	no(st.Approve != nil && len(st.Approve.Before) == 0 && st.Repeat != nil, "approve would ask before the first round alone", "ask in a step of its own that this one needs, or approve tools with before:")
 	no(st.Approve != nil && st.Kind == HumanStep, "a person is asked already", "leave approve out")
 	if h := st.Human; h != nil && h.OnTimeout != "" && !slices.Contains(h.Choices, h.OnTimeout) {
 		no(true, fmt.Sprintf("on_timeout %q is none of its choices", h.OnTimeout), yamldoc.DidYouMean(h.OnTimeout, h.Choices))
