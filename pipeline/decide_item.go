@@ -42,7 +42,7 @@ func (d *decider) running(ss *StepState, broken bool) {
 		}
 	}
 	enough := true
-	if ss.Step.Repeat != nil && under == 0 && !stop {
+	if ss.Step.Repeat != nil && under == 0 && !stop && ss.rested() { // a round follows one that is over
 		enough = d.round(ss)
 	}
 	if len(d.out) == before && under == 0 && (stop || enough && ss.settled()) {
@@ -58,6 +58,12 @@ func (d *decider) most(ss *StepState) int {
 	return maxItems
 }
 
+// rested says whether the newest item is over, or there is none.
+func (ss *StepState) rested() bool {
+	n := len(ss.Items)
+	return n == 0 || !ss.Items[n-1].open()
+}
+
 // settled says whether every item is over.
 func (ss *StepState) settled() bool {
 	for _, it := range ss.Items {
@@ -70,7 +76,7 @@ func (ss *StepState) settled() bool {
 
 // watch looks after an item under way: its time, and the pipeline that it is.
 func (d *decider) watch(it *ItemState) {
-	if at := it.Start.GetExpiresAtUnixMs(); at != 0 && d.w.Now.UnixMilli() >= at {
+	if at := it.Deadline; at != 0 && d.w.Now.UnixMilli() >= at {
 		if it.inner != nil {
 			before := len(d.out)
 			if d.cancelAll(it.inner); len(d.out) > before {
@@ -101,7 +107,7 @@ func (d *decider) watch(it *ItemState) {
 	}
 }
 
-// waiting looks after an item that waits. It is true when it waits no longer.
+// waiting looks after an item that waits. It is true when it is under way no longer.
 func (d *decider) waiting(it *ItemState, stop bool) bool {
 	now := d.w.Now.UnixMilli()
 	asked := it.Asked
@@ -116,8 +122,7 @@ func (d *decider) waiting(it *ItemState, stop bool) bool {
 		d.say(d.finished(it, Cancelled, it.Class, "not tried again: another step or item has failed"))
 		return true
 	case now >= it.NotBefore:
-		d.start(it)
-		return true
+		d.start(it) // it stays under way, or waits on for room: its place is nobody else's
 	}
 	return false
 }

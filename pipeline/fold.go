@@ -60,7 +60,7 @@ func (ss *StepState) add(item *messages.RunItem) {
 // begin starts an attempt of an item; of a step that runs another pipeline, that.
 func (s *State) begin(it *ItemState, f *messages.StepItemStarted, atMs int64) {
 	it.Status, it.Start, it.Attempt, it.Input, it.Repairs = Running, f, int(f.GetAttempt()), f.GetInputId(), 0
-	it.Repair = ""
+	it.Repair, it.Deadline = "", f.GetExpiresAtUnixMs()
 	if s.begun = append(s.begun, atMs); len(s.begun) > maxBegun {
 		s.begun = append([]int64(nil), s.begun[len(s.begun)-maxBegun/2:]...)
 	}

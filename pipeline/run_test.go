@@ -97,17 +97,16 @@ func (b *bench) run(pick func(n int) int, answer func(it *pipeline.ItemState) pi
 			}
 			continue
 		}
+		due := b.s.Due(b.now)
+		if !due.IsZero() && !due.After(b.now) {
+			b.t.Fatalf("nothing is to be done now, and yet it is due: %v", b.facts)
+		}
 		open := b.open()
 		if len(open) == 0 {
-			due := b.s.Due(b.now)
 			if due.IsZero() {
 				b.t.Fatalf("the run stands still: %v", b.facts)
 			}
-			if due.After(b.now) {
-				b.now = due
-			} else {
-				b.now = b.now.Add(time.Second)
-			}
+			b.now = due
 			continue
 		}
 		it := open[pick(len(open))]

@@ -155,7 +155,7 @@ func (s *State) Due(now time.Time) time.Time {
 	if s.Finished != nil || s.top == nil {
 		return time.Time{}
 	}
-	pending := false
+	pending, free := false, s.room() > 0 && s.allowance(now) > 0
 	for _, ss := range s.Steps() {
 		if ss.Status != Running {
 			continue
@@ -164,11 +164,13 @@ func (s *State) Due(now time.Time) time.Time {
 		for _, it := range ss.Items {
 			switch {
 			case it.Status == Running:
-				note(it.Start.GetExpiresAtUnixMs())
+				note(it.Deadline)
 			case it.Status == Waiting && it.Asked != nil && it.Answer == nil:
 				note(it.Asked.GetExpiresAtUnixMs())
-			case it.Status == Waiting:
+			case it.Status == Waiting && (it.NotBefore > now.UnixMilli() || free):
 				note(it.NotBefore)
+			case it.Status == Waiting: // for room, or for the rate
+				pending = true
 			case it.Status == Pending:
 				pending = true
 			}

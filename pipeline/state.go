@@ -72,6 +72,7 @@ type ItemState struct {
 	Asked     *messages.HumanAsked      // nil: nobody is asked
 	Answer    *messages.HumanAnswered
 	NotBefore int64 // ms: of the next attempt
+	Deadline  int64 // ms: when the attempt has taken too long; 0: never
 	Output    any
 	Error     string
 	Class     string
@@ -98,7 +99,7 @@ func (s *State) Apply(fact proto.Message, r *messages.Record) error {
 	case *messages.PlanChanged:
 		return s.change(f)
 	case *messages.RunResumed:
-		s.resume()
+		s.resume(r.GetAtUnixMs())
 	case *messages.RunCancelled:
 		s.Cancel = f
 	case *messages.RunFinished:
@@ -176,14 +177,14 @@ func (s *State) move(sc *scope, f *File) {
 }
 
 // resume lets what failed be tried again, and keeps what succeeded.
-func (s *State) resume() {
+func (s *State) resume(atMs int64) {
 	s.Finished, s.Cancel = nil, nil
 	if s.top != nil {
-		s.top.resume()
+		s.top.resume(atMs)
 	}
 }
 
-func (sc *scope) resume() {
+func (sc *scope) resume(atMs int64) {
 	for _, ss := range sc.steps {
 		if ss.Status == Failed && ss.Step.OnError == Continue && !ss.Step.Fan() {
 			continue // that is how it ended
@@ -192,8 +193,11 @@ func (sc *scope) resume() {
 		for _, it := range ss.Items {
 			switch {
 			case it.inner != nil && it.Status != Succeeded:
-				it.inner.resume()
+				it.inner.resume(atMs)
 				it.Status, again = Running, true
+				if it.Deadline = 0; ss.Step.Timeout > 0 { // its time begins anew, else it would be over at once
+					it.Deadline = atMs + ss.Step.Timeout.Milliseconds()
+				}
 			case ss.Status != Succeeded && (it.Status == Failed || it.Status == Cancelled):
 				it.Status, it.Asked, it.Answer, again = Pending, nil, nil, true
 				it.Repairs, it.NotBefore = 0, 0
