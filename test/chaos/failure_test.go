@@ -81,6 +81,25 @@ func served(t *testing.T, h http.Handler) string {
 	return srv.URL
 }
 
+// TestARateLimitWithoutAnEndLastsAsLongAsATurnMay: a wait may cure it, so the turn waits for as long as it may, and says for what.
+func TestARateLimitWithoutAnEndLastsAsLongAsATurnMay(t *testing.T) {
+	s, m := talkScript(t), newMachine(t)
+	m.provider(served(t, script.Handler(s, script.ServeOptions{FailFirst: 1 << 30, FailStatus: http.StatusTooManyRequests})), false)
+	before := m.env
+	m.env = append(before[:len(before):len(before)], "TROUPE_LIMITS__TURN=3s")
+	e := m.run(fake("hello")...)
+	if e.code != 124 || !strings.Contains(e.err, "outcome timeout") || !strings.Contains(e.err, "rate_limited (HTTP 429)") {
+		t.Errorf("want 124, and why: %s", e)
+	}
+	id := m.session()
+	m.provider(served(t, script.Handler(s, script.ServeOptions{})), false)
+	m.env = before
+	if e := m.run("run", "-s", id, "again"); e.code != 0 || !strings.Contains(e.out, "the answer to again is long enough") {
+		t.Errorf("the next turn %s", e)
+	}
+	m.sound(id)
+}
+
 // modelFailure is a way in which a model fails for good.
 type modelFailure struct {
 	name, prompt, says string
@@ -98,7 +117,6 @@ func modelFailures(s *script.Script) []modelFailure {
 		w.Header().Set("Content-Type", "text/event-stream")
 	})
 	return []modelFailure{
-		{"429 without an end", "hello", "rate_limited", status(429)},
 		{"500", "hello", "overloaded (HTTP 500)", status(500)},
 		{"503", "hello", "overloaded (HTTP 503)", status(503)},
 		{"401", "hello", "auth", status(401)},
