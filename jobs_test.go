@@ -55,7 +55,7 @@ func background(ctx context.Context, t *testing.T, s *troupe.Session) string {
 	if id == "" {
 		t.Fatalf("no job in %q", said)
 	}
-	if said := prompted(ctx, t, s, fmt.Sprintf(`job_output {"job_id":%q,"wait_ms":30000}`, id)); !strings.Contains(said, "up\n[running;") {
+	if said := prompted(ctx, t, s, fmt.Sprintf(`job_output {"job_id":%q,"wait_ms":30000}`, id)); !strings.Contains(said, "up\n[running for") {
 		t.Fatalf("the job: %q", said)
 	}
 	return id
@@ -78,7 +78,7 @@ func TestAJobStaysWithItsAgentFromTurnToTurnAndMakesWayForOthers(t *testing.T) {
 			t.Fatalf("%q", said)
 		}
 	}
-	if said := prompted(ctx, t, mine, fmt.Sprintf(`job_output {"job_id":%q}`, id)); !strings.Contains(said, "[running;") {
+	if said := prompted(ctx, t, mine, fmt.Sprintf(`job_output {"job_id":%q}`, id)); !strings.Contains(said, "[running for") {
 		t.Fatalf("%q", said)
 	}
 	// Somebody else has the workspace for himself: nothing of the job runs when his turn begins.

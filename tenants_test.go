@@ -283,6 +283,16 @@ func TestARuleHoldsForItsTenantAlone(t *testing.T) {
 	if !slices.ContainsFunc(audit, func(a messages.AuditJSON) bool { return a.Decision == "approved" && a.By == "ann" }) {
 		t.Errorf("the audit does not say that ann approved: %+v", audit)
 	}
+	// It outlives the session that it was made in, and so does who may take it back.
+	if status, text := o.do("ann", "DELETE", "/api/sessions/"+v.ID+"?forget=true", ""); status != 204 && status != 200 {
+		t.Fatalf("forget: %d %s", status, text)
+	}
+	if status, _ := o.do("bob", "DELETE", "/api/rules/"+rules[0].ID, ""); status != 404 {
+		t.Errorf("bob revokes ann's rule when its session is gone: %d", status)
+	}
+	if status, text := o.do("ann", "DELETE", "/api/rules/"+rules[0].ID, ""); status != 204 && status != 200 {
+		t.Errorf("ann revokes her rule when its session is gone: %d %s", status, text)
+	}
 }
 
 func TestScopesAndRootsBoundWhatATokenMayDo(t *testing.T) {

@@ -84,6 +84,9 @@ func TenantOf(ctx context.Context, store persistence.Store, session string) (ten
 
 // WhoseIs finds the session of an id, for who asks. What does not exist and what is another's are told alike.
 func (s *Services) WhoseIs(ctx context.Context, m *messages.WhoseIs) (*messages.Belongs, error) {
+	if strings.HasPrefix(m.GetId(), messages.RulePrefix) { // it outlives its session
+		return s.whoseRule(ctx, m)
+	}
 	session, err := s.sessionOf(ctx, m.GetId())
 	if err != nil {
 		return nil, err
@@ -96,6 +99,19 @@ func (s *Services) WhoseIs(ctx context.Context, m *messages.WhoseIs) (*messages.
 		return nil, unknown(m.GetId())
 	}
 	return &messages.Belongs{SessionId: session}, nil
+}
+
+func (s *Services) whoseRule(ctx context.Context, m *messages.WhoseIs) (*messages.Belongs, error) {
+	rules, err := RememberedBy(ctx, s.Store, "")
+	if err != nil {
+		return nil, err
+	}
+	rules = append(rules, s.Standing()...)
+	i := slices.IndexFunc(rules, func(v *messages.RuleView) bool { return v.GetRuleId() == m.GetId() })
+	if i < 0 || rules[i].GetTenant() != m.GetTenant() && !m.GetAny() {
+		return nil, unknown(m.GetId())
+	}
+	return &messages.Belongs{SessionId: rules[i].GetSessionId()}, nil
 }
 
 func unknown(id string) *messages.Failure {
@@ -114,15 +130,6 @@ func (s *Services) sessionOf(ctx context.Context, id string) (string, error) {
 		return s.indexed(ctx, "apr/", AnsweredKey(id, ""), id)
 	case messages.ExecPrefix:
 		return s.indexed(ctx, strings.TrimSuffix(DoubtKey("", ""), "/"), ResolvedKey(id, ""), id)
-	case messages.RulePrefix:
-		rules, err := RememberedBy(ctx, s.Store, "")
-		if err != nil {
-			return "", err
-		}
-		rules = append(rules, s.Standing()...)
-		if i := slices.IndexFunc(rules, func(v *messages.RuleView) bool { return v.GetRuleId() == id }); i >= 0 {
-			return rules[i].GetSessionId(), nil
-		}
 	}
 	return "", nil
 }

@@ -92,6 +92,7 @@ func (l *Limiter) acquire(c actor.Context, m *messages.AcquirePermit) {
 	if h.session == "" {
 		h.session = h.who.GetId()
 	}
+	l.turns.arrived(h.session)
 	same := func(x *holder) bool { return x.request == h.request && x.who.GetId() == h.who.GetId() && !x.gone }
 	if m.GetAgain() && (l.held[permitKey(h.who, h.request)] != nil || slices.ContainsFunc(l.queue, same)) {
 		return

@@ -9,7 +9,7 @@ import (
 // fourth permit while it waits.
 type turns struct {
 	count uint64
-	last  map[string]uint64 // by session: when it was served last
+	last  map[string]uint64 // by session: when it was served last, or came
 	ahead int               // permits given past what waits in the background
 }
 
@@ -34,13 +34,24 @@ func (t *turns) before(a, b *holder) bool {
 	return t.last[a.session] < t.last[b.session]
 }
 
+// arrived gives a session that is new its place: before the one that was served last, and behind all that wait longer.
+func (t *turns) arrived(session string) {
+	if _, known := t.last[session]; known {
+		return
+	}
+	if t.last == nil {
+		t.last = make(map[string]uint64)
+	}
+	t.last[session] = max(1, 2*t.count) - 1
+}
+
 // served notes that a waiter of a queue is served.
 func (t *turns) served(h *holder, queue []*holder) {
 	if t.last == nil {
 		t.last = make(map[string]uint64)
 	}
 	t.count++
-	t.last[h.session] = t.count
+	t.last[h.session] = 2 * t.count
 	switch {
 	case h.background:
 		t.ahead = 0

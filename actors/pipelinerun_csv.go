@@ -24,6 +24,7 @@ func csvArguments(arguments string) (string, error) {
 	}
 	d := json.NewDecoder(bytes.NewReader([]byte(arguments)))
 	d.DisallowUnknownFields()
+	d.UseNumber() // a long id is no fraction
 	if err := d.Decode(&in); err != nil {
 		return "", fmt.Errorf("write_csv takes {path, rows}: %w", err)
 	}

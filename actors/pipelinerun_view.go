@@ -12,6 +12,12 @@ import (
 	"github.com/troupe-dev/troupe/pipeline"
 )
 
+// What a run's inputs, outputs and error may weigh in its listing each, and the text of a question; whole they are in its journal.
+const (
+	roomInListing  = 32 << 10
+	roomOfQuestion = 8 << 10
+)
+
 // RunKey is the listing entry of a run; the value is a RunView without its steps.
 func RunKey(id string) string { return "run/" + id }
 
@@ -80,7 +86,7 @@ func (r *PipelineRun) index(facts []proto.Message) []persistence.IndexOp {
 	for _, f := range facts {
 		switch f := f.(type) {
 		case *messages.HumanAsked:
-			if b, err := proto.Marshal(r.question(f)); err == nil {
+			if b, err := proto.Marshal(cutApproval(r.question(f), roomOfQuestion)); err == nil {
 				ops = append(ops, persistence.IndexOp{Key: ApprovalKey(r.session, f.GetApprovalId()), Value: b})
 			}
 			waits = true
@@ -107,6 +113,8 @@ func (r *PipelineRun) index(facts []proto.Message) []persistence.IndexOp {
 		v.State = pipeline.Waiting
 	}
 	v.Revision += uint64(len(facts))
+	v.InputsJson, v.OutputsJson = cutArguments(v.GetInputsJson(), roomInListing), cutArguments(v.GetOutputsJson(), roomInListing)
+	v.Error = cutText(v.GetError(), roomInListing)
 	if b, err := proto.Marshal(v); err == nil {
 		ops = append(ops, persistence.IndexOp{Key: RunKey(r.id), Value: b})
 	}

@@ -88,7 +88,7 @@ func (s *Session) openTill(asleep map[string]*messages.Amounts) {
 func spentAsleep(svc *Services, f *sessionFacts, amid map[string]bool) map[string]*messages.Amounts {
 	out := make(map[string]*messages.Amounts)
 	for _, w := range f.workers {
-		if id := w.GetWorkerId(); w.GetParent() != "" && !amid[id] && f.allotted[id] != nil {
+		if id := w.GetWorkerId(); dormantFact(w, amid) && f.allotted[id] != nil {
 			v := listed(context.Background(), svc, f.created.GetSessionId(), id)
 			out[id] = v.GetSpent().Plus(v.GetReserved())
 		}

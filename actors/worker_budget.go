@@ -137,7 +137,10 @@ func (w *Worker) aboutBudget(c actor.Context) {
 // budgetGranted goes on with what waited for it.
 func (w *Worker) budgetGranted(c actor.Context, m *messages.BudgetGranted) {
 	p := &w.purse
-	if !p.asking || m.GetAsk() != p.asks {
+	switch {
+	case p.asking && m.GetAsk() != p.asks:
+		return // to an older ask, which this one has taken the place of
+	case !p.asking:
 		w.returnBudget(c)
 		return
 	}

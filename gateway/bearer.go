@@ -59,23 +59,26 @@ func (b *Bearer) Authenticate(r *http.Request) (Principal, error) {
 func (b *Bearer) token(r *http.Request) (*messages.Token, error) {
 	all := r.Header.Values("Authorization")
 	if len(all) == 0 {
-		return nil, b.refused("no token was sent", "send it as Authorization: Bearer TOKEN")
+		return nil, b.refused(r, "no token was sent", "send it as Authorization: Bearer TOKEN")
 	}
 	kind, secret, _ := strings.Cut(all[0], " ")
 	secret = strings.TrimSpace(secret)
 	if len(all) > 1 || !strings.EqualFold(kind, "Bearer") || secret == "" || len(secret) > maxBearer {
-		return nil, b.refused("what was sent is no token", "send it as Authorization: Bearer TOKEN")
+		return nil, b.refused(r, "what was sent is no token", "send it as Authorization: Bearer TOKEN")
 	}
 	t, err := b.Find(r.Context(), sha256.Sum256([]byte(secret)))
 	var none *messages.Failure
 	if errors.As(err, &none) && none.GetCode() == messages.CodeNotFound {
-		return nil, b.refused("the token does not count: it is unknown, expired or revoked", "")
+		return nil, b.refused(r, "the token does not count: it is unknown, expired or revoked", "")
 	}
 	return t, err
 }
 
 // refused says the same of every token that does not count. Who tries many is told to wait, and nobody else is.
-func (b *Bearer) refused(what, hint string) error {
+func (b *Bearer) refused(r *http.Request, what, hint string) error {
+	if PrincipalOf(r.Context()).Name != "" { // it was let in, and is looked at again: it guesses nothing
+		return messages.Fail(messages.CodeUnauthorized, what, hint)
+	}
 	b.mu.Lock()
 	if b.failed == nil {
 		b.failed = rate.NewLimiter(failures, 5*failures)

@@ -245,9 +245,13 @@ func (b *checked) command(ctx context.Context, who Principal, m *messages.ToSess
 		x.AddBudget.By = who.Name
 	case *messages.ToSession_Compact:
 		x.Compact.By = who.Name
+	case *messages.ToSession_SetTimer:
+		x.SetTimer.By = who.Name
+	case *messages.ToSession_SetField:
+		x.SetField.By = who.Name
 	case *messages.ToSession_Describe, *messages.ToSession_CountJobs, *messages.ToSession_WaitIdle, *messages.ToSession_ListInputs, *messages.ToSession_AwaitTurn,
-		*messages.ToSession_CallTool, *messages.ToSession_History, *messages.ToSession_Save, *messages.ToSession_Close, *messages.ToSession_SetTimer,
-		*messages.ToSession_ListTimers, *messages.ToSession_ReadFields, *messages.ToSession_SetField, *messages.ToSession_UseFile, *messages.ToSession_DiffCopy:
+		*messages.ToSession_CallTool, *messages.ToSession_History, *messages.ToSession_Save, *messages.ToSession_Close,
+		*messages.ToSession_ListTimers, *messages.ToSession_ReadFields, *messages.ToSession_UseFile, *messages.ToSession_DiffCopy:
 	default:
 		return forbidden("%T may not be asked by a token", x)
 	}

@@ -253,6 +253,10 @@ func (c *conn) send(f messages.Frame) {
 		c.a.log.Error("frame cannot be encoded", "err", err)
 		return
 	}
+	if len(b) > messages.MaxFrame { // the client would close the connection, and ask for it again
+		c.refuse(&messages.ErrorFrame{About: f.FrameType()}, messages.Fail(messages.CodeMessageTooLarge, "a frame "+f.FrameType()+" has more than 8 MiB", "look at it over HTTP"))
+		return
+	}
 	c.qmu.Lock()
 	c.queued += len(b)
 	full := c.queued > queueBytes

@@ -83,6 +83,12 @@ func (c *conn) Deliver(ctx context.Context, m *messages.Execute, progress func(*
 	for _, k := range m.GetKnownFiles() {
 		f.KnownFiles = append(f.KnownFiles, messages.FileHashJSON{Path: k.GetPath(), SHA256: k.GetSha256()})
 	}
+	if b, err := messages.EncodeFrame(f); err != nil || len(b) > messages.MaxFrame {
+		return &messages.ToolReply{
+			ExecId: m.GetExecId(), CallId: m.GetCallId(), Tool: m.GetTool(), Status: messages.ToolFinished_ERROR, ErrorCode: messages.CodeMessageTooLarge,
+			Content: "Tool execution failed: the call is larger than a frame to the owner of the workspace may be, 8 MiB; do it in parts",
+		}, nil
+	}
 	c.send(f)
 	select {
 	case r := <-call.reply:

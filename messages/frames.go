@@ -306,10 +306,13 @@ func frameText(err error) string {
 
 // EncodeFrame writes one frame, with its type.
 func EncodeFrame(f Frame) ([]byte, error) {
-	b, err := json.Marshal(f)
-	if err != nil {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false) // it would make six bytes of one
+	if err := e.Encode(f); err != nil {
 		return nil, fmt.Errorf("encode frame %s: %w", f.FrameType(), err)
 	}
+	b := bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 	if rest, ok := bytes.CutPrefix(b, []byte(`{"type":""`)); ok {
 		return append([]byte(`{"type":"`+f.FrameType()+`"`), rest...), nil
 	}

@@ -241,7 +241,7 @@ func (j *job) state() (word, note string) {
 	var ended *jobEnd
 	switch {
 	case !j.over:
-		return "running", "running"
+		return "running", fmt.Sprintf("running for %d s", int(time.Since(j.start).Seconds())) // who waits for it sees that something changes
 	case errors.As(j.err, &ended):
 		return "killed", "killed: " + ended.why
 	case j.err != nil:

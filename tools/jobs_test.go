@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -72,17 +73,19 @@ func (s *shop) call(t *testing.T, name, format string, args ...any) *tools.Envel
 	return tools.NewEnvelope("c", name, res, err)
 }
 
+func matches(pattern, text string) bool { return regexp.MustCompile(pattern).MatchString(text) }
+
 func TestAJobRunsOnAndItsOutputIsReadInParts(t *testing.T) {
 	s := newShop(t, 0)
 	id := s.start(t, `echo one; while [ ! -e go ]; do sleep 0.05; done; echo two; printf half; exit 3`)
 	e := s.call(t, "job_output", `{"job_id":%q,"wait_ms":60000}`, id)
-	if e.Content != "one\n[running; byte_offset 4 is next]" || e.Meta["state"] != "running" || e.Meta["next_offset"] != int64(4) {
+	if !matches(`^one\n\[running for \d+ s; byte_offset 4 is next\]$`, e.Content) || e.Meta["state"] != "running" || e.Meta["next_offset"] != int64(4) {
 		t.Fatalf("%+v", e)
 	}
-	if e := s.call(t, "job_output", `{"job_id":%q,"byte_offset":4,"wait_ms":1}`, id); e.Content != "[running; byte_offset 4 is next]" {
+	if e := s.call(t, "job_output", `{"job_id":%q,"byte_offset":4,"wait_ms":1}`, id); !matches(`^\[running for \d+ s; byte_offset 4 is next\]$`, e.Content) {
 		t.Errorf("%+v", e)
 	}
-	if e := s.call(t, "job_list", `{}`); !strings.HasPrefix(e.Content, id+": echo one; while") || !strings.HasSuffix(e.Content, "(running)\n") {
+	if e := s.call(t, "job_list", `{}`); !strings.HasPrefix(e.Content, id+": echo one; while") || !matches(`\(running for \d+ s\)\n$`, e.Content) {
 		t.Errorf("%+v", e)
 	}
 	if len(s.held) != 1 || s.tc.Jobs.Running() != 1 {

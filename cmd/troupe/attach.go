@@ -130,7 +130,7 @@ func (a *app) sharing(f *attachFlags, dir string) (*sharing, error) {
 		return nil, &exitError{code: exitInput, what: "local is the name of the server's own machine", hint: "name this one with --as NAME"}
 	}
 	s.uri = there.Canonical
-	s.person = person{a: a, approved: make(map[string]string)}
+	s.person = person{a: a, place: s.uri, approved: make(map[string]*approvedHere)}
 	return s, nil
 }
 

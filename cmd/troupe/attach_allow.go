@@ -33,6 +33,9 @@ func (s *sharing) allow(ctx context.Context, m *messages.Execute, ws *workspace.
 	if s.loaded.Config.Tools[spec.Name].Disabled {
 		return denied("the tool is disabled on this machine")
 	}
+	if spec.NoWorkspace {
+		return denied("the tool has nothing to do with the folder that is shared")
+	}
 	if s.f.readOnly && spec.Effect != messages.Effect_PURE {
 		return denied("the folder is shared for reading alone")
 	}
@@ -56,18 +59,26 @@ func (s *sharing) allow(ctx context.Context, m *messages.Execute, ws *workspace.
 type person struct {
 	a     *app
 	lines lines
+	place string // that is shared
 	turn  sync.Mutex
 
 	mu       sync.Mutex
-	approved map[string]string // approval -> the call that was approved here
+	approved map[string]*approvedHere // by approval
 }
+
+// approvedHere is a call that was approved here: the first that comes with the approval, in each of its attempts.
+type approvedHere struct{ call, exec string }
 
 // was says whether a call was approved here, as it is.
 func (p *person) was(m *messages.Execute) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	call, ok := p.approved[m.GetApprovalId()]
-	return ok && m.GetApprovalId() != "" && call == m.GetTool()+" "+m.GetArguments()
+	was := p.approved[m.GetApprovalId()]
+	if was == nil || m.GetApprovalId() == "" || m.GetExecId() == "" || was.call != m.GetTool()+" "+m.GetArguments() || was.exec != "" && was.exec != m.GetExecId() {
+		return false
+	}
+	was.exec = m.GetExecId()
+	return true
 }
 
 // approve answers an approval of the session.
@@ -78,14 +89,18 @@ func (p *person) approve(ctx context.Context, v *messages.ApprovalView) *message
 		return nil
 	}
 	p.a.note("%s", approvalText(v))
+	here := v.GetWorkspace() == p.place
+	if here { // what runs here is told by what it is, not by what the server says of it
+		p.a.note("  on this machine: %s %s", visible(v.GetTool()), visible(v.GetArguments()))
+	}
 	m := &messages.ResolveApproval{ApprovalId: v.GetApprovalId(), ArgsHash: v.GetArgsHash(), By: "user"}
 	m.Decision, m.Message = p.answer(ctx, "Run it? [y: approve; n: reject; c: cancel the turn] ")
 	if m.GetDecision() == messages.Decision_UNSPECIFIED {
 		return nil
 	}
-	if m.GetDecision() == messages.Decision_APPROVED {
+	if m.GetDecision() == messages.Decision_APPROVED && here {
 		p.mu.Lock()
-		p.approved[v.GetApprovalId()] = v.GetTool() + " " + v.GetArguments()
+		p.approved[v.GetApprovalId()] = &approvedHere{call: v.GetTool() + " " + v.GetArguments()}
 		p.mu.Unlock()
 	}
 	return m

@@ -118,6 +118,9 @@ func (x *Owner) take(m *messages.Execute) (*running, *messages.ToolReply) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	key := attempt{m.GetExecId(), m.GetAttempt()}
+	if t, err := x.tools.Lookup(m.GetTool()); err == nil && t.Spec().Effect == messages.Effect_PURE {
+		m.Pure = true // it may run again, and nobody settles it
+	}
 	if r := x.running[key]; r != nil {
 		return r, nil
 	}
