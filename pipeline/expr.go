@@ -31,8 +31,9 @@ const readName = "read"
 // compile checks an expression against the types of what it may name, and that it gives what is wanted.
 func (e *Expr) compile(env types.Map, want wanted) (types.Type, *Fault) {
 	ops := []expr.Option{
-		expr.Env(env), expr.DisableBuiltin("now"), expr.DisableBuiltin("repeat"),
+		expr.Env(boundedTypes(env)), expr.DisableBuiltin("now"), expr.DisableBuiltin("repeat"),
 		expr.Function(maybeName, func(args ...any) (any, error) { return args[0], nil }, new(func(any) any)), expr.Patch(maybe{}),
+		expr.Patch(bounds{seen: make(map[ast.Node]bool)}),
 	}
 	if want == wantBool {
 		ops = append(ops, expr.AsBool())
@@ -106,7 +107,7 @@ func (e *Expr) eval(env map[string]any) (any, error) {
 		return nil, fmt.Errorf("expression %q was not compiled", e.Src)
 	}
 	machine := vm.VM{MemoryBudget: 1e6}
-	v, err := machine.Run(e.prog, env)
+	v, err := machine.Run(e.prog, bounded(env))
 	if err != nil {
 		var bad *file.Error
 		if errors.As(err, &bad) {
@@ -122,6 +123,9 @@ func plain(v any) (any, error) {
 	switch v.(type) {
 	case nil, string, bool, int:
 		return v, nil
+	}
+	if weigh(v, maxText) < 0 {
+		return nil, fmt.Errorf("the value would be longer than %d bytes", maxText)
 	}
 	b, err := json.Marshal(v)
 	if err != nil {
