@@ -41,6 +41,7 @@ type PipelineRun struct {
 	awaiting []*awaiting
 	stash    act.Stash
 	timer    act.Timer
+	looked   time.Time // for when it was decided last
 	stopped  bool
 }
 
@@ -202,7 +203,7 @@ func (r *PipelineRun) next(c actor.Context) {
 	if len(r.asked) > 0 {
 		d.asked, r.asked = r.asked[0], r.asked[1:]
 	} else {
-		d.ended, r.ended = r.ended, nil
+		d.ended, r.ended, r.looked = r.ended, nil, d.world.Now
 	}
 	r.svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
 		return &runDecided{asked: d.asked, fail: messages.Fail(messages.CodeInternal, p.Error(), "")}
@@ -290,9 +291,8 @@ func (r *PipelineRun) answer(c actor.Context, a *runOrder, fail *messages.Failur
 // rest arms the timer for what comes by itself, and tells the Session whether it may leave memory.
 func (r *PipelineRun) rest(c actor.Context) {
 	r.announce(c)
-	now := r.svc.Now()
-	if due := r.state.Due(now); !due.IsZero() {
-		r.timer.SetBy(r.svc.Clock, c, max(due.Sub(now), time.Millisecond), func(gen uint64) any { return &runTick{gen} })
+	if due := r.state.Due(r.looked); !due.IsZero() { // what came since the decision was not decided about
+		r.timer.SetBy(r.svc.Clock, c, max(due.Sub(r.svc.Now()), time.Millisecond), func(gen uint64) any { return &runTick{gen} })
 	}
 	c.Send(c.Parent(), &messages.RunResting{RunId: r.id, Resting: r.state.Finished != nil})
 }
