@@ -49,8 +49,10 @@ func answerDamage() []damage {
 	}
 	return []damage{
 		{"R7", "a call began before the yes was in the journal: began before it was approved", began(func(e *Effect, yes *messages.Record) { e.Dispatch = yes.GetSeq() - 1 })},
-		{"R7", "a call began before the yes was given: began before it was approved", began(func(e *Effect, yes *messages.Record) { e.AtMs = yes.GetAtUnixMs() - 1 })},
-		{"R7", "a call began in a life before the yes: began before it was approved", began(func(e *Effect, _ *messages.Record) { e.Boot-- })},
+		{"R7", "a call began before the yes was given: began before it was approved", began(func(e *Effect, yes *messages.Record) {
+			e.Boot, e.AtMs = yes.GetEpoch()>>32, yes.GetAtUnixMs()-1 // a kill between the two may have put them into different lives
+		})},
+		{"R7", "a call began in a life before the yes: began before it was approved", began(func(e *Effect, yes *messages.Record) { e.Boot = yes.GetEpoch()>>32 - 1 })},
 		{"R7", "a call ran with other arguments than the approved ones: and ran with", began(func(e *Effect, _ *messages.Record) { e.Name += "-else" })},
 		{"R7", "a call ran that a person said no to: was denied and had an effect", func(t *testing.T, h *History) {
 			at, _ := answeredWith(t, h, no, false)
