@@ -225,17 +225,10 @@ func (s *Session) writeBudget(c actor.Context, w *budgetWritten) {
 }
 
 func (w *budgetWritten) write(svc *Services, journal *persistence.Journal, facts sessionFacts, g *messages.Grant) error {
-	j, err := writable(svc, journal, facts.seq)
-	if err != nil {
+	var err error
+	if w.journal, w.record, err = oneRecord(svc, journal, facts.seq, w.fact); err != nil {
 		return err
 	}
-	w.journal = j
-	recs, err := records([]proto.Message{w.fact})
-	if err != nil {
-		return err
-	}
-	w.record = recs[0]
-	w.record.AtUnixMs = svc.Now().UnixMilli()
 	var index []persistence.IndexOp
 	if _, changed := w.fact.(*messages.BudgetChanged); changed {
 		facts.applyBudget(w.fact)
@@ -243,7 +236,7 @@ func (w *budgetWritten) write(svc *Services, journal *persistence.Journal, facts
 			return err
 		}
 	}
-	w.receipt, err = appendAndWait(svc, persistence.Part{Journal: j, Draft: persistence.Draft{Records: recs, Index: index}})
+	w.receipt, err = appendAndWait(svc, persistence.Part{Journal: w.journal, Draft: persistence.Draft{Records: []*messages.Record{w.record}, Index: index}})
 	return err
 }
 

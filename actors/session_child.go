@@ -9,7 +9,6 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/conversation"
 	"github.com/troupe-dev/troupe/messages"
 )
@@ -51,19 +50,7 @@ func (s *Session) spawnChild(c actor.Context, m *messages.SpawnChild) {
 		WorkerId: created.GetWorkerId(), Agent: created.GetAgent(), Model: created.GetModel(), Parent: m.GetParent(), ExecId: m.GetExecId(),
 		InputId: task.GetInputId(), Places: m.GetPlaces(),
 	}
-	s.building = true
-	svc, journal, seq, asker := s.svc, s.journal, s.facts.seq, c.Sender()
-	svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
-		return &workerBuilt{asker: asker, fail: messages.Fail(messages.CodeInternal, p.Error(), "")}
-	}, func() any {
-		j, err := writable(svc, journal, seq)
-		if err != nil {
-			return &workerBuilt{asker: asker, fail: messages.Fail(messages.CodeUnavailable, "spawn a worker: "+err.Error(), "")}
-		}
-		b := buildWorker(svc, j, spawned, created, task)
-		b.asker, b.journal = asker, j
-		return b
-	})
+	s.build(c, spawned, created, task)
 }
 
 // noChild says why a child cannot be made.

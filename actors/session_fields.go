@@ -149,18 +149,11 @@ func (s *Session) noteField(c actor.Context, m *messages.FieldChanged) {
 }
 
 func (n *fieldNoted) write(svc *Services, journal *persistence.Journal, seq uint64) error {
-	j, err := writable(svc, journal, seq)
-	if err != nil {
+	var err error
+	if n.journal, n.record, err = oneRecord(svc, journal, seq, n.note); err != nil {
 		return err
 	}
-	n.journal = j
-	recs, err := records([]proto.Message{n.note})
-	if err != nil {
-		return err
-	}
-	n.record = recs[0]
-	n.record.AtUnixMs = svc.Now().UnixMilli()
-	n.receipt, err = appendAndWait(svc, persistence.Part{Journal: j, Draft: persistence.Draft{Records: recs}})
+	n.receipt, err = appendAndWait(svc, persistence.Part{Journal: n.journal, Draft: persistence.Draft{Records: []*messages.Record{n.record}}})
 	return err
 }
 

@@ -152,17 +152,10 @@ func (s *Session) writeRule(c actor.Context, w *ruleWritten) {
 }
 
 func (w *ruleWritten) write(svc *Services, journal *persistence.Journal, seq uint64, session string, facts sessionFacts) error {
-	j, err := writable(svc, journal, seq)
-	if err != nil {
+	var err error
+	if w.journal, w.record, err = oneRecord(svc, journal, seq, w.fact); err != nil {
 		return err
 	}
-	w.journal = j
-	recs, err := records([]proto.Message{w.fact})
-	if err != nil {
-		return err
-	}
-	w.record = recs[0]
-	w.record.AtUnixMs = svc.Now().UnixMilli()
 	facts.rules = slices.Clone(facts.rules)
 	facts.applyRule(w.fact, w.record)
 	op := persistence.IndexOp{Key: RuleKey(session, w.ruleID), Delete: true}
@@ -173,7 +166,7 @@ func (w *ruleWritten) write(svc *Services, journal *persistence.Journal, seq uin
 		}
 		op = persistence.IndexOp{Key: op.Key, Value: b}
 	}
-	w.receipt, err = appendAndWait(svc, persistence.Part{Journal: j, Draft: persistence.Draft{Records: recs, Index: []persistence.IndexOp{op}}})
+	w.receipt, err = appendAndWait(svc, persistence.Part{Journal: w.journal, Draft: persistence.Draft{Records: []*messages.Record{w.record}, Index: []persistence.IndexOp{op}}})
 	return err
 }
 

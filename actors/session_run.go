@@ -198,19 +198,7 @@ func (s *Session) spawnStep(c actor.Context, m *messages.SpawnStep) {
 	spawned := &messages.WorkerSpawned{
 		WorkerId: created.GetWorkerId(), Agent: created.GetAgent(), Model: created.GetModel(), ExecId: m.GetExecId(), InputId: task.GetInputId(), RunId: m.GetRunId(),
 	}
-	s.building = true
-	svc, journal, seq, asker := s.svc, s.journal, s.facts.seq, c.Sender()
-	svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
-		return &workerBuilt{asker: asker, fail: messages.Fail(messages.CodeInternal, p.Error(), "")}
-	}, func() any {
-		j, err := writable(svc, journal, seq)
-		if err != nil {
-			return &workerBuilt{asker: asker, fail: messages.Fail(messages.CodeUnavailable, "spawn a worker: "+err.Error(), "")}
-		}
-		b := buildWorker(svc, j, spawned, created, task)
-		b.asker, b.journal = asker, j
-		return b
-	})
+	s.build(c, spawned, created, task)
 }
 
 // dormantFact says whether a worker stays out of memory until somebody wants something of it.

@@ -53,6 +53,11 @@ func (s *Session) spawnWorker(c actor.Context, m *messages.SpawnWorker) {
 	if created.GetSystem() == "" {
 		created.System = profile.System
 	}
+	s.build(c, &messages.WorkerSpawned{WorkerId: created.GetWorkerId(), Agent: created.GetAgent(), Model: created.GetModel()}, created, nil)
+}
+
+// build makes a worker off the mailbox, for who asked. task is its first input, nil: it has none.
+func (s *Session) build(c actor.Context, spawned *messages.WorkerSpawned, created *messages.WorkerCreated, task *messages.InputAccepted) {
 	s.building = true
 	svc, journal, seq, asker := s.svc, s.journal, s.facts.seq, c.Sender()
 	svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
@@ -62,8 +67,7 @@ func (s *Session) spawnWorker(c actor.Context, m *messages.SpawnWorker) {
 		if err != nil {
 			return &workerBuilt{asker: asker, fail: messages.Fail(messages.CodeUnavailable, "spawn a worker: "+err.Error(), "")}
 		}
-		spawned := &messages.WorkerSpawned{WorkerId: created.GetWorkerId(), Agent: created.GetAgent(), Model: created.GetModel()}
-		b := buildWorker(svc, j, spawned, created, nil)
+		b := buildWorker(svc, j, spawned, created, task)
 		b.asker, b.journal = asker, j
 		return b
 	})
@@ -185,4 +189,18 @@ func (w *member) keep(c actor.Context, cmd any) {
 // canAsk says whether somebody may answer what its workers' calls ask.
 func (s *Session) canAsk() bool {
 	return !s.facts.created.GetNoInput() && (s.facts.created.GetAsk() || s.svc.Asks)
+}
+
+// oneRecord is the record of a fact, with the journal that takes it.
+func oneRecord(svc *Services, journal *persistence.Journal, seq uint64, fact proto.Message) (*persistence.Journal, *messages.Record, error) {
+	j, err := writable(svc, journal, seq)
+	if err != nil {
+		return nil, nil, err
+	}
+	recs, err := records([]proto.Message{fact})
+	if err != nil {
+		return j, nil, err
+	}
+	recs[0].AtUnixMs = svc.Now().UnixMilli()
+	return j, recs[0], nil
 }

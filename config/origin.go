@@ -61,28 +61,14 @@ type Problem struct {
 
 // Error is the problem on several lines: where and what, the excerpt, what to do.
 func (p *Problem) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s", p.Origin, p.What)
-	if p.Excerpt != "" {
-		b.WriteString("\n" + p.Excerpt)
-	}
-	if p.Fix != "" {
-		b.WriteString("\n  " + p.Fix)
-	}
-	return b.String()
+	return yamldoc.Told(fmt.Sprintf("%s: %s", p.Origin, p.What), p.Excerpt, p.Fix)
 }
 
 // Problems are all problems found at once, in the order of the layers. As an error it is never empty.
 type Problems []*Problem
 
 // Error is every problem, one after the other.
-func (ps Problems) Error() string {
-	out := make([]string, len(ps))
-	for i, p := range ps {
-		out[i] = p.Error()
-	}
-	return strings.Join(out, "\n")
-}
+func (ps Problems) Error() string { return yamldoc.Together(ps) }
 
 // Unwrap lets errors.As find a single *Problem.
 func (ps Problems) Unwrap() []error {

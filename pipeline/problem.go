@@ -20,32 +20,18 @@ type Problem struct {
 
 // Error is the problem on several lines: where and what, the excerpt, what to do.
 func (p *Problem) Error() string {
-	var b strings.Builder
-	b.WriteString(yamldoc.Printable(p.File))
+	at := yamldoc.Printable(p.File)
 	if p.Line > 0 {
-		fmt.Fprintf(&b, ":%d:%d", p.Line, p.Col)
+		at += fmt.Sprintf(":%d:%d", p.Line, p.Col)
 	}
-	b.WriteString(": " + p.What)
-	if p.Excerpt != "" {
-		b.WriteString("\n" + p.Excerpt)
-	}
-	if p.Fix != "" {
-		b.WriteString("\n  " + p.Fix)
-	}
-	return b.String()
+	return yamldoc.Told(at+": "+p.What, p.Excerpt, p.Fix)
 }
 
 // Problems are all that were found at once. As an error it is never empty.
 type Problems []*Problem
 
 // Error is every problem, one after the other.
-func (ps Problems) Error() string {
-	out := make([]string, len(ps))
-	for i, p := range ps {
-		out[i] = p.Error()
-	}
-	return strings.Join(out, "\n")
-}
+func (ps Problems) Error() string { return yamldoc.Together(ps) }
 
 // maxProblems are told of one file.
 const maxProblems = 50
