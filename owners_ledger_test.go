@@ -1,6 +1,7 @@
 package troupe_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -47,5 +48,68 @@ func TestAnOwnerKeepsWhatChangesSomethingAlone(t *testing.T) {
 		if seen, _, err := l.Look(exec, 1); err != nil || seen != c.seen {
 			t.Errorf("%s: the ledger has seen %d, %v", c.tool, seen, err)
 		}
+	}
+}
+
+// listener is a connection that notes what it is told that is kept.
+type listener struct {
+	troupe.Owner
+	settled chan string
+}
+
+func (l *listener) Settle(execID string, attempt uint32) {
+	l.settled <- fmt.Sprint(execID, ".", attempt)
+}
+
+// TestWhatWasSettledWhileNoOwnerWasThereIsSaidToTheNext: else its ledger would keep that for ever, and be full once.
+func TestWhatWasSettledWhileNoOwnerWasThereIsSaidToTheNext(t *testing.T) {
+	const uri = "laptop:~/dev/monad"
+	ctx := t.Context()
+	rt, err := troupe.New(ctx, troupe.Options{Model: echo(), Limits: troupe.Limits{Owner: time.Millisecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = rt.Close(context.WithoutCancel(ctx)) })
+	s, err := rt.Session(ctx, troupe.SessionOptions{Rules: []string{"write_file"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Attach(ctx, troupe.WorkspaceSpec{URI: uri}); err != nil {
+		t.Fatal(err)
+	}
+	x := laptop(t, t.TempDir(), t.TempDir(), nil)
+	deaf := &listener{&cable{Owner: x, after: make(chan struct{})}, make(chan string, 8)}
+	_, leave := connect(t, rt, s, uri, deaf)
+	go func() { <-deaf.Owner.(*cable).after; leave(false) }()
+	r, err := s.Call(ctx, "write_file", map[string]any{"path": "n", "content": "x", "workspace_id": "laptop"})
+	if err != nil || r.GetErrorCode() != "interrupted" {
+		t.Fatalf("cut off after it ran: %v %v", r, err)
+	}
+	select {
+	case what := <-deaf.settled:
+		t.Fatalf("a connection that is over was told of %s", what)
+	default:
+	}
+	for range 2 { // the first one may lose it, too
+		next := &listener{x, make(chan string, 8)}
+		_, leave = connect(t, rt, s, uri, next)
+		select {
+		case what := <-next.settled:
+			if want := r.GetExecId() + ".1"; what != want {
+				t.Errorf("settled %s, not %s", what, want)
+			}
+		default:
+			t.Error("the next connection was told of nothing")
+		}
+		leave(false)
+	}
+	_, leave = connect(t, rt, s, uri, x)
+	leave(true)
+	last := &listener{x, make(chan string, 8)}
+	connect(t, rt, s, uri, last)
+	select {
+	case what := <-last.settled:
+		t.Errorf("an owner that began anew was told of %s", what)
+	default:
 	}
 }

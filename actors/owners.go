@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/troupe-dev/troupe/messages"
@@ -34,7 +35,17 @@ type Owners struct {
 	mu    sync.Mutex
 	epoch uint64
 	seats map[Place]*seat
+	told  map[Place][]settlement // what was settled last, the oldest first
 }
+
+// settlement is an attempt whose result is kept.
+type settlement struct {
+	exec    string
+	attempt uint32
+}
+
+// maxTold is how many attempts that were settled the next connection of a place is told of again. An owner runs so many at a time.
+const maxTold = 64
 
 // seat is the place of an owner. It is never changed, but replaced.
 type seat struct {
@@ -48,12 +59,21 @@ type seat struct {
 }
 
 // Connect makes an owner that of a place. The epoch grows with each connection. leave ends it: for good when it says so, else it may come back. A place
-// that another program has is refused unless it is to be stolen; a program replaces its own connections.
+// that another program has is refused unless it is to be stolen; a program replaces its own connections. What was settled last is said
+// again: it may have been lost with the connection before, or said to nobody, and would stay in the owner's ledger.
 func (o *Owners) Connect(p Place, owner Owner, client string, steal bool) (epoch uint64, leave func(forGood bool), fail *messages.Failure) {
+	epoch, leave, told, fail := o.connect(p, owner, client, steal)
+	for _, t := range told {
+		owner.Settle(t.exec, t.attempt)
+	}
+	return epoch, leave, fail
+}
+
+func (o *Owners) connect(p Place, owner Owner, client string, steal bool) (epoch uint64, leave func(forGood bool), told []settlement, fail *messages.Failure) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if has := o.seats[p]; has != nil && has.owner != nil && !steal && (client == "" || has.client != client) {
-		return 0, nil, messages.Fail(messages.CodeConflict, fmt.Sprintf("workspace %s of session %s has a connected owner already", p.URI, p.Session), "end that one, or steal its place")
+		return 0, nil, nil, messages.Fail(messages.CodeConflict, fmt.Sprintf("workspace %s of session %s has a connected owner already", p.URI, p.Session), "end that one, or steal its place")
 	}
 	o.epoch++
 	s := &seat{owner: owner, client: client, epoch: o.epoch}
@@ -64,8 +84,11 @@ func (o *Owners) Connect(p Place, owner Owner, client string, steal bool) (epoch
 		defer o.mu.Unlock()
 		if o.seats[p] == s { // else somebody has taken the place already
 			o.put(p, &seat{gone: forGood})
+			if forGood {
+				delete(o.told, p) // a ledger that comes later is another one
+			}
 		}
-	}, nil
+	}, slices.Clone(o.told[p]), nil
 }
 
 // put replaces a seat. The lock is held.
@@ -102,10 +125,17 @@ func (o *Owners) Connected(p Place) bool {
 	return s != nil && s.owner != nil
 }
 
-// settle tells who owns a place that a result is kept. Nobody else needs to hear it.
+// settle tells who owns a place that a result is kept, and the next one that does, as long as it may come back. Nobody else needs to hear it.
 func (o *Owners) settle(p Place, execID string, attempt uint32) {
 	o.mu.Lock()
 	s := o.seats[p]
+	if s != nil && !s.gone {
+		if o.told == nil {
+			o.told = make(map[Place][]settlement)
+		}
+		all := append(o.told[p], settlement{execID, attempt})
+		o.told[p] = all[max(0, len(all)-maxTold):]
+	}
 	o.mu.Unlock()
 	if s != nil && s.owner != nil {
 		s.owner.Settle(execID, attempt)
