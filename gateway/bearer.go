@@ -45,7 +45,7 @@ func (b *Bearer) Authenticate(r *http.Request) (Principal, error) {
 	if err != nil {
 		return Principal{}, err
 	}
-	if !b.limiter(t.GetTenant() + "/" + t.GetName()).Allow() {
+	if !admitted(r) && !b.limiter(t.GetTenant()+"/"+t.GetName()).Allow() {
 		return Principal{}, messages.Fail(messages.CodeRate, "this token sends too many requests", "wait a moment")
 	}
 	p := Principal{Name: t.GetName(), Tenant: t.GetTenant()}
@@ -76,7 +76,7 @@ func (b *Bearer) token(r *http.Request) (*messages.Token, error) {
 
 // refused says the same of every token that does not count. Who tries many is told to wait, and nobody else is.
 func (b *Bearer) refused(r *http.Request, what, hint string) error {
-	if PrincipalOf(r.Context()).Name != "" { // it was let in, and is looked at again: it guesses nothing
+	if admitted(r) { // it guesses nothing
 		return messages.Fail(messages.CodeUnauthorized, what, hint)
 	}
 	b.mu.Lock()
@@ -88,6 +88,12 @@ func (b *Bearer) refused(r *http.Request, what, hint string) error {
 		return messages.Fail(messages.CodeRate, "too many requests without a token that counts", "wait a moment")
 	}
 	return messages.Fail(messages.CodeUnauthorized, what, hint)
+}
+
+// admitted says whether a request was let in already, and is looked at again: that is no further request.
+func admitted(r *http.Request) bool {
+	_, is := r.Context().Value(principalKey{}).(Principal)
+	return is
 }
 
 func (b *Bearer) limiter(token string) *rate.Limiter {

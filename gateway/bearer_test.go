@@ -3,8 +3,10 @@ package gateway_test
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -133,4 +135,38 @@ func status(t *testing.T, path, raw string) (code int) {
 		t.Errorf("%q is answered with %v", raw, err)
 	}
 	return code
+}
+
+// A stream is looked at again for as long as it lasts: that takes none of its token's requests, and never lasts on because others guess.
+func TestALookAtARequestThatLastsIsNoFurtherRequest(t *testing.T) {
+	for what, open := range map[string]bool{"a token": false, "the owner of an open server": true} {
+		b := one(1)
+		b.Open = func() bool { return open }
+		find := b.Find
+		look := func(w http.ResponseWriter, r *http.Request) {
+			for range 10 {
+				if _, err := b.Authenticate(r); err != nil {
+					t.Errorf("%s is looked at again: %v", what, err)
+				}
+			}
+			open = false
+			b.Find = func(context.Context, [sha256.Size]byte) (*messages.Token, error) {
+				return nil, messages.Fail(messages.CodeNotFound, "there is no such token", "")
+			}
+			for range 200 {
+				_, err := b.Authenticate(r)
+				if f := (*messages.Failure)(nil); !errors.As(err, &f) || f.GetCode() != messages.CodeUnauthorized {
+					t.Errorf("%s does not count any more: %v", what, err)
+				}
+			}
+			b.Find = find
+		}
+		mount := gateway.Mount{Pattern: "GET /look", Scope: gateway.ScopeRead, Handler: http.HandlerFunc(look)}
+		s := serve(t, always(&messages.Sessions{}), gateway.Options{Authenticate: b.Authenticate, Mounts: []gateway.Mount{mount}})
+		for _, path := range []string{"/look", "/api/sessions", "/api/sessions", "/api/sessions"} {
+			if res, _ := s.do(t, "GET", path, "", "Authorization", "Bearer good"); res.StatusCode != 200 {
+				t.Errorf("%s: %s: %s", what, path, res.Status)
+			}
+		}
+	}
 }
