@@ -224,6 +224,7 @@ func (b *checked) command(ctx context.Context, who Principal, m *messages.ToSess
 		return modelOf(who, x.SpawnWorker.GetModel())
 	case *messages.ToSession_ResolveCall:
 		x.ResolveCall.By = who.Name
+		return b.owns(ctx, who, x.ResolveCall.GetExecId()) // without a worker it is found by its id alone
 	case *messages.ToSession_ResolveApproval:
 		x.ResolveApproval.By = who.Name
 		return b.answers(ctx, who, x.ResolveApproval)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -19,8 +20,20 @@ func (b *checked) narrow(ctx context.Context, who Principal, asked, reply proto.
 		if n := int(limitOf(asked)); n > 0 && len(x.Sessions) > n {
 			x.Sessions = x.Sessions[:n]
 		}
+		for _, v := range x.GetSessions() {
+			mine.unnamed(v.GetWorkers())
+		}
+	case *messages.SessionView:
+		mine.unnamed(x.GetWorkers())
+	case *messages.Shown:
+		mine.unnamed(x.GetSession().GetWorkers())
+	case *messages.Forked:
+		mine.unnamed(x.GetSession().GetWorkers())
+	case *messages.WorkerView:
+		mine.unnamed([]*messages.WorkerView{x})
 	case *messages.Workers:
 		x.Workers = keep(x.GetWorkers(), func(v *messages.WorkerView) bool { return mine.has(v.GetSessionId()) })
+		mine.unnamed(x.GetWorkers())
 	case *messages.Calls:
 		x.Calls = keep(x.GetCalls(), func(v *messages.CallView) bool { return mine.has(v.GetSessionId()) })
 	case *messages.Approvals:
@@ -74,9 +87,24 @@ func (m *mine) has(session string) bool {
 		return is
 	}
 	err := m.b.owns(m.ctx, m.who, session)
-	if err != nil && !errors.As(err, new(*messages.Failure)) {
+	var none *messages.Failure
+	if err != nil && !(errors.As(err, &none) && none.GetCode() == messages.CodeNotFound) {
 		m.err = err
 	}
 	m.known[session] = err == nil
 	return err == nil
+}
+
+// unnamed leaves out which session workers wait behind, where that is another tenant's: two tenants may work in one folder.
+func (m *mine) unnamed(workers []*messages.WorkerView) {
+	for _, v := range workers {
+		w := v.GetWaiting()
+		if w.GetSession() == "" || m.has(w.GetSession()) {
+			continue
+		}
+		if strings.Contains(v.GetWaitsFor(), w.GetSession()) {
+			v.WaitsFor = "the workspace " + w.GetSubject()
+		}
+		w.Session = ""
+	}
 }

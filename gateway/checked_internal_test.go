@@ -1,0 +1,48 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// ownsOne is a house in which a tenant has one session, and nothing else is anybody's.
+type ownsOne struct{ asked []proto.Message }
+
+func (o *ownsOne) Ask(_ context.Context, m proto.Message) (proto.Message, error) {
+	if w, asks := m.(*messages.WhoseIs); asks && w.GetId() != "ses_own" {
+		return nil, messages.Fail(messages.CodeNotFound, "none", "")
+	}
+	o.asked = append(o.asked, m)
+	return &messages.Ack{}, nil
+}
+
+func (o *ownsOne) Events(context.Context, string, uint64) iter.Seq2[*messages.Event, error] {
+	return nil
+}
+
+// A word on a call, or an answer, that names no worker finds its call wherever that is: whose session it is sent to says nothing.
+func TestWhatIsFoundByItsIDAloneIsOfTheTenant(t *testing.T) {
+	ctx := context.WithValue(t.Context(), principalKey{}, Principal{Name: "bob", Tenant: "b", Scopes: Scopes()})
+	for name, m := range map[string]*messages.ToSession{
+		"call":     {Command: &messages.ToSession_ResolveCall{ResolveCall: &messages.ResolveCall{ExecId: "exe_ann"}}},
+		"approval": {Command: &messages.ToSession_ResolveApproval{ResolveApproval: &messages.ResolveApproval{ApprovalId: "apr_ann"}}},
+	} {
+		m.SessionId = "ses_own"
+		o := &ownsOne{}
+		_, err := (&checked{all: o}).Ask(ctx, m)
+		if f := (*messages.Failure)(nil); !errors.As(err, &f) || f.GetCode() != messages.CodeNotFound {
+			t.Errorf("%s of another tenant: %v", name, err)
+		}
+		for _, q := range o.asked {
+			if _, asks := q.(*messages.WhoseIs); !asks {
+				t.Errorf("%s of another tenant: the house is asked %v", name, q)
+			}
+		}
+	}
+}
