@@ -46,7 +46,7 @@ const (
 	ledgerHead = 8
 )
 
-// FileLedger keeps a ledger in two files of its own, which take turns: one is emptied when all results in it are
+// FileLedger keeps a ledger in two files of its own, which take turns: one is emptied when it is large and all results in it are
 // settled. What earlier processes left in the folder is read, too. Entries survive the death of the process and no
 // power cut: nothing waits for the disk.
 type FileLedger struct {
@@ -208,21 +208,32 @@ func (l *FileLedger) write(e *messages.LedgerEntry) error {
 	return nil
 }
 
+// empty forgets what is in a file, all of which is settled.
+func (f *ledgerFile) empty() error {
+	if f.f != nil {
+		if err := f.f.Truncate(0); err != nil {
+			return err
+		}
+	}
+	f.size = 0
+	return nil
+}
+
 // room is the file for an entry of n bytes.
 func (l *FileLedger) room(n int64) (*ledgerFile, error) {
-	if f := &l.files[l.at]; f.size+n > segment {
-		other := &l.files[1-l.at]
+	if f, other := &l.files[l.at], &l.files[1-l.at]; f.size+n > segment {
 		switch {
-		case other.open > 0 && f.size+n > 2*segment:
-			return nil, errors.New("the ledger is full")
 		case other.open == 0:
-			if other.f != nil {
-				if err := other.f.Truncate(0); err != nil {
-					return nil, err
-				}
+			if err := other.empty(); err != nil {
+				return nil, err
 			}
-			other.size = 0
 			l.at = 1 - l.at
+		case f.open == 0: // what is open in the other one may stay so for ever
+			if err := f.empty(); err != nil {
+				return nil, err
+			}
+		case f.size+n > 2*segment:
+			return nil, errors.New("the ledger is full")
 		}
 	}
 	f := &l.files[l.at]

@@ -181,6 +181,29 @@ func TestALedgerIsBoundedUnderALoadThatNeverRests(t *testing.T) {
 	}
 }
 
+// TestOneThatIsNeverSettledDoesNotFillTheLedger: a crash may have lost the word that settles it, and the others go on.
+func TestOneThatIsNeverSettledDoesNotFillTheLedger(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "ledger")
+	l := book(t, dir)
+	note(t, l, "exe_lost", 1, "kept")
+	body := strings.Repeat("x", 1<<20)
+	for i := range 60 {
+		exec := fmt.Sprint("exe_", i)
+		note(t, l, exec, 1, body)
+		l.Settle(exec, 1)
+	}
+	if _, n := ledgerFiles(t, dir); n > 20<<20 {
+		t.Errorf("it has grown to %d bytes", n)
+	}
+	note(t, l, "exe_last", 1, "last")
+	next := book(t, dir)
+	for exec, want := range map[string]string{"exe_lost": "kept", "exe_last": "last"} {
+		if s, content := seen(t, next, exec, 1); s != tools.Ended || content != want {
+			t.Errorf("%s: %v %q", exec, s, content)
+		}
+	}
+}
+
 func TestOldLedgersAreRemovedInTime(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ledger")
 	for i := range 100 {
