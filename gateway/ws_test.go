@@ -73,6 +73,28 @@ func TestAWebSocketThatAnswersNoPingIsClosed(t *testing.T) {
 	<-ended // pongs are sent by who reads, and nobody does
 }
 
+// Nothing is sent that a client has to refuse: it would close the connection, and ask for it again.
+func TestAFrameThatIsTooLargeIsNamedAndNotSent(t *testing.T) {
+	b := always(&messages.Workspaces{})
+	b.events = func(ctx context.Context, _ string, _ uint64) iter.Seq2[*messages.Event, error] {
+		return func(yield func(*messages.Event, error) bool) {
+			for _, text := range []string{strings.Repeat("x", messages.MaxFrame), "short"} {
+				if !yield(&messages.Event{Type: messages.EventTextDelta, Text: text}, nil) {
+					return
+				}
+			}
+			<-ctx.Done()
+		}
+	}
+	ws := socketTo(t, serve(t, b, gateway.Options{}))
+	say(t, ws, `{"type":"hello","version":1,"features":["events"]}`, `{"type":"attach","session":"s"}`)
+	for i, want := range []string{`"type":"hello"`, `"type":"attach"`, `"code":"message_too_large"`, `"text":"short"`} {
+		if _, got, err := ws.Read(t.Context()); err != nil || len(got) > messages.MaxFrame || !strings.Contains(string(got), want) {
+			t.Fatalf("frame %d, of %d bytes: %.300s %v, want %s", i, len(got), got, err, want)
+		}
+	}
+}
+
 func TestAServerThatStopsEndsItsWebSockets(t *testing.T) {
 	s := serve(t, always(&messages.Workspaces{}), gateway.Options{})
 	ws := socketTo(t, s)

@@ -248,6 +248,27 @@ func TestFramesThatAreNoneAreRefusedAndTheConnectionGoesOn(t *testing.T) {
 	}
 }
 
+// A call that no frame can hold has an answer, and the connection goes on.
+func TestACallThatIsTooLargeForAFrameIsAnsweredAndNotSent(t *testing.T) {
+	h := newHouse(t)
+	s := ask[*messages.SessionView](t, h.rt, &messages.CreateSession{})
+	w := h.wire(t, fmt.Sprintf(`{"type":"attach","session":%q,"workspace":"lap:/x","name":"lap","trust":"full"}`, s.GetId()))
+	w.hear("attach")
+	large := fmt.Sprintf(`{"path":"a","content":%q,"workspace_id":"lap"}`, strings.Repeat("x", messages.MaxFrame))
+	if r := ask[*messages.ToolReply](t, h.rt, toolCall(s.GetId(), "large", "write_file", large)); r.GetErrorCode() != messages.CodeMessageTooLarge {
+		t.Errorf("the large call came to %.300v", r)
+	}
+	got := later(t, h.rt, toolCall(s.GetId(), "small", "read_file", `{"path":"a","workspace_id":"lap"}`))
+	f := w.hear("tool_call")
+	if f["tool_name"] != "read_file" {
+		t.Errorf("sent %.300v", f)
+	}
+	w.say(fmt.Sprintf(`{"type":"tool_result","call_id":%q,"result":"small"}`, f["call_id"]))
+	if r := <-got; r.GetContent() != "small" {
+		t.Errorf("then %v", r)
+	}
+}
+
 // Row 86: what is passed on is bounded, and leaves no trace.
 func TestProgressOfAnOwnersCallIsPassedOnAndBounded(t *testing.T) {
 	h := newHouse(t)
