@@ -152,7 +152,10 @@ func (s *Session) pay(c actor.Context) {
 		case answer == policy.Later:
 			return
 		case answer == policy.Exceeded && s.till.ledger.Pause():
-			p.short = true
+			if !p.short {
+				p.short = true
+				c.Send(p.who, &messages.BudgetShort{Ask: p.GetAsk(), Reason: s.till.ledger.Why(p.GetLeast())})
+			}
 			i++
 			continue
 		}

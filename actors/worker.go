@@ -233,7 +233,7 @@ func (w *Worker) generating(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *messages.PermitGranted:
 		w.permitGranted(c, m)
-	case *messages.BudgetGranted, *messages.BudgetRefused:
+	case *messages.BudgetGranted, *messages.BudgetRefused, *messages.BudgetShort, *holdOver:
 		w.budgetAnswered(c)
 	case *generated:
 		w.generated(c, m)
@@ -330,7 +330,7 @@ func (w *Worker) stale(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *messages.LeaseGranted:
 		w.giveBack(c, m)
-	case *messages.BudgetRefused, *messages.PermitGranted, *generated, *retryDue, *holdOver, *messages.Replaced, *messages.LeaseQueued, *messages.ToolReply,
+	case *messages.BudgetRefused, *messages.BudgetShort, *messages.PermitGranted, *generated, *retryDue, *holdOver, *messages.Replaced, *messages.LeaseQueued, *messages.ToolReply,
 		*callsLost, *consulted, *messages.Progress, *messages.Failure, *actor.DeadLetterResponse: // refusals: of what is no longer wanted
 	default:
 		act.Unexpected(c, w.log)
@@ -341,7 +341,7 @@ func (w *Worker) stale(c actor.Context) {
 func (w *Worker) failed(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *appended, *opened, *generated, *retryDue, *messages.Replaced, *wallTimeUp, *callsLost, *consulted, *holdOver, *approvalDue, *messages.ToolReply,
-		*messages.LeaseGranted, *messages.LeaseQueued, *messages.PermitGranted, *messages.BudgetGranted, *messages.BudgetRefused, *budgetWallUp:
+		*messages.LeaseGranted, *messages.LeaseQueued, *messages.PermitGranted, *messages.BudgetGranted, *messages.BudgetRefused, *messages.BudgetShort, *budgetWallUp:
 	case *messages.Configure:
 		w.acknowledge(c) // the next incarnation gets it at its start
 	case *messages.Watched:

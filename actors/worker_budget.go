@@ -25,6 +25,8 @@ type purse struct {
 	granted  *messages.Amounts // for the next call
 	wanted   estimate          // that it was asked for with
 	charge   *messages.Amounts // what the call that ended has cost, until that is settled
+	asked    time.Time         // for the newest
+	pause    pause
 	wallLeft time.Duration
 	wall     act.Timer // of the session
 }
@@ -105,7 +107,7 @@ func (w *Worker) pay(c actor.Context, tokens int, offersTools bool, refused func
 		p.asks = w.journal.Lease().Epoch << 16
 	}
 	p.asks++
-	p.asking, p.wanted = true, e
+	p.asking, p.wanted, p.asked, p.pause.away = true, e, w.svc.Now(), false
 	w.become(w.generating, stateWaiting)
 	c.Send(c.Parent(), &messages.AskBudget{
 		WorkerId: w.id, Ask: p.asks, Spent: w.state.Committed(), Want: e.amounts(e.answer, calls), Least: e.amounts(min(leastAnswer, e.answer), least),
@@ -119,6 +121,13 @@ func (w *Worker) budgetAnswered(c actor.Context) {
 		w.budgetGranted(c, m)
 	case *messages.BudgetRefused:
 		w.budgetRefused(c, m)
+	case *messages.BudgetShort:
+		w.budgetShort(c, m)
+	case *holdOver:
+		if w.hold.Fresh(m.gen) {
+			w.hold.Stop()
+			w.letGo(c)
+		}
 	}
 }
 
@@ -144,6 +153,12 @@ func (w *Worker) budgetGranted(c actor.Context, m *messages.BudgetGranted) {
 		w.returnBudget(c)
 		return
 	}
+	w.unpause(c)
+	if p.pause.away {
+		w.returnBudget(c)
+		w.lease(c, w.goOn)
+		return
+	}
 	p.asking, p.granted, p.wallLeft = false, m.GetAmounts(), time.Duration(m.GetWallLeftMs())*time.Millisecond
 	if w.compacting != nil {
 		w.summarise(c)
@@ -159,6 +174,7 @@ func (w *Worker) budgetRefused(c actor.Context, m *messages.BudgetRefused) {
 		return
 	}
 	p.asking = false
+	w.unpause(c)
 	if w.compacting != nil {
 		w.fallBack(c, m.GetReason(), nil)
 		return
@@ -187,7 +203,8 @@ func (w *Worker) reservation() *messages.BudgetReserved {
 	if most := w.budget().GetMost(); most.GetMicroUsd() > 0 && e.price.Output > 0 {
 		answer = min(answer, int64(float64(g.GetMicroUsd()-e.cost(e.input, 0))/e.price.Output))
 	}
-	r := &messages.BudgetReserved{InputTokens: e.input, Tokens: e.input + max(answer, 1), ToolCalls: g.GetToolCalls(), Short: answer < e.answer}
+	r := &messages.BudgetReserved{InputTokens: e.input, Tokens: e.input + max(answer, 1), ToolCalls: g.GetToolCalls(), Short: answer < e.answer, WaitedMs: p.pause.waited.Milliseconds()}
+	p.pause.waited = 0
 	if e.price != (Price{}) {
 		r.MicroUsd = e.cost(e.input, max(answer, 1))
 	}
@@ -277,13 +294,13 @@ func (w *Worker) settling(facts []proto.Message) []proto.Message {
 	return append(facts, f)
 }
 
-// worked is how long activations have spent on a turn by now, in milliseconds.
+// worked is how long activations have spent on a turn by now, in milliseconds, without waits for people.
 func (w *Worker) worked(t *conversation.Turn) int64 {
 	ms := t.WorkedMs
 	if w.activated && !w.asksPeople() {
 		ms += max(0, w.svc.Now().UnixMilli()-w.state.At())
 	}
-	return ms
+	return max(0, ms-w.purse.pause.until(w.svc.Now()).Milliseconds())
 }
 
 // plannedIn counts the calls that facts plan, but for those that were refused for want of budget.
@@ -328,6 +345,7 @@ func (w *Worker) reportBudget(c actor.Context) {
 func (w *Worker) returnBudget(c actor.Context) {
 	p := &w.purse
 	p.wall.Stop()
+	p.pause.since, p.pause.reason = time.Time{}, ""
 	if (p.asking || p.granted != nil) || w.gen == nil {
 		p.asking, p.granted = false, nil
 		w.reportBudget(c)

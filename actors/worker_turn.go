@@ -191,6 +191,7 @@ func (w *Worker) armWall(c actor.Context) {
 	if w.activated { // the newest record is of this activation, and the time since is its own
 		left -= max(0, w.svc.Now().Sub(time.UnixMilli(w.state.At())))
 	}
+	left += w.purse.pause.until(w.svc.Now())
 	turn := t.ID
 	w.wall.SetBy(w.svc.Clock, c, max(left, 0), func(gen uint64) any { return &wallTimeUp{gen, turn} })
 }
@@ -271,6 +272,7 @@ func (w *Worker) turnDone(c actor.Context) {
 	}
 	w.giveBackAll(c)
 	w.returnBudget(c)
+	w.purse.pause = pause{}
 	w.renew()
 	last := w.state.Last()
 	result := last.Result(w.session, w.id)

@@ -78,7 +78,7 @@ func (w *Worker) waitingOn() *messages.Waiting {
 	case len(w.leases.want) > 0:
 		return &messages.Waiting{Kind: "lease", Subject: w.leases.want[0].GetUri(), Session: w.leases.behind, SinceUnixMs: unixMs(w.leases.since)}
 	case w.purse.asking:
-		return &messages.Waiting{Kind: "budget", Subject: w.session}
+		return &messages.Waiting{Kind: "budget", Subject: w.session, SinceUnixMs: unixMs(w.purse.asked), Reason: w.purse.pause.reason}
 	case w.gen != nil && w.gen.permit:
 		return &messages.Waiting{Kind: "model", Subject: w.state.Model(), SinceUnixMs: unixMs(w.gen.started)}
 	case w.gen != nil && w.gen.provider != "":

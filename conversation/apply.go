@@ -43,6 +43,9 @@ func (s *State) ApplyFact(fact proto.Message, r *messages.Record) error {
 	_, stopped := fact.(*messages.Suspended) // it may come long after the last work
 	if open != nil && open == s.turn && r.GetEpoch() == s.epoch && !held && !stopped {
 		open.WorkedMs += max(0, r.GetAtUnixMs()-s.atMs)
+		if f, paid := fact.(*messages.BudgetReserved); paid {
+			open.WorkedMs -= min(open.WorkedMs, max(0, f.GetWaitedMs()))
+		}
 	}
 	s.seq, s.epoch, s.atMs, s.head = r.GetSeq(), r.GetEpoch(), r.GetAtUnixMs(), r.GetRecordId()
 	return nil

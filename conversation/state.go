@@ -100,7 +100,7 @@ type Turn struct {
 	Inputs    []*Input
 	Leases    []*messages.LeaseToken
 	StartedMs int64
-	WorkedMs  int64 // that activations have spent on it, by their records: neither the time between two of them, nor a wait for a person's word on a call or its approval, nor a clock set back counts
+	WorkedMs  int64 // that activations have spent on it, by their records: neither the time between two of them, nor a wait for a person's word on a call, its approval or more budget, nor a clock set back counts
 
 	Steps     int // generations completed
 	Attempts  int // of the step that is under way

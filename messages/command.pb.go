@@ -125,7 +125,7 @@ func (x UseFile_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UseFile_Action.Descriptor instead.
 func (UseFile_Action) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{128, 0}
+	return file_command_proto_rawDescGZIP(), []int{129, 0}
 }
 
 // CreateSession makes a session, its first worker and, when given, the first input, in one append.
@@ -7960,7 +7960,8 @@ func (x *ReleasePermit) GetRetryAfterMs() int64 {
 	return 0
 }
 
-// AskBudget asks for what a model call may cost. Reply, when it is its turn: BudgetGranted or BudgetRefused.
+// AskBudget asks for what a model call may cost. Reply, when it is its turn: BudgetGranted or BudgetRefused. BudgetShort comes before, when
+// the budget is to be waited for.
 type AskBudget struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
@@ -8157,6 +8158,58 @@ func (x *BudgetRefused) GetUnavailable() bool {
 	return false
 }
 
+type BudgetShort struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ask           uint64                 `protobuf:"varint,1,opt,name=ask,proto3" json:"ask,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BudgetShort) Reset() {
+	*x = BudgetShort{}
+	mi := &file_command_proto_msgTypes[105]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BudgetShort) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BudgetShort) ProtoMessage() {}
+
+func (x *BudgetShort) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[105]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BudgetShort.ProtoReflect.Descriptor instead.
+func (*BudgetShort) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{105}
+}
+
+func (x *BudgetShort) GetAsk() uint64 {
+	if x != nil {
+		return x.Ask
+	}
+	return 0
+}
+
+func (x *BudgetShort) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // ReportBudget says what a worker has spent while it has nothing set aside, and that it waits for no grant.
 type ReportBudget struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -8168,7 +8221,7 @@ type ReportBudget struct {
 
 func (x *ReportBudget) Reset() {
 	*x = ReportBudget{}
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8180,7 +8233,7 @@ func (x *ReportBudget) String() string {
 func (*ReportBudget) ProtoMessage() {}
 
 func (x *ReportBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8193,7 +8246,7 @@ func (x *ReportBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportBudget.ProtoReflect.Descriptor instead.
 func (*ReportBudget) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{105}
+	return file_command_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *ReportBudget) GetWorkerId() string {
@@ -8248,7 +8301,7 @@ type Execute struct {
 
 func (x *Execute) Reset() {
 	*x = Execute{}
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8260,7 +8313,7 @@ func (x *Execute) String() string {
 func (*Execute) ProtoMessage() {}
 
 func (x *Execute) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8273,7 +8326,7 @@ func (x *Execute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Execute.ProtoReflect.Descriptor instead.
 func (*Execute) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{106}
+	return file_command_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *Execute) GetExecId() string {
@@ -8505,7 +8558,7 @@ type ToolReply struct {
 
 func (x *ToolReply) Reset() {
 	*x = ToolReply{}
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8517,7 +8570,7 @@ func (x *ToolReply) String() string {
 func (*ToolReply) ProtoMessage() {}
 
 func (x *ToolReply) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8530,7 +8583,7 @@ func (x *ToolReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolReply.ProtoReflect.Descriptor instead.
 func (*ToolReply) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{107}
+	return file_command_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ToolReply) GetExecId() string {
@@ -8665,7 +8718,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8677,7 +8730,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8690,7 +8743,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{108}
+	return file_command_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *LedgerEntry) GetExecId() string {
@@ -8732,7 +8785,7 @@ type CancelCalls struct {
 
 func (x *CancelCalls) Reset() {
 	*x = CancelCalls{}
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8744,7 +8797,7 @@ func (x *CancelCalls) String() string {
 func (*CancelCalls) ProtoMessage() {}
 
 func (x *CancelCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8757,7 +8810,7 @@ func (x *CancelCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCalls.ProtoReflect.Descriptor instead.
 func (*CancelCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{109}
+	return file_command_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *CancelCalls) GetExecIds() []string {
@@ -8789,7 +8842,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8801,7 +8854,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8814,7 +8867,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{110}
+	return file_command_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *Progress) GetExecId() string {
@@ -8868,7 +8921,7 @@ type ListProjects struct {
 
 func (x *ListProjects) Reset() {
 	*x = ListProjects{}
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8880,7 +8933,7 @@ func (x *ListProjects) String() string {
 func (*ListProjects) ProtoMessage() {}
 
 func (x *ListProjects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8893,7 +8946,7 @@ func (x *ListProjects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProjects.ProtoReflect.Descriptor instead.
 func (*ListProjects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{111}
+	return file_command_proto_rawDescGZIP(), []int{112}
 }
 
 type Projects struct {
@@ -8905,7 +8958,7 @@ type Projects struct {
 
 func (x *Projects) Reset() {
 	*x = Projects{}
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8917,7 +8970,7 @@ func (x *Projects) String() string {
 func (*Projects) ProtoMessage() {}
 
 func (x *Projects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8930,7 +8983,7 @@ func (x *Projects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Projects.ProtoReflect.Descriptor instead.
 func (*Projects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{112}
+	return file_command_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *Projects) GetProjects() []*Project {
@@ -8951,7 +9004,7 @@ type SaveProject struct {
 
 func (x *SaveProject) Reset() {
 	*x = SaveProject{}
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8963,7 +9016,7 @@ func (x *SaveProject) String() string {
 func (*SaveProject) ProtoMessage() {}
 
 func (x *SaveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8976,7 +9029,7 @@ func (x *SaveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveProject.ProtoReflect.Descriptor instead.
 func (*SaveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{113}
+	return file_command_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *SaveProject) GetName() string {
@@ -9003,7 +9056,7 @@ type RemoveProject struct {
 
 func (x *RemoveProject) Reset() {
 	*x = RemoveProject{}
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9015,7 +9068,7 @@ func (x *RemoveProject) String() string {
 func (*RemoveProject) ProtoMessage() {}
 
 func (x *RemoveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9028,7 +9081,7 @@ func (x *RemoveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProject.ProtoReflect.Descriptor instead.
 func (*RemoveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{114}
+	return file_command_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *RemoveProject) GetProject() string {
@@ -9050,7 +9103,7 @@ type SetVariables struct {
 
 func (x *SetVariables) Reset() {
 	*x = SetVariables{}
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9062,7 +9115,7 @@ func (x *SetVariables) String() string {
 func (*SetVariables) ProtoMessage() {}
 
 func (x *SetVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9075,7 +9128,7 @@ func (x *SetVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVariables.ProtoReflect.Descriptor instead.
 func (*SetVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{115}
+	return file_command_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *SetVariables) GetProject() string {
@@ -9109,7 +9162,7 @@ type TakeVariables struct {
 
 func (x *TakeVariables) Reset() {
 	*x = TakeVariables{}
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9121,7 +9174,7 @@ func (x *TakeVariables) String() string {
 func (*TakeVariables) ProtoMessage() {}
 
 func (x *TakeVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9134,7 +9187,7 @@ func (x *TakeVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeVariables.ProtoReflect.Descriptor instead.
 func (*TakeVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{116}
+	return file_command_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *TakeVariables) GetProjectId() string {
@@ -9154,7 +9207,7 @@ type ReadFields struct {
 
 func (x *ReadFields) Reset() {
 	*x = ReadFields{}
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9166,7 +9219,7 @@ func (x *ReadFields) String() string {
 func (*ReadFields) ProtoMessage() {}
 
 func (x *ReadFields) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9179,7 +9232,7 @@ func (x *ReadFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFields.ProtoReflect.Descriptor instead.
 func (*ReadFields) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{117}
+	return file_command_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *ReadFields) GetWorkspace() string {
@@ -9201,7 +9254,7 @@ type FieldsView struct {
 
 func (x *FieldsView) Reset() {
 	*x = FieldsView{}
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9213,7 +9266,7 @@ func (x *FieldsView) String() string {
 func (*FieldsView) ProtoMessage() {}
 
 func (x *FieldsView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9226,7 +9279,7 @@ func (x *FieldsView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldsView.ProtoReflect.Descriptor instead.
 func (*FieldsView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{118}
+	return file_command_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *FieldsView) GetWorkspace() string {
@@ -9273,7 +9326,7 @@ type FieldView struct {
 
 func (x *FieldView) Reset() {
 	*x = FieldView{}
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9285,7 +9338,7 @@ func (x *FieldView) String() string {
 func (*FieldView) ProtoMessage() {}
 
 func (x *FieldView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9298,7 +9351,7 @@ func (x *FieldView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldView.ProtoReflect.Descriptor instead.
 func (*FieldView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{119}
+	return file_command_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *FieldView) GetName() string {
@@ -9375,7 +9428,7 @@ type SetField struct {
 
 func (x *SetField) Reset() {
 	*x = SetField{}
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9387,7 +9440,7 @@ func (x *SetField) String() string {
 func (*SetField) ProtoMessage() {}
 
 func (x *SetField) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9400,7 +9453,7 @@ func (x *SetField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetField.ProtoReflect.Descriptor instead.
 func (*SetField) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{120}
+	return file_command_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *SetField) GetWorkspace() string {
@@ -9470,7 +9523,7 @@ type FieldUpdated struct {
 
 func (x *FieldUpdated) Reset() {
 	*x = FieldUpdated{}
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9482,7 +9535,7 @@ func (x *FieldUpdated) String() string {
 func (*FieldUpdated) ProtoMessage() {}
 
 func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9495,7 +9548,7 @@ func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldUpdated.ProtoReflect.Descriptor instead.
 func (*FieldUpdated) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{121}
+	return file_command_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *FieldUpdated) GetWorkspace() string {
@@ -9532,7 +9585,7 @@ type DeclareFields struct {
 
 func (x *DeclareFields) Reset() {
 	*x = DeclareFields{}
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9544,7 +9597,7 @@ func (x *DeclareFields) String() string {
 func (*DeclareFields) ProtoMessage() {}
 
 func (x *DeclareFields) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9557,7 +9610,7 @@ func (x *DeclareFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareFields.ProtoReflect.Descriptor instead.
 func (*DeclareFields) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{122}
+	return file_command_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *DeclareFields) GetWorkspace() string {
@@ -9599,7 +9652,7 @@ type FieldChanged struct {
 
 func (x *FieldChanged) Reset() {
 	*x = FieldChanged{}
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9611,7 +9664,7 @@ func (x *FieldChanged) String() string {
 func (*FieldChanged) ProtoMessage() {}
 
 func (x *FieldChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9624,7 +9677,7 @@ func (x *FieldChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChanged.ProtoReflect.Descriptor instead.
 func (*FieldChanged) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{123}
+	return file_command_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *FieldChanged) GetId() string {
@@ -9650,7 +9703,7 @@ type DiffCopy struct {
 
 func (x *DiffCopy) Reset() {
 	*x = DiffCopy{}
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9662,7 +9715,7 @@ func (x *DiffCopy) String() string {
 func (*DiffCopy) ProtoMessage() {}
 
 func (x *DiffCopy) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9675,7 +9728,7 @@ func (x *DiffCopy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffCopy.ProtoReflect.Descriptor instead.
 func (*DiffCopy) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{124}
+	return file_command_proto_rawDescGZIP(), []int{125}
 }
 
 // ApplyCopy brings what was changed in a copy back to its folder: all of it, or nothing. Reply: Changes; a Failure names the files
@@ -9689,7 +9742,7 @@ type ApplyCopy struct {
 
 func (x *ApplyCopy) Reset() {
 	*x = ApplyCopy{}
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9701,7 +9754,7 @@ func (x *ApplyCopy) String() string {
 func (*ApplyCopy) ProtoMessage() {}
 
 func (x *ApplyCopy) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9714,7 +9767,7 @@ func (x *ApplyCopy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyCopy.ProtoReflect.Descriptor instead.
 func (*ApplyCopy) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{125}
+	return file_command_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *ApplyCopy) GetBy() string {
@@ -9736,7 +9789,7 @@ type Changes struct {
 
 func (x *Changes) Reset() {
 	*x = Changes{}
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9748,7 +9801,7 @@ func (x *Changes) String() string {
 func (*Changes) ProtoMessage() {}
 
 func (x *Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9761,7 +9814,7 @@ func (x *Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changes.ProtoReflect.Descriptor instead.
 func (*Changes) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{126}
+	return file_command_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *Changes) GetFolder() string {
@@ -9805,7 +9858,7 @@ type FileChange struct {
 
 func (x *FileChange) Reset() {
 	*x = FileChange{}
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9817,7 +9870,7 @@ func (x *FileChange) String() string {
 func (*FileChange) ProtoMessage() {}
 
 func (x *FileChange) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9830,7 +9883,7 @@ func (x *FileChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
 func (*FileChange) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{127}
+	return file_command_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *FileChange) GetPath() string {
@@ -9881,7 +9934,7 @@ type UseFile struct {
 
 func (x *UseFile) Reset() {
 	*x = UseFile{}
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9893,7 +9946,7 @@ func (x *UseFile) String() string {
 func (*UseFile) ProtoMessage() {}
 
 func (x *UseFile) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9906,7 +9959,7 @@ func (x *UseFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseFile.ProtoReflect.Descriptor instead.
 func (*UseFile) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{128}
+	return file_command_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *UseFile) GetAction() UseFile_Action {
@@ -9940,7 +9993,7 @@ type Files struct {
 
 func (x *Files) Reset() {
 	*x = Files{}
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9952,7 +10005,7 @@ func (x *Files) String() string {
 func (*Files) ProtoMessage() {}
 
 func (x *Files) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9965,7 +10018,7 @@ func (x *Files) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Files.ProtoReflect.Descriptor instead.
 func (*Files) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{129}
+	return file_command_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *Files) GetEntries() []*FileEntry {
@@ -9994,7 +10047,7 @@ type FileEntry struct {
 
 func (x *FileEntry) Reset() {
 	*x = FileEntry{}
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10006,7 +10059,7 @@ func (x *FileEntry) String() string {
 func (*FileEntry) ProtoMessage() {}
 
 func (x *FileEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10019,7 +10072,7 @@ func (x *FileEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEntry.ProtoReflect.Descriptor instead.
 func (*FileEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{130}
+	return file_command_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *FileEntry) GetPath() string {
@@ -10060,7 +10113,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10072,7 +10125,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10085,7 +10138,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{131}
+	return file_command_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -10111,7 +10164,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10123,7 +10176,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10136,7 +10189,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{132}
+	return file_command_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -10155,7 +10208,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10167,7 +10220,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10180,7 +10233,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{133}
+	return file_command_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -10199,7 +10252,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10211,7 +10264,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10224,7 +10277,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{134}
+	return file_command_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -10244,7 +10297,7 @@ type ListWorkspaces struct {
 
 func (x *ListWorkspaces) Reset() {
 	*x = ListWorkspaces{}
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10256,7 +10309,7 @@ func (x *ListWorkspaces) String() string {
 func (*ListWorkspaces) ProtoMessage() {}
 
 func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10269,7 +10322,7 @@ func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspaces.ProtoReflect.Descriptor instead.
 func (*ListWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{135}
+	return file_command_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *ListWorkspaces) GetSessionId() string {
@@ -10288,7 +10341,7 @@ type Workspaces struct {
 
 func (x *Workspaces) Reset() {
 	*x = Workspaces{}
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10300,7 +10353,7 @@ func (x *Workspaces) String() string {
 func (*Workspaces) ProtoMessage() {}
 
 func (x *Workspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10313,7 +10366,7 @@ func (x *Workspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workspaces.ProtoReflect.Descriptor instead.
 func (*Workspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{136}
+	return file_command_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *Workspaces) GetWorkspaces() []*SessionWorkspace {
@@ -10334,7 +10387,7 @@ type SessionWorkspace struct {
 
 func (x *SessionWorkspace) Reset() {
 	*x = SessionWorkspace{}
-	mi := &file_command_proto_msgTypes[137]
+	mi := &file_command_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10346,7 +10399,7 @@ func (x *SessionWorkspace) String() string {
 func (*SessionWorkspace) ProtoMessage() {}
 
 func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[137]
+	mi := &file_command_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10359,7 +10412,7 @@ func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionWorkspace.ProtoReflect.Descriptor instead.
 func (*SessionWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{137}
+	return file_command_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *SessionWorkspace) GetSessionId() string {
@@ -10393,7 +10446,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[138]
+	mi := &file_command_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10405,7 +10458,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[138]
+	mi := &file_command_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10418,7 +10471,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{138}
+	return file_command_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -10444,7 +10497,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[139]
+	mi := &file_command_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10456,7 +10509,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[139]
+	mi := &file_command_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10469,7 +10522,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{139}
+	return file_command_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -10489,7 +10542,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[140]
+	mi := &file_command_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10501,7 +10554,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[140]
+	mi := &file_command_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10514,7 +10567,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{140}
+	return file_command_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *Show) GetId() string {
@@ -10535,7 +10588,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[141]
+	mi := &file_command_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10547,7 +10600,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[141]
+	mi := &file_command_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10560,7 +10613,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{141}
+	return file_command_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -10604,7 +10657,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[142]
+	mi := &file_command_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10616,7 +10669,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[142]
+	mi := &file_command_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10629,7 +10682,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{142}
+	return file_command_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -10731,7 +10784,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[143]
+	mi := &file_command_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10743,7 +10796,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[143]
+	mi := &file_command_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10756,7 +10809,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{143}
+	return file_command_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -10818,7 +10871,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[144]
+	mi := &file_command_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10830,7 +10883,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[144]
+	mi := &file_command_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10843,7 +10896,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{144}
+	return file_command_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -10864,7 +10917,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[145]
+	mi := &file_command_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10876,7 +10929,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[145]
+	mi := &file_command_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10889,7 +10942,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{145}
+	return file_command_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -10924,7 +10977,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[146]
+	mi := &file_command_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10936,7 +10989,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[146]
+	mi := &file_command_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10949,7 +11002,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{146}
+	return file_command_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *Finding) GetStream() string {
@@ -10986,7 +11039,7 @@ type ForkSession struct {
 
 func (x *ForkSession) Reset() {
 	*x = ForkSession{}
-	mi := &file_command_proto_msgTypes[147]
+	mi := &file_command_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10998,7 +11051,7 @@ func (x *ForkSession) String() string {
 func (*ForkSession) ProtoMessage() {}
 
 func (x *ForkSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[147]
+	mi := &file_command_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11011,7 +11064,7 @@ func (x *ForkSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSession.ProtoReflect.Descriptor instead.
 func (*ForkSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{147}
+	return file_command_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *ForkSession) GetSessionId() string {
@@ -11050,7 +11103,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_command_proto_msgTypes[148]
+	mi := &file_command_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11062,7 +11115,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[148]
+	mi := &file_command_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11075,7 +11128,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{148}
+	return file_command_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *Forked) GetSession() *SessionView {
@@ -11138,7 +11191,7 @@ type ImportSession struct {
 
 func (x *ImportSession) Reset() {
 	*x = ImportSession{}
-	mi := &file_command_proto_msgTypes[149]
+	mi := &file_command_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11150,7 +11203,7 @@ func (x *ImportSession) String() string {
 func (*ImportSession) ProtoMessage() {}
 
 func (x *ImportSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[149]
+	mi := &file_command_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11163,7 +11216,7 @@ func (x *ImportSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSession.ProtoReflect.Descriptor instead.
 func (*ImportSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{149}
+	return file_command_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *ImportSession) GetNewId() bool {
@@ -11196,7 +11249,7 @@ type Imported struct {
 
 func (x *Imported) Reset() {
 	*x = Imported{}
-	mi := &file_command_proto_msgTypes[150]
+	mi := &file_command_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11208,7 +11261,7 @@ func (x *Imported) String() string {
 func (*Imported) ProtoMessage() {}
 
 func (x *Imported) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[150]
+	mi := &file_command_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11221,7 +11274,7 @@ func (x *Imported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Imported.ProtoReflect.Descriptor instead.
 func (*Imported) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{150}
+	return file_command_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *Imported) GetSession() *SessionView {
@@ -11289,7 +11342,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[151]
+	mi := &file_command_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11301,7 +11354,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[151]
+	mi := &file_command_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11314,7 +11367,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{151}
+	return file_command_proto_rawDescGZIP(), []int{152}
 }
 
 type Holder struct {
@@ -11329,7 +11382,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[152]
+	mi := &file_command_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11341,7 +11394,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[152]
+	mi := &file_command_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11354,7 +11407,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{152}
+	return file_command_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -11396,7 +11449,7 @@ type RegisterHost struct {
 
 func (x *RegisterHost) Reset() {
 	*x = RegisterHost{}
-	mi := &file_command_proto_msgTypes[153]
+	mi := &file_command_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11408,7 +11461,7 @@ func (x *RegisterHost) String() string {
 func (*RegisterHost) ProtoMessage() {}
 
 func (x *RegisterHost) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[153]
+	mi := &file_command_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11421,7 +11474,7 @@ func (x *RegisterHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterHost.ProtoReflect.Descriptor instead.
 func (*RegisterHost) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{153}
+	return file_command_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *RegisterHost) GetHost() string {
@@ -11452,7 +11505,7 @@ type ConnectOwner struct {
 
 func (x *ConnectOwner) Reset() {
 	*x = ConnectOwner{}
-	mi := &file_command_proto_msgTypes[154]
+	mi := &file_command_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11464,7 +11517,7 @@ func (x *ConnectOwner) String() string {
 func (*ConnectOwner) ProtoMessage() {}
 
 func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[154]
+	mi := &file_command_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11477,7 +11530,7 @@ func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectOwner.ProtoReflect.Descriptor instead.
 func (*ConnectOwner) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{154}
+	return file_command_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *ConnectOwner) GetSessionId() string {
@@ -12202,7 +12255,10 @@ const file_command_proto_rawDesc = "" +
 	"\rBudgetRefused\x12\x10\n" +
 	"\x03ask\x18\x01 \x01(\x04R\x03ask\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12 \n" +
-	"\vunavailable\x18\x03 \x01(\bR\vunavailable\"U\n" +
+	"\vunavailable\x18\x03 \x01(\bR\vunavailable\"7\n" +
+	"\vBudgetShort\x12\x10\n" +
+	"\x03ask\x18\x01 \x01(\x04R\x03ask\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"U\n" +
 	"\fReportBudget\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12(\n" +
 	"\x05spent\x18\x02 \x01(\v2\x12.troupe.v1.AmountsR\x05spent\"\x9c\b\n" +
@@ -12495,7 +12551,7 @@ func file_command_proto_rawDescGZIP() []byte {
 }
 
 var file_command_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 155)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 156)
 var file_command_proto_goTypes = []any{
 	(ReleasePermit_Outcome)(0),   // 0: troupe.v1.ReleasePermit.Outcome
 	(UseFile_Action)(0),          // 1: troupe.v1.UseFile.Action
@@ -12604,108 +12660,109 @@ var file_command_proto_goTypes = []any{
 	(*AskBudget)(nil),            // 104: troupe.v1.AskBudget
 	(*BudgetGranted)(nil),        // 105: troupe.v1.BudgetGranted
 	(*BudgetRefused)(nil),        // 106: troupe.v1.BudgetRefused
-	(*ReportBudget)(nil),         // 107: troupe.v1.ReportBudget
-	(*Execute)(nil),              // 108: troupe.v1.Execute
-	(*ToolReply)(nil),            // 109: troupe.v1.ToolReply
-	(*LedgerEntry)(nil),          // 110: troupe.v1.LedgerEntry
-	(*CancelCalls)(nil),          // 111: troupe.v1.CancelCalls
-	(*Progress)(nil),             // 112: troupe.v1.Progress
-	(*ListProjects)(nil),         // 113: troupe.v1.ListProjects
-	(*Projects)(nil),             // 114: troupe.v1.Projects
-	(*SaveProject)(nil),          // 115: troupe.v1.SaveProject
-	(*RemoveProject)(nil),        // 116: troupe.v1.RemoveProject
-	(*SetVariables)(nil),         // 117: troupe.v1.SetVariables
-	(*TakeVariables)(nil),        // 118: troupe.v1.TakeVariables
-	(*ReadFields)(nil),           // 119: troupe.v1.ReadFields
-	(*FieldsView)(nil),           // 120: troupe.v1.FieldsView
-	(*FieldView)(nil),            // 121: troupe.v1.FieldView
-	(*SetField)(nil),             // 122: troupe.v1.SetField
-	(*FieldUpdated)(nil),         // 123: troupe.v1.FieldUpdated
-	(*DeclareFields)(nil),        // 124: troupe.v1.DeclareFields
-	(*FieldChanged)(nil),         // 125: troupe.v1.FieldChanged
-	(*DiffCopy)(nil),             // 126: troupe.v1.DiffCopy
-	(*ApplyCopy)(nil),            // 127: troupe.v1.ApplyCopy
-	(*Changes)(nil),              // 128: troupe.v1.Changes
-	(*FileChange)(nil),           // 129: troupe.v1.FileChange
-	(*UseFile)(nil),              // 130: troupe.v1.UseFile
-	(*Files)(nil),                // 131: troupe.v1.Files
-	(*FileEntry)(nil),            // 132: troupe.v1.FileEntry
-	(*ListSessions)(nil),         // 133: troupe.v1.ListSessions
-	(*Sessions)(nil),             // 134: troupe.v1.Sessions
-	(*ListWorkers)(nil),          // 135: troupe.v1.ListWorkers
-	(*Workers)(nil),              // 136: troupe.v1.Workers
-	(*ListWorkspaces)(nil),       // 137: troupe.v1.ListWorkspaces
-	(*Workspaces)(nil),           // 138: troupe.v1.Workspaces
-	(*SessionWorkspace)(nil),     // 139: troupe.v1.SessionWorkspace
-	(*ListCalls)(nil),            // 140: troupe.v1.ListCalls
-	(*Calls)(nil),                // 141: troupe.v1.Calls
-	(*Show)(nil),                 // 142: troupe.v1.Show
-	(*Shown)(nil),                // 143: troupe.v1.Shown
-	(*TurnView)(nil),             // 144: troupe.v1.TurnView
-	(*GenerationView)(nil),       // 145: troupe.v1.GenerationView
-	(*Verify)(nil),               // 146: troupe.v1.Verify
-	(*Verified)(nil),             // 147: troupe.v1.Verified
-	(*Finding)(nil),              // 148: troupe.v1.Finding
-	(*ForkSession)(nil),          // 149: troupe.v1.ForkSession
-	(*Forked)(nil),               // 150: troupe.v1.Forked
-	(*ImportSession)(nil),        // 151: troupe.v1.ImportSession
-	(*Imported)(nil),             // 152: troupe.v1.Imported
-	(*Hello)(nil),                // 153: troupe.v1.Hello
-	(*Holder)(nil),               // 154: troupe.v1.Holder
-	(*RegisterHost)(nil),         // 155: troupe.v1.RegisterHost
-	(*ConnectOwner)(nil),         // 156: troupe.v1.ConnectOwner
-	(*EnvVar)(nil),               // 157: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 158: troupe.v1.Lineage
-	(*Turn)(nil),                 // 159: troupe.v1.Turn
-	(Persist_Policy)(0),          // 160: troupe.v1.Persist.Policy
-	(*RunStarted)(nil),           // 161: troupe.v1.RunStarted
-	(*Budget)(nil),               // 162: troupe.v1.Budget
-	(*Amounts)(nil),              // 163: troupe.v1.Amounts
-	(Trust_Level)(0),             // 164: troupe.v1.Trust.Level
-	(*ShowRun)(nil),              // 165: troupe.v1.ShowRun
-	(*ResumeRun)(nil),            // 166: troupe.v1.ResumeRun
-	(*CancelRun)(nil),            // 167: troupe.v1.CancelRun
-	(*AwaitRun)(nil),             // 168: troupe.v1.AwaitRun
-	(*Part)(nil),                 // 169: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 170: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 171: troupe.v1.InputAccepted.Origin
-	(InputAccepted_People)(0),    // 172: troupe.v1.InputAccepted.People
-	(TurnCompleted_Outcome)(0),   // 173: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 174: troupe.v1.Usage
-	(*Place)(nil),                // 175: troupe.v1.Place
-	(*Bounds)(nil),               // 176: troupe.v1.Bounds
-	(CallResolved_Resolution)(0), // 177: troupe.v1.CallResolved.Resolution
-	(Decision_Value)(0),          // 178: troupe.v1.Decision.Value
-	(*Failure)(nil),              // 179: troupe.v1.Failure
-	(TimerSet_Misfire)(0),        // 180: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 181: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 182: troupe.v1.WorkspaceGrant
-	(*BudgetView)(nil),           // 183: troupe.v1.BudgetView
-	(*Grant)(nil),                // 184: troupe.v1.Grant
-	(*WorkspaceRef)(nil),         // 185: troupe.v1.WorkspaceRef
-	(*LeaseToken)(nil),           // 186: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 187: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 188: troupe.v1.ToolFinished.Status
-	(*Project)(nil),              // 189: troupe.v1.Project
-	(*Variable)(nil),             // 190: troupe.v1.Variable
-	(*FieldSet)(nil),             // 191: troupe.v1.FieldSet
-	(*FieldNoted)(nil),           // 192: troupe.v1.FieldNoted
-	(*Timing)(nil),               // 193: troupe.v1.Timing
+	(*BudgetShort)(nil),          // 107: troupe.v1.BudgetShort
+	(*ReportBudget)(nil),         // 108: troupe.v1.ReportBudget
+	(*Execute)(nil),              // 109: troupe.v1.Execute
+	(*ToolReply)(nil),            // 110: troupe.v1.ToolReply
+	(*LedgerEntry)(nil),          // 111: troupe.v1.LedgerEntry
+	(*CancelCalls)(nil),          // 112: troupe.v1.CancelCalls
+	(*Progress)(nil),             // 113: troupe.v1.Progress
+	(*ListProjects)(nil),         // 114: troupe.v1.ListProjects
+	(*Projects)(nil),             // 115: troupe.v1.Projects
+	(*SaveProject)(nil),          // 116: troupe.v1.SaveProject
+	(*RemoveProject)(nil),        // 117: troupe.v1.RemoveProject
+	(*SetVariables)(nil),         // 118: troupe.v1.SetVariables
+	(*TakeVariables)(nil),        // 119: troupe.v1.TakeVariables
+	(*ReadFields)(nil),           // 120: troupe.v1.ReadFields
+	(*FieldsView)(nil),           // 121: troupe.v1.FieldsView
+	(*FieldView)(nil),            // 122: troupe.v1.FieldView
+	(*SetField)(nil),             // 123: troupe.v1.SetField
+	(*FieldUpdated)(nil),         // 124: troupe.v1.FieldUpdated
+	(*DeclareFields)(nil),        // 125: troupe.v1.DeclareFields
+	(*FieldChanged)(nil),         // 126: troupe.v1.FieldChanged
+	(*DiffCopy)(nil),             // 127: troupe.v1.DiffCopy
+	(*ApplyCopy)(nil),            // 128: troupe.v1.ApplyCopy
+	(*Changes)(nil),              // 129: troupe.v1.Changes
+	(*FileChange)(nil),           // 130: troupe.v1.FileChange
+	(*UseFile)(nil),              // 131: troupe.v1.UseFile
+	(*Files)(nil),                // 132: troupe.v1.Files
+	(*FileEntry)(nil),            // 133: troupe.v1.FileEntry
+	(*ListSessions)(nil),         // 134: troupe.v1.ListSessions
+	(*Sessions)(nil),             // 135: troupe.v1.Sessions
+	(*ListWorkers)(nil),          // 136: troupe.v1.ListWorkers
+	(*Workers)(nil),              // 137: troupe.v1.Workers
+	(*ListWorkspaces)(nil),       // 138: troupe.v1.ListWorkspaces
+	(*Workspaces)(nil),           // 139: troupe.v1.Workspaces
+	(*SessionWorkspace)(nil),     // 140: troupe.v1.SessionWorkspace
+	(*ListCalls)(nil),            // 141: troupe.v1.ListCalls
+	(*Calls)(nil),                // 142: troupe.v1.Calls
+	(*Show)(nil),                 // 143: troupe.v1.Show
+	(*Shown)(nil),                // 144: troupe.v1.Shown
+	(*TurnView)(nil),             // 145: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 146: troupe.v1.GenerationView
+	(*Verify)(nil),               // 147: troupe.v1.Verify
+	(*Verified)(nil),             // 148: troupe.v1.Verified
+	(*Finding)(nil),              // 149: troupe.v1.Finding
+	(*ForkSession)(nil),          // 150: troupe.v1.ForkSession
+	(*Forked)(nil),               // 151: troupe.v1.Forked
+	(*ImportSession)(nil),        // 152: troupe.v1.ImportSession
+	(*Imported)(nil),             // 153: troupe.v1.Imported
+	(*Hello)(nil),                // 154: troupe.v1.Hello
+	(*Holder)(nil),               // 155: troupe.v1.Holder
+	(*RegisterHost)(nil),         // 156: troupe.v1.RegisterHost
+	(*ConnectOwner)(nil),         // 157: troupe.v1.ConnectOwner
+	(*EnvVar)(nil),               // 158: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 159: troupe.v1.Lineage
+	(*Turn)(nil),                 // 160: troupe.v1.Turn
+	(Persist_Policy)(0),          // 161: troupe.v1.Persist.Policy
+	(*RunStarted)(nil),           // 162: troupe.v1.RunStarted
+	(*Budget)(nil),               // 163: troupe.v1.Budget
+	(*Amounts)(nil),              // 164: troupe.v1.Amounts
+	(Trust_Level)(0),             // 165: troupe.v1.Trust.Level
+	(*ShowRun)(nil),              // 166: troupe.v1.ShowRun
+	(*ResumeRun)(nil),            // 167: troupe.v1.ResumeRun
+	(*CancelRun)(nil),            // 168: troupe.v1.CancelRun
+	(*AwaitRun)(nil),             // 169: troupe.v1.AwaitRun
+	(*Part)(nil),                 // 170: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 171: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 172: troupe.v1.InputAccepted.Origin
+	(InputAccepted_People)(0),    // 173: troupe.v1.InputAccepted.People
+	(TurnCompleted_Outcome)(0),   // 174: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 175: troupe.v1.Usage
+	(*Place)(nil),                // 176: troupe.v1.Place
+	(*Bounds)(nil),               // 177: troupe.v1.Bounds
+	(CallResolved_Resolution)(0), // 178: troupe.v1.CallResolved.Resolution
+	(Decision_Value)(0),          // 179: troupe.v1.Decision.Value
+	(*Failure)(nil),              // 180: troupe.v1.Failure
+	(TimerSet_Misfire)(0),        // 181: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 182: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 183: troupe.v1.WorkspaceGrant
+	(*BudgetView)(nil),           // 184: troupe.v1.BudgetView
+	(*Grant)(nil),                // 185: troupe.v1.Grant
+	(*WorkspaceRef)(nil),         // 186: troupe.v1.WorkspaceRef
+	(*LeaseToken)(nil),           // 187: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 188: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 189: troupe.v1.ToolFinished.Status
+	(*Project)(nil),              // 190: troupe.v1.Project
+	(*Variable)(nil),             // 191: troupe.v1.Variable
+	(*FieldSet)(nil),             // 192: troupe.v1.FieldSet
+	(*FieldNoted)(nil),           // 193: troupe.v1.FieldNoted
+	(*Timing)(nil),               // 194: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	4,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	157, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	158, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	13,  // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	158, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	159, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	160, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	161, // 6: troupe.v1.CreateSession.run:type_name -> troupe.v1.RunStarted
-	162, // 7: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
-	163, // 8: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
-	164, // 9: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	159, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	160, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	161, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	162, // 6: troupe.v1.CreateSession.run:type_name -> troupe.v1.RunStarted
+	163, // 7: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
+	164, // 8: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
+	165, // 9: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	5,   // 10: troupe.v1.WorkspaceSpec.bounds:type_name -> troupe.v1.PathBounds
 	4,   // 11: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
-	164, // 12: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
+	165, // 12: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
 	13,  // 13: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
 	16,  // 14: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
 	19,  // 15: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
@@ -12734,105 +12791,105 @@ var file_command_proto_depIdxs = []int32{
 	34,  // 38: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
 	6,   // 39: troupe.v1.ToSession.attach_workspace:type_name -> troupe.v1.AttachWorkspace
 	7,   // 40: troupe.v1.ToSession.detach_workspace:type_name -> troupe.v1.DetachWorkspace
-	130, // 41: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
-	118, // 42: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
+	131, // 41: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
+	119, // 42: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
 	40,  // 43: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
 	8,   // 44: troupe.v1.ToSession.change_trust:type_name -> troupe.v1.ChangeTrust
-	119, // 45: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
-	122, // 46: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
-	124, // 47: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
-	126, // 48: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
-	127, // 49: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
+	120, // 45: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
+	123, // 46: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
+	125, // 47: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
+	127, // 48: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
+	128, // 49: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
 	3,   // 50: troupe.v1.ToSession.add_budget:type_name -> troupe.v1.AddBudget
-	165, // 51: troupe.v1.ToSession.show_run:type_name -> troupe.v1.ShowRun
-	166, // 52: troupe.v1.ToSession.resume_run:type_name -> troupe.v1.ResumeRun
-	167, // 53: troupe.v1.ToSession.cancel_run:type_name -> troupe.v1.CancelRun
-	168, // 54: troupe.v1.ToSession.await_run:type_name -> troupe.v1.AwaitRun
+	166, // 51: troupe.v1.ToSession.show_run:type_name -> troupe.v1.ShowRun
+	167, // 52: troupe.v1.ToSession.resume_run:type_name -> troupe.v1.ResumeRun
+	168, // 53: troupe.v1.ToSession.cancel_run:type_name -> troupe.v1.CancelRun
+	169, // 54: troupe.v1.ToSession.await_run:type_name -> troupe.v1.AwaitRun
 	68,  // 55: troupe.v1.ToSession.announce:type_name -> troupe.v1.Announce
 	11,  // 56: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
 	11,  // 57: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	169, // 58: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	170, // 59: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	171, // 60: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	172, // 61: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
+	170, // 58: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	171, // 59: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	172, // 60: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	173, // 61: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
 	13,  // 62: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	173, // 63: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	174, // 64: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	174, // 63: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	175, // 64: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
 	18,  // 65: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
 	22,  // 66: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	158, // 67: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	159, // 68: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	169, // 69: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
-	175, // 70: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
-	176, // 71: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
-	172, // 72: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
-	177, // 73: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	178, // 74: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	159, // 67: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	160, // 68: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	170, // 69: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
+	176, // 70: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
+	177, // 71: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
+	173, // 72: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
+	178, // 73: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	179, // 74: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
 	37,  // 75: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
-	179, // 76: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
+	180, // 76: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
 	37,  // 77: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
-	169, // 78: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	180, // 79: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	170, // 78: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	181, // 79: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
 	47,  // 80: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	181, // 81: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	159, // 82: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	182, // 83: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	182, // 81: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	160, // 82: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	183, // 83: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
 	62,  // 84: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	174, // 85: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	175, // 85: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
 	14,  // 86: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	160, // 87: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	183, // 88: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
-	174, // 89: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	163, // 90: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
-	163, // 91: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
+	161, // 87: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	184, // 88: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
+	175, // 89: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	164, // 90: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
+	164, // 91: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
 	63,  // 92: troupe.v1.WorkerView.waiting:type_name -> troupe.v1.Waiting
 	66,  // 93: troupe.v1.ApprovalView.shown:type_name -> troupe.v1.Viewer
-	181, // 94: troupe.v1.Announce.event:type_name -> troupe.v1.Event
+	182, // 94: troupe.v1.Announce.event:type_name -> troupe.v1.Event
 	65,  // 95: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
 	73,  // 96: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
-	184, // 97: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	160, // 98: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	182, // 99: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	185, // 100: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
+	185, // 97: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	161, // 98: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	183, // 99: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	186, // 100: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
 	0,   // 101: troupe.v1.ReleasePermit.outcome:type_name -> troupe.v1.ReleasePermit.Outcome
-	163, // 102: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
-	163, // 103: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
-	163, // 104: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
-	163, // 105: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
-	163, // 106: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
-	182, // 107: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	186, // 108: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	157, // 109: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	187, // 110: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	187, // 111: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	182, // 112: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	187, // 113: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
-	186, // 114: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
+	164, // 102: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
+	164, // 103: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
+	164, // 104: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
+	164, // 105: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
+	164, // 106: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
+	183, // 107: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	187, // 108: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	158, // 109: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	188, // 110: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	188, // 111: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	183, // 112: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	188, // 113: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	187, // 114: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
 	27,  // 115: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
-	188, // 116: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	187, // 117: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	109, // 118: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	189, // 119: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
-	190, // 120: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
-	121, // 121: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
-	191, // 122: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
-	192, // 123: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
-	129, // 124: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
+	189, // 116: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	188, // 117: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	110, // 118: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	190, // 119: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
+	191, // 120: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
+	122, // 121: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
+	192, // 122: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
+	193, // 123: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
+	130, // 124: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
 	1,   // 125: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
-	132, // 126: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
+	133, // 126: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
 	61,  // 127: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
 	62,  // 128: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	139, // 129: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
-	182, // 130: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	140, // 129: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
+	183, // 130: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
 	64,  // 131: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
 	61,  // 132: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	144, // 133: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	174, // 134: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	145, // 133: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	175, // 134: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
 	18,  // 135: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	145, // 136: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	193, // 137: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	174, // 138: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	148, // 139: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	146, // 136: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	194, // 137: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	175, // 138: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	149, // 139: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
 	61,  // 140: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
 	61,  // 141: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
 	142, // [142:142] is the sub-list for method output_type
@@ -12903,7 +12960,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   155,
+			NumMessages:   156,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

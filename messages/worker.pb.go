@@ -2998,6 +2998,7 @@ type BudgetReserved struct {
 	ToolCalls     int64                  `protobuf:"varint,83,opt,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
 	InputTokens   int64                  `protobuf:"varint,84,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"` // of tokens: for the request
 	Short         bool                   `protobuf:"varint,85,opt,name=short,proto3" json:"short,omitempty"`                                // there was less left than is usually set aside for an answer
+	WaitedMs      int64                  `protobuf:"varint,86,opt,name=waited_ms,json=waitedMs,proto3" json:"waited_ms,omitempty"`          // that the turn waited for more budget before: no time of work
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3072,6 +3073,13 @@ func (x *BudgetReserved) GetShort() bool {
 		return x.Short
 	}
 	return false
+}
+
+func (x *BudgetReserved) GetWaitedMs() int64 {
+	if x != nil {
+		return x.WaitedMs
+	}
+	return 0
 }
 
 // BudgetSettled says what was spent, and ends the reservation.
@@ -4552,7 +4560,7 @@ const file_worker_proto_rawDesc = "" +
 	"\n" +
 	"\x06BUDGET\x10\x05\x12\v\n" +
 	"\aTIMEOUT\x10\x06\x12\v\n" +
-	"\aABORTED\x10\a\"\xb4\x01\n" +
+	"\aABORTED\x10\a\"\xd1\x01\n" +
 	"\x0eBudgetReserved\x12\x15\n" +
 	"\x06gen_id\x18\x01 \x01(\tR\x05genId\x12\x16\n" +
 	"\x06tokens\x18\x02 \x01(\x03R\x06tokens\x12\x1b\n" +
@@ -4560,7 +4568,8 @@ const file_worker_proto_rawDesc = "" +
 	"\n" +
 	"tool_calls\x18S \x01(\x03R\ttoolCalls\x12!\n" +
 	"\finput_tokens\x18T \x01(\x03R\vinputTokens\x12\x14\n" +
-	"\x05short\x18U \x01(\bR\x05short\"\xa7\x01\n" +
+	"\x05short\x18U \x01(\bR\x05short\x12\x1b\n" +
+	"\twaited_ms\x18V \x01(\x03R\bwaitedMs\"\xa7\x01\n" +
 	"\rBudgetSettled\x12\x15\n" +
 	"\x06gen_id\x18\x01 \x01(\tR\x05genId\x12\x16\n" +
 	"\x06tokens\x18\x02 \x01(\x03R\x06tokens\x12\x1b\n" +
