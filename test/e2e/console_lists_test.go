@@ -126,6 +126,13 @@ func longSession(browser context.Context, t *testing.T) {
 	x.open("/sessions/" + s.ID())
 	x.sees("I heard: prompt 299")
 	x.until("it stands at the end", `innerHeight + scrollY >= document.documentElement.scrollHeight - 80`)
+	// It grows before it is told that it was scrolled.
+	value[bool](x, `document.querySelector('.transcript').style.paddingTop = '500px', dispatchEvent(new Event('scroll'))`)
+	if _, err := s.Run(h.ctx, "prompt 300"); err != nil {
+		t.Fatal(err)
+	}
+	x.sees("I heard: prompt 300")
+	x.until("it still stands at the end", `innerHeight + scrollY >= document.documentElement.scrollHeight - 80`)
 	if n := value[int](x, `document.querySelectorAll('.turn').length`); n > 30 {
 		t.Errorf("%d turns are drawn at once", n)
 	}

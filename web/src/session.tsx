@@ -136,7 +136,12 @@ function useFollow(hash: string, ready: boolean): void {
   const atEnd = useRef(true);
   const linked = useRef('');
   useEffect(() => {
-    const f = () => { atEnd.current = innerHeight + scrollY >= document.documentElement.scrollHeight - 80; };
+    let last = scrollY;
+    const f = () => {
+      const end = innerHeight + scrollY >= document.documentElement.scrollHeight - 80;
+      if (end || scrollY < last) atEnd.current = end; // what is written meanwhile moves the end away, and nobody up
+      last = scrollY;
+    };
     addEventListener('scroll', f, { passive: true });
     return () => removeEventListener('scroll', f);
   }, []);
