@@ -77,6 +77,23 @@ func fieldsAreEdited(browser context.Context, t *testing.T) {
 	x.want(s, "owner", `"melissa"`)
 	x.do("clear", chromedp.Click(chromedp.CSS(form("status")+" .answers button:nth-of-type(2)")))
 	x.sees("melissa: idle")
+
+	// Two of one's own, the second as soon as the page says that the first is saved.
+	x.typeInto(form("owner")+" input", "two ")
+	value[bool](x, `new Promise((done) => {
+		const form = document.querySelector('`+form("owner")+`');
+		const look = () => {
+			if (!form.innerText.includes('Saved.')) return;
+			watch.disconnect();
+			document.querySelector('`+form("count")+` .answers button:nth-of-type(2)').click();
+			done(true);
+		};
+		const watch = new MutationObserver(look);
+		watch.observe(form, { childList: true, subtree: true, characterData: true });
+		form.querySelector('button[type=submit]').click();
+	})`)
+	x.until("the second is saved, too", `document.querySelector('`+form("count")+`').innerText.includes('Saved.') && document.querySelector('`+form("count")+` input').value === ''`)
+	x.want(s, "owner", `"two melissa"`)
 	if n := value[int](x, `document.querySelectorAll('`+form("build")+` :is(input, button), `+form("line")+` :is(input, button)').length`); n != 0 {
 		t.Errorf("what is not editable has %d controls", n)
 	}

@@ -12,6 +12,9 @@ export function FieldsPage(p: { session: string; workspaces: Workspace[]; place:
   const query = where ? `?workspace=${encodeURIComponent(where)}` : '';
   const loaded = usePolled<Fields>((signal) => get(sessionPath(p.session, `/fields${query}`), signal), 3000, `${p.session} ${where}`);
   const f = loaded.value;
+  const [done, setDone] = useState({ where, rev: 0 }); // the newest revision of an edit from here: nothing came between it and the list
+  const rev = Math.max(f?.rev ?? 0, done.where === where ? done.rev : 0);
+  const saved = (at: number) => { setDone({ where, rev: at }); loaded.again(); };
   return (
     <>
       {p.workspaces.length > 1 && (
@@ -27,7 +30,7 @@ export function FieldsPage(p: { session: string; workspaces: Workspace[]; place:
       <Trouble error={loaded.error} />
       {f && <p class="meta">of <code>{marked(f.workspace)}</code>, revision {f.rev}</p>}
       {f && !f.fields.length && <Empty>No fields are declared. `troupe workspace fields SESSION --schema FILE` declares some.</Empty>}
-      {f?.fields.map((x) => <FieldEditor key={x.name} of={x} rev={f.rev} session={p.session} workspace={where} again={loaded.again} />)}
+      {f?.fields.map((x) => <FieldEditor key={x.name} of={x} rev={rev} session={p.session} workspace={where} saved={saved} again={loaded.again} />)}
     </>
   );
 }
@@ -50,7 +53,7 @@ function value(draft: string, s: Schema | undefined): unknown {
   return shape(s) === 'string' ? draft : JSON.parse(draft);
 }
 
-function FieldEditor(p: { of: Field; rev: number; session: string; workspace: string; again: () => void }) {
+function FieldEditor(p: { of: Field; rev: number; session: string; workspace: string; saved: (rev: number) => void; again: () => void }) {
   const f = p.of;
   const stored = draftOf(f.value, f.takes);
   const [draft, setDraft] = useState<string>();
@@ -66,11 +69,12 @@ function FieldEditor(p: { of: Field; rev: number; session: string; workspace: st
   };
   const set = async (v: unknown) => {
     try {
-      await put(sessionPath(p.session, `/fields/${encodeURIComponent(f.name)}`), { value: v, rev: base ?? p.rev, by: 'console', ...(p.workspace ? { workspace: p.workspace } : {}) });
+      const done = await put<{ rev: number }>(sessionPath(p.session, `/fields/${encodeURIComponent(f.name)}`), { value: v, rev: base ?? p.rev, by: 'console', ...(p.workspace ? { workspace: p.workspace } : {}) });
       setDraft(undefined);
       setBase(undefined);
       setError(undefined);
       setSaved(true);
+      return p.saved(done.rev);
     } catch (err) {
       const e = refused(err);
       setError(e);
