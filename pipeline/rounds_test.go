@@ -221,3 +221,30 @@ func TestAPipelineWithoutATimeAnyMoreIsResumedWithoutOne(t *testing.T) {
 		t.Errorf("due at %v; %v", due, b.s.Finished)
 	}
 }
+
+func TestWhatAStepSucceededWithoutIsNotTriedAgain(t *testing.T) {
+	for _, how := range []string{"on_error: continue", "quorum: 1"} {
+		b := newBench(t, head+`
+steps:
+  - {id: sub, foreach: '["p","q"]', pipeline: inner.yaml, with: {word: "${{ item }}"}, `+how+`}
+  - {id: z, needs: [sub], agent: x, prompt: x}
+`, "", map[string]string{"inner.yaml": inner})
+		fail := true
+		answer := func(it *pipeline.ItemState) pipeline.Result {
+			if fail && (strings.HasPrefix(it.Step().Path, "sub[q]/") || it.Step().Path == "z") {
+				return pipeline.Result{Error: "no"}
+			}
+			return echo(it)
+		}
+		b.run(first, answer)
+		if b.s.Finished.GetStatus() != pipeline.Failed || b.status("sub") != "succeeded1 failed1" {
+			t.Fatalf("%s: ended as %v, sub %s", how, b.s.Finished, b.status("sub"))
+		}
+		fail = false
+		b.apply(&messages.RunResumed{By: "test"})
+		b.run(first, answer)
+		if b.s.Finished.GetStatus() != pipeline.Succeeded || b.status("sub") != "succeeded1 failed1" || b.status("z") != "succeeded2" {
+			t.Errorf("%s: %v, sub %s, z %s", how, b.s.Finished, b.status("sub"), b.status("z"))
+		}
+	}
+}

@@ -186,7 +186,7 @@ func (s *State) resume(atMs int64) {
 
 func (sc *scope) resume(atMs int64) {
 	for _, ss := range sc.steps {
-		if ss.Status == Failed && ss.Step.OnError == Continue && !ss.Step.Fan() {
+		if ss.Status == Succeeded || ss.Status == Failed && ss.Step.OnError == Continue && !ss.Step.Fan() {
 			continue // that is how it ended
 		}
 		again := ss.Status == Failed
@@ -198,7 +198,7 @@ func (sc *scope) resume(atMs int64) {
 				if it.Deadline = 0; ss.Step.Timeout > 0 { // its time begins anew, else it would be over at once
 					it.Deadline = atMs + ss.Step.Timeout.Milliseconds()
 				}
-			case ss.Status != Succeeded && (it.Status == Failed || it.Status == Cancelled):
+			case it.Status == Failed || it.Status == Cancelled:
 				it.Status, it.Asked, it.Answer, again = Pending, nil, nil, true
 				it.Repairs, it.NotBefore = 0, 0
 			}
