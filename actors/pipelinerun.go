@@ -23,7 +23,7 @@ import (
 // acted on. What comes in meanwhile waits.
 //
 // Accepts: openRun (first); of its Session ShowRun, AwaitRun, ResumeRun, CancelRun and the ResolveApproval of a person; its own runRead, itemEnded, runDecided,
-// runWritten and ticks. Tells its Session whether it rests (RunResting). Parent: Session. Children: none.
+// runWritten and ticks. Tells its Session whether it rests (RunResting), and what is over (RecallInput). Parent: Session. Children: none.
 type PipelineRun struct {
 	svc *Services
 	log *slog.Logger
@@ -97,8 +97,7 @@ func (r *PipelineRun) Receive(c actor.Context) {
 	case *messages.ShowRun, *messages.AwaitRun, *messages.ResumeRun, *messages.CancelRun, *messages.ResolveApproval:
 		r.command(c)
 	case *itemEnded:
-		r.ended = append(r.ended, m)
-		r.next(c)
+		r.heard(c, m)
 	case *runDecided:
 		r.decided(c, m)
 	case *runWritten:
@@ -165,6 +164,7 @@ func (r *PipelineRun) read(c actor.Context, m *runRead) {
 	}
 	r.journal, r.state = m.journal, m.state
 	r.stash.Replay(c, r.command, func() bool { return true })
+	r.recallLeft(c)
 	r.act(c)
 	r.next(c)
 }

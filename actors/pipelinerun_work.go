@@ -19,8 +19,9 @@ import (
 // working is an item that somebody works on.
 type working struct {
 	input  string
-	worker string // "" of a tool
+	over   bool // whoever worked on it has answered
 	stop   context.CancelFunc
+	recall *messages.RecallInput
 }
 
 // itemEnded is what the work on an item came to.
@@ -29,6 +30,7 @@ type itemEnded struct {
 	index  int
 	input  string
 	result pipeline.Result
+	recall *messages.RecallInput
 }
 
 func (e *itemEnded) key() string { return fmt.Sprint(e.step, "\x00", e.index) }
@@ -64,22 +66,63 @@ func (r *PipelineRun) act(c actor.Context) {
 		if !runs[key] {
 			delete(r.working, key)
 			w.stop()
-			if w.worker != "" { // its turn goes no further than its item
-				c.Send(c.Parent(), &messages.CancelSession{WorkerId: w.worker, By: "pipeline", Reason: "its step is over", Inputs: true})
+			if !w.over {
+				c.Send(c.Parent(), w.recall)
 			}
 		}
 	}
+}
+
+// heard takes note of what the work on an item came to. Work on one that was over before may have asked for something after it was recalled.
+func (r *PipelineRun) heard(c actor.Context, m *itemEnded) {
+	if w := r.working[m.key()]; w != nil && w.input == m.input {
+		w.over = m.result.OK
+	} else if !r.stopped {
+		c.Send(c.Parent(), m.recall)
+	}
+	r.ended = append(r.ended, m)
+	r.next(c)
+}
+
+// recallLeft recalls what items that are over may have left under way: a process that ended between the fact and the word did not say it.
+func (r *PipelineRun) recallLeft(c actor.Context) {
+	if r.svc.Still {
+		return
+	}
+	for _, ss := range r.state.Steps() {
+		if ss.Step.Kind == pipeline.NestedStep || ss.Step.Kind == pipeline.HumanStep {
+			continue
+		}
+		for _, it := range ss.Items {
+			if it.Start != nil && it.Status != pipeline.Running && it.Status != pipeline.Succeeded {
+				c.Send(c.Parent(), recallOf(it))
+			}
+		}
+	}
+}
+
+// recallOf ends the newest attempt of an item at whoever works on it: a turn goes no further than its item.
+func recallOf(it *pipeline.ItemState) *messages.RecallInput {
+	m := &messages.RecallInput{InputId: it.Input, By: "pipeline", Reason: "its step is over"}
+	if it.Step().Step.Kind == pipeline.ToolStep {
+		m.InputId = stepCall(it.Start)
+	} else {
+		m.WorkerId = childOf(it.Start.GetExecId())
+	}
+	return m
+}
+
+// stepCall is the id of a tool step's call.
+func stepCall(f *messages.StepItemStarted) string {
+	return "call_" + strings.TrimPrefix(f.GetExecId(), messages.ExecPrefix)
 }
 
 // start works on an item, off the mailbox.
 func (r *PipelineRun) start(c actor.Context, it *pipeline.ItemState) *working {
 	ctx, stop := context.WithCancel(context.Background())
 	j := &job{svc: r.svc, sys: c.ActorSystem(), session: c.Parent(), run: r.id, item: it.Start, input: it.Input, step: it.Step().Step, file: it.Step().File(), repair: it.Repair}
-	w := &working{input: it.Input, stop: stop}
-	if j.step.Kind != pipeline.ToolStep {
-		w.worker = childOf(it.Start.GetExecId())
-	}
-	end := &itemEnded{step: it.Step().Path, index: it.Index, input: it.Input}
+	w := &working{input: it.Input, stop: stop, recall: recallOf(it)}
+	end := &itemEnded{step: it.Step().Path, index: it.Index, input: it.Input, recall: w.recall}
 	r.svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
 		end.result = pipeline.Result{Error: p.Error()}
 		return end
@@ -177,7 +220,7 @@ func (j *job) tool(ctx context.Context) pipeline.Result {
 		}
 		name = "write_file"
 	}
-	m := &messages.CallTool{Tool: name, Arguments: args, CallId: "call_" + strings.TrimPrefix(j.item.GetExecId(), messages.ExecPrefix)}
+	m := &messages.CallTool{Tool: name, Arguments: args, CallId: stepCall(j.item)}
 	reply, err := patiently(ctx, func() (*messages.ToolReply, error) {
 		return act.Ask[*messages.ToolReply](ctx, j.sys, j.session, m)
 	})

@@ -65,6 +65,8 @@ func (s *Session) ofRun(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *messages.SpawnStep:
 		s.spawnStep(c, m)
+	case *messages.RecallInput:
+		s.recall(c, m)
 	case *messages.RunResting:
 		s.runResting(m)
 	case *rerun:
@@ -155,6 +157,18 @@ func (s *Session) closeRun(c actor.Context) {
 func (s *Session) cancelRun(c actor.Context, m *messages.CancelSession) {
 	if s.run != nil && s.run.pid != nil {
 		c.Send(s.run.pid, &messages.CancelRun{RunId: s.run.id, By: m.GetBy(), Reason: m.GetReason()})
+	}
+}
+
+// recall passes on that an item is over. A worker that is being written down hears of it when it is there; one that is out of memory has
+// nothing under way.
+func (s *Session) recall(c actor.Context, m *messages.RecallInput) {
+	w := s.workers[m.GetWorkerId()]
+	switch {
+	case m.GetWorkerId() == "" || w != nil && !w.dormant:
+		s.route(c, m)
+	case w == nil && s.building:
+		s.builds.Put(c)
 	}
 }
 

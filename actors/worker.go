@@ -24,7 +24,7 @@ import (
 // first-out stash, except a cancel, which is heard at once.
 //
 // Accepts, always from its Session: Configure (first), SubmitInput, RunInput, CallTool, AwaitTurn, CancelSession,
-// ListInputs, WithdrawInput, ResolveCall, ResolveApproval, ReadHistory, ConfigureWorker, SetTimer, CancelTimer, ListTimers, FireTimer,
+// ListInputs, WithdrawInput, RecallInput, ResolveCall, ResolveApproval, ReadHistory, ConfigureWorker, SetTimer, CancelTimer, ListTimers, FireTimer,
 // DescribeWorker, WaitIdle, Watched; and
 // from those it asked: leases, permits, tool replies. Each ask has one reply.
 // Parent: Session, which replaces a failed worker. Children: one ToolExecutor, on first use.
@@ -290,6 +290,8 @@ func (w *Worker) common(c actor.Context) {
 		c.Respond(w.inputs())
 	case *messages.WithdrawInput:
 		w.withdraw(c, m)
+	case *messages.RecallInput:
+		w.recallInput(c, m)
 	case *messages.ResolveCall:
 		w.resolve(c, m)
 	case *messages.ResolveApproval:
@@ -352,8 +354,7 @@ func (w *Worker) failed(c actor.Context) {
 		c.Respond(&messages.Idleness{})
 	case *messages.Progress, *messages.Failure, *actor.DeadLetterResponse:
 	default:
-		_ = m
-		if c.Sender() != nil {
+		if _, recall := m.(*messages.RecallInput); recall || c.Sender() != nil {
 			c.Forward(c.Parent())
 		}
 	}
@@ -376,10 +377,9 @@ func (w *Worker) rescue(c actor.Context) {
 // asks says whether a message is one that a sender waits for.
 func asks(msg any) bool {
 	switch msg.(type) {
-	case *messages.SubmitInput, *messages.RunInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
-		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.DescribeWorker, *messages.WaitIdle, *messages.ReportIdle,
-		*messages.ResolveCall, *messages.ResolveApproval, *messages.ReleaseWorker, *messages.SetTimer, *messages.CancelTimer, *messages.ListTimers, *messages.FireTimer,
-		*messages.CompactHistory, *messages.DeleteWorker, *messages.SaveHistory:
+	case *messages.SubmitInput, *messages.RunInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs, *messages.WithdrawInput,
+		*messages.ReadHistory, *messages.ConfigureWorker, *messages.DescribeWorker, *messages.WaitIdle, *messages.ReportIdle, *messages.ResolveCall, *messages.ResolveApproval,
+		*messages.ReleaseWorker, *messages.SetTimer, *messages.CancelTimer, *messages.ListTimers, *messages.FireTimer, *messages.CompactHistory, *messages.DeleteWorker, *messages.SaveHistory:
 		return true
 	}
 	return false

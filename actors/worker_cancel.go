@@ -211,15 +211,21 @@ func (w *Worker) withdraw(c actor.Context, m *messages.WithdrawInput) {
 		c.Respond(messages.Fail(messages.CodeCommitted, fmt.Sprintf("input %s is committed: the model has answered it", m.GetInputId()), "cancel the turn instead"))
 		return
 	}
-	asker := c.Sender()
+	w.takeBack(c, m.GetInputId(), m.GetBy(), c.Sender())
+}
+
+// takeBack withdraws an input that waits.
+func (w *Worker) takeBack(c actor.Context, input, by string, asker *actor.PID) {
 	w.append(c, asker, func(c actor.Context) {
-		w.withdrawn(c, m.GetInputId())
-		c.Send(asker, &messages.Ack{})
+		w.withdrawn(c, input)
+		if asker != nil {
+			c.Send(asker, &messages.Ack{})
+		}
 		if w.state.Turn() == nil && len(w.state.Staged()) == 0 {
 			w.giveBackAll(c)
 			w.advance(c)
 		}
-	}, &messages.InputWithdrawn{InputId: m.GetInputId(), By: m.GetBy()})
+	}, &messages.InputWithdrawn{InputId: input, By: by})
 }
 
 // withdrawRunning takes back an input that the model has not answered yet: it was never committed
@@ -233,6 +239,18 @@ func (w *Worker) withdrawRunning(c actor.Context, m *messages.WithdrawInput) {
 		c.Send(asker, &messages.Ack{})
 		w.settled(c)
 	}, facts...)
+}
+
+// recallInput ends what an input has come to, if it is not over: it is taken back while it waits, and its turn is cancelled. Nobody is answered.
+func (w *Worker) recallInput(c actor.Context, m *messages.RecallInput) {
+	turn, done, known := w.state.TurnOf(m.GetInputId())
+	switch {
+	case !known || done:
+	case turn != "":
+		w.cancel(c, &messages.CancelSession{By: m.GetBy(), Reason: m.GetReason()})
+	default:
+		w.takeBack(c, m.GetInputId(), m.GetBy(), nil)
+	}
 }
 
 func (w *Worker) withdrawn(c actor.Context, input string) {

@@ -2554,6 +2554,76 @@ func (x *SpawnStep) GetCopied() []*Turn {
 	return nil
 }
 
+// RecallInput ends what an item of a run has asked for, once the item is over: an input that waits is taken back, and a turn that is under way
+// for it is cancelled. The turn of another input goes on. From a PipelineRun to its Session, and on to the worker. Reply: none.
+type RecallInput struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // empty: the session's first
+	InputId       string                 `protobuf:"bytes,2,opt,name=input_id,json=inputId,proto3" json:"input_id,omitempty"`    // or the id of a call
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecallInput) Reset() {
+	*x = RecallInput{}
+	mi := &file_pipeline_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecallInput) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecallInput) ProtoMessage() {}
+
+func (x *RecallInput) ProtoReflect() protoreflect.Message {
+	mi := &file_pipeline_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecallInput.ProtoReflect.Descriptor instead.
+func (*RecallInput) Descriptor() ([]byte, []int) {
+	return file_pipeline_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *RecallInput) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *RecallInput) GetInputId() string {
+	if x != nil {
+		return x.InputId
+	}
+	return ""
+}
+
+func (x *RecallInput) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *RecallInput) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // RunResting says whether a PipelineRun has nothing to do before somebody asks something of it. From it to its Session.
 type RunResting struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2565,7 +2635,7 @@ type RunResting struct {
 
 func (x *RunResting) Reset() {
 	*x = RunResting{}
-	mi := &file_pipeline_proto_msgTypes[29]
+	mi := &file_pipeline_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2577,7 +2647,7 @@ func (x *RunResting) String() string {
 func (*RunResting) ProtoMessage() {}
 
 func (x *RunResting) ProtoReflect() protoreflect.Message {
-	mi := &file_pipeline_proto_msgTypes[29]
+	mi := &file_pipeline_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2590,7 +2660,7 @@ func (x *RunResting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResting.ProtoReflect.Descriptor instead.
 func (*RunResting) Descriptor() ([]byte, []int) {
-	return file_pipeline_proto_rawDescGZIP(), []int{29}
+	return file_pipeline_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RunResting) GetRunId() string {
@@ -2840,7 +2910,12 @@ const file_pipeline_proto_rawDesc = "" +
 	"\vapproval_ms\x18\f \x01(\x03R\n" +
 	"approvalMs\x12'\n" +
 	"\x0fapproval_reason\x18\r \x01(\tR\x0eapprovalReason\x12'\n" +
-	"\x06copied\x18\x0e \x03(\v2\x0f.troupe.v1.TurnR\x06copied\"=\n" +
+	"\x06copied\x18\x0e \x03(\v2\x0f.troupe.v1.TurnR\x06copied\"m\n" +
+	"\vRecallInput\x12\x1b\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x19\n" +
+	"\binput_id\x18\x02 \x01(\tR\ainputId\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"=\n" +
 	"\n" +
 	"RunResting\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +
@@ -2858,7 +2933,7 @@ func file_pipeline_proto_rawDescGZIP() []byte {
 	return file_pipeline_proto_rawDescData
 }
 
-var file_pipeline_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_pipeline_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_pipeline_proto_goTypes = []any{
 	(*RunFact)(nil),          // 0: troupe.v1.RunFact
 	(*RunStarted)(nil),       // 1: troupe.v1.RunStarted
@@ -2889,10 +2964,11 @@ var file_pipeline_proto_goTypes = []any{
 	(*RunStepView)(nil),      // 26: troupe.v1.RunStepView
 	(*RunItemView)(nil),      // 27: troupe.v1.RunItemView
 	(*SpawnStep)(nil),        // 28: troupe.v1.SpawnStep
-	(*RunResting)(nil),       // 29: troupe.v1.RunResting
-	(*Lineage)(nil),          // 30: troupe.v1.Lineage
-	(*Usage)(nil),            // 31: troupe.v1.Usage
-	(*Turn)(nil),             // 32: troupe.v1.Turn
+	(*RecallInput)(nil),      // 29: troupe.v1.RecallInput
+	(*RunResting)(nil),       // 30: troupe.v1.RunResting
+	(*Lineage)(nil),          // 31: troupe.v1.Lineage
+	(*Usage)(nil),            // 32: troupe.v1.Usage
+	(*Turn)(nil),             // 33: troupe.v1.Turn
 }
 var file_pipeline_proto_depIdxs = []int32{
 	1,  // 0: troupe.v1.RunFact.run_started:type_name -> troupe.v1.RunStarted
@@ -2914,22 +2990,22 @@ var file_pipeline_proto_depIdxs = []int32{
 	2,  // 16: troupe.v1.RunStarted.sources:type_name -> troupe.v1.PlanSource
 	3,  // 17: troupe.v1.StepStarted.items:type_name -> troupe.v1.RunItem
 	3,  // 18: troupe.v1.StepItemStarted.item:type_name -> troupe.v1.RunItem
-	30, // 19: troupe.v1.StepItemStarted.origin:type_name -> troupe.v1.Lineage
-	31, // 20: troupe.v1.StepItemRepaired.usage:type_name -> troupe.v1.Usage
-	31, // 21: troupe.v1.StepItemRetried.usage:type_name -> troupe.v1.Usage
-	31, // 22: troupe.v1.StepItemFinished.usage:type_name -> troupe.v1.Usage
-	30, // 23: troupe.v1.StepItemFinished.conversation:type_name -> troupe.v1.Lineage
-	31, // 24: troupe.v1.StepFinished.usage:type_name -> troupe.v1.Usage
-	31, // 25: troupe.v1.RunFinished.usage:type_name -> troupe.v1.Usage
+	31, // 19: troupe.v1.StepItemStarted.origin:type_name -> troupe.v1.Lineage
+	32, // 20: troupe.v1.StepItemRepaired.usage:type_name -> troupe.v1.Usage
+	32, // 21: troupe.v1.StepItemRetried.usage:type_name -> troupe.v1.Usage
+	32, // 22: troupe.v1.StepItemFinished.usage:type_name -> troupe.v1.Usage
+	31, // 23: troupe.v1.StepItemFinished.conversation:type_name -> troupe.v1.Lineage
+	32, // 24: troupe.v1.StepFinished.usage:type_name -> troupe.v1.Usage
+	32, // 25: troupe.v1.RunFinished.usage:type_name -> troupe.v1.Usage
 	2,  // 26: troupe.v1.PlanChanged.sources:type_name -> troupe.v1.PlanSource
 	2,  // 27: troupe.v1.ResumeRun.sources:type_name -> troupe.v1.PlanSource
 	25, // 28: troupe.v1.Runs.runs:type_name -> troupe.v1.RunView
-	31, // 29: troupe.v1.RunView.usage:type_name -> troupe.v1.Usage
+	32, // 29: troupe.v1.RunView.usage:type_name -> troupe.v1.Usage
 	26, // 30: troupe.v1.RunView.step_views:type_name -> troupe.v1.RunStepView
 	27, // 31: troupe.v1.RunStepView.item_views:type_name -> troupe.v1.RunItemView
-	31, // 32: troupe.v1.RunItemView.usage:type_name -> troupe.v1.Usage
-	30, // 33: troupe.v1.SpawnStep.origin:type_name -> troupe.v1.Lineage
-	32, // 34: troupe.v1.SpawnStep.copied:type_name -> troupe.v1.Turn
+	32, // 32: troupe.v1.RunItemView.usage:type_name -> troupe.v1.Usage
+	31, // 33: troupe.v1.SpawnStep.origin:type_name -> troupe.v1.Lineage
+	33, // 34: troupe.v1.SpawnStep.copied:type_name -> troupe.v1.Turn
 	35, // [35:35] is the sub-list for method output_type
 	35, // [35:35] is the sub-list for method input_type
 	35, // [35:35] is the sub-list for extension type_name
@@ -2968,7 +3044,7 @@ func file_pipeline_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pipeline_proto_rawDesc), len(file_pipeline_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   30,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
