@@ -37,6 +37,7 @@ type PipelineRun struct {
 
 	ended    []*itemEnded // results that are not written yet
 	asked    []*runOrder  // commands that are not decided yet
+	order    *runOrder    // that is under decision, or whose facts are being written; nil: none
 	working  map[string]*working
 	awaiting []*awaiting
 	stash    act.Stash
@@ -202,6 +203,7 @@ func (r *PipelineRun) next(c actor.Context) {
 	d := &deciding{run: r.state, world: pipeline.World{Now: r.svc.Now(), Read: r.reader(), Nobody: r.open.nobody}}
 	if len(r.asked) > 0 {
 		d.asked, r.asked = r.asked[0], r.asked[1:]
+		r.order = d.asked
 	} else {
 		d.ended, r.ended, r.looked = r.ended, nil, d.world.Now
 	}
@@ -253,7 +255,7 @@ func (r *PipelineRun) written(c actor.Context, m *runWritten) {
 	if m.err != nil {
 		r.log.Error("run cannot be written", "err", m.err)
 		if m.asked != nil {
-			r.tell(c, m.asked.sender, messages.Fail(messages.CodeUnavailable, "write run "+r.id+": "+m.err.Error(), "try again"))
+			r.answer(c, m.asked, messages.Fail(messages.CodeUnavailable, "write run "+r.id+": "+m.err.Error(), "try again"))
 		}
 		c.Stop(c.Self()) // the next incarnation knows what was written
 		return
@@ -275,7 +277,12 @@ func (r *PipelineRun) written(c actor.Context, m *runWritten) {
 	r.next(c)
 }
 
+// answer answers the command that was decided about, once (I10): one that came to its end while the run stops was told so.
 func (r *PipelineRun) answer(c actor.Context, a *runOrder, fail *messages.Failure) {
+	if a != r.order {
+		return
+	}
+	r.order = nil
 	switch {
 	case fail != nil:
 		r.tell(c, a.sender, fail)
@@ -323,6 +330,9 @@ func (r *PipelineRun) stopping(c actor.Context) {
 	}
 	for _, a := range r.asked {
 		r.tell(c, a.sender, gone)
+	}
+	if r.order != nil {
+		r.answer(c, r.order, gone)
 	}
 	r.stash.Each(func(_ any, sender *actor.PID) { r.tell(c, sender, gone) })
 	r.awaiting, r.asked, r.stash = nil, nil, act.Stash{}

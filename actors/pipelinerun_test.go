@@ -161,6 +161,23 @@ func TestAnAttemptThatIsOverIsRecalledByTheNextProcess(t *testing.T) {
 	}
 }
 
+func TestACommandThatIsBeingWrittenIsAnsweredWhenItsRunStops(t *testing.T) {
+	store := &actortest.Store{Store: stored(t)}
+	came, release := store.Hold(actortest.Is[*messages.RunCancelled])
+	h := actortest.New(t, actortest.Options{Store: store, Model: actortest.Say("ok")})
+	s, _, run := startRun(t, h, "steps: [{id: a, human: {message: Well?}}]\n")
+	asked := actortest.Later[*messages.RunView](h, s, &messages.CancelRun{RunId: run})
+	actortest.Wait(t, "the command's record", came)
+	closed := actortest.Later[proto.Message](h, s, &messages.CloseSession{})
+	if a := actortest.Wait(t, "an answer", asked); actortest.Code(a.Err) != messages.CodeUnavailable {
+		t.Errorf("the command is answered with %v %v", a.Reply, a.Err)
+	}
+	release()
+	if a := actortest.Wait(t, "the session's end", closed); a.Err != nil {
+		t.Error(a.Err)
+	}
+}
+
 // journalled adds facts to the journal of a run that nobody holds.
 func journalled(t *testing.T, store persistence.Store, run string, facts ...proto.Message) {
 	t.Helper()

@@ -106,6 +106,8 @@ func facts(batches []persistence.Batch) []proto.Message {
 			decode = messages.WorkerFactIn
 		case strings.HasPrefix(b.Lease.Stream, messages.SessionStream("")):
 			decode = messages.SessionFactIn
+		case strings.HasPrefix(b.Lease.Stream, messages.RunStream("")):
+			decode = messages.RunFactIn
 		}
 		for _, r := range b.Records {
 			if f, err := decode(r); err == nil && f != nil {
