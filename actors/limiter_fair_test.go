@@ -186,3 +186,18 @@ func TestAModelStandsInForOneThatDoesNotAnswerAndIsWrittenDown(t *testing.T) {
 		t.Errorf("asked were %s", got)
 	}
 }
+
+func TestATurnThatIsOutOfTimeSaysWhatItWaitedFor(t *testing.T) {
+	clock := actortest.NewClock(time.UnixMilli(1_700_000_000_000))
+	h := actortest.New(t, actortest.Options{Limits: actors.Limits{Wall: time.Minute}, Clock: clock, Now: clock.Now, Model: actortest.Model(func(context.Context, *model.Request) actortest.Reply {
+		return actortest.Reply{Err: &model.Error{Class: model.RateLimited, Message: "slow down", RetryAfter: 4 * time.Minute}}
+	})})
+	s, _ := h.Create(&messages.CreateSession{})
+	turn := actortest.Later[*messages.TurnResult](h, s, &messages.RunInput{Input: &messages.SubmitInput{Parts: actortest.Text("go")}})
+	actortest.Until(t, "it waits for another try", func() bool { return h.Worker(s).GetWaiting().GetKind() == "retry" })
+	clock.Advance(time.Minute)
+	res := actortest.Wait(t, "the turn", turn).Reply
+	if why := res.GetReason(); res.GetOutcome() != messages.TurnCompleted_TIMEOUT || !strings.Contains(why, "it waited for another try at the model") || !strings.Contains(why, "slow down") {
+		t.Errorf("the turn: %v", res)
+	}
+}

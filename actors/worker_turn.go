@@ -202,9 +202,24 @@ func (w *Worker) wallTimeUp(c actor.Context, m *wallTimeUp) {
 		return
 	}
 	w.wall.Stop()
+	reason := w.tooLong(t)
 	w.interrupt(c)
-	reason := fmt.Sprintf("the turn took longer than %s", w.wallLimit())
 	w.append(c, nil, w.settled, w.cancelFacts(conversation.ByLimit, reason)...)
+}
+
+// tooLong says, for people, what a turn that is out of time waited for at last, and why.
+func (w *Worker) tooLong(t *conversation.Turn) string {
+	reason := fmt.Sprintf("the turn took longer than %s", w.wallLimit())
+	switch what := w.waitsFor(); {
+	case len(w.leases.want) > 0: // who works there is not for everybody who reads the reason
+		reason += "; it waited for the workspace " + w.leases.want[0].GetUri()
+	case what != "":
+		reason += "; it waited for " + what
+	}
+	if t.Failed != nil {
+		reason += "; the newest model call failed: " + t.Failed.GetMessage()
+	}
+	return reason
 }
 
 // advance does whatever the facts say comes next.
