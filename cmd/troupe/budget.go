@@ -105,6 +105,24 @@ func budgetOption(b config.Budget) troupe.Budget {
 	}
 }
 
+// addBudgetCommand is what a person may type to give a session more of what it has used up, or will first.
+func addBudgetCommand(session string, j *messages.BudgetViewJSON) string {
+	most, what := 0.0, "tokens=N"
+	if j == nil {
+		return "troupe budget add " + session + " " + what
+	}
+	used := func(limit, spent float64, amount string) {
+		if limit > 0 && spent/limit >= most {
+			most, what = spent/limit, amount
+		}
+	}
+	used(float64(j.Limits.WallMs), float64(j.Spent.WallMs), "wall=TIME")
+	used(float64(j.Limits.ToolCalls), float64(j.Spent.ToolCalls), "tool_calls=N")
+	used(j.Limits.USD, j.Spent.USD, "usd=N")
+	used(float64(j.Limits.Tokens), float64(j.Spent.Tokens), "tokens=N")
+	return "troupe budget add " + session + " " + what
+}
+
 // budgetText is a budget on one line: what is spent of what.
 func budgetText(j *messages.BudgetViewJSON) string {
 	var parts []string

@@ -180,6 +180,7 @@ type runner struct {
 	session string
 	sent    bool // the command that begins it was sent once: its duplicate is no error
 	begun   bool
+	unpaid  bool // it waits for more budget, and nobody is here to give it some
 
 	unanswered bool // a question stood there when the run was interrupted
 
@@ -276,7 +277,11 @@ func (r *runner) end(err error) error {
 	switch r.log.outcome {
 	case "done":
 	case "waiting":
-		r.a.note("troupe: the turn waits for a person; after that go on with: troupe run -s %s", r.session)
+		what := "a person"
+		if r.unpaid {
+			what = "more budget"
+		}
+		r.a.note("troupe: the turn waits for %s; after that go on with: troupe run -s %s", what, r.session)
 	default:
 		reason := ""
 		if r.log.reason != "" {

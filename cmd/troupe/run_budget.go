@@ -2,10 +2,14 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/troupe-dev/troupe/messages"
 )
+
+// errUnpaid ends the walk along the events of a turn that waits for more budget.
+var errUnpaid = fmt.Errorf("%w to add to its budget", errWaiting)
 
 // watchBudget says that the session waits for more budget. Where nobody sits at a terminal, it ends the walk then.
 func (r *runner) watchBudget(ctx context.Context, h *house, cancel context.CancelCauseFunc) {
@@ -16,11 +20,11 @@ func (r *runner) watchBudget(ctx context.Context, h *house, cancel context.Cance
 		v, err := ask[*messages.SessionView](ctx, h, &messages.ToSession{SessionId: r.session, Command: &messages.ToSession_Describe{Describe: &messages.DescribeSession{}}})
 		waits := err == nil && v.GetBudget().GetWaiting() > 0
 		if waits && !told {
-			r.a.note("troupe: the turn waits for more budget (%s): troupe budget add %s tokens=N", budgetText(v.GetBudget().JSON()), r.session)
+			r.a.note("troupe: the turn waits for more budget (%s): %s", budgetText(v.GetBudget().JSON()), addBudgetCommand(r.session, v.GetBudget().JSON()))
 		}
 		told = waits
 		if waits && !r.a.canAsk() {
-			cancel(errWaiting)
+			cancel(errUnpaid)
 			return
 		}
 		if err == nil && v.GetBudget() == nil {

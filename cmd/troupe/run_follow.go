@@ -38,7 +38,7 @@ func (r *runner) follow(ctx context.Context, h *house) error {
 		case errors.Is(err, errTurnDone):
 			return nil
 		case errors.Is(context.Cause(ctx), errWaiting):
-			r.log.outcome = "waiting"
+			r.log.outcome, r.unpaid = "waiting", errors.Is(context.Cause(ctx), errUnpaid)
 			return nil
 		case err != nil && ctx.Err() != nil:
 			return context.Cause(ctx)

@@ -126,6 +126,13 @@ func (f *whyFacts) askLive(ctx context.Context, n node, session string, all *mes
 	}
 	f.timers = timers.JSON()
 	for _, w := range f.workers {
+		if w.Waiting != nil && w.Waiting.Kind == "budget" && f.budget == nil {
+			v, err := ask[*messages.SessionView](ctx, n, inSession(session, &messages.ToSession{Command: &messages.ToSession_Describe{Describe: &messages.DescribeSession{}}}))
+			if err != nil {
+				return err
+			}
+			f.budget = v.GetBudget().JSON()
+		}
 		if w.Waiting == nil || w.Waiting.Session == "" {
 			continue
 		}

@@ -50,8 +50,12 @@ func TestWhyNamesWhatIsWaitedForAndWhatCanBeDone(t *testing.T) {
 		{"lease", "it waits for the workspace local:/a since " + at + " (1m0s): session ses_2 works there since 2026-03-01T08:00:00.000Z", whyFacts{
 			live: true, workers: []messages.WorkerJSON{waits(messages.WaitingJSON{Kind: "lease", Subject: "local:/a", Session: "ses_2"})}, heldSince: "2026-03-01T08:00:00.000Z",
 		}},
-		{"budget", "it waits for the budget of its session since " + at + " (1m0s); more: troupe budget add ses_1 tokens=N", whyFacts{
+		{"budget", "it waits for its part of the session's budget since " + at + " (1m0s): other calls have theirs set aside", whyFacts{
 			live: true, workers: []messages.WorkerJSON{waits(messages.WaitingJSON{Kind: "budget", Subject: "ses_1"})},
+		}},
+		{"budget", "it waits for more budget since " + at + " (1m0s): $1 of $1 are spent; add some with: troupe budget add ses_1 usd=N", whyFacts{
+			live: true, workers: []messages.WorkerJSON{waits(messages.WaitingJSON{Kind: "budget", Subject: "ses_1", Reason: "$1 of $1 are spent"})},
+			budget: &messages.BudgetViewJSON{Limits: messages.AmountsJSON{USD: 1, Tokens: 900}, Spent: messages.AmountsJSON{USD: 1, Tokens: 10}},
 		}},
 		{"tool", "exec(make) runs since " + at + " (1m0s)", whyFacts{live: true, workers: []messages.WorkerJSON{busy(messages.WorkerJSON{})}, calls: []messages.CallJSON{call}}},
 		{"approval", "exec(make) waits for an approval since " + at + " (1m0s); nobody sees it; answer with: troupe approve apr_1 (or deny)", whyFacts{
