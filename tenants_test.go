@@ -295,6 +295,52 @@ func TestARuleHoldsForItsTenantAlone(t *testing.T) {
 	}
 }
 
+// TestTheAuditNamesTheToken has one token do what no call of a tool says.
+func TestTheAuditNamesTheToken(t *testing.T) {
+	o := newOffice(t)
+	o.token("ann", "a", allScopes()...)
+	v, asked := o.begin("ann")
+	if status, text := o.do("ann", "POST", "/api/approvals/"+asked.ID, `{"decision":"approved","scope":"always"}`); status != 204 {
+		t.Fatalf("%d %s", status, text)
+	}
+	o.wait("ann", v.ID)
+	rules := get[[]messages.RuleJSON](o, "ann", "/api/rules")
+	if len(rules) != 1 {
+		t.Fatalf("rules: %+v", rules)
+	}
+	other := filepath.Join(o.dir, "other")
+	if err := os.MkdirAll(other, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	in := "/api/sessions/" + v.ID
+	for _, c := range [][3]string{
+		{"DELETE", "/api/rules/" + rules[0].ID, ""},
+		{"POST", in + "/workspaces", `{"uri":"local:` + filepath.ToSlash(other) + `","trust":"full"}`},
+		{"POST", in + "/timers", `{"id":"t","at":"2130-01-01T00:00:00.000Z","text":"x"}`},
+		{"DELETE", in + "/timers/t?by=bob", ""},
+		{"DELETE", in + "?reason=enough&by=bob", ""},
+	} {
+		if status, text := o.do("ann", c[0], c[1], c[2]); status >= 300 {
+			t.Fatalf("%s %s: %d %s", c[0], c[1], status, text)
+		}
+	}
+	said := map[string]string{}
+	for _, a := range get[[]messages.AuditJSON](o, "ann", "/api/audit") {
+		if a.Session != v.ID {
+			t.Errorf("an entry of session %q", a.Session)
+		}
+		said[a.Kind+" "+a.What+" "+a.Decision+" "+a.Workspace] = a.By
+	}
+	for _, what := range []string{
+		"trust restricted set local:" + filepath.ToSlash(filepath.Join(o.dir, "ann")), "trust full set local:" + filepath.ToSlash(other),
+		"rule " + rules[0].Rule + " revoked ", "timer t set ", "timer t cancelled ", "session enough closed ",
+	} {
+		if said[what] != "ann" {
+			t.Errorf("%s: by %q in %v", what, said[what], said)
+		}
+	}
+}
+
 func TestScopesAndRootsBoundWhatATokenMayDo(t *testing.T) {
 	o := newOffice(t)
 	o.token("reader", "", "read")

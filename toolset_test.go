@@ -140,7 +140,7 @@ func TestAnAuditTellsWhoLetWhatRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	prompt(t, s, "go")
-	check := func(all []*troupe.AuditEntry) {
+	check := func(all []*troupe.AuditEntry, more ...string) {
 		t.Helper()
 		var got []string
 		for _, e := range all {
@@ -159,6 +159,7 @@ func TestAnAuditTellsWhoLetWhatRun(t *testing.T) {
 			"call,exec,denied,,denied,", "call,no_such,refused,,error,", "rule,read_file(b),set,ann,,always", "call,read_file,approved,ann,ok,always",
 			"call,request_write_access,approved,bob,ok,once", "trust,full,set,bob,,",
 		}
+		want = append(want, more...)
 		slices.Sort(got)
 		slices.Sort(want)
 		if !slices.Equal(got, want) {
@@ -177,10 +178,10 @@ func TestAnAuditTellsWhoLetWhatRun(t *testing.T) {
 	}
 	p.again(t, o)
 	check(auditOf(t, p.Runtime, ""))
-	if _, err := p.Ask(t.Context(), &messages.ToSession{SessionId: s.ID(), Command: &messages.ToSession_Close{Close: &messages.CloseSession{}}}); err != nil {
+	if _, err := p.Ask(t.Context(), &messages.ToSession{SessionId: s.ID(), Command: &messages.ToSession_Close{Close: &messages.CloseSession{Reason: "enough"}}}); err != nil {
 		t.Fatal(err)
 	}
-	check(auditOf(t, p.Runtime, s.ID()))
+	check(auditOf(t, p.Runtime, s.ID()), "session,enough,closed,user,,")
 	_, err = p.Audit(t.Context(), "ses_none")
 	wantCode(t, "of no session", err, messages.CodeNotFound)
 }

@@ -69,7 +69,7 @@ func TenantOf(ctx context.Context, store persistence.Store, session string) (ten
 	err = store.Read(ctx, messages.SessionStream(session), 1, func(e persistence.Entry) error {
 		fact, err := messages.SessionFactIn(e.Record)
 		if err != nil {
-			return err
+			return fmt.Errorf("%w: %w", persistence.ErrCorrupt, err)
 		}
 		if c, ok := fact.(*messages.SessionCreated); ok {
 			tenant, found = c.GetTenant(), true
@@ -93,6 +93,10 @@ func (s *Services) WhoseIs(ctx context.Context, m *messages.WhoseIs) (*messages.
 	}
 	tenant, found, err := TenantOf(ctx, s.Store, session)
 	switch {
+	case damaged(err) && m.GetAny(): // it is there
+	case damaged(err): // whose it is cannot be read: who is bound to a tenant does not see it, and sees the others
+		s.Log.Warn("it cannot be told whose a session is", "session", session, "err", err)
+		return nil, unknown(m.GetId())
 	case err != nil:
 		return nil, err
 	case !found || tenant != m.GetTenant() && !m.GetAny():

@@ -33,12 +33,15 @@ func Audit(ctx context.Context, store persistence.Store, session string) (*messa
 			return nil, fmt.Errorf("list the sessions: %w", err)
 		}
 	}
+	var broken []*messages.AuditView
 	for _, id := range sessions {
 		a, trimmed, err := auditOf(ctx, store, id)
-		if err != nil {
+		switch {
+		case damaged(err): // the others are told, and how far this one can be read
+			broken = append(broken, a.damage(err))
+		case err != nil:
 			return nil, err
-		}
-		if session != "" && a.seen == 0 && !trimmed {
+		case session != "" && a.seen == 0 && !trimmed:
 			return nil, NoSession(session)
 		}
 		out.Entries, out.Trimmed = append(out.Entries, a.entries...), out.GetTrimmed() || trimmed
@@ -49,6 +52,7 @@ func Audit(ctx context.Context, store persistence.Store, session string) (*messa
 	slices.SortStableFunc(out.Entries, func(a, b *messages.AuditView) int {
 		return cmp.Or(cmp.Compare(a.GetAtUnixMs(), b.GetAtUnixMs()), cmp.Compare(a.GetSessionId(), b.GetSessionId()), cmp.Compare(a.GetCursor(), b.GetCursor()))
 	})
+	out.Entries = append(out.Entries, broken...) // last, where no limit leaves them out
 	return out, nil
 }
 
@@ -60,14 +64,19 @@ func auditOf(ctx context.Context, store persistence.Store, session string) (a *a
 		trimmed, err = true, store.ReadSession(ctx, session, left.First-1, a.take)
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("read the records of %s: %w", session, err)
+		return a, trimmed, fmt.Errorf("read the records of %s: %w", session, err)
 	}
 	return a, trimmed, nil
 }
 
+// damage says that what came after the last record that was read is not told.
+func (a *audited) damage(err error) *messages.AuditView {
+	return &messages.AuditView{AtUnixMs: a.at, Cursor: a.cursor, Kind: auditDamage, SessionId: a.session, What: "its records cannot be read any further", Decision: auditUnknown, Why: err.Error()}
+}
+
 // auditSystem adds the rules that outlast a session.
 func auditSystem(ctx context.Context, store persistence.Store, session string, out *messages.Audit) error {
-	known := make(map[string]bool) // rules of the session
+	known := make(map[string]string) // rules, with the session that each is of
 	err := store.Read(ctx, messages.SystemStream, 1, func(e persistence.Entry) error {
 		f, err := messages.SystemFactIn(e.Record)
 		if err != nil {
@@ -79,14 +88,15 @@ func auditSystem(ctx context.Context, store persistence.Store, session string, o
 			if session != "" && session != x.GetSessionId() {
 				return nil
 			}
-			known[x.GetRuleId()] = true
+			known[x.GetRuleId()] = x.GetSessionId()
 			v.SessionId, v.Agent, v.What, v.Workspace, v.Decision, v.By = x.GetSessionId(), x.GetAgent(), x.GetRule(), x.GetWorkspace(), auditSet, x.GetBy()
 			v.ApprovalId, v.Scope, v.RuleId = x.GetApprovalId(), x.GetScope(), x.GetRuleId()
 		case *messages.RuleRevoked:
-			if !known[x.GetRuleId()] {
+			of, is := known[x.GetRuleId()]
+			if !is {
 				return nil
 			}
-			v.What, v.RuleId, v.Decision, v.By = x.GetRule(), x.GetRuleId(), auditRevoked, x.GetBy()
+			v.SessionId, v.What, v.RuleId, v.Decision, v.By = of, x.GetRule(), x.GetRuleId(), auditRevoked, x.GetBy()
 		default:
 			return nil
 		}
@@ -105,6 +115,9 @@ const (
 	auditTrust   = "trust"
 	auditRule    = "rule"
 	auditToolset = "toolset"
+	auditSession = "session"
+	auditTimer   = "timer"
+	auditDamage  = "damage"
 
 	auditAllowed = "allowed"
 	auditDenied  = "denied"
@@ -112,12 +125,16 @@ const (
 	auditPending = "pending"
 	auditSet     = "set"
 	auditRevoked = "revoked"
+	auditClosed  = "closed"
+	auditUnknown = "unknown"
 )
 
 // audited is the audit of one session while it is read.
 type audited struct {
 	session string
 	seen    int
+	at      int64 // time and cursor of the last record that was read
+	cursor  uint64
 	agents  map[string]string // by worker
 	entries []*messages.AuditView
 	calls   map[string]*messages.AuditView // by exec id
@@ -127,9 +144,9 @@ type audited struct {
 func (a *audited) take(e persistence.Entry) error {
 	f, err := factIn(e.Stream, e.Record)
 	if err != nil {
-		return fmt.Errorf("record %d: %w", e.Cursor, err)
+		return fmt.Errorf("record %d: %w: %w", e.Cursor, persistence.ErrCorrupt, err)
 	}
-	a.seen++
+	a.seen, a.at, a.cursor = a.seen+1, e.Record.GetAtUnixMs(), e.Cursor
 	if strings.HasPrefix(e.Stream, messages.SessionStream("")) {
 		a.about(e, f)
 		return nil
@@ -153,6 +170,7 @@ func (a *audited) about(e persistence.Entry, f proto.Message) {
 	case *messages.WorkspaceAttached:
 		v := a.add(e, auditTrust, "")
 		v.What, v.Workspace, v.Decision, v.Why = strings.ToLower(x.GetTrust().String()), x.GetUri(), auditSet, "attached"
+		v.By = x.GetBy()
 	case *messages.TrustChanged:
 		v := a.add(e, auditTrust, "")
 		v.What, v.Workspace, v.Decision, v.By, v.ApprovalId = strings.ToLower(x.GetTrust().String()), x.GetUri(), auditSet, x.GetBy(), x.GetApprovalId()
@@ -160,6 +178,9 @@ func (a *audited) about(e persistence.Entry, f proto.Message) {
 		v := a.add(e, auditRule, "")
 		v.What, v.Workspace, v.Decision, v.By = x.GetRule(), x.GetWorkspace(), auditSet, x.GetBy()
 		v.ApprovalId, v.Scope, v.RuleId = x.GetApprovalId(), x.GetScope(), x.GetRuleId()
+	case *messages.SessionClosed:
+		v := a.add(e, auditSession, "")
+		v.What, v.Decision, v.By = x.GetReason(), auditClosed, x.GetBy()
 	case *messages.RuleRevoked:
 		v := a.add(e, auditRule, "")
 		v.What, v.RuleId, v.Decision, v.By = x.GetRule(), x.GetRuleId(), auditRevoked, x.GetBy()
@@ -178,6 +199,12 @@ func (a *audited) worker(e persistence.Entry, worker string, f proto.Message) {
 			v := a.add(e, auditToolset, worker)
 			v.What, v.Decision, v.By = strings.Join(x.GetTools(), " "), auditSet, x.GetBy()
 		}
+	case *messages.TimerSet:
+		v := a.add(e, auditTimer, worker)
+		v.What, v.Decision, v.By = x.GetTimerId(), auditSet, x.GetBy()
+	case *messages.TimerCancelled:
+		v := a.add(e, auditTimer, worker)
+		v.What, v.Decision, v.By = x.GetTimerId(), conversation.DecisionName(messages.Decision_CANCELLED), x.GetBy()
 	case *messages.ToolPlanned:
 		v := a.add(e, auditCall, worker)
 		v.ExecId, v.What, v.Workspace, v.ArgsHash, v.Why = x.GetExecId(), x.GetTool(), x.GetWorkspace(), x.GetArgsHash(), x.GetDecidedBy()

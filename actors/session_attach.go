@@ -41,16 +41,19 @@ const toldWait = 10 * time.Second
 
 // attach adds a workspace.
 func (s *Session) attach(c actor.Context, m *messages.AttachWorkspace) {
-	svc, have := s.svc, s.facts.attached
-	if (isGit(m.GetWorkspace()) || m.GetWorkspace().GetIsolate()) && !m.GetWorkspace().GetPrimary() {
-		s.clone(c, m.GetWorkspace())
+	svc, have, spec := s.svc, s.facts.attached, proto.CloneOf(m.GetWorkspace())
+	if spec != nil {
+		spec.By = m.GetBy()
+	}
+	if (isGit(spec) || spec.GetIsolate()) && !spec.GetPrimary() {
+		s.clone(c, spec)
 		return
 	}
 	s.change(c, c.Sender(), func() (proto.Message, string, *messages.Failure) {
-		if m.GetWorkspace().GetPrimary() {
+		if spec.GetPrimary() {
 			return nil, "", messages.Fail(messages.CodeBadRequest, "the primary workspace of a session is settled when it is made", "attach it as another one")
 		}
-		a, fail := svc.place(m.GetWorkspace(), have)
+		a, fail := svc.place(spec, have)
 		return a, a.GetUri(), fail
 	})
 }

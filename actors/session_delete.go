@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -26,6 +27,7 @@ type ending struct {
 	asker   *actor.PID
 	workers []string
 	reason  string
+	by      string
 	session bool
 	doom    bool // only the mark is written
 }
@@ -51,15 +53,15 @@ func (s *Session) deleteWorker(c actor.Context, m *messages.DeleteWorker) {
 		s.route(c, m) // to be refused
 		return
 	}
-	s.end(c, ending{asker: c.Sender(), workers: []string{m.GetWorkerId()}, reason: m.GetReason()}, m.GetBy())
+	s.end(c, ending{asker: c.Sender(), workers: []string{m.GetWorkerId()}, reason: m.GetReason(), by: m.GetBy()})
 }
 
 func (s *Session) closeSession(c actor.Context, m *messages.CloseSession) {
-	e := ending{asker: c.Sender(), workers: append([]string(nil), s.order...), reason: m.GetReason(), session: true}
+	e := ending{asker: c.Sender(), workers: append([]string(nil), s.order...), reason: m.GetReason(), by: cmp.Or(m.GetBy(), byUser), session: true}
 	s.closeRun(c)
 	switch {
 	case !m.GetForget() || s.doomed:
-		s.end(c, e, byUser)
+		s.end(c, e)
 	case s.building: // the session's journal has one append at a time
 		s.builds.Put(c)
 	default:
@@ -71,19 +73,19 @@ func (s *Session) closeSession(c actor.Context, m *messages.CloseSession) {
 	}
 }
 
-// byUser is who ends the workers of a session that is closed.
+// byUser is who closes a session when nobody is named.
 const byUser = "user"
 
 // doom goes on with a session whose mark is written.
 func (s *Session) doom(c actor.Context, e ending) {
 	s.doomed, e.doom = true, false
 	e.workers = append([]string(nil), s.order...)
-	s.end(c, e, byUser)
+	s.end(c, e)
 	s.builds.Replay(c, s.ready, func() bool { return !s.building })
 }
 
 // end takes the first step.
-func (s *Session) end(c actor.Context, e ending, by string) {
+func (s *Session) end(c actor.Context, e ending) {
 	svc, sys, self, session, away := s.svc, c.ActorSystem(), c.Self(), s.id, &s.rest.away
 	away.Add(1)
 	svc.spawn(sys, self, func(p *act.Panic) any {
@@ -93,7 +95,7 @@ func (s *Session) end(c actor.Context, e ending, by string) {
 		ctx, cancel := context.WithTimeout(context.Background(), svc.Limits.Grace+cancelWait)
 		defer cancel()
 		_, barred, fail := each(ctx, sys, self, e.workers, func(id string) proto.Message {
-			return &messages.DeleteWorker{WorkerId: id, By: by, Reason: e.reason}
+			return &messages.DeleteWorker{WorkerId: id, By: e.by, Reason: e.reason}
 		})
 		for _, id := range barred { // it writes nothing more, whether its end has come or not: the claim takes its journal from it
 			if err := closeJournal(ctx, svc, session, id, e.reason); err != nil && fail == nil {
@@ -177,7 +179,7 @@ func (s *Session) workersClosed(c actor.Context, m *workersClosed) {
 		index = append(index, persistence.IndexOp{Key: WorkerKey(s.id, id), Delete: true})
 	}
 	if m.session {
-		facts = append(facts, &messages.SessionClosed{Reason: m.reason})
+		facts = append(facts, &messages.SessionClosed{Reason: m.reason, By: m.by})
 		index = append(index, persistence.IndexOp{Key: SessionKey(s.id), Delete: true})
 		if id := s.facts.created.GetRunId(); id != "" {
 			index = append(index, persistence.IndexOp{Key: RunKey(id), Delete: true})

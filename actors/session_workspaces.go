@@ -157,7 +157,7 @@ func (s *Services) place(spec *messages.WorkspaceSpec, have []*messages.Workspac
 		return nil, messages.Fail(messages.CodeInvalidURI, err.Error(), "")
 	}
 	a := &messages.WorkspaceAttached{
-		Kind: string(addr.Kind), Owner: s.ServerName, Trust: spec.GetTrust(), Mode: "local", Tools: spec.GetTools(),
+		Kind: string(addr.Kind), Owner: s.ServerName, Trust: spec.GetTrust(), Mode: "local", Tools: spec.GetTools(), By: spec.GetBy(),
 	}
 	if a.GetTrust() == messages.Trust_UNSPECIFIED {
 		a.Trust = messages.Trust_RESTRICTED

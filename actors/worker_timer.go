@@ -97,7 +97,7 @@ func (w *Worker) cancelTimer(c actor.Context, m *messages.CancelTimer) {
 		if asker != nil {
 			c.Send(asker, &messages.Ack{})
 		}
-	}, &messages.TimerCancelled{TimerId: m.GetTimerId()})
+	}, &messages.TimerCancelled{TimerId: m.GetTimerId(), By: m.GetBy()})
 }
 
 func (w *Worker) listTimers() *messages.Timers {

@@ -181,7 +181,7 @@ func toSession(base string, m *messages.ToSession) (*call, error) {
 		if x.Close.GetForget() {
 			forget = "true"
 		}
-		return remove(base, "reason", x.Close.GetReason(), "forget", forget), nil
+		return remove(base, "reason", x.Close.GetReason(), "forget", forget, "by", x.Close.GetBy()), nil
 	}
 	if q := members(base, m); q != nil {
 		return q, nil

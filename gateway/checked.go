@@ -234,6 +234,8 @@ func (b *checked) command(ctx context.Context, who Principal, m *messages.ToSess
 		x.WithdrawInput.By = who.Name
 	case *messages.ToSession_CancelTimer:
 		x.CancelTimer.By = who.Name
+	case *messages.ToSession_Close:
+		x.Close.By = who.Name
 	case *messages.ToSession_DeleteWorker:
 		x.DeleteWorker.By = who.Name
 	case *messages.ToSession_ReleaseWorker:
@@ -251,7 +253,7 @@ func (b *checked) command(ctx context.Context, who Principal, m *messages.ToSess
 	case *messages.ToSession_SetField:
 		x.SetField.By = who.Name
 	case *messages.ToSession_Describe, *messages.ToSession_CountJobs, *messages.ToSession_WaitIdle, *messages.ToSession_ListInputs, *messages.ToSession_AwaitTurn,
-		*messages.ToSession_CallTool, *messages.ToSession_History, *messages.ToSession_Save, *messages.ToSession_Close,
+		*messages.ToSession_CallTool, *messages.ToSession_History, *messages.ToSession_Save,
 		*messages.ToSession_ListTimers, *messages.ToSession_ReadFields, *messages.ToSession_UseFile, *messages.ToSession_DiffCopy:
 	default:
 		return forbidden("%T may not be asked by a token", x)
@@ -314,6 +316,7 @@ func (b *checked) place(who Principal, w *messages.WorkspaceSpec) error {
 	if w.GetTrust() == messages.Trust_FULL && !who.May(ScopeAdmin) {
 		return forbidden("trust full needs scope %s", ScopeAdmin)
 	}
+	w.By = who.Name
 	w.Bounds = &messages.PathBounds{Roots: b.roots, Tenant: who.Tenant}
 	if who.May(ScopeAdmin) {
 		w.Bounds.Roots = []string{"/"}

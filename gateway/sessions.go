@@ -127,7 +127,7 @@ func (a *api) save(w http.ResponseWriter, r *http.Request) (answer, error) {
 }
 
 func (a *api) closeSession(_ http.ResponseWriter, r *http.Request) (answer, error) {
-	q, err := query(r, "reason", "forget")
+	q, err := query(r, "reason", "forget", "by")
 	if err != nil {
 		return answer{}, err
 	}
@@ -135,7 +135,7 @@ func (a *api) closeSession(_ http.ResponseWriter, r *http.Request) (answer, erro
 	if err != nil {
 		return answer{}, bad("query parameter forget: %q is neither true nor false", q.Get("forget"))
 	}
-	m := &messages.CloseSession{Reason: q.Get("reason"), Forget: forget}
+	m := &messages.CloseSession{Reason: q.Get("reason"), Forget: forget, By: q.Get("by")}
 	return a.done(r, &messages.ToSession{SessionId: r.PathValue("id"), Command: &messages.ToSession_Close{Close: m}})
 }
 

@@ -49,7 +49,7 @@ func (a *api) sessionRows() []row {
 		{pattern: "GET /api/sessions", scope: ScopeRead, summary: "List the sessions, the last changed first", query: []string{"folder", "limit"}, out: []messages.SessionJSON{}, serve: a.sessions},
 		{pattern: "GET /api/sessions/{id}", scope: ScopeRead, summary: "A session with its turns", out: messages.ShownJSON{}, serve: a.show},
 		{pattern: "PATCH /api/sessions/{id}", scope: ScopePrompt, summary: "Change what a worker works with from its next turn on", in: messages.ConfigureJSON{}, out: messages.WorkerJSON{}, serve: a.configure},
-		{pattern: "DELETE /api/sessions/{id}", scope: ScopePrompt, summary: "Close a session", query: []string{"reason", "forget"}, serve: a.closeSession},
+		{pattern: "DELETE /api/sessions/{id}", scope: ScopePrompt, summary: "Close a session", query: []string{"reason", "forget", "by"}, serve: a.closeSession},
 		{pattern: "POST /api/sessions/{id}/open", begins: true, scope: ScopePrompt, summary: "Bring a session into memory: a turn that was cut off goes on", in: struct{}{}, out: messages.SessionJSON{}, serve: a.open},
 		{pattern: "POST /api/sessions/{id}/fork", begins: true, scope: ScopePrompt, summary: "A new session that goes on from a record of this one", in: messages.ForkJSON{}, out: messages.ForkedJSON{}, status: http.StatusCreated, serve: a.fork},
 		{pattern: "POST /api/sessions/import", begins: true, scope: ScopeAdmin, summary: "Bring an exported session in", query: []string{"new_id", "keep_trust"}, takes: exportType, out: messages.ImportedJSON{}, status: http.StatusCreated, serve: a.importSession},

@@ -381,6 +381,7 @@ type WorkspaceSpec struct {
 	Tools         []string               `protobuf:"bytes,5,rep,name=tools,proto3" json:"tools,omitempty"`      // what it offers; empty: every tool
 	Isolate       bool                   `protobuf:"varint,6,opt,name=isolate,proto3" json:"isolate,omitempty"` // of a folder: work in a copy of it
 	Bounds        *PathBounds            `protobuf:"bytes,26,opt,name=bounds,proto3" json:"bounds,omitempty"`   // set by the surface; absent: none
+	By            string                 `protobuf:"bytes,46,opt,name=by,proto3" json:"by,omitempty"`           // set by the surface, for the audit
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -462,6 +463,13 @@ func (x *WorkspaceSpec) GetBounds() *PathBounds {
 		return x.Bounds
 	}
 	return nil
+}
+
+func (x *WorkspaceSpec) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
 }
 
 // PathBounds say which folders of the server's machine may be attached by who asks.
@@ -4353,6 +4361,7 @@ type CloseSession struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	Forget        bool                   `protobuf:"varint,2,opt,name=forget,proto3" json:"forget,omitempty"` // and everything of it is deleted for good: records, listings, timers, blobs, its home
+	By            string                 `protobuf:"bytes,22,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4399,6 +4408,13 @@ func (x *CloseSession) GetForget() bool {
 		return x.Forget
 	}
 	return false
+}
+
+func (x *CloseSession) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
 }
 
 // Subscribe makes the sender a watcher of the session's live events. It receives Published
@@ -5993,16 +6009,16 @@ type AuditView struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AtUnixMs      int64                  `protobuf:"varint,1,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"` // when it was planned or changed
 	Cursor        uint64                 `protobuf:"varint,2,opt,name=cursor,proto3" json:"cursor,omitempty"`                       // of that record in its session; 0: it stands in the stream of the whole store
-	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`                            // call | trust | rule | toolset
+	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`                            // call | trust | rule | toolset | session | timer | damage
 	SessionId     string                 `protobuf:"bytes,4,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	WorkerId      string                 `protobuf:"bytes,5,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	Agent         string                 `protobuf:"bytes,6,opt,name=agent,proto3" json:"agent,omitempty"`
 	TurnId        string                 `protobuf:"bytes,7,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
 	ExecId        string                 `protobuf:"bytes,8,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
-	What          string                 `protobuf:"bytes,9,opt,name=what,proto3" json:"what,omitempty"` // the tool, the level of trust, the rule, or the names of the tools
+	What          string                 `protobuf:"bytes,9,opt,name=what,proto3" json:"what,omitempty"` // the tool, the level of trust, the rule, the names of the tools, why a session was closed, a timer's id, or what is damaged
 	Workspace     string                 `protobuf:"bytes,10,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	ArgsHash      []byte                 `protobuf:"bytes,11,opt,name=args_hash,json=argsHash,proto3" json:"args_hash,omitempty"` // of the arguments; as they were approved, where a person changed them
-	Decision      string                 `protobuf:"bytes,12,opt,name=decision,proto3" json:"decision,omitempty"`                 // of a call: allowed | denied | not_asked | refused | pending | approved | rejected | cancelled | expired; else: set | revoked
+	Decision      string                 `protobuf:"bytes,12,opt,name=decision,proto3" json:"decision,omitempty"`                 // of a call: allowed | denied | not_asked | refused | pending | approved | rejected | cancelled | expired; else: set | revoked | closed | cancelled; of damage: unknown
 	By            string                 `protobuf:"bytes,13,opt,name=by,proto3" json:"by,omitempty"`                             // who answered or changed it; empty: no person was asked
 	Why           string                 `protobuf:"bytes,14,opt,name=why,proto3" json:"why,omitempty"`                           // the rule or the trust that decided, in words
 	ApprovalId    string                 `protobuf:"bytes,15,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
@@ -11600,7 +11616,7 @@ const file_command_proto_rawDesc = "" +
 	"\tAddBudget\x12$\n" +
 	"\x03add\x18\x01 \x01(\v2\x12.troupe.v1.AmountsR\x03add\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x1b\n" +
-	"\tchange_id\x18\x03 \x01(\tR\bchangeId\"\xdc\x01\n" +
+	"\tchange_id\x18\x03 \x01(\tR\bchangeId\"\xec\x01\n" +
 	"\rWorkspaceSpec\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12,\n" +
@@ -11608,7 +11624,8 @@ const file_command_proto_rawDesc = "" +
 	"\aprimary\x18\x04 \x01(\bR\aprimary\x12\x14\n" +
 	"\x05tools\x18\x05 \x03(\tR\x05tools\x12\x18\n" +
 	"\aisolate\x18\x06 \x01(\bR\aisolate\x12-\n" +
-	"\x06bounds\x18\x1a \x01(\v2\x15.troupe.v1.PathBoundsR\x06bounds\":\n" +
+	"\x06bounds\x18\x1a \x01(\v2\x15.troupe.v1.PathBoundsR\x06bounds\x12\x0e\n" +
+	"\x02by\x18. \x01(\tR\x02by\":\n" +
 	"\n" +
 	"PathBounds\x12\x14\n" +
 	"\x05roots\x18\x01 \x03(\tR\x05roots\x12\x16\n" +
@@ -11922,10 +11939,11 @@ const file_command_proto_rawDesc = "" +
 	"\vSaveHistory\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"'\n" +
 	"\bWaitIdle\x12\x1b\n" +
-	"\tworker_id\x18\x01 \x01(\tR\bworkerId\">\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"N\n" +
 	"\fCloseSession\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06forget\x18\x02 \x01(\bR\x06forget\"%\n" +
+	"\x06forget\x18\x02 \x01(\bR\x06forget\x12\x0e\n" +
+	"\x02by\x18\x16 \x01(\tR\x02by\"%\n" +
 	"\tSubscribe\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\">\n" +
 	"\n" +

@@ -674,6 +674,7 @@ type WorkspaceAttached struct {
 	Commit        string                 `protobuf:"bytes,12,opt,name=commit,proto3" json:"commit,omitempty"`                           // of a clone: what its address meant when it was made
 	ClonePath     string                 `protobuf:"bytes,13,opt,name=clone_path,json=clonePath,proto3" json:"clone_path,omitempty"`    // of a copy: its root
 	ProjectDir    string                 `protobuf:"bytes,14,opt,name=project_dir,json=projectDir,proto3" json:"project_dir,omitempty"` // of a copy of a folder: that folder
+	By            string                 `protobuf:"bytes,34,opt,name=by,proto3" json:"by,omitempty"`                                   // empty: nobody in particular
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -802,6 +803,13 @@ func (x *WorkspaceAttached) GetClonePath() string {
 func (x *WorkspaceAttached) GetProjectDir() string {
 	if x != nil {
 		return x.ProjectDir
+	}
+	return ""
+}
+
+func (x *WorkspaceAttached) GetBy() string {
+	if x != nil {
+		return x.By
 	}
 	return ""
 }
@@ -1211,6 +1219,7 @@ func (x *RuleAdded) GetApprovalId() string {
 type SessionClosed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	By            string                 `protobuf:"bytes,21,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1248,6 +1257,13 @@ func (*SessionClosed) Descriptor() ([]byte, []int) {
 func (x *SessionClosed) GetReason() string {
 	if x != nil {
 		return x.Reason
+	}
+	return ""
+}
+
+func (x *SessionClosed) GetBy() string {
+	if x != nil {
+		return x.By
 	}
 	return ""
 }
@@ -3183,7 +3199,7 @@ const file_session_proto_rawDesc = "" +
 	" \x03(\v2\x11.troupe.v1.EnvVarR\x03env\x12\x10\n" +
 	"\x03ask\x18\v \x01(\bR\x03ask\x12)\n" +
 	"\x06budget\x18[ \x01(\v2\x11.troupe.v1.BudgetR\x06budget\x12\x15\n" +
-	"\x06run_id\x18G \x01(\tR\x05runId\"\xef\x02\n" +
+	"\x06run_id\x18G \x01(\tR\x05runId\"\xff\x02\n" +
 	"\x11WorkspaceAttached\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -3201,7 +3217,8 @@ const file_session_proto_rawDesc = "" +
 	"\n" +
 	"clone_path\x18\r \x01(\tR\tclonePath\x12\x1f\n" +
 	"\vproject_dir\x18\x0e \x01(\tR\n" +
-	"projectDir\"5\n" +
+	"projectDir\x12\x0e\n" +
+	"\x02by\x18\" \x01(\tR\x02by\"5\n" +
 	"\x11WorkspaceDetached\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\"\x7f\n" +
@@ -3232,9 +3249,10 @@ const file_session_proto_rawDesc = "" +
 	"\arule_id\x18\x04 \x01(\tR\x06ruleId\x12\x1c\n" +
 	"\tworkspace\x18\x05 \x01(\tR\tworkspace\x12\x1f\n" +
 	"\vapproval_id\x18\x06 \x01(\tR\n" +
-	"approvalId\"'\n" +
+	"approvalId\"7\n" +
 	"\rSessionClosed\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xba\x03\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02by\x18\x15 \x01(\tR\x02by\"\xba\x03\n" +
 	"\rWorkspaceFact\x12G\n" +
 	"\x10workspace_opened\x18\x01 \x01(\v2\x1a.troupe.v1.WorkspaceOpenedH\x00R\x0fworkspaceOpened\x122\n" +
 	"\tfield_set\x18\x02 \x01(\v2\x13.troupe.v1.FieldSetH\x00R\bfieldSet\x12>\n" +

@@ -3322,6 +3322,7 @@ func (x *TimerFired) GetInputId() string {
 type TimerCancelled struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	TimerId       string                 `protobuf:"bytes,1,opt,name=timer_id,json=timerId,proto3" json:"timer_id,omitempty"`
+	By            string                 `protobuf:"bytes,21,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3359,6 +3360,13 @@ func (*TimerCancelled) Descriptor() ([]byte, []int) {
 func (x *TimerCancelled) GetTimerId() string {
 	if x != nil {
 		return x.TimerId
+	}
+	return ""
+}
+
+func (x *TimerCancelled) GetBy() string {
+	if x != nil {
+		return x.By
 	}
 	return ""
 }
@@ -4593,9 +4601,10 @@ const file_worker_proto_rawDesc = "" +
 	"\btimer_id\x18\x01 \x01(\tR\atimerId\x12\x17\n" +
 	"\alate_ms\x18\x02 \x01(\x03R\x06lateMs\x12\x18\n" +
 	"\askipped\x18\x03 \x01(\bR\askipped\x12\x19\n" +
-	"\binput_id\x18\x04 \x01(\tR\ainputId\"+\n" +
+	"\binput_id\x18\x04 \x01(\tR\ainputId\";\n" +
 	"\x0eTimerCancelled\x12\x19\n" +
-	"\btimer_id\x18\x01 \x01(\tR\atimerId\"\x91\x02\n" +
+	"\btimer_id\x18\x01 \x01(\tR\atimerId\x12\x0e\n" +
+	"\x02by\x18\x15 \x01(\tR\x02by\"\x91\x02\n" +
 	"\x10HistoryCompacted\x12\x19\n" +
 	"\bupto_seq\x18\x01 \x01(\x04R\auptoSeq\x12\x18\n" +
 	"\asummary\x18\x02 \x01(\tR\asummary\x12\x1a\n" +

@@ -84,7 +84,7 @@ With a path it deletes that file of the session's home folder, and nothing else.
 				if err := a.unapplied(ctx, n, args[0], force); err != nil {
 					return err
 				}
-				_, err := ask[*messages.Ack](ctx, n, inSession(args[0], &messages.ToSession{Command: &messages.ToSession_Close{Close: &messages.CloseSession{Reason: reason, Forget: !keep}}}))
+				_, err := ask[*messages.Ack](ctx, n, inSession(args[0], &messages.ToSession{Command: &messages.ToSession_Close{Close: &messages.CloseSession{Reason: reason, Forget: !keep, By: "user"}}}))
 				return err
 			})
 		},
