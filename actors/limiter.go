@@ -27,19 +27,20 @@ type Limiter struct {
 	rates struct{ requests, tokens rate }
 	state health
 	turns turns
-	wake  act.Timer          // when the next waiter may go on
-	held  map[string]*holder // by PID and request
-	queue []*holder          // in order of arrival
-	watch map[string]bool    // PIDs that are watched: once each, until they end
+	wake  act.Timer            // when the next waiter may go on
+	held  int                  // permits
+	asks  map[string]*holder   // who has a permit or waits for one, by PID and request
+	watch map[string][]*holder // the same by PID. A PID is watched once, until it ends
 }
 
 type holder struct {
 	who     *actor.PID
 	request uint64
-	gone    bool
+	holds   bool // a permit; else it waits
 
 	session    string
 	background bool
+	arrival    uint64 // its number in the queue
 }
 
 // roomAgain wakes a Limiter whose provider had no room.
@@ -50,7 +51,7 @@ const wakeAtMost = time.Second
 
 func newLimiter(svc *Services, provider string) *Limiter {
 	own := svc.ProviderLimits[provider]
-	l := &Limiter{log: svc.Log, now: svc.Now, max: own.Calls, held: make(map[string]*holder), watch: make(map[string]bool)}
+	l := &Limiter{log: svc.Log, now: svc.Now, max: own.Calls, asks: make(map[string]*holder), watch: make(map[string][]*holder)}
 	if l.max == 0 {
 		l.max = svc.Limits.ModelCalls
 	}
@@ -81,7 +82,7 @@ func (l *Limiter) Receive(c actor.Context) {
 		l.wake.Stop()
 		l.refuse(c)
 	case *actor.Stopped:
-		l.held, l.queue, l.watch = nil, nil, nil
+		l.asks, l.watch, l.turns = nil, nil, turns{}
 	default:
 		act.Unexpected(c, l.log)
 	}
@@ -92,23 +93,26 @@ func (l *Limiter) acquire(c actor.Context, m *messages.AcquirePermit) {
 	if h.session == "" {
 		h.session = h.who.GetId()
 	}
-	l.turns.arrived(h.session)
-	same := func(x *holder) bool { return x.request == h.request && x.who.GetId() == h.who.GetId() && !x.gone }
-	if m.GetAgain() && (l.held[permitKey(h.who, h.request)] != nil || slices.ContainsFunc(l.queue, same)) {
-		return
+	key, id := permitKey(h.who, h.request), h.who.GetId()
+	if old := l.asks[key]; old != nil {
+		if m.GetAgain() {
+			return
+		}
+		l.end(old) // of a worker that began anew and counts from the first again
 	}
-	if !l.watch[h.who.GetId()] {
-		l.watch[h.who.GetId()] = true
+	if _, watched := l.watch[id]; !watched {
 		c.Watch(h.who)
 	}
-	l.queue = append(l.queue, h)
+	l.watch[id] = append(l.watch[id], h)
+	l.asks[key] = h
+	l.turns.add(h)
 	l.grant(c)
 }
 
 // view says who waits, in order.
 func (l *Limiter) view() *messages.ActorView {
 	v := &messages.ActorView{Kind: "limiter", State: running}
-	for _, h := range l.turns.inOrder(l.queue) {
+	for _, h := range l.turns.inOrder() {
 		v.Waiting = append(v.Waiting, nameOf(h.who))
 	}
 	v.Pending = int32(len(v.GetWaiting()))
@@ -117,27 +121,22 @@ func (l *Limiter) view() *messages.ActorView {
 
 // grant serves waiters while permits are free. It loops here: a release never calls the next waiter.
 func (l *Limiter) grant(c actor.Context) {
-	l.queue = slices.DeleteFunc(l.queue, func(h *holder) bool { return h.gone })
-	for len(l.queue) > 0 && len(l.held) < l.max {
-		at := l.turns.next(l.queue)
-		h := l.queue[at]
-		if !l.room(c) {
-			break
+	for l.held < l.max {
+		h := l.turns.next()
+		if h == nil || !l.room(c) {
+			return
 		}
-		l.turns.served(h, l.queue)
-		l.queue = slices.Delete(l.queue, at, at+1)
-		l.held[permitKey(h.who, h.request)] = h
+		l.turns.serve(h)
+		l.held++
+		h.holds = true
 		c.Send(h.who, &messages.PermitGranted{Request: h.request})
-	}
-	if len(l.queue) == 0 {
-		l.queue, l.turns = nil, turns{}
 	}
 }
 
 // room takes the place of one request, or wakes the Limiter when there may be one.
 func (l *Limiter) room(c actor.Context) bool {
 	now := l.now()
-	if l.state.probing() && len(l.held) > 0 {
+	if l.state.probing() && l.held > 0 {
 		return false // what comes of that says how it goes on
 	}
 	wait := max(l.rates.requests.wait(now), l.rates.tokens.wait(now), l.state.wait(now))
@@ -151,43 +150,45 @@ func (l *Limiter) room(c actor.Context) bool {
 
 // release takes a permit back, or a place in the queue.
 func (l *Limiter) release(c actor.Context, key string, m *messages.ReleasePermit) {
-	if h := l.held[key]; h != nil {
-		delete(l.held, key)
-		l.rates.requests.spend(l.now(), int64(m.GetRequests())-1)
-		l.rates.tokens.spend(l.now(), m.GetTokens())
-		l.state.note(l.now(), m)
-		l.grant(c)
+	h := l.asks[key]
+	if h == nil {
 		return
 	}
-	for _, h := range l.queue {
-		if !h.gone && permitKey(h.who, h.request) == key {
-			h.gone = true
-		}
+	l.end(h)
+	if !h.holds {
+		return
+	}
+	l.rates.requests.spend(l.now(), int64(m.GetRequests())-1)
+	l.rates.tokens.spend(l.now(), m.GetTokens())
+	l.state.note(l.now(), m)
+	l.grant(c)
+}
+
+// end forgets one who holds a permit or waits for one.
+func (l *Limiter) end(h *holder) {
+	id := h.who.GetId()
+	l.watch[id] = slices.DeleteFunc(l.watch[id], func(o *holder) bool { return o == h })
+	delete(l.asks, permitKey(h.who, h.request))
+	if h.holds {
+		l.held--
+	} else {
+		l.turns.drop(h)
 	}
 }
 
 // refuse answers those who wait: a stopped mailbox says nothing (I10).
 func (l *Limiter) refuse(c actor.Context) {
-	for _, h := range l.queue {
-		if !h.gone {
-			c.Send(h.who, messages.Fail(messages.CodeUnavailable, "the limiter is stopping", "try again"))
-		}
+	for _, h := range l.turns.all() {
+		c.Send(h.who, messages.Fail(messages.CodeUnavailable, "the limiter is stopping", "try again"))
 	}
-	l.queue = nil
+	l.turns = turns{}
 }
 
 // gone frees what a dead worker held.
 func (l *Limiter) gone(c actor.Context, who *actor.PID) {
+	for _, h := range slices.Clone(l.watch[who.GetId()]) {
+		l.end(h)
+	}
 	delete(l.watch, who.GetId())
-	for k, h := range l.held {
-		if h.who.GetId() == who.GetId() {
-			delete(l.held, k)
-		}
-	}
-	for _, h := range l.queue {
-		if h.who.GetId() == who.GetId() {
-			h.gone = true
-		}
-	}
 	l.grant(c)
 }

@@ -1,22 +1,22 @@
 package actors
 
-import "testing"
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
 
 // TestNewSessionsDoNotKeepOldOnesWaiting lets two sessions that are new arrive before each permit: one that waits is served in its turn.
 func TestNewSessionsDoNotKeepOldOnesWaiting(t *testing.T) {
 	var turns turns
-	var queue []*holder
-	arrive := func(session string) {
-		turns.arrived(session)
-		queue = append(queue, &holder{session: session})
-	}
+	arrive := func(session string) { turns.add(&holder{session: session}) }
 	serve := func() string {
-		at := turns.next(queue)
-		h := queue[at]
-		turns.served(h, queue)
-		queue = append(queue[:at:at], queue[at+1:]...)
+		h := turns.next()
+		turns.serve(h)
 		return h.session
 	}
+	// Somebody waits all the time: when nobody does, all begin anew.
+	turns.add(&holder{session: "patient", background: true})
 	arrive("old")
 	if serve() != "old" {
 		t.Fatal("nobody else was there")
@@ -34,4 +34,83 @@ func TestNewSessionsDoNotKeepOldOnesWaiting(t *testing.T) {
 		}
 	}
 	t.Error("twenty who came later were served before it")
+}
+
+// plain are turns as they are meant, looked through from end to end.
+type plain struct {
+	count uint64
+	ahead int
+	last  map[string]uint64
+	queue []*holder
+}
+
+func (p *plain) add(h *holder) {
+	if _, known := p.last[h.session]; !known {
+		p.last[h.session] = max(1, 2*p.count) - 1
+	}
+	p.queue = append(p.queue, h)
+}
+
+func (p *plain) next() *holder {
+	best := p.queue[0]
+	for _, h := range p.queue {
+		first := p.last[h.session] < p.last[best.session]
+		if h.background != best.background {
+			first = h.background == (p.ahead >= mostAhead)
+		}
+		if first {
+			best = h
+		}
+	}
+	return best
+}
+
+func (p *plain) drop(h *holder) {
+	p.queue = slices.DeleteFunc(p.queue, func(o *holder) bool { return o == h })
+	if len(p.queue) == 0 {
+		*p = plain{last: map[string]uint64{}}
+	}
+}
+
+func (p *plain) serve(h *holder) {
+	p.count++
+	p.last[h.session] = 2 * p.count
+	switch {
+	case h.background:
+		p.ahead = 0
+	case slices.ContainsFunc(p.queue, func(o *holder) bool { return o.background }):
+		p.ahead++
+	}
+	p.drop(h)
+}
+
+func TestTurnsAreThoseOfTheWholeQueue(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		var got turns
+		want := plain{last: map[string]uint64{}}
+		for step := range 400 {
+			switch n := r.IntN(10); {
+			case n < 5 || len(want.queue) == 0:
+				h := &holder{session: string(rune('a' + r.IntN(6))), background: r.IntN(3) == 0}
+				got.add(h)
+				want.add(h)
+			case n == 5:
+				h := want.queue[r.IntN(len(want.queue))]
+				got.drop(h)
+				want.drop(h)
+			default:
+				order := got.inOrder()
+				h := want.next()
+				if got.next() != h || len(order) != len(want.queue) || order[0].arrival == 0 || order[0].session != h.session || order[0].background != h.background {
+					t.Fatalf("seed %d, step %d: %+v is next, wanted is %+v", seed, step, got.next(), h)
+				}
+				got.serve(h)
+				want.serve(h)
+			}
+			if got.waiting != len(want.queue) || len(got.all()) != len(want.queue) {
+				t.Fatalf("seed %d, step %d: %d wait, wanted are %d", seed, step, got.waiting, len(want.queue))
+			}
+		}
+	}
 }
