@@ -32,6 +32,11 @@ func (in *inspection) log(name string, keys *keyring) error {
 	if err != nil {
 		return err
 	}
+	if len(b) == 0 { // the database does not open where there is one
+		in.torn = append(in.torn, name+" is empty, as a log that was being made")
+		in.logs[name] = scan{}
+		return nil
+	}
 	if len(b) >= logHeader && !keys.header(b) {
 		in.found(name, "its header names a key that there is not")
 		return nil
@@ -104,7 +109,7 @@ func entryAt(b []byte, at int) (e logEntry, n int) {
 	return e, end + crc32.Size
 }
 
-// cutLogs ends the logs behind what reads. The database would do so itself, after allocating what
+// cutLogs ends the logs behind what reads, and removes those of which nothing does. The database would do so itself, after allocating what
 // the damaged entry asks for.
 func (in *inspection) cutLogs() error {
 	for name, s := range in.logs {

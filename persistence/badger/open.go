@@ -154,15 +154,9 @@ func (s *Store) retreat() error {
 	return putBack(s.opts.Dir)
 }
 
-// openEngine opens the database, a second time when a crash cut the creation of its log short:
-// the first attempt fails on the empty file and leaves it whole.
-func openEngine(o engine.Options, dir string) (*engine.DB, error) {
-	var db *engine.DB
-	attempt := func() (err error) { db, err = engine.Open(o); return err }
-	err := caught(attempt)
-	if err != nil && strings.Contains(err.Error(), "Create a new file") {
-		err = caught(attempt)
-	}
+// openEngine opens the database.
+func openEngine(o engine.Options, dir string) (db *engine.DB, err error) {
+	err = caught(func() (err error) { db, err = engine.Open(o); return err })
 	switch {
 	case err == nil:
 		return db, nil

@@ -185,34 +185,54 @@ func TestWatermarkNeverLeadsAndNeverGoesBack(t *testing.T) {
 	}
 }
 
-// A crash while the database makes its log leaves an empty file, on which it fails once.
-func TestEmptyLogOfACrashIsOpenedAtTheSecondAttempt(t *testing.T) {
+// A crash while the database makes its log leaves an empty file, and so may one while it opens after that.
+func TestEmptyLogsOfCrashesAreTakenAway(t *testing.T) {
 	dir := t.TempDir()
 	s := openIn(t, dir)
 	appendTo(t, s, "wrk/a", "s", 3)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	empty := filepath.Join(dir, "db", "00042.mem")
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
+	logs := []string{filepath.Join(dir, "db", "00042.mem"), filepath.Join(dir, "db", "00043.mem"), filepath.Join(dir, "db", "00044.mem")}
+	leave := func() {
+		for _, name := range logs {
+			if err := os.WriteFile(name, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
+	leave()
 	o := engineOptions(filepath.Join(dir, "db"), Options{}.withDefaults(), &engineLog{log: Options{}.withDefaults().Logger})
 	if db, err := engine.Open(o); err == nil || !strings.Contains(err.Error(), "Create a new file") {
 		if err == nil {
 			_ = db.Close()
 		}
-		t.Fatalf("the database opens a directory with an empty log: %v; the retry can go", err)
+		t.Fatalf("the database opens a directory with empty logs: %v; what takes them away can go", err)
 	}
-	if err := os.Remove(empty); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	leave()
 	s = openIn(t, dir)
 	if head, err := s.Head(context.Background(), "wrk/a"); err != nil || head != 3 {
 		t.Errorf("head is %d, %v", head, err)
+	}
+}
+
+// An empty log is what a crash leaves, or all that is left of one that held something: the watermark tells.
+func TestALogThatLostEverythingIsMissed(t *testing.T) {
+	from, dir := t.TempDir(), t.TempDir()
+	s := openIn(t, from)
+	appendTo(t, s, "wrk/a", "s", 3)
+	if err := os.CopyFS(dir, os.DirFS(from)); err != nil { // of a process that is killed here
+		t.Fatal(err)
+	}
+	log := glob(t, dir, "db/*.mem")[0]
+	if err := os.Truncate(log, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), Options{Dir: dir, Ballast: -1}); !errors.Is(err, persistence.ErrAckedDataMissing) {
+		t.Errorf("opened: %v", err)
+	}
+	if info, err := os.Stat(log); err != nil || info.Size() != 0 {
+		t.Errorf("the refusal left %v, %v", info, err)
 	}
 }
 
