@@ -314,6 +314,7 @@ func send[T any](ctx context.Context, rt *Runtime, m proto.Message) (T, error) {
 		var zero T
 		return zero, err
 	}
+	m = rt.carry(ctx, m)
 	for try := 1; ; try++ {
 		r, err := act.Ask[T](ctx, rt.sys, rt.root, m)
 		if !errors.Is(err, act.ErrGone) {

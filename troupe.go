@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/troupe-dev/troupe/actors"
 	"github.com/troupe-dev/troupe/actors/act"
@@ -170,11 +171,14 @@ type Options struct {
 	// is secret. config.NewRedactor makes one.
 	Redact Redactor
 	// Env is the environment of tool calls; nil: the allow-list of package tools.
-	Env        func(workspaceID string, vars []*messages.EnvVar, trust Trust) ([]string, error)
-	Logger     *slog.Logger     // default: nothing is logged
-	Now        func() time.Time // default: time.Now
-	Clock      Clock            // instead of Now; for tests
-	ServerName string           // host of server workspaces; default "troupe"
+	Env    func(workspaceID string, vars []*messages.EnvVar, trust Trust) ([]string, error)
+	Logger *slog.Logger     // default: nothing is logged
+	Now    func() time.Time // default: time.Now
+	Clock  Clock            // instead of Now; for tests
+	// TracerProvider gets a trace of each turn. Its own ids of spans are used, unless it was made with TraceIDs; closing it is the
+	// program's business, after Close. nil: nothing is traced.
+	TracerProvider trace.TracerProvider
+	ServerName     string // host of server workspaces; default "troupe"
 }
 
 // Runtime is one process's house of actors. It is safe for concurrent use.
@@ -380,7 +384,7 @@ func services(o *Options, store persistence.Store, registry *tools.Registry) *ac
 		Store: store, Models: models, Tools: registry, Unknown: o.Unknown, Agents: agents, Sandbox: o.Sandbox, Reach: o.Reach, Log: o.Logger, Limits: o.Limits,
 		Now: o.Now, Clock: o.Clock, FieldEffects: o.FieldEffects, Node: nodeName(), ServerName: o.ServerName, DataDir: o.DataDir, TempDir: filepath.Join(o.DataDir, "tmp"),
 		Env: env, Values: o.ToolContext, Variables: o.Variables, Hooks: o.Hooks, Rules: o.Rules, IdleAfter: o.IdleAfter, Still: o.Still, IgnoreTimers: o.IgnoreTimers, Redact: o.Redact,
-		ProviderLimits: o.ProviderLimits, ToolTimes: o.ToolTimes, Trim: o.Trim, Budget: budget,
+		ProviderLimits: o.ProviderLimits, ToolTimes: o.ToolTimes, Trim: o.Trim, Budget: budget, Tracer: tracer(o.TracerProvider),
 	}
 }
 

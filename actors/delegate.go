@@ -166,7 +166,8 @@ func (r *run) child(ctx context.Context, task string) (*messages.ChildReady, *me
 	spawn := &messages.SpawnChild{
 		ExecId: r.m.GetExecId(), Parent: r.m.GetWorkerId(), Attach: r.m.GetReconcile() || r.m.GetAbandon(), Agent: r.m.GetChild().GetAgent(),
 		Model: r.m.GetChild().GetModel(), System: r.m.GetChild().GetSystem(), Places: r.m.GetChild().GetPlaces(), People: r.m.GetChild().GetPeople(), Bounds: r.m.GetChild().GetBounds(),
-		Task: []*messages.Part{{Kind: &messages.Part_Text{Text: task}}},
+		Task:        []*messages.Part{{Kind: &messages.Part_Text{Text: task}}},
+		Traceparent: r.m.GetTraceparent(),
 	}
 	asking, stop := r.uncancelled(ctx)
 	defer stop()

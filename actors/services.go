@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/messages"
@@ -76,6 +77,7 @@ type Services struct {
 	Copies  Copies                    // working copies of folders; nil: there are none
 	Reach   []netip.Prefix            // addresses that fetch may reach though they are not public
 	Log     *slog.Logger
+	Tracer  trace.Tracer // nil: nobody collects traces
 	Limits  Limits
 	Now     func() time.Time // of Clock, when that is set
 	Clock   act.Clock        // nil: the machine's

@@ -43,14 +43,14 @@ func (s *Session) spawnChild(c actor.Context, m *messages.SpawnChild) {
 	}
 	task := &messages.InputAccepted{
 		InputId: messages.NewID(messages.InputPrefix), Origin: messages.InputAccepted_WORKER, From: m.GetParent(), Parts: s.svc.cleanParts(m.GetTask()),
-		People:      m.GetPeople(),
+		People: m.GetPeople(), Traceparent: m.GetTraceparent(),
 		ContentHash: conversation.ContentHash(m.GetTask(), nil),
 	}
 	spawned := &messages.WorkerSpawned{
 		WorkerId: created.GetWorkerId(), Agent: created.GetAgent(), Model: created.GetModel(), Parent: m.GetParent(), ExecId: m.GetExecId(),
 		InputId: task.GetInputId(), Places: m.GetPlaces(),
 	}
-	s.build(c, spawned, created, task)
+	s.build(c, spawned, created, s.svc.tracedInput(task, s.id, created.GetWorkerId()))
 }
 
 // noChild says why a child cannot be made.

@@ -487,10 +487,10 @@ func (b *sessionBuilder) facts() (worker, session []proto.Message, fail *message
 		if strings.TrimSpace(conversation.InputText(f.GetParts())) == "" {
 			return nil, nil, messages.Fail(messages.CodeBadRequest, "the input is empty", "say what the agent should do")
 		}
-		worker = append(worker, &messages.InputAccepted{
+		worker = append(worker, b.svc.tracedInput(&messages.InputAccepted{
 			InputId: b.input, Mode: f.GetMode(), Origin: f.GetOrigin(), From: f.GetFrom(), Parts: b.svc.cleanParts(f.GetParts()), People: f.GetPeople(),
-			ContentHash: conversation.ContentHash(f.GetParts(), nil),
-		})
+			ContentHash: conversation.ContentHash(f.GetParts(), nil), Traceparent: f.GetTraceparent(),
+		}, m.GetSessionId(), workerID))
 	}
 	return worker, session, nil
 }

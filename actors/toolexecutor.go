@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/conversation"
+	"github.com/troupe-dev/troupe/internal/telemetry"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/tools"
 )
@@ -115,7 +116,7 @@ func (x *ToolExecutor) execute(c actor.Context, m *messages.Execute) {
 		c.Respond(failedReply(m, messages.ToolFinished_ERROR, tools.CodeDuplicateCallID, "this call is running already"))
 		return
 	}
-	ctx, cancel := context.WithCancelCause(context.Background())
+	ctx, cancel := context.WithCancelCause(telemetry.From(context.Background(), m.GetTraceparent()))
 	e := &execution{asker: c.Sender(), cmd: m, cancel: cancel}
 	x.running[m.GetExecId()] = e
 	if !waits(m) {

@@ -25,8 +25,7 @@ import (
 //
 // Accepts, always from its Session: Configure (first), SubmitInput, RunInput, CallTool, AwaitTurn, CancelSession,
 // ListInputs, WithdrawInput, RecallInput, ResolveCall, ResolveApproval, ReadHistory, ConfigureWorker, SetTimer, CancelTimer, ListTimers, FireTimer,
-// DescribeWorker, WaitIdle, Watched; and
-// from those it asked: leases, permits, tool replies. Each ask has one reply.
+// DescribeWorker, WaitIdle, Watched; and from those it asked: leases, permits, tool replies. Each ask has one reply.
 // Parent: Session, which replaces a failed worker. Children: one ToolExecutor, on first use.
 type Worker struct {
 	svc     *Services
@@ -87,6 +86,7 @@ type Worker struct {
 	cancels     []canceller                                 // who await the end of a cancelled turn
 	closing     closing                                     // that the worker ends for good
 	purse       purse
+	trace       *tracing
 	limited     limited
 	peers       peers
 }
@@ -105,7 +105,7 @@ const (
 func newWorker(svc *Services) *Worker {
 	w := &Worker{
 		svc: svc, log: svc.Log, phase: stateInactive,
-		running: make(map[string]bool), waiting: make(map[string][]*actor.PID),
+		running: make(map[string]bool), waiting: make(map[string][]*actor.PID), trace: newTracing(svc),
 	}
 	w.receive = w.unborn
 	return w

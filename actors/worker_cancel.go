@@ -75,7 +75,10 @@ func (w *Worker) allWithdrawn(c actor.Context, facts []proto.Message) {
 func (w *Worker) interrupt(c actor.Context) { w.endRunning(c, "") }
 
 // halt is interrupt where nobody will hear what became of the calls: their executor notes it in its ledger.
-func (w *Worker) halt(c actor.Context) { w.endRunning(c, haltReason) }
+func (w *Worker) halt(c actor.Context) {
+	w.endRunning(c, haltReason)
+	w.cutTrace()
+}
 
 func (w *Worker) endRunning(c actor.Context, reason string) {
 	w.purse.wall.Stop()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"google.golang.org/protobuf/proto"
@@ -22,6 +23,7 @@ type appending struct {
 	then    func(actor.Context)
 	asker   *actor.PID // who is told when it fails
 	before  late       // what goes ahead of it
+	traced  time.Time  // when it was handed to the store; zero: nobody asks
 }
 
 // appended is the committer's answer, piped to the mailbox.
@@ -86,6 +88,9 @@ func (w *Worker) appendActivated(c actor.Context, asker *actor.PID, then func(ac
 		return
 	}
 	w.inflight = in
+	if w.trace != nil {
+		in.traced = w.svc.Now()
+	}
 	sys, self := c.ActorSystem(), c.Self()
 	w.journal.Append(func(r persistence.Receipt, err error) {
 		sys.Root.Send(self, &appended{of: in, receipt: r, err: err})
@@ -131,6 +136,7 @@ func (w *Worker) appended(c actor.Context, m *appended) {
 		w.reportBudget(c)
 	}
 	w.svc.shown.note(in.facts)
+	w.traced(in, m.late)
 	if !m.late {
 		w.settleLedger(in.facts)
 		w.publish(c, in, m.receipt)

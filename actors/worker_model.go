@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-dev/troupe/actors/act"
@@ -32,6 +33,7 @@ type generation struct {
 	started   time.Time
 	provider  string
 	summary   bool        // of a compaction
+	span      trace.Span  // of the call; nil when nobody collects traces
 	receiving atomic.Bool // set by the goroutine of the call with its first event
 }
 
@@ -177,7 +179,7 @@ func (w *Worker) permitGranted(c actor.Context, m *messages.PermitGranted) {
 	w.retry.Stop()
 	g.permit, g.started = true, w.svc.Now()
 	w.phase = stateRequesting
-	ctx, cancel := context.WithCancelCause(context.Background())
+	ctx, cancel := context.WithCancelCause(w.traceCall(g))
 	g.cancel = cancel
 	call := w.modelCall(c, g)
 	w.svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
@@ -309,6 +311,9 @@ func (w *Worker) dropGeneration(c actor.Context, spent *model.Completion, err er
 	if w.gen != nil && spent == nil { // it was not made
 		w.purse.charge = &messages.Amounts{}
 	}
+	if w.gen != nil && w.gen.span != nil {
+		w.svc.ends(w.gen.span, "cancelled")
+	}
 	w.gen = nil
 }
 
@@ -318,6 +323,7 @@ func (w *Worker) generated(c actor.Context, m *generated) {
 	if g == nil || g.number != m.number {
 		return
 	}
+	w.traceGenerated(g, m)
 	w.dropGeneration(c, m.completion, m.err)
 	w.charged(g, m.completion, m.err)
 	w.phase = stateWorking

@@ -116,6 +116,7 @@ func (w *Worker) takeUp(c actor.Context) {
 		return
 	}
 	w.log.Info("turn goes on after a restart", "turn", w.state.Turn().ID)
+	w.resumeTrace()
 	w.lease(c, w.consult)
 	w.replay(c)
 }

@@ -131,10 +131,10 @@ func (w *Worker) fireTimer(c actor.Context, m *messages.FireTimer, then func(act
 		fired.Skipped = true
 	} else {
 		fired.InputId = messages.NewID(messages.InputPrefix)
-		facts = append(facts, &messages.InputAccepted{
+		facts = append(facts, w.svc.tracedInput(&messages.InputAccepted{
 			InputId: fired.GetInputId(), Origin: messages.InputAccepted_TIMER, From: t.GetBy(), Parts: t.GetParts(),
 			ContentHash: conversation.ContentHash(t.GetParts(), nil),
-		})
+		}, w.session, w.id))
 	}
 	asker := c.Sender()
 	w.append(c, asker, func(c actor.Context) {

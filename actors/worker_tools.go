@@ -196,6 +196,7 @@ func (w *Worker) execute(c actor.Context, call *conversation.Call, m *messages.E
 		m.Child = w.delegation(call)
 	}
 	m.KnownFiles = w.state.KnownFiles(p.GetWorkspace())
+	w.traceExecute(call, m)
 	c.Request(w.executor, m)
 }
 
@@ -206,6 +207,7 @@ func (w *Worker) toolReply(c actor.Context, m *messages.ToolReply) {
 		return
 	}
 	delete(w.running, m.GetExecId())
+	w.traceReply(m)
 	call := t.Call(m.GetExecId())
 	switch {
 	case (m.GetPrepared() || m.GetNotDone() || m.GetPreviewed()) && t.Cancelled != nil:
@@ -370,6 +372,7 @@ func (w *Worker) callsLost(c actor.Context, m *callsLost) {
 	lost := false
 	for _, id := range m.execs {
 		lost = lost || w.running[id]
+		w.traceCalled(id, "lost", "lost")
 		delete(w.running, id)
 	}
 	if lost {

@@ -36,6 +36,7 @@ type wallTimeUp struct {
 func (w *Worker) submit(c actor.Context, m *messages.SubmitInput, run bool) {
 	w.accept(c, &messages.InputAccepted{
 		InputId: m.GetInputId(), Mode: m.GetMode(), Origin: m.GetOrigin(), From: m.GetFrom(), Parts: m.GetParts(), People: m.GetPeople(),
+		Traceparent: m.GetTraceparent(),
 	}, run)
 }
 
@@ -45,7 +46,7 @@ func (w *Worker) submitCall(c actor.Context, m *messages.CallTool) {
 	w.accept(c, &messages.InputAccepted{
 		InputId: m.GetCallId(), Origin: messages.InputAccepted_SYSTEM,
 		Call:             &messages.ToolCall{Id: m.GetCallId(), Name: m.GetTool(), Arguments: m.GetArguments()},
-		RequiresApproval: m.GetRequiresApproval(), ApprovalMs: m.GetApprovalMs(),
+		RequiresApproval: m.GetRequiresApproval(), ApprovalMs: m.GetApprovalMs(), Traceparent: m.GetTraceparent(),
 	}, true)
 }
 
@@ -72,6 +73,7 @@ func (w *Worker) accept(c actor.Context, f *messages.InputAccepted, run bool) {
 		c.Respond(fail)
 		return
 	}
+	w.traceAccept(f)
 	st := &staging{f, c.Sender(), run}
 	if f.GetMode() == messages.InputAccepted_INTERRUPT && w.state.Turn() != nil {
 		w.interruptFor(c, st)

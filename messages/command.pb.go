@@ -1657,6 +1657,7 @@ type SubmitInput struct {
 	Origin        InputAccepted_Origin   `protobuf:"varint,5,opt,name=origin,proto3,enum=troupe.v1.InputAccepted_Origin" json:"origin,omitempty"`
 	From          string                 `protobuf:"bytes,6,opt,name=from,proto3" json:"from,omitempty"`
 	People        InputAccepted_People   `protobuf:"varint,7,opt,name=people,proto3,enum=troupe.v1.InputAccepted_People" json:"people,omitempty"` // whether anybody can be asked in its turn
+	Traceparent   string                 `protobuf:"bytes,60,opt,name=traceparent,proto3" json:"traceparent,omitempty"`                           // of W3C Trace Context: the span that its turn belongs to; empty: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1738,6 +1739,13 @@ func (x *SubmitInput) GetPeople() InputAccepted_People {
 		return x.People
 	}
 	return InputAccepted_AS_SESSION
+}
+
+func (x *SubmitInput) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
 }
 
 type InputReply struct {
@@ -2520,6 +2528,7 @@ type CallTool struct {
 	CallId           string                 `protobuf:"bytes,4,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	RequiresApproval bool                   `protobuf:"varint,44,opt,name=requires_approval,json=requiresApproval,proto3" json:"requires_approval,omitempty"` // a person is asked, whatever the policy says: it raises, and never lowers
 	ApprovalMs       int64                  `protobuf:"varint,45,opt,name=approval_ms,json=approvalMs,proto3" json:"approval_ms,omitempty"`                   // that an approval may wait; 0: as the runtime says
+	Traceparent      string                 `protobuf:"bytes,60,opt,name=traceparent,proto3" json:"traceparent,omitempty"`                                    // as of SubmitInput
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -2594,6 +2603,13 @@ func (x *CallTool) GetApprovalMs() int64 {
 		return x.ApprovalMs
 	}
 	return 0
+}
+
+func (x *CallTool) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
 }
 
 // SpawnWorker adds a worker to a session. Reply: WorkerView.
@@ -2687,6 +2703,7 @@ type SpawnChild struct {
 	Bounds        *Bounds                `protobuf:"bytes,8,opt,name=bounds,proto3" json:"bounds,omitempty"`
 	Attach        bool                   `protobuf:"varint,9,opt,name=attach,proto3" json:"attach,omitempty"`                                      // make none
 	People        InputAccepted_People   `protobuf:"varint,10,opt,name=people,proto3,enum=troupe.v1.InputAccepted_People" json:"people,omitempty"` // as in the parent's turn
+	Traceparent   string                 `protobuf:"bytes,60,opt,name=traceparent,proto3" json:"traceparent,omitempty"`                            // the span of the call
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2789,6 +2806,13 @@ func (x *SpawnChild) GetPeople() InputAccepted_People {
 		return x.People
 	}
 	return InputAccepted_AS_SESSION
+}
+
+func (x *SpawnChild) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
 }
 
 type ChildReady struct {
@@ -8311,6 +8335,7 @@ type Execute struct {
 	Child              *SpawnChild            `protobuf:"bytes,25,opt,name=child,proto3" json:"child,omitempty"`                                                // of a call that delegates: without its task
 	Abandon            bool                   `protobuf:"varint,26,opt,name=abandon,proto3" json:"abandon,omitempty"`                                           // only end the child that it has begun
 	RequiresApproval   bool                   `protobuf:"varint,91,opt,name=requires_approval,json=requiresApproval,proto3" json:"requires_approval,omitempty"` // for an owner elsewhere: ask, whatever its own policy says
+	Traceparent        string                 `protobuf:"bytes,60,opt,name=traceparent,proto3" json:"traceparent,omitempty"`                                    // the span of the call; empty: it has none
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -8546,6 +8571,13 @@ func (x *Execute) GetRequiresApproval() bool {
 		return x.RequiresApproval
 	}
 	return false
+}
+
+func (x *Execute) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
 }
 
 // ToolReply is what became of one call.
@@ -11715,7 +11747,7 @@ const file_command_proto_rawDesc = "" +
 	"\x06parent\x18\b \x01(\tR\x06parent\x12\x19\n" +
 	"\awaiting\x18\x82\x01 \x03(\tR\awaiting\"0\n" +
 	"\x04Tree\x12(\n" +
-	"\x04root\x18\x01 \x01(\v2\x14.troupe.v1.ActorViewR\x04root\"\xa5\x02\n" +
+	"\x04root\x18\x01 \x01(\v2\x14.troupe.v1.ActorViewR\x04root\"\xc7\x02\n" +
 	"\vSubmitInput\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x19\n" +
 	"\binput_id\x18\x02 \x01(\tR\ainputId\x12%\n" +
@@ -11723,7 +11755,8 @@ const file_command_proto_rawDesc = "" +
 	"\x04mode\x18\x04 \x01(\x0e2\x1d.troupe.v1.InputAccepted.ModeR\x04mode\x127\n" +
 	"\x06origin\x18\x05 \x01(\x0e2\x1f.troupe.v1.InputAccepted.OriginR\x06origin\x12\x12\n" +
 	"\x04from\x18\x06 \x01(\tR\x04from\x127\n" +
-	"\x06people\x18\a \x01(\x0e2\x1f.troupe.v1.InputAccepted.PeopleR\x06people\"\x93\x01\n" +
+	"\x06people\x18\a \x01(\x0e2\x1f.troupe.v1.InputAccepted.PeopleR\x06people\x12 \n" +
+	"\vtraceparent\x18< \x01(\tR\vtraceparent\"\x93\x01\n" +
 	"\n" +
 	"InputReply\x12\x19\n" +
 	"\binput_id\x18\x01 \x01(\tR\ainputId\x12\x10\n" +
@@ -11790,7 +11823,7 @@ const file_command_proto_rawDesc = "" +
 	"\rWithdrawInput\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x19\n" +
 	"\binput_id\x18\x02 \x01(\tR\ainputId\x12\x0e\n" +
-	"\x02by\x18\x03 \x01(\tR\x02by\"\xc0\x01\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\"\xe2\x01\n" +
 	"\bCallTool\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x12\n" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x1c\n" +
@@ -11798,13 +11831,14 @@ const file_command_proto_rawDesc = "" +
 	"\acall_id\x18\x04 \x01(\tR\x06callId\x12+\n" +
 	"\x11requires_approval\x18, \x01(\bR\x10requiresApproval\x12\x1f\n" +
 	"\vapproval_ms\x18- \x01(\x03R\n" +
-	"approvalMs\"\xa6\x01\n" +
+	"approvalMs\x12 \n" +
+	"\vtraceparent\x18< \x01(\tR\vtraceparent\"\xa6\x01\n" +
 	"\vSpawnWorker\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x16\n" +
 	"\x06system\x18\x03 \x01(\tR\x06system\x12*\n" +
 	"\x06origin\x18\x04 \x01(\v2\x12.troupe.v1.LineageR\x06origin\x12'\n" +
-	"\x06copied\x18\x05 \x03(\v2\x0f.troupe.v1.TurnR\x06copied\"\xcc\x02\n" +
+	"\x06copied\x18\x05 \x03(\v2\x0f.troupe.v1.TurnR\x06copied\"\xee\x02\n" +
 	"\n" +
 	"SpawnChild\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x16\n" +
@@ -11817,7 +11851,8 @@ const file_command_proto_rawDesc = "" +
 	"\x06bounds\x18\b \x01(\v2\x11.troupe.v1.BoundsR\x06bounds\x12\x16\n" +
 	"\x06attach\x18\t \x01(\bR\x06attach\x127\n" +
 	"\x06people\x18\n" +
-	" \x01(\x0e2\x1f.troupe.v1.InputAccepted.PeopleR\x06people\"D\n" +
+	" \x01(\x0e2\x1f.troupe.v1.InputAccepted.PeopleR\x06people\x12 \n" +
+	"\vtraceparent\x18< \x01(\tR\vtraceparent\"D\n" +
 	"\n" +
 	"ChildReady\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x19\n" +
@@ -12279,7 +12314,7 @@ const file_command_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"U\n" +
 	"\fReportBudget\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12(\n" +
-	"\x05spent\x18\x02 \x01(\v2\x12.troupe.v1.AmountsR\x05spent\"\x9c\b\n" +
+	"\x05spent\x18\x02 \x01(\v2\x12.troupe.v1.AmountsR\x05spent\"\xbe\b\n" +
 	"\aExecute\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x12\n" +
@@ -12315,7 +12350,8 @@ const file_command_proto_rawDesc = "" +
 	"approvedBy\x12+\n" +
 	"\x05child\x18\x19 \x01(\v2\x15.troupe.v1.SpawnChildR\x05child\x12\x18\n" +
 	"\aabandon\x18\x1a \x01(\bR\aabandon\x12+\n" +
-	"\x11requires_approval\x18[ \x01(\bR\x10requiresApproval\"\x92\x04\n" +
+	"\x11requires_approval\x18[ \x01(\bR\x10requiresApproval\x12 \n" +
+	"\vtraceparent\x18< \x01(\tR\vtraceparent\"\x92\x04\n" +
 	"\tToolReply\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x12\n" +

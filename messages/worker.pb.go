@@ -1641,6 +1641,7 @@ type InputAccepted struct {
 	People           InputAccepted_People   `protobuf:"varint,8,opt,name=people,proto3,enum=troupe.v1.InputAccepted_People" json:"people,omitempty"`
 	RequiresApproval bool                   `protobuf:"varint,48,opt,name=requires_approval,json=requiresApproval,proto3" json:"requires_approval,omitempty"` // of the call: a person is asked, whatever the policy says (row 38)
 	ApprovalMs       int64                  `protobuf:"varint,49,opt,name=approval_ms,json=approvalMs,proto3" json:"approval_ms,omitempty"`                   // that its approval may wait; 0: as the runtime says
+	Traceparent      string                 `protobuf:"bytes,60,opt,name=traceparent,proto3" json:"traceparent,omitempty"`                                    // the span of its acceptance, in the trace of its turn; empty: nothing was traced
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1743,6 +1744,13 @@ func (x *InputAccepted) GetApprovalMs() int64 {
 		return x.ApprovalMs
 	}
 	return 0
+}
+
+func (x *InputAccepted) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
 }
 
 type InputWithdrawn struct {
@@ -4390,7 +4398,7 @@ const file_worker_proto_rawDesc = "" +
 	"ASK_PERSON\x10\x05\x12\r\n" +
 	"\tFAIL_TURN\x10\x06\x12\x11\n" +
 	"\rWAIT_APPROVAL\x10\a\x12\t\n" +
-	"\x05KNOWN\x10\b\"\xc5\x04\n" +
+	"\x05KNOWN\x10\b\"\xe7\x04\n" +
 	"\rInputAccepted\x12\x19\n" +
 	"\binput_id\x18\x01 \x01(\tR\ainputId\x121\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\x1d.troupe.v1.InputAccepted.ModeR\x04mode\x127\n" +
@@ -4402,7 +4410,8 @@ const file_worker_proto_rawDesc = "" +
 	"\x06people\x18\b \x01(\x0e2\x1f.troupe.v1.InputAccepted.PeopleR\x06people\x12+\n" +
 	"\x11requires_approval\x180 \x01(\bR\x10requiresApproval\x12\x1f\n" +
 	"\vapproval_ms\x181 \x01(\x03R\n" +
-	"approvalMs\"7\n" +
+	"approvalMs\x12 \n" +
+	"\vtraceparent\x18< \x01(\tR\vtraceparent\"7\n" +
 	"\x04Mode\x12\t\n" +
 	"\x05QUEUE\x10\x00\x12\t\n" +
 	"\x05STEER\x10\x01\x12\r\n" +

@@ -18,6 +18,7 @@ func plan() []place {
 		{path: "internal/arch", floor: 0},
 		{path: "internal/peer", floor: 0},
 		{path: "internal/yamldoc", floor: 0},
+		{path: "internal/telemetry", floor: 0},
 
 		// Floor 1: pure code and contracts.
 		{path: "config", floor: 1, may: []string{"internal/yamldoc"}},
@@ -43,14 +44,14 @@ func plan() []place {
 		{path: "actors/act", floor: 2, may: []string{"messages"}},
 
 		// Floor 3: the actors, which know contracts and no adapter.
-		{path: "actors", floor: 3, may: append(kernel, "actors/act"), tests: []string{"actors/actortest"}},
+		{path: "actors", floor: 3, may: append(kernel, "actors/act", "internal/telemetry"), tests: []string{"actors/actortest"}},
 		{path: "actors/actortest", floor: 3, may: append(kernel, "actors", "actors/act", "model/script", "persistence/*")},
 		{path: "model/modeltest", floor: 3, may: []string{"messages", "model", "model/script"}},
 
 		// Floor 4: the composition root and public Go API. Neither cluster nor
 		// persistence/postgres: who embeds troupe hands them in and pays for them only then.
 		{path: ".", floor: 4, may: append(
-			kernel, "config", "web", "actors", "actors/act", "gateway", "gateway/*",
+			kernel, "config", "web", "actors", "actors/act", "internal/telemetry", "gateway", "gateway/*",
 			"persistence/badger", "persistence/memory", "persistence/protoactor",
 			"model/openai", "model/script", "tools/*",
 		), tests: []string{"troupetest"}},
@@ -114,6 +115,10 @@ func boundaries() []boundary {
 		{
 			what: "github.com/asynkron/protoactor-go", inside: plain, tests: true,
 			because: "below the actors nothing knows that there are actors",
+		},
+		{
+			what: "go.opentelemetry.io/otel/sdk", only: []string{"internal/telemetry/export"},
+			because: "whoever wants traces hands in a provider: only internal/telemetry/export makes one",
 		},
 		{what: "os", inside: pure, because: "pure code touches no machine"},
 		{what: "net", inside: pure, because: "pure code talks to nobody"},

@@ -1,0 +1,51 @@
+package telemetry
+
+import (
+	"context"
+	"encoding/hex"
+	"net/http"
+	"strings"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Header is the header of W3C Trace Context that names the caller's span.
+const Header = "Traceparent"
+
+// Traceparent writes the span of ctx as the header of W3C Trace Context has it; "" when there is none.
+func Traceparent(ctx context.Context) string { return Written(trace.SpanContextFromContext(ctx)) }
+
+// Written writes a span's context as Traceparent does.
+func Written(s trace.SpanContext) string {
+	if !s.IsValid() {
+		return ""
+	}
+	id, span, flags := s.TraceID(), s.SpanID(), byte(s.TraceFlags()&trace.FlagsSampled)
+	b := make([]byte, 0, 55)
+	b = append(b, "00-"...)
+	b = hex.AppendEncode(b, id[:])
+	b = append(b, '-')
+	b = hex.AppendEncode(b, span[:])
+	b = append(b, '-')
+	return string(hex.AppendEncode(b, []byte{flags}))
+}
+
+// From gives ctx the span that a traceparent names as the parent of what is begun with it. What is empty or no
+// traceparent changes nothing.
+func From(ctx context.Context, traceparent string) context.Context {
+	if traceparent == "" {
+		return ctx
+	}
+	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{strings.ToLower(Header): traceparent})
+}
+
+// Arrived gives ctx the span that a request says it belongs to.
+func Arrived(ctx context.Context, h http.Header) context.Context { return From(ctx, h.Get(Header)) }
+
+// Leave writes the span of ctx, if it has one, into the header of a request.
+func Leave(ctx context.Context, h http.Header) {
+	if s := Traceparent(ctx); s != "" {
+		h.Set(Header, s)
+	}
+}

@@ -1,0 +1,237 @@
+package troupe_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/troupe-dev/troupe"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
+	"github.com/troupe-dev/troupe/persistence/memory"
+)
+
+// gatherTraces is a provider that keeps what it gets.
+func gatherTraces(t *testing.T) (*sdktrace.TracerProvider, *tracetest.InMemoryExporter) {
+	t.Helper()
+	kept := tracetest.NewInMemoryExporter()
+	p := sdktrace.NewTracerProvider(sdktrace.WithSyncer(kept), sdktrace.WithIDGenerator(troupe.TraceIDs{}))
+	t.Cleanup(func() { _ = p.Shutdown(context.WithoutCancel(t.Context())) })
+	return p, kept
+}
+
+// tree writes spans as an indented tree: the children of a span by name, with how many there are. What has a parent that nobody told of is a fault.
+func tree(t *testing.T, spans tracetest.SpanStubs) string {
+	t.Helper()
+	known := make(map[trace.SpanID]bool)
+	for _, s := range spans {
+		if known[s.SpanContext.SpanID()] {
+			t.Errorf("span %s was told twice", s.Name)
+		}
+		known[s.SpanContext.SpanID()] = true
+		if s.SpanContext.TraceID() != spans[0].SpanContext.TraceID() {
+			t.Errorf("span %s is of another trace", s.Name)
+		}
+		if s.EndTime.Before(s.StartTime) {
+			t.Errorf("span %s ends before it begins", s.Name)
+		}
+	}
+	var out strings.Builder
+	var write func(parents map[trace.SpanID]bool, depth int)
+	write = func(parents map[trace.SpanID]bool, depth int) {
+		names, count := make(map[string]map[trace.SpanID]bool), []string{}
+		for _, s := range spans {
+			top := depth == 0 && (!s.Parent.IsValid() || !known[s.Parent.SpanID()])
+			if top || parents[s.Parent.SpanID()] {
+				if names[s.Name] == nil {
+					names[s.Name] = make(map[trace.SpanID]bool)
+					count = append(count, s.Name)
+				}
+				names[s.Name][s.SpanContext.SpanID()] = true
+			}
+		}
+		slices.Sort(count)
+		for _, name := range count {
+			fmt.Fprintf(&out, "%s%d %s\n", strings.Repeat("  ", depth), len(names[name]), name)
+			write(names[name], depth+1)
+		}
+	}
+	write(nil, 0)
+	return out.String()
+}
+
+// attrs are the attributes of the only span of a name.
+func attrs(t *testing.T, spans tracetest.SpanStubs, name string) map[attribute.Key]string {
+	t.Helper()
+	out := make(map[attribute.Key]string)
+	for _, s := range spans {
+		if s.Name == name {
+			for _, a := range s.Attributes {
+				out[a.Key] = a.Value.Emit()
+			}
+		}
+	}
+	if len(out) == 0 {
+		t.Fatalf("no span %s", name)
+	}
+	return out
+}
+
+const turnTree = `1 program
+  1 troupe.input
+    1 invoke_agent default
+      2 chat
+      1 execute_tool write_file
+      7 troupe.append
+      1 troupe.wait.approval
+      1 troupe.wait.lease
+      2 troupe.wait.limiter
+      1 troupe.wait.queue
+`
+
+func TestATurnIsOneTraceBelowTheSpanThatItWasSentIn(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	provider, kept := gatherTraces(t)
+	rt, err := troupe.New(ctx, troupe.Options{Model: writesOnce{}, TracerProvider: provider, Approve: func(context.Context, *troupe.Approval) troupe.Answer {
+		return troupe.Answer{Decision: troupe.Approved}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(ctx)
+	s, err := rt.Session(ctx, troupe.SessionOptions{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	within, span := provider.Tracer("test").Start(ctx, "program")
+	r, err := s.Run(within, "a prompt that is nobody's business")
+	span.End()
+	if err != nil || r.Outcome != "done" {
+		t.Fatalf("%v %v", r, err)
+	}
+	spans := kept.GetSpans()
+	if got := tree(t, spans); got != turnTree {
+		t.Errorf("the trace is\n%swant\n%s", got, turnTree)
+	}
+	turn := attrs(t, spans, "invoke_agent default")
+	if turn["troupe.turn"] != r.Turn || turn["troupe.session"] != s.ID() || turn["troupe.outcome"] != "done" {
+		t.Errorf("the turn says %v", turn)
+	}
+	if call := attrs(t, spans, "execute_tool write_file"); call["troupe.outcome"] != "ok" || call["gen_ai.tool.name"] != "write_file" || !strings.HasPrefix(call["troupe.workspace"], "local:") {
+		t.Errorf("the call says %v", call)
+	}
+	if asked := attrs(t, spans, "troupe.wait.approval"); asked["troupe.approval.decision"] != "approved" {
+		t.Errorf("the approval says %v", asked)
+	}
+	for _, secret := range []string{"nobody's business", `"content"`, "done\""} {
+		if text := fmt.Sprint(spans); strings.Contains(text, secret) {
+			t.Errorf("the trace holds %q", secret)
+		}
+	}
+}
+
+func TestATurnThatGoesOnAfterARestartGoesOnInItsTrace(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	provider, kept := gatherTraces(t)
+	asked, dir, data := make(chan struct{}, 1), t.TempDir(), t.TempDir()
+	rt, err := troupe.New(ctx, troupe.Options{Model: writesOnce{}, DataDir: data, TracerProvider: provider, Approve: func(ctx context.Context, _ *troupe.Approval) troupe.Answer {
+		asked <- struct{}{}
+		<-ctx.Done()
+		return troupe.Answer{Decision: troupe.Approved} // too late
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := rt.Session(ctx, troupe.SessionOptions{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	within, span := provider.Tracer("test").Start(ctx, "program")
+	go func() { _, _ = s.Run(within, "go") }()
+	<-asked
+	span.End()
+	if err := rt.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	rt, err = troupe.New(ctx, troupe.Options{Model: writesOnce{}, DataDir: data, TracerProvider: provider, Approve: func(context.Context, *troupe.Approval) troupe.Answer {
+		return troupe.Answer{Decision: troupe.Approved}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(ctx)
+	if s, err = rt.Open(ctx, s.ID()); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Wait(ctx)
+	if err != nil || r.Outcome != "done" {
+		t.Fatalf("%v %v", r, err)
+	}
+	spans := kept.GetSpans()
+	got := tree(t, spans)
+	want := strings.Replace(turnTree, "7 troupe.append", strings.TrimSpace(lineWith(got, "troupe.append")), 1) // that of an orderly stop, too
+	if got != want {
+		t.Errorf("the trace is\n%swant\n%s", got, want)
+	}
+	if turn := attrs(t, spans, "invoke_agent default"); turn["troupe.resumed"] != "true" || turn["troupe.turn"] != r.Turn {
+		t.Errorf("the turn says %v", turn)
+	}
+}
+
+func lineWith(text, part string) string {
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, part) {
+			return line
+		}
+	}
+	return ""
+}
+
+func TestWithoutAProviderNothingOfATraceIsWrittenDown(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	store := memory.New()
+	rt, err := troupe.New(ctx, troupe.Options{Model: writesOnce{}, Store: store, DataDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(ctx)
+	s, err := rt.Session(ctx, troupe.SessionOptions{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := rt.Ask(ctx, &messages.ToSession{SessionId: s.ID(), Command: &messages.ToSession_Run{Run: &messages.RunInput{Input: &messages.SubmitInput{
+		Parts: []*messages.Part{{Kind: &messages.Part_Text{Text: "go"}}}, Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+	}}}})
+	r, ok := reply.(*messages.TurnResult)
+	if err != nil || !ok {
+		t.Fatalf("%v %v", reply, err)
+	}
+	inputs := 0
+	err = store.Read(ctx, messages.WorkerStream(r.GetWorkerId()), 1, func(e persistence.Entry) error {
+		fact, err := messages.WorkerFactIn(e.Record)
+		if in, ok := fact.(*messages.InputAccepted); ok {
+			inputs++
+			if in.GetTraceparent() != "" {
+				t.Errorf("the journal keeps %s", in.GetTraceparent())
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if inputs != 1 {
+		t.Errorf("%d inputs", inputs)
+	}
+}
