@@ -9,6 +9,18 @@ type Sandbox struct {
 	Network string   `yaml:"network" later:"allow" default:"ask" enum:"ask,allow,deny" doc:"Whether a command that asks for the network gets it."`
 	Fetch   []string `yaml:"fetch" kind:"cidr" doc:"Address ranges that fetch may reach though they are not public, for example 10.1.0.0/16."`
 	Image   string   `yaml:"image" doc:"Image for exec: container, with the project's tools in it. It must be there: nothing is fetched."`
+
+	Cgroups string        `yaml:"cgroups" default:"auto" enum:"auto,none" doc:"Whether each command gets a control group of its own, which the kernel bounds, where one can be made; none: what it takes is counted by looking."`
+	Limits  SandboxLimits `yaml:"limits" doc:"What one command and all that it starts may take."`
+}
+
+// SandboxLimits bound one command. 0 is the default.
+type SandboxLimits struct {
+	Processes int64 `yaml:"processes" default:"512" min:"1" max:"1000000" doc:"Processes at the same time, and four times as many threads."`
+	Memory    Size  `yaml:"memory" default:"0" doc:"Memory together; 0: half of the machine's."`
+	CPUs      int64 `yaml:"cpus" default:"0" min:"0" max:"100000" doc:"Processors' worth of time, in a control group or a container; 0: all there is."`
+	FileSize  Size  `yaml:"file_size" default:"8GiB" doc:"The largest file that may be written."`
+	Scratch   Size  `yaml:"scratch" default:"1GiB" doc:"/tmp, which is memory; not where it cannot be mounted."`
 }
 
 // Hooks is the section hooks.

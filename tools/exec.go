@@ -180,7 +180,7 @@ func execResult(c *fileCall, data []byte, exit Exit) *Result {
 	content, cut := shorten(text)
 	res := &Result{Truncated: cut || exit.Limit == "output", Meta: map[string]any{
 		"exit_code": exit.Code, "signal": exit.Signal, "timed_out": false,
-		"duration_ms": exit.Duration.Milliseconds(), "sandbox": c.Sandbox.Name(), "output_bytes": len(data),
+		"duration_ms": exit.Duration.Milliseconds(), "sandbox": c.Sandbox.Name(), "bounds": exit.Bounds, "output_bytes": len(data),
 	}}
 	notes := []string{}
 	if cut {

@@ -129,7 +129,7 @@ func TestACommandThatFailsIsAResultWithItsCode(t *testing.T) {
 		if !e.OK || e.Content != want || e.Truncated {
 			t.Errorf("%s: %+v, want %q", command, e, want)
 		}
-		for _, key := range []string{"exit_code", "signal", "timed_out", "duration_ms", "sandbox"} {
+		for _, key := range []string{"exit_code", "signal", "timed_out", "duration_ms", "sandbox", "bounds"} {
 			if _, ok := e.Meta[key]; !ok {
 				t.Errorf("%s: no %s in %v", command, key, e.Meta)
 			}

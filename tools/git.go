@@ -151,7 +151,7 @@ func (c *fileCall) gitResult(o *gitOutput, empty string) (*Result, error) {
 		content = empty
 	}
 	return &Result{Content: content, Truncated: cut || o.exit.Limit != "", Meta: map[string]any{
-		"sandbox": c.Sandbox.Name(), "duration_ms": o.exit.Duration.Milliseconds(), "output_bytes": len(o.text),
+		"sandbox": c.Sandbox.Name(), "bounds": o.exit.Bounds, "duration_ms": o.exit.Duration.Milliseconds(), "output_bytes": len(o.text),
 	}}, nil
 }
 

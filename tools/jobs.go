@@ -264,6 +264,7 @@ func (j *job) meta() map[string]any {
 	m := map[string]any{"job_id": j.id, "state": word, "output_bytes": j.dropped + int64(len(j.kept))}
 	if j.over {
 		m["exit_code"], m["signal"], m["duration_ms"] = j.exit.Code, j.exit.Signal, j.exit.Duration.Milliseconds()
+		m["bounds"] = j.exit.Bounds
 	}
 	return m
 }

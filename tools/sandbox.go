@@ -41,5 +41,6 @@ type Exit struct {
 	Code     int           // exit code; 128+n when signal n ended it
 	Signal   string        // e.g. "SIGKILL"; "" when it exited by itself
 	Limit    string        // why the sandbox killed it: `output`, `memory`, `processes`, or ""
+	Bounds   string        // what held the limits of memory and processes: `cgroup`, `watch`, `container`, or ""
 	Duration time.Duration // from the start to the end of the last process
 }

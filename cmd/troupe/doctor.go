@@ -51,6 +51,7 @@ func checks() []check {
 		{"free space", checkSpace},
 		{"model", checkModel},
 		{"sandbox", checkSandbox},
+		{"limits", checkLimits},
 		{"git", checkGit},
 		{"go", checkGo},
 	}

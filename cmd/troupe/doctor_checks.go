@@ -134,8 +134,8 @@ func checkSandbox(ctx context.Context, p *patient) finding {
 		return finding{Level: levelWarn, Message: "not checked: " + err.Error(), Fix: "make the folder for temporary files writable"}
 	}
 	defer os.RemoveAll(cache)
-	c := p.loaded.Config.Sandbox
-	o := sandbox.Options{CacheDir: cache, Read: c.Read, Image: c.Image, Reexec: true}
+	c, o := p.loaded.Config.Sandbox, sandboxOptions(p.loaded, nil)
+	o.CacheDir = cache
 	box, err := sandbox.Detect(ctx, sandbox.Mode(c.Exec), o)
 	var missing *sandbox.Unavailable
 	switch {
@@ -151,6 +151,32 @@ func checkSandbox(ctx context.Context, p *patient) finding {
 		fix = missing.Reason + ": " + missing.Hint
 	}
 	return finding{Level: levelWarn, Message: "commands are not confined: they run in trusted folders only", Fix: fix}
+}
+
+// checkLimits says what holds the limits of commands. There are limits without control groups, too.
+func checkLimits(ctx context.Context, p *patient) finding {
+	if p.loaded == nil {
+		return skipped()
+	}
+	cache, err := os.MkdirTemp("", "troupe-doctor-*")
+	if err != nil {
+		return finding{Level: levelWarn, Message: "not checked: " + err.Error(), Fix: "make the folder for temporary files writable"}
+	}
+	defer os.RemoveAll(cache)
+	o := sandboxOptions(p.loaded, nil)
+	o.CacheDir = cache
+	box, err := sandbox.Detect(ctx, sandbox.Mode(p.loaded.Config.Sandbox.Exec), o)
+	if err != nil {
+		return finding{Level: levelWarn, Message: "not checked: there is no sandbox", Fix: "see to that first"}
+	}
+	text, why := sandbox.Bounds(box)
+	switch {
+	case why == nil:
+		return finding{Level: levelOK, Message: text}
+	case o.NoGroups && o.Limits.CPUs == 0:
+		return finding{Level: levelOK, Message: text + ": sandbox.cgroups is none"}
+	}
+	return finding{Level: levelWarn, Message: fmt.Sprintf("%s: %s", text, strings.ReplaceAll(why.Error(), "\n", "; ")), Fix: sandbox.GroupsHint}
 }
 
 func checkGit(ctx context.Context, p *patient) finding {

@@ -252,7 +252,14 @@ func reach(loaded *config.Loaded) []netip.Prefix {
 
 func sandboxOptions(loaded *config.Loaded, hide []string) sandbox.Options {
 	c := loaded.Config.Sandbox
-	return sandbox.Options{CacheDir: filepath.Join(loaded.Dirs.Cache, "sandbox"), Read: c.Read, Image: c.Image, Hide: hide, Reexec: true}
+	return sandbox.Options{
+		CacheDir: filepath.Join(loaded.Dirs.Cache, "sandbox"), Read: c.Read, Image: c.Image, Hide: hide, Reexec: true,
+		NoGroups: c.Cgroups == "none",
+		Limits: sandbox.Limits{
+			Processes: int(c.Limits.Processes), Memory: int64(c.Limits.Memory), CPUs: int(c.Limits.CPUs),
+			FileSize: int64(c.Limits.FileSize), Scratch: int64(c.Limits.Scratch),
+		},
+	}
 }
 
 // noNetwork gives no command the network, whatever it asks for (sandbox.network: deny). A sandbox

@@ -56,7 +56,7 @@ func put(into map[string]any, path string, value any) {
 func samples(d config.Documented, dir string) []any {
 	special := map[string][]any{
 		"data.store": {"postgres", "memory"}, "data.persist": {"task", "manual"}, "log.level": {"debug", "error"}, "log.format": {"json"},
-		"sandbox.exec": {"bwrap", "landlock", "container", "none"}, "sandbox.network": {"allow", "deny"}, "ui.color": {"always", "never"}, "ui.theme": {"dark"},
+		"sandbox.exec": {"bwrap", "landlock", "container", "none"}, "sandbox.network": {"allow", "deny"}, "sandbox.cgroups": {"none"}, "ui.color": {"always", "never"}, "ui.theme": {"dark"},
 		"server.name": {"other"}, "server.url": {"http://h:1"}, "model": {"x/other"}, "providers.NAME.api": {"responses"},
 		"models.NAME.provider": {"scripted"}, "agents.NAME.protocol": {"xml"}, "models.NAME.protocol": {"xml"}, "budgets.on_exceed": {"pause"},
 		"sandbox.fetch": {[]string{"10.0.0.0/8"}}, "server.tokens.NAME.scopes": {[]string{"read"}}, "workspaces.NAME.mode": {"container"}, "workspaces.NAME.trust": {"full"},
@@ -86,6 +86,8 @@ func samples(d config.Documented, dir string) []any {
 		return []any{"http://other:1"}
 	}
 	switch d.Type {
+	case "a size":
+		return []any{"300MiB"}
 	case "true or false":
 		return []any{true}
 	case "a whole number":
@@ -135,7 +137,7 @@ func effect(t *testing.T, a *app, loaded *config.Loaded, dir string) string {
 	}
 	key, err := m.keys.key(context.Background(), "x")
 	say("key", key.Reveal(), err)
-	say("sandbox", sandboxOptions(loaded, nil).Read, sandboxOptions(loaded, nil).Image, reach(loaded), loaded.Config.Sandbox.Exec, loaded.Config.Sandbox.Network == "deny")
+	say("sandbox", sandboxOptions(loaded, nil).Read, sandboxOptions(loaded, nil).Image, sandboxOptions(loaded, nil).Limits, sandboxOptions(loaded, nil).NoGroups, reach(loaded), loaded.Config.Sandbox.Exec, loaded.Config.Sandbox.Network == "deny")
 	say("serve", loaded.Config.Server.Listen, loaded.Config.Server.Admin, loaded.Config.Server.Grace, loaded.Config.Server.TLS, loaded.Config.Server.Roots)
 	tokens, err := configured(loaded)
 	say("tokens", len(tokens), err)

@@ -76,6 +76,8 @@ func (b *bwrap) Name() string { return "bwrap" }
 
 func (b *bwrap) describe() string { return "own files, processes, /tmp and loopback network" }
 
+func (b *bwrap) options() *Options { return &b.o }
+
 func (b *bwrap) Confines() bool { return true }
 
 func (b *bwrap) Run(ctx context.Context, c tools.Command) (tools.Exit, error) {
@@ -94,7 +96,7 @@ func (b *bwrap) Run(ctx context.Context, c tools.Command) (tools.Exit, error) {
 		return tools.Exit{}, err
 	}
 	defer release()
-	options, err := sealed(b.options(c, home))
+	options, err := sealed(b.arguments(c, home))
 	if err != nil {
 		return tools.Exit{}, err
 	}
@@ -106,9 +108,10 @@ func (b *bwrap) Run(ctx context.Context, c tools.Command) (tools.Exit, error) {
 	defer r.Close()
 	run := &bwrapRun{known: make(chan struct{})}
 	status := make(chan struct{})
-	argv := append([]string{b.path, "--args", "3", "--"}, limited(c.Argv, b.o.Limits, true)...)
+	g := b.o.group()
+	argv := append([]string{b.path, "--args", "3", "--"}, limited(c.Argv, b.o.Limits, true, g)...)
 	if b.guard != nil {
-		one := &ward{g: b.guard, argv: argv, options: options, status: w, ended: status}
+		one := &ward{g: b.guard, argv: argv, options: options, status: w, group: g.entrance(), ended: status}
 		run.guarded, run.outer = true, one.end
 		run.job = job{p: one}
 	} else {
@@ -118,11 +121,12 @@ func (b *bwrap) Run(ctx context.Context, c tools.Command) (tools.Exit, error) {
 		// users of the machine do not see them in the list of processes.
 		cmd.Env = []string{}
 		cmd.Dir = "/"
-		cmd.ExtraFiles = []*os.File{options, w}
+		cmd.ExtraFiles = withEntrances([]*os.File{nil, nil, nil, options, w}, g.entrance())[3:]
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL} // no Ctrl-C of ours
 		run.outer = func() { _ = cmd.Process.Kill() }
 		run.job = job{p: newChild(cmd)}
 	}
+	run.job.group, run.job.limits = g, b.o.Limits
 	run.job.out, run.job.max, run.job.kill, run.job.gone = c.Output, c.MaxOutput, run.kill, run.gone
 	run.job.watch = func(stop <-chan struct{}, exceeded func(string)) {
 		watchSpace(run.pid, b.o.Limits, stop, exceeded)
@@ -139,8 +143,8 @@ func (b *bwrap) Run(ctx context.Context, c tools.Command) (tools.Exit, error) {
 	return run.exit(time.Since(start), err)
 }
 
-// options are those of one command.
-func (b *bwrap) options(c tools.Command, home string) []string {
+// arguments are bwrap's for one command.
+func (b *bwrap) arguments(c tools.Command, home string) []string {
 	args := append([]string{"--json-status-fd", "4"}, b.flags...)
 	if !c.Network {
 		args = append(args, "--unshare-net")

@@ -165,7 +165,7 @@ func (r *bwrapRun) how() string {
 func (r *bwrapRun) exit(took time.Duration, err error) (tools.Exit, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := tools.Exit{Limit: r.job.exceeded(), Duration: took}
+	e := tools.Exit{Limit: r.job.exceeded(), Bounds: r.job.bounds(), Duration: took}
 	switch {
 	case err != nil || e.Limit != "":
 		e.Code, e.Signal = 128+int(unix.SIGKILL), "SIGKILL"

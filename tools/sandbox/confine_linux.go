@@ -62,7 +62,7 @@ func helpConfined(args []string, status *os.File) error {
 // again runs this program again, with the plan.
 func again(arg string, args []string, status *os.File, sys *syscall.SysProcAttr) (*os.Process, error) {
 	return os.StartProcess("/proc/self/exe", append([]string{"troupe", arg}, args...), &os.ProcAttr{
-		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, nil, status, os.NewFile(planFD, "plan")},
+		Files: withEntrances([]*os.File{os.Stdin, os.Stdout, os.Stderr, nil, status, os.NewFile(planFD, "plan")}, entrances()),
 		Env:   os.Environ(), Sys: sys,
 	})
 }

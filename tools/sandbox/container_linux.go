@@ -175,6 +175,8 @@ func (c *container) ask(ctx context.Context, args ...string) (string, error) {
 
 func (c *container) Name() string { return "container" }
 
+func (c *container) options() *Options { return &c.o }
+
 func (c *container) Confines() bool { return true }
 
 func (c *container) describe() string {
@@ -317,9 +319,12 @@ func (c *container) arguments(cmd *tools.Command, name, home, variables string) 
 	args := []string{
 		"run", "--name", name, "--pull", "never", "--log-driver", "none", "--hostname", "sandbox", "--read-only",
 		"--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--env-file", variables,
-		"--pids-limit", strconv.Itoa(4 * l.Processes), "--memory", strconv.FormatInt(l.Memory, 10),
+		"--pids-limit", strconv.Itoa(threadsPerProcess * l.Processes), "--memory", strconv.FormatInt(l.Memory, 10),
 		"--ulimit", fmt.Sprintf("nofile=%d:%d", l.Files, l.Files), "--ulimit", "nproc=" + strconv.Itoa(8*l.Processes),
 		"--tmpfs", "/tmp:rw,mode=1777,size=" + strconv.FormatInt(l.Scratch, 10),
+	}
+	if l.CPUs > 0 {
+		args = append(args, "--cpus", strconv.Itoa(l.CPUs))
 	}
 	if c.user != "" {
 		args = append(args, "--user", c.user)
@@ -401,7 +406,7 @@ func (c *container) remove(ctx context.Context, name string) {
 
 // exit says how the command ended, which the engine knows for as long as the container is there.
 func (c *container) exit(ctx context.Context, j *job, engine *exec.Cmd, name string, took time.Duration, err error) (tools.Exit, error) {
-	e := tools.Exit{Limit: j.exceeded(), Duration: took}
+	e := tools.Exit{Limit: j.exceeded(), Bounds: string(Container), Duration: took}
 	if err != nil || e.Limit != "" {
 		e.Code, e.Signal = 128+int(unix.SIGKILL), "SIGKILL"
 		return e, err

@@ -83,11 +83,11 @@ func (p *guardProcess) end() {
 }
 
 // send hands a command over, to a new guard when somebody has killed the one that was.
-func (g *guard) send(files [wardFiles]*os.File) error {
+func (g *guard) send(files [wardFiles]*os.File, group []*os.File) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var fds []int
-	for _, f := range files {
+	for _, f := range append(files[:], group...) {
 		fds = append(fds, int(f.Fd()))
 	}
 	for again := true; ; again = false {
@@ -111,6 +111,7 @@ type ward struct {
 	g       *guard
 	argv    []string
 	options *os.File
+	group   []*os.File      // by which the command enters its control group
 	status  *os.File        // for writing
 	ended   <-chan struct{} // closed when the status has come to its end
 
@@ -129,7 +130,7 @@ func (w *ward) start(out *os.File) error {
 		return fmt.Errorf("open a pipe to the guard: %w", err)
 	}
 	defer control.Close()
-	err = w.g.send([wardFiles]*os.File{wardArgv: argv, wardOutput: out, wardControl: control, wardStatus: w.status, wardOptions: w.options})
+	err = w.g.send([wardFiles]*os.File{wardArgv: argv, wardOutput: out, wardControl: control, wardStatus: w.status, wardOptions: w.options}, w.group)
 	if err != nil {
 		ours.Close()
 		return err

@@ -64,12 +64,13 @@ func Main() bool {
 }
 
 func help(argv []string, status *os.File) error {
+	group := entrances()
 	return lookAfter(status, func() (*os.Process, error) {
 		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 			return nil, fmt.Errorf("hide the memory: %w", err)
 		}
 		p, err := os.StartProcess(argv[0], argv, &os.ProcAttr{
-			Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+			Files: withEntrances([]*os.File{os.Stdin, os.Stdout, os.Stderr}, group),
 			Env:   os.Environ(),
 			Sys:   dyingWithUs(&syscall.SysProcAttr{Setsid: true}),
 		})

@@ -27,12 +27,15 @@ type process interface {
 
 // job is one running command, whatever back end runs it.
 type job struct {
-	p     process
-	out   io.Writer
-	max   int64                                                   // bytes of output; 0: unlimited
-	kill  func()                                                  // ends every process; safe from several goroutines, more than once
-	gone  func()                                                  // returns when every process has ended, called after the first one has
-	watch func(stop <-chan struct{}, exceeded func(limit string)) // looks after limits until stop; may be nil
+	p      process
+	out    io.Writer
+	limits Limits
+	max    int64                                                   // bytes of output; 0: unlimited
+	kill   func()                                                  // ends every process; safe from several goroutines, more than once
+	gone   func()                                                  // returns when every process has ended, called after the first one has
+	watch  func(stop <-chan struct{}, exceeded func(limit string)) // looks after limits until stop; may be nil
+
+	group *group // the command's control group; nil: it has none
 
 	limit atomic.Pointer[string] // the first limit that was exceeded
 }
@@ -45,7 +48,9 @@ func (j *job) run(ctx context.Context, files ...*os.File) error {
 		return fmt.Errorf("open a pipe for the output: %w", err)
 	}
 	defer r.Close()
+	defer j.group.remove()
 	err = j.p.start(w)
+	j.group.joined()
 	w.Close()
 	for _, f := range files {
 		f.Close()
@@ -66,17 +71,20 @@ func (j *job) run(ctx context.Context, files ...*os.File) error {
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		if j.watch != nil {
+		switch {
+		case j.group != nil:
+			j.group.watch(j.limits, ended, j.exceed)
+		case j.watch != nil:
 			j.watch(ended, j.exceed)
 		}
 	}()
 	select {
 	case <-ended:
 	case <-ctx.Done():
-		j.kill()
+		j.end()
 		<-ended
 	}
-	j.kill() // what it left running
+	j.end() // what it left running
 	j.gone()
 	<-watched
 	_ = r.SetReadDeadline(time.Now().Add(drainWait))
@@ -118,8 +126,25 @@ func (c *child) wait() { <-c.ended }
 // exceed notes the first limit that was reached and ends the command.
 func (j *job) exceed(limit string) {
 	if j.limit.CompareAndSwap(nil, &limit) {
-		j.kill()
+		j.end()
 	}
+}
+
+// end ends the command: what is in its group at one stroke, where it has one.
+func (j *job) end() {
+	j.group.kill()
+	j.kill()
+}
+
+// bounds names what holds the limits of processes and memory.
+func (j *job) bounds() string {
+	switch {
+	case j.group != nil:
+		return "cgroup"
+	case j.watch != nil && canWatch:
+		return "watch"
+	}
+	return ""
 }
 
 func (j *job) exceeded() string {

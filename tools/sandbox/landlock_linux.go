@@ -89,6 +89,8 @@ func newLandlock(ctx context.Context, o Options) (tools.Sandbox, error) {
 
 func (l *landlock) Name() string { return "landlock" }
 
+func (l *landlock) options() *Options { return &l.o }
+
 func (l *landlock) Confines() bool { return true }
 
 func (l *landlock) Run(ctx context.Context, c tools.Command) (tools.Exit, error) {
@@ -112,7 +114,7 @@ func (l *landlock) Run(ctx context.Context, c tools.Command) (tools.Exit, error)
 	}
 	defer release()
 	p := plan{
-		Argv: limited(c.Argv, l.o.Limits, l.spaces), Dir: c.Dir, Spaces: l.spaces, Network: c.Network, Scratch: l.o.Limits.Scratch,
+		Dir: c.Dir, Spaces: l.spaces, Network: c.Network, Scratch: l.o.Limits.Scratch,
 	}
 	if p.Dir == "" {
 		p.Dir = c.Workspace
@@ -123,17 +125,21 @@ func (l *landlock) Run(ctx context.Context, c tools.Command) (tools.Exit, error)
 		}
 		p.View = append(p.View, view{m.kind, m.dst})
 	}
+	g := l.o.group()
+	p.Argv = limited(c.Argv, l.o.Limits, l.spaces, g)
 	text, err := json.Marshal(p)
 	if err != nil {
+		g.remove()
 		return tools.Exit{}, fmt.Errorf("write the command's plan: %w", err)
 	}
 	spec, err := inMemory("plan", string(text))
 	if err != nil {
+		g.remove()
 		return tools.Exit{}, err
 	}
 	cmd := exec.Command("/proc/self/exe", confineArg, l.o.CacheDir)
 	cmd.Dir, cmd.Env = "/", environment(c.Env, home, temp, l.tools.confined(c.Network))
-	exit, err := runHelped(ctx, c, l.o.Limits, cmd, spec)
+	exit, err := runHelped(ctx, c, l.o.Limits, g, cmd, spec)
 	if l.spaces && exit.Signal == "" && exit.Code > 128 && exit.Code < 128+32 { // as a shell tells it
 		exit.Signal = unix.SignalName(unix.Signal(exit.Code - 128))
 	}

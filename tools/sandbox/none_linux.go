@@ -41,14 +41,14 @@ type helped struct {
 }
 
 // runBelowHelper runs this program again as the helper of one command.
-func (n *none) runBelowHelper(ctx context.Context, c tools.Command, argv []string, dir string, env []string) (tools.Exit, error) {
+func (n *none) runBelowHelper(ctx context.Context, c tools.Command, argv []string, dir string, env []string, g *group) (tools.Exit, error) {
 	cmd := exec.Command("/proc/self/exe", append([]string{helperArg}, argv...)...)
 	cmd.Dir, cmd.Env = dir, env
-	return runHelped(ctx, c, n.o.Limits, cmd)
+	return runHelped(ctx, c, n.o.Limits, g, cmd)
 }
 
 // runHelped runs a helper; its files are its own to close.
-func runHelped(ctx context.Context, c tools.Command, l Limits, cmd *exec.Cmd, files ...*os.File) (tools.Exit, error) {
+func runHelped(ctx context.Context, c tools.Command, l Limits, g *group, cmd *exec.Cmd, files ...*os.File) (tools.Exit, error) {
 	defer func() {
 		for _, f := range files {
 			f.Close()
@@ -56,19 +56,21 @@ func runHelped(ctx context.Context, c tools.Command, l Limits, cmd *exec.Cmd, fi
 	}()
 	controlR, controlW, err := os.Pipe()
 	if err != nil {
+		g.remove()
 		return tools.Exit{}, fmt.Errorf("open a pipe to the helper: %w", err)
 	}
 	statusR, statusW, err := os.Pipe()
 	if err != nil {
+		g.remove()
 		controlR.Close()
 		controlW.Close()
 		return tools.Exit{}, fmt.Errorf("open a pipe from the helper: %w", err)
 	}
 	defer statusR.Close()
-	cmd.ExtraFiles = append([]*os.File{controlR, statusW}, files...)
+	cmd.ExtraFiles = withEntrances(append([]*os.File{nil, nil, nil, controlR, statusW}, files...), g.entrance())[3:]
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal, no Ctrl-C
 	h := &helped{cmd: cmd, control: controlW}
-	h.job = job{p: newChild(cmd), out: c.Output, max: c.MaxOutput, kill: h.kill, gone: h.gone}
+	h.job = job{p: newChild(cmd), out: c.Output, max: c.MaxOutput, kill: h.kill, gone: h.gone, group: g, limits: l}
 	h.job.watch = func(stop <-chan struct{}, exceeded func(string)) {
 		watchTree(func() int { return cmd.Process.Pid }, l, stop, exceeded)
 	}
@@ -122,7 +124,7 @@ func (h *helped) gone() {
 func (h *helped) exit(took time.Duration, err error) (tools.Exit, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	e := tools.Exit{Limit: h.job.exceeded(), Duration: took}
+	e := tools.Exit{Limit: h.job.exceeded(), Bounds: h.job.bounds(), Duration: took}
 	switch {
 	case err != nil:
 		e.Code, e.Signal = 128+int(unix.SIGKILL), "SIGKILL"

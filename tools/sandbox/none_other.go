@@ -21,6 +21,6 @@ func dyingWithUs(a *syscall.SysProcAttr) *syscall.SysProcAttr { return a }
 
 func signalName(s syscall.Signal) string { return s.String() }
 
-func (n *none) runBelowHelper(context.Context, tools.Command, []string, string, []string) (tools.Exit, error) {
+func (n *none) runBelowHelper(context.Context, tools.Command, []string, string, []string, *group) (tools.Exit, error) {
 	return tools.Exit{}, errors.ErrUnsupported
 }

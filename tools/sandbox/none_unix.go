@@ -43,6 +43,8 @@ func newNone(ctx context.Context, o Options) (tools.Sandbox, error) {
 
 func (n *none) Name() string { return "none" }
 
+func (n *none) options() *Options { return &n.o }
+
 func (n *none) Confines() bool { return false }
 
 func (n *none) Run(ctx context.Context, c tools.Command) (tools.Exit, error) {
@@ -62,14 +64,16 @@ func (n *none) Run(ctx context.Context, c tools.Command) (tools.Exit, error) {
 	if dir == "" {
 		dir = c.Workspace
 	}
-	argv := limited(c.Argv, n.o.Limits, false)
+	g := n.o.group()
+	argv := limited(c.Argv, n.o.Limits, false, g)
 	if n.o.Reexec && hasHelper {
-		return n.runBelowHelper(ctx, c, argv, dir, env)
+		return n.runBelowHelper(ctx, c, argv, dir, env, g)
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = dir, env
 	cmd.SysProcAttr = dyingWithUs(&syscall.SysProcAttr{Setsid: true})
-	j := &job{p: newChild(cmd), out: c.Output, max: c.MaxOutput, gone: func() {}}
+	cmd.ExtraFiles = withEntrances([]*os.File{nil, nil, nil}, g.entrance())[3:]
+	j := &job{p: newChild(cmd), out: c.Output, max: c.MaxOutput, gone: func() {}, group: g, limits: n.o.Limits}
 	j.kill = func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	j.watch = func(stop <-chan struct{}, exceeded func(string)) {
 		watchTree(func() int { return cmd.Process.Pid }, n.o.Limits, stop, exceeded)
@@ -81,7 +85,7 @@ func (n *none) Run(ctx context.Context, c tools.Command) (tools.Exit, error) {
 
 // groupExit says how a command without a helper ended.
 func groupExit(j *job, state *os.ProcessState, took time.Duration, err error) (tools.Exit, error) {
-	e := tools.Exit{Limit: j.exceeded(), Duration: took}
+	e := tools.Exit{Limit: j.exceeded(), Bounds: j.bounds(), Duration: took}
 	if state == nil {
 		return e, fmt.Errorf("start the command: %w", errors.Join(err, errAborted))
 	}

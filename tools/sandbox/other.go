@@ -24,6 +24,9 @@ func newContainer(context.Context, Options) (tools.Sandbox, error) {
 	return nil, &Unavailable{Container, "containers are used on Linux alone", "use a workspace on a Linux machine"}
 }
 
+// canWatch says that processes and memory of a command are counted.
+const canWatch = false
+
 func watchTree(func() int, Limits, <-chan struct{}, func(string)) {}
 
 // machineMemory is not asked for here: nothing watches it.

@@ -15,6 +15,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -48,13 +49,22 @@ type Options struct {
 	// confine a process than in itself, before it becomes the command.
 	Reexec bool
 
+	// NoGroups has commands do without control groups of their own even where they can be made.
+	NoGroups bool
+
 	// Image is what containers are made of. It must be there: nothing is fetched.
 	Image string
 
 	// Bare has landlock do without namespaces even where they can be made, as it must in most
 	// containers: no /tmp of its own, no process table, no loopback network.
 	Bare bool
+
+	groups  *groups // where control groups are made; nil: nowhere
+	without error   // why
 }
+
+// threadsPerProcess is how many threads a command may have for each process that it may have: the kernel counts those.
+const threadsPerProcess = 4
 
 // Limits bound one command and all that it starts. A zero field stands for its default.
 type Limits struct {
@@ -62,6 +72,7 @@ type Limits struct {
 	Memory    int64 // bytes of private memory together; default half of the machine's
 	FileSize  int64 // bytes of one written file; default 8 GiB
 	Files     int   // open files of one process; default 8192
+	CPUs      int   // processors' worth of time; 0: all there is. It needs control groups or a container
 	Scratch   int64 // bytes in /tmp, which is memory; default 1 GiB; not where /tmp cannot be mounted
 }
 
@@ -109,6 +120,9 @@ func Detect(ctx context.Context, mode Mode, o Options) (tools.Sandbox, error) {
 		}
 	}
 	o.Limits = o.Limits.orDefault()
+	if mode != Container {
+		o.findGroups()
+	}
 	switch mode {
 	case Bwrap:
 		return newBwrap(ctx, o)
@@ -131,14 +145,54 @@ func Detect(ctx context.Context, mode Mode, o Options) (tools.Sandbox, error) {
 	return nil, fmt.Errorf("detect sandbox: unknown mode %q; known are auto, bwrap, landlock, container, none", mode)
 }
 
+func (o *Options) findGroups() {
+	if o.NoGroups {
+		o.without = errors.New("the configuration says so")
+		return
+	}
+	if o.groups, o.without = findGroups(o.Limits); o.without != nil {
+		o.groups = nil
+	}
+}
+
+// group makes a command's control group. Where that fails what it does is counted by looking.
+func (o *Options) group() *group {
+	g, err := o.groups.make()
+	if err != nil {
+		return nil
+	}
+	return g
+}
+
+// Bounds says what holds the limits of processes, memory and time on processors in a back end of this package; why is
+// nil where each command has a control group or a container of its own for that.
+func Bounds(s tools.Sandbox) (text string, why error) {
+	if s.Name() == string(Container) {
+		return "each command has a container with limits", nil
+	}
+	b, ok := s.(interface{ options() *Options })
+	switch {
+	case !ok:
+		return "nothing is known", errors.New("it is no back end of this package")
+	case b.options().groups == nil && canWatch:
+		return "memory and processes are counted by looking, without control groups", b.options().without
+	case b.options().groups == nil:
+		return "memory and processes are not limited", b.options().without
+	case b.options().Limits.CPUs > 0 && !b.options().groups.cpus:
+		return "each command has a control group, which cannot bound its time on processors", errors.New("there is no controller of that here")
+	}
+	return "each command has a control group", nil
+}
+
+// GroupsHint says how to get control groups.
+const GroupsHint = "control groups are made below the group of this process, or a group above it, that it may change and that has the " +
+	"controllers of processes and memory: run it as root, or below systemd's user manager, e.g. `systemd-run --user --scope troupe ...`; " +
+	"`sandbox.cgroups: none` does without them"
+
 // Describe says in a few words for people what a command finds in a back end of this package.
 func Describe(s tools.Sandbox) string {
 	if d, ok := s.(interface{ describe() string }); ok {
-		text := d.describe()
-		if s.Name() != string(Container) { // whose engine has control groups
-			text += "; memory and processes are counted by looking, without control groups"
-		}
-		return text
+		return d.describe()
 	}
 	return "commands are not confined"
 }

@@ -50,7 +50,7 @@ func watchOver([]string, *os.File) error {
 	w.started = sync.NewCond(&w.mu)
 	go w.reap()
 	defer w.endAll()
-	rights := make([]byte, unix.CmsgSpace(4*wardFiles))
+	rights := make([]byte, unix.CmsgSpace(4*(wardFiles+groupsAtTop)))
 	for {
 		n, have, _, _, err := unix.Recvmsg(guardSocket, make([]byte, 1), rights, unix.MSG_CMSG_CLOEXEC)
 		switch {
@@ -59,36 +59,43 @@ func watchOver([]string, *os.File) error {
 		case err != nil || n == 0:
 			return err
 		}
-		files, err := received(rights[:have])
+		files, group, err := received(rights[:have])
 		if err != nil {
 			return err
 		}
-		w.start(files)
+		w.start(files, group)
 	}
 }
 
-func received(rights []byte) (files [wardFiles]*os.File, err error) {
+func received(rights []byte) (files [wardFiles]*os.File, group []*os.File, err error) {
 	messages, err := unix.ParseSocketControlMessage(rights)
 	if err != nil || len(messages) != 1 {
-		return files, fmt.Errorf("receive files: %d messages: %w", len(messages), err)
+		return files, nil, fmt.Errorf("receive files: %d messages: %w", len(messages), err)
 	}
 	fds, err := unix.ParseUnixRights(&messages[0])
-	if err != nil || len(fds) != wardFiles {
-		return files, fmt.Errorf("receive files: %d of them: %w", len(fds), err)
+	if err != nil || len(fds) < wardFiles {
+		return files, nil, fmt.Errorf("receive files: %d of them: %w", len(fds), err)
 	}
 	_ = unix.SetNonblock(fds[wardControl], true) // so that waiting for its end takes no thread
 	for i, fd := range fds {
-		files[i] = os.NewFile(uintptr(fd), "received")
+		if f := os.NewFile(uintptr(fd), "received"); i < wardFiles {
+			files[i] = f
+		} else {
+			group = append(group, f)
+		}
 	}
-	return files, nil
+	return files, group, nil
 }
 
 // start starts one bwrap. That it could not is told as its status.
-func (w *warden) start(files [wardFiles]*os.File) {
+func (w *warden) start(files [wardFiles]*os.File, group []*os.File) {
 	one := &warded{control: files[wardControl], status: files[wardStatus]}
 	defer func() {
 		for _, i := range []int{wardArgv, wardOutput, wardOptions} {
 			files[i].Close()
+		}
+		for _, f := range group {
+			f.Close()
 		}
 	}()
 	argv, err := readArgv(files[wardArgv])
@@ -98,7 +105,7 @@ func (w *warden) start(files [wardFiles]*os.File) {
 	if err == nil {
 		p, err = os.StartProcess(argv[0], argv, &os.ProcAttr{
 			Dir: "/", Env: []string{}, // see bwrap.Run
-			Files: []*os.File{w.null, files[wardOutput], files[wardOutput], files[wardOptions], files[wardStatus]},
+			Files: withEntrances([]*os.File{w.null, files[wardOutput], files[wardOutput], files[wardOptions], files[wardStatus]}, group),
 			Sys:   &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
 		})
 	}

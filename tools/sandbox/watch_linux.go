@@ -14,6 +14,9 @@ import (
 // watchEvery is how often limits are checked. A bomb makes some hundred processes in that time.
 const watchEvery = 25 * time.Millisecond
 
+// canWatch says that processes and memory of a command are counted.
+const canWatch = true
+
 // watchTree looks after the processes below root (itself included) until stop: root may come
 // late, and is 0 until then. RLIMIT_NPROC does not bind root, and no limit of the kernel bounds
 // the memory of a tree without control groups; hence a look at /proc.
