@@ -48,6 +48,9 @@ type backup struct {
 }
 
 func (b *backup) write(s *Store, since *messages.BackupMark) (*messages.BackupMark, error) {
+	if err := s.lost.err(); err != nil {
+		return nil, fmt.Errorf("%w (see troupe repair)", err)
+	}
 	commits, err := countIn(b.txn, metaCommits)
 	if err != nil {
 		return nil, fmt.Errorf("read the count of commits: %w", err)

@@ -52,7 +52,7 @@ func (t *claimTask) stage(c *committer) error {
 	epoch := c.s.boot<<32 | (c.claims + 1)
 	h, known := c.heads[t.stream]
 	if !known {
-		last, err := lastRecord(c.cur.view, t.stream)
+		last, err := lastRecord(c.cur.view, c.s.lost, t.stream)
 		if err != nil {
 			return fmt.Errorf("claim: %w", err)
 		}

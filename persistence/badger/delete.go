@@ -220,7 +220,7 @@ func (s *Store) orphans(ctx context.Context, blobs map[[32]byte]bool) ([][32]byt
 	if len(blobs) == 0 {
 		return nil, nil
 	}
-	err := s.view(ctx, func(txn *engine.Txn) error { return keepReferred(ctx, txn, blobs) })
+	err := s.view(ctx, func(txn *engine.Txn) error { return keepReferred(ctx, txn, s.lost, blobs) })
 	out := make([][32]byte, 0, len(blobs))
 	for hash := range blobs {
 		out = append(out, hash)
@@ -228,7 +228,10 @@ func (s *Store) orphans(ctx context.Context, blobs map[[32]byte]bool) ([][32]byt
 	return out, err
 }
 
-func keepReferred(ctx context.Context, txn *engine.Txn, blobs map[[32]byte]bool) error {
+func keepReferred(ctx context.Context, txn *engine.Txn, lost *gaps, blobs map[[32]byte]bool) error {
+	if lost != nil { // what is in there may refer to any of them
+		clear(blobs)
+	}
 	return forward(txn, []byte{tagCommit}, nil, func(item *engine.Item) error {
 		c, err := decodeCommit(txn, item)
 		if err != nil { // it may refer to any of them
@@ -245,7 +248,7 @@ func keepReferred(ctx context.Context, txn *engine.Txn, blobs map[[32]byte]bool)
 }
 
 // finishDeletions ends what a crash cut, before anybody uses the store.
-func finishDeletions(ctx context.Context, db *engine.DB) error {
+func finishDeletions(ctx context.Context, db *engine.DB, lost *gaps) error {
 	type noted struct {
 		key  []byte
 		plan *messages.DeletionPlan
@@ -277,7 +280,7 @@ func finishDeletions(ctx context.Context, db *engine.DB) error {
 		}
 	}
 	// What the deleted records referred to is not known any more, when they were gone before.
-	if err := purgeIn(ctx, db, (*purger).unreferred); err != nil {
+	if err := purgeIn(ctx, db, func(p *purger) error { return p.unreferred(lost) }); err != nil {
 		return fmt.Errorf("sweep blobs: %w", err)
 	}
 	for _, n := range left {
@@ -294,7 +297,7 @@ func finishDeletions(ctx context.Context, db *engine.DB) error {
 
 // unreferred removes the blobs that no record refers to. It is for a store that nobody uses: a blob may be there ahead of
 // the append that refers to it.
-func (p *purger) unreferred() error {
+func (p *purger) unreferred(lost *gaps) error {
 	blobs := map[[32]byte]bool{}
 	err := forward(p.txn, []byte{tagBlob}, nil, func(item *engine.Item) error {
 		if key := item.Key(); len(key) == 33 {
@@ -305,7 +308,7 @@ func (p *purger) unreferred() error {
 	if err != nil || len(blobs) == 0 {
 		return err
 	}
-	if err := keepReferred(p.ctx, p.txn, blobs); err != nil {
+	if err := keepReferred(p.ctx, p.txn, lost, blobs); err != nil {
 		return err
 	}
 	for hash, pieces := range blobs {

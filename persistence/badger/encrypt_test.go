@@ -231,6 +231,6 @@ func TestAnyFlippedByteOfAnEncryptedStoreIsRefusedOrHarmless(t *testing.T) {
 	if testing.Short() {
 		count, few = 60, 5
 	}
-	tryFlips(t, dir, count)
-	tryFlips(t, killed, few)
+	tryFlips(t, dir, count, false)
+	tryFlips(t, killed, few, false)
 }

@@ -30,8 +30,9 @@ const (
 	flipsAll  = "TROUPE_TEST_FLIPS"
 	flipCount = 500
 
-	flipDir       = "TROUPE_TEST_FLIP_DIR" // in a child: where the store to damage lies
-	flipEncrypted = "TROUPE_TEST_FLIP_KEY" // in a child: it is encrypted
+	flipDir       = "TROUPE_TEST_FLIP_DIR"  // in a child: where the store to damage lies
+	flipEncrypted = "TROUPE_TEST_FLIP_KEY"  // in a child: it is encrypted
+	flipMany      = "TROUPE_TEST_FLIP_MANY" // in a child: it is gapStore's
 )
 
 // flipKey is the key of the store to damage, nil when it is not encrypted.
@@ -174,23 +175,49 @@ func refused(err error) bool {
 	return false
 }
 
-// tryFlip opens a damaged copy and says what is wrong with the answers, "" when nothing is.
-func tryFlip(base files, want map[string]string, f flipAt) string {
+// What comes of a flip.
+const (
+	flipRefused     = "refused"     // the store did not open
+	flipQuarantined = "quarantined" // streams are refused
+	flipHarmless    = "harmless"
+)
+
+// answered asks the store of a flip test everything.
+func answered(s *Store) (map[string]string, map[string]error) {
+	if os.Getenv(flipMany) != "" {
+		return gapDump(s)
+	}
+	return dump(s)
+}
+
+// tryFlip opens a damaged copy and says what is wrong with the answers, "" when nothing is, and what came of it.
+func tryFlip(base files, want map[string]string, f flipAt) (problem, outcome string) {
 	dir, err := os.MkdirTemp("", "troupe-flip-")
 	if err != nil {
-		return err.Error()
+		return err.Error(), flipRefused
 	}
 	defer os.RemoveAll(dir)
 	damaged := base.flipped(f)
 	if err := damaged.write(dir); err != nil {
-		return err.Error()
+		return err.Error(), flipRefused
 	}
 	s, err := Open(context.Background(), Options{Dir: dir, Ballast: -1, EncryptionKey: flipKey()})
 	if err != nil {
-		return afterRefusal(dir, damaged, err)
+		return afterRefusal(dir, damaged, err), flipRefused
 	}
 	defer s.Close()
-	got, errs := dump(s)
+	got, errs := answered(s)
+	if problem = wrongAnswers(s, want, got, errs); problem == "" && os.Getenv(flipMany) != "" {
+		problem = wrongStreams(base, f, s.lost, want, got, errs)
+	}
+	if s.lost != nil {
+		return problem, flipQuarantined
+	}
+	return problem, flipHarmless
+}
+
+// wrongAnswers says what is wrong with the answers of a store that opened.
+func wrongAnswers(s *Store, want, got map[string]string, errs map[string]error) string {
 	for what, text := range want {
 		switch err := errs[what]; {
 		case err != nil && !refused(err):
@@ -247,7 +274,8 @@ func flipChild(dir string) {
 			fmt.Println("failed", err)
 			return
 		}
-		fmt.Println("done", strconv.Quote(tryFlip(base, want, f)))
+		problem, outcome := tryFlip(base, want, f)
+		fmt.Println("done", outcome, strconv.Quote(problem))
 	}
 }
 
@@ -266,7 +294,7 @@ func expected(base files) (map[string]string, error) {
 		return nil, err
 	}
 	defer s.Close()
-	got, errs := dump(s)
+	got, errs := answered(s)
 	for what, err := range errs {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
@@ -279,6 +307,7 @@ type flipper struct {
 	dir   string
 	cmd   *exec.Cmd
 	in    io.WriteCloser
+	many  bool
 	lines chan string
 	stop  bytes.Buffer // what it said when it died
 }
@@ -286,6 +315,9 @@ type flipper struct {
 func (f *flipper) start() {
 	f.cmd = exec.Command(os.Args[0])
 	f.cmd.Env = append(os.Environ(), flipDir+"="+f.dir)
+	if f.many {
+		f.cmd.Env = append(f.cmd.Env, flipMany+"=1")
+	}
 	f.stop.Reset()
 	f.cmd.Stderr = &f.stop
 	in, err := f.cmd.StdinPipe()
@@ -336,19 +368,22 @@ func (f *flipper) end() {
 	_ = f.cmd.Wait()
 }
 
-func (f *flipper) try(flip flipAt) {
+// try says what came of a flip.
+func (f *flipper) try(flip flipAt) (outcome string) {
 	_, _ = fmt.Fprintln(f.in, flip) // a dead child answers nothing
 	line := f.next()
-	problem, err := strconv.Unquote(strings.TrimPrefix(line, "done "))
+	outcome, quoted, _ := strings.Cut(strings.TrimPrefix(line, "done "), " ")
+	problem, err := strconv.Unquote(quoted)
 	if err == nil {
 		if problem != "" {
 			f.t.Errorf("flip %s: %s", flip, problem)
 		}
-		return
+		return outcome
 	}
 	f.end()
 	f.t.Errorf("flip %s: the process ended: %.600s", flip, f.stop.String())
 	f.start()
+	return "killed"
 }
 
 // chooseFlips picks the bytes to change: of each file what was written, and some of the zeros behind.
@@ -379,7 +414,7 @@ func chooseFlips(t *testing.T, base files, count int) []flipAt {
 	return all[:min(len(all), count)]
 }
 
-func tryFlips(t *testing.T, dir string, count int) {
+func tryFlips(t *testing.T, dir string, count int, many bool) map[string]int {
 	t.Helper()
 	base, err := readFiles(dir)
 	if err != nil {
@@ -387,11 +422,11 @@ func tryFlips(t *testing.T, dir string, count int) {
 	}
 	var queue sync.Mutex
 	flips := chooseFlips(t, base, count)
-	t.Logf("%d flips", len(flips))
+	outcomes := map[string]int{}
 	var wg sync.WaitGroup
 	for range 2 {
 		wg.Go(func() {
-			f := &flipper{t: t, dir: dir}
+			f := &flipper{t: t, dir: dir, many: many}
 			f.start()
 			defer f.end()
 			for {
@@ -403,11 +438,16 @@ func tryFlips(t *testing.T, dir string, count int) {
 				next := flips[0]
 				flips = flips[1:]
 				queue.Unlock()
-				f.try(next)
+				outcome := f.try(next)
+				queue.Lock()
+				outcomes[outcome]++
+				queue.Unlock()
 			}
 		})
 	}
 	wg.Wait()
+	t.Logf("what came of the flips: %v", outcomes)
+	return outcomes
 }
 
 func TestAnyFlippedByteOfAClosedStoreIsRefusedOrHarmless(t *testing.T) {
@@ -417,7 +457,7 @@ func TestAnyFlippedByteOfAClosedStoreIsRefusedOrHarmless(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	tryFlips(t, dir, flipCount)
+	tryFlips(t, dir, flipCount, false)
 }
 
 func TestAnyFlippedByteOfAKilledStoreIsRefusedOrHarmless(t *testing.T) {
@@ -427,5 +467,5 @@ func TestAnyFlippedByteOfAKilledStoreIsRefusedOrHarmless(t *testing.T) {
 	if testing.Short() {
 		count = 20
 	}
-	tryFlips(t, image(t, s.opts.Dir), count)
+	tryFlips(t, image(t, s.opts.Dir), count, false)
 }

@@ -23,9 +23,11 @@ import (
 
 // damage is what is wrong with one file of the database.
 type damage struct {
-	file  string
-	what  string
-	spans []span // of keys that cannot be read, where they are known
+	file   string
+	what   string
+	spans  []span // of keys that cannot be read, where they are known
+	table  uint64 // whose blocks those are
+	blocks int    // that it has
 }
 
 func (d damage) String() string {
@@ -172,7 +174,7 @@ func zeros(b []byte) bool {
 
 // checkTables reads every table that is listed, block by block, and gives the highest version in any.
 func (in *inspection) checkTables(onDisk map[uint64]bool, keys *keyring) (top uint64, err error) {
-	ids := make([]uint64, 0, len(in.tables))
+	ids, begins := make([]uint64, 0, len(in.tables)), map[uint64][]byte{}
 	for id := range in.tables {
 		if !onDisk[id] {
 			in.found(tableName(id), "it is missing")
@@ -182,16 +184,43 @@ func (in *inspection) checkTables(onDisk map[uint64]bool, keys *keyring) (top ui
 	}
 	slices.Sort(ids)
 	for _, id := range ids {
-		highest, d, err := checkTable(filepath.Join(in.dir, tableName(id)), id, in.tables[id], keys)
+		t, d, err := checkTable(filepath.Join(in.dir, tableName(id)), id, in.tables[id], keys)
 		if err != nil {
 			return 0, fmt.Errorf("read %s: %w: %w", tableName(id), persistence.ErrUnavailable, err)
 		}
 		if d != nil {
 			in.damaged = append(in.damaged, *d)
 		}
-		top = max(top, highest)
+		top = max(top, t.top)
+		begins[id] = t.first
 	}
+	in.ends(begins)
 	return top, nil
+}
+
+// ends finds where the spans end that reach to the end of a table: a table of any level but the first ends before
+// the next one of its level begins.
+func (in *inspection) ends(begins map[uint64][]byte) {
+	next := func(level uint8, after []byte) (to []byte) {
+		for id, m := range in.tables {
+			begin := begins[id]
+			switch {
+			case m.Level != level:
+			case begin == nil:
+				return nil // nobody knows where that one begins
+			case bytes.Compare(begin, after) > 0 && (to == nil || bytes.Compare(begin, to) < 0):
+				to = begin
+			}
+		}
+		return to
+	}
+	for _, d := range in.damaged {
+		for i := range d.spans {
+			if level := in.tables[d.table].Level; d.spans[i].to == nil && level > 0 {
+				d.spans[i].to = next(level, d.spans[i].from)
+			}
+		}
+	}
 }
 
 func tableName(id uint64) string { return fmt.Sprintf("%06d%s", id, tableSuffix) }

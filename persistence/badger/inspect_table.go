@@ -40,18 +40,27 @@ func (d damage) streams() []string {
 	return names
 }
 
-// checkTable reads every block of a table, and gives its highest version. No damage: all of them match their
-// checksums.
-func checkTable(path string, id uint64, m engine.TableManifest, keys *keyring) (uint64, *damage, error) {
+// bounds is what is known of a table without its blocks.
+type bounds struct {
+	first []byte // key, nil when its index does not read
+	top   uint64 // the highest version in it
+}
+
+// checkTable reads every block of a table. No damage: all of them match their checksums.
+func checkTable(path string, id uint64, m engine.TableManifest, keys *keyring) (bounds, *damage, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return 0, nil, err
+		return bounds{}, nil, err
 	}
-	d := &damage{file: tableName(id)}
+	d := &damage{file: tableName(id), table: id}
 	t, problem := readTable(b, m, keys)
 	if problem != nil {
 		d.what = problem.Error()
-		return 0, d, nil //nolint:nilerr // it is told as damage
+		return bounds{}, d, nil //nolint:nilerr // it is told as damage
+	}
+	at := bounds{top: t.top}
+	if d.blocks = len(t.blocks); d.blocks > 0 {
+		at.first = y.ParseKey(t.blocks[0].first)
 	}
 	for i := range t.blocks {
 		if _, err := t.raw(i); err != nil {
@@ -60,9 +69,9 @@ func checkTable(path string, id uint64, m engine.TableManifest, keys *keyring) (
 		}
 	}
 	if d.what == "" {
-		return t.top, nil, nil
+		return at, nil, nil
 	}
-	return t.top, d, nil
+	return at, d, nil
 }
 
 // tableFile is a table with its index read.

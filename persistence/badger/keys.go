@@ -25,11 +25,12 @@ const (
 // tags are all of them, and the first byte of the database's own keys.
 const tags = "ecpiktdbsmfx!"
 
-// Keys of tagMeta: the number of openings and of commits, and the store's random name.
+// Keys of tagMeta: the number of openings and of commits, the store's random name, and what is left out of it.
 const (
 	metaBoot    = "mboot"
 	metaCommits = "mcommits"
 	metaStore   = "mstore"
+	metaGaps    = "mgaps"
 )
 
 // nameKey appends the key of the n-th thing of a name: a stream's or a session's.

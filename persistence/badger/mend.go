@@ -31,7 +31,8 @@ type mender struct {
 	places   map[string][]place
 	starts   map[string]uint64 // of sessions that were trimmed
 	boot     uint64            // the highest that wrote a record
-	drop     [][]byte          // keys to remove
+	lost     *gaps
+	drop     [][]byte // keys to remove
 	put      []*engine.Entry
 }
 
@@ -80,6 +81,7 @@ func (m *mender) run() error {
 	slices.SortFunc(m.out.Lost, func(a, b Loss) int { return cmp.Compare(a.Stream, b.Stream) })
 	batch := m.db.NewWriteBatch()
 	defer batch.Cancel()
+	m.drop = append(m.drop, []byte(metaGaps)) // what was lost is dealt with
 	for _, key := range m.drop {
 		if err := batch.Delete(key); err != nil {
 			return err
@@ -161,7 +163,7 @@ func (m *mender) readCursors(txn *engine.Txn) error {
 // streams cuts every stream behind its last good record.
 func (m *mender) streams(txn *engine.Txn) error {
 	var names []string
-	err := streams(m.ctx, txn, "", func(name string) error { names = append(names, name); return nil })
+	err := streams(m.ctx, txn, nil, "", func(name string) error { names = append(names, name); return nil })
 	if err != nil {
 		return err
 	}
@@ -231,6 +233,9 @@ func (m *mender) stream(txn *engine.Txn, name string) error {
 		default:
 			why = m.sound(txn, c, &epoch)
 		}
+		if p := m.lost.touching(item.Key(), item.Key()); p != nil && why == "" && c.value.GetSession() != "" && !c.current(txn, item.Version()) {
+			why = fmt.Sprintf("seq %d: what it held last was in the damaged block of %s", c.first, p.File)
+		}
 		if why != "" {
 			m.drop = append(m.drop, item.KeyCopy(nil))
 			return nil
@@ -247,8 +252,18 @@ func (m *mender) stream(txn *engine.Txn, name string) error {
 	} else {
 		m.gone[name] = true
 	}
+	behind := m.lost.touching(nameKey(nil, tagCommit, name, next), nameKey(nil, tagCommit, name, ^uint64(0)))
+	if behind != nil && (m.kept[name] || top > 0) {
+		if first, seq, ok := splitName(behind.From); ok && first == name {
+			top = max(top, seq) // there was one
+		}
+	}
 	if top >= next {
-		if why == "" {
+		switch {
+		case why != "":
+		case behind != nil:
+			why = "it stood in the damaged block of " + behind.File
+		default:
 			why = "acknowledged, and not there"
 		}
 		m.out.Lost = append(m.out.Lost, Loss{Stream: name, Session: m.sessions[name], From: next, To: top, Why: why})

@@ -91,15 +91,19 @@ func (s *Store) openFiles(ctx context.Context) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if s.boot, s.id, err = countBoot(s.db, s.mark.start); err != nil {
+	if s.lost, err = findGaps(ctx, s.db, s.found); err != nil {
 		return err
 	}
-	if err := finishDeletions(ctx, s.db); err != nil {
+	if s.boot, s.id, err = countBoot(s.db, s.mark.start, s.lost); err != nil {
+		return err
+	}
+	if err := finishDeletions(ctx, s.db, s.lost); err != nil {
 		return err
 	}
 	if err := dropAside(s.opts.Dir); err != nil { // before the watermark knows of this opening
 		return err
 	}
+	s.warn()
 	s.mark.note(s.mark.start + 1)
 	s.mark.start++
 	if s.opts.Ballast > 0 {
@@ -111,7 +115,7 @@ func (s *Store) openFiles(ctx context.Context) (err error) {
 }
 
 // prepare looks at the database's files, refuses damaged ones, and sets them aside when opening
-// may destroy something.
+// may destroy something. Damaged blocks that held nothing but records are left out.
 func (s *Store) prepare() error {
 	if err := putBack(s.opts.Dir); err != nil {
 		return err
@@ -120,13 +124,22 @@ func (s *Store) prepare() error {
 	if err != nil {
 		return err
 	}
-	if err := in.err(); err != nil {
-		return err
-	}
 	for _, t := range in.tables {
 		if t.Level == 0 {
 			s.firstLevel++
 		}
+	}
+	if err := in.err(); err != nil {
+		found, ok := in.gaps()
+		if !ok {
+			return err
+		}
+		s.log.Error("the store is opened without its damaged blocks", "dir", s.opts.Dir, "error", err)
+		if err := setAside(s.opts.Dir); err != nil {
+			return err
+		}
+		s.found = found
+		return in.leaveOut()
 	}
 	if len(in.torn) == 0 {
 		return nil
@@ -192,9 +205,9 @@ func (s *Store) checkMark() error {
 	return nil
 }
 
-// countBoot makes the opening durable before anything is acknowledged under its number, and names a
+// countBoot makes the opening durable before anything is acknowledged under its number, with what is left out, and names a
 // store that has no name yet.
-func countBoot(db *engine.DB, commits uint64) (boot uint64, id []byte, err error) {
+func countBoot(db *engine.DB, commits uint64, lost *gaps) (boot uint64, id []byte, err error) {
 	if boot, err = readCount(db, metaBoot); err != nil {
 		return 0, nil, fmt.Errorf("read the boot counter: %w", err)
 	}
@@ -209,6 +222,15 @@ func countBoot(db *engine.DB, commits uint64) (boot uint64, id []byte, err error
 		}
 		if err := txn.SetEntry(sealed([]byte(metaBoot), number(boot))); err != nil {
 			return err
+		}
+		if lost != nil {
+			e, err := lost.entry()
+			if err == nil {
+				err = txn.SetEntry(e)
+			}
+			if err != nil {
+				return err
+			}
 		}
 		id, err = get(txn, []byte(metaStore))
 		if errors.Is(err, persistence.ErrNotFound) {

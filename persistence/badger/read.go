@@ -1,11 +1,13 @@
 package badger
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	engine "github.com/dgraph-io/badger/v4"
 
@@ -16,7 +18,7 @@ import (
 // their checksum, a gap and an epoch that goes back are ErrCorrupt, naming stream and seq. fn
 // must not close the store.
 func (s *Store) Read(ctx context.Context, stream string, from uint64, fn func(persistence.Entry) error) error {
-	err := s.view(ctx, func(txn *engine.Txn) error { return readStream(ctx, txn, stream, max(from, 1), fn) })
+	err := s.view(ctx, func(txn *engine.Txn) error { return readStream(ctx, txn, s.lost, stream, max(from, 1), fn) })
 	return trail(err, "read %s from %d", stream, from)
 }
 
@@ -45,7 +47,7 @@ func call(fn func(persistence.Entry) error, e persistence.Entry) error {
 	return nil
 }
 
-func readStream(ctx context.Context, txn *engine.Txn, stream string, from uint64, fn func(persistence.Entry) error) error {
+func readStream(ctx context.Context, txn *engine.Txn, lost *gaps, stream string, from uint64, fn func(persistence.Entry) error) error {
 	begins, err := first(txn, tagCommit, stream)
 	switch {
 	case err != nil || begins == deleted:
@@ -58,10 +60,14 @@ func readStream(ctx context.Context, txn *engine.Txn, stream string, from uint64
 	if err != nil {
 		return err
 	}
+	hole := lost.behind(stream, slices.MaxFunc([][]byte{start, prefix}, bytes.Compare))
 	var next, epoch uint64
-	return forward(txn, prefix, start, func(item *engine.Item) error {
+	err = forward(txn, prefix, start, func(item *engine.Item) error {
 		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if hole != nil && bytes.Compare(item.Key(), hole.From) >= 0 {
+			return errStop
 		}
 		c, err := decodeCommit(txn, item)
 		if err != nil {
@@ -92,6 +98,10 @@ func readStream(ctx context.Context, txn *engine.Txn, stream string, from uint64
 		}
 		return nil
 	})
+	if hole != nil && (err == nil || errors.Is(err, errStop)) {
+		return hole.refuse(stream)
+	}
+	return err
 }
 
 // floor finds the key at which a walk from the n-th thing of a name begins: the last one not
@@ -137,8 +147,12 @@ func decodeCursor(txn *engine.Txn, item *engine.Item) (place, error) {
 }
 
 // follow reads the commit that a cursor leads to and checks that it says the same.
-func (p place) follow(txn *engine.Txn) (commitItem, error) {
-	item, err := txn.Get(nameKey(nil, tagCommit, p.stream, p.first))
+func (p place) follow(txn *engine.Txn, lost *gaps) (commitItem, error) {
+	key := nameKey(nil, tagCommit, p.stream, p.first)
+	if err := lost.at(p.stream, key); err != nil {
+		return commitItem{}, fmt.Errorf("session %s cursor %d: %w", p.session, p.cursor, err)
+	}
+	item, err := txn.Get(key)
 	if err != nil {
 		return commitItem{}, fmt.Errorf("session %s cursor %d: stream %s seq %d: %w: %w", p.session, p.cursor, p.stream, p.first, persistence.ErrCorrupt, err)
 	}
@@ -155,11 +169,11 @@ func (p place) follow(txn *engine.Txn) (commitItem, error) {
 
 // ReadSession calls fn for every record of a session with a cursor > after, in order.
 func (s *Store) ReadSession(ctx context.Context, session string, after uint64, fn func(persistence.Entry) error) error {
-	err := s.view(ctx, func(txn *engine.Txn) error { return readSession(ctx, txn, session, after, fn) })
+	err := s.view(ctx, func(txn *engine.Txn) error { return readSession(ctx, txn, s.lost, session, after, fn) })
 	return trail(err, "read session %s after %d", session, after)
 }
 
-func readSession(ctx context.Context, txn *engine.Txn, session string, after uint64, fn func(persistence.Entry) error) error {
+func readSession(ctx context.Context, txn *engine.Txn, lost *gaps, session string, after uint64, fn func(persistence.Entry) error) error {
 	if after == math.MaxUint64 {
 		return nil
 	}
@@ -194,7 +208,7 @@ func readSession(ctx context.Context, txn *engine.Txn, session string, after uin
 		if next <= after+1 || at.lost() {
 			return nil
 		}
-		c, err := at.follow(txn)
+		c, err := at.follow(txn, lost)
 		if err != nil {
 			return err
 		}
@@ -217,7 +231,7 @@ func readSession(ctx context.Context, txn *engine.Txn, session string, after uin
 // Head returns the last durable seq of a stream, 0 when it does not exist.
 func (s *Store) Head(ctx context.Context, stream string) (uint64, error) {
 	var end tail
-	err := s.view(ctx, func(txn *engine.Txn) (err error) { end, err = lastRecord(txn, stream); return err })
+	err := s.view(ctx, func(txn *engine.Txn) (err error) { end, err = lastRecord(txn, s.lost, stream); return err })
 	return end.seq, trail(err, "head of %s", stream)
 }
 
@@ -229,12 +243,27 @@ func (s *Store) Cursor(ctx context.Context, session string) (last uint64, err er
 
 // Streams calls fn for the name of every stream with the prefix, in order.
 func (s *Store) Streams(ctx context.Context, prefix string, fn func(string) error) error {
-	err := s.view(ctx, func(txn *engine.Txn) error { return streams(ctx, txn, prefix, fn) })
+	err := s.view(ctx, func(txn *engine.Txn) error { return streams(ctx, txn, s.lost, prefix, fn) })
 	return trail(err, "list streams of %q", prefix)
 }
 
-// streams jumps from one name to the next: a stream's commits are not walked.
-func streams(ctx context.Context, txn *engine.Txn, prefix string, fn func(string) error) error {
+// streams jumps from one name to the next: a stream's commits are not walked. Streams of which nothing is left are among them.
+func streams(ctx context.Context, txn *engine.Txn, lost *gaps, prefix string, fn func(string) error) error {
+	missing, err := lost.names(txn, prefix)
+	if err != nil {
+		return err
+	}
+	upTo := func(name string) error { // gives out the missing ones that come before a name
+		for len(missing) > 0 && missing[0] <= name {
+			if missing[0] < name {
+				if err := fn(missing[0]); err != nil {
+					return given{err}
+				}
+			}
+			missing = missing[1:]
+		}
+		return nil
+	}
 	begin := textKey(nil, tagCommit, prefix)
 	it := txn.NewIterator(engine.IteratorOptions{Prefix: begin})
 	defer it.Close()
@@ -246,6 +275,9 @@ func streams(ctx context.Context, txn *engine.Txn, prefix string, fn func(string
 		if !ok {
 			return fmt.Errorf("key %q: %w", it.Item().Key(), persistence.ErrCorrupt)
 		}
+		if err := upTo(name); err != nil {
+			return err
+		}
 		// A mark that does not read is for those to hear of who read the stream.
 		if begins, err := first(txn, tagCommit, name); err != nil || begins != deleted {
 			if err := fn(name); err != nil {
@@ -254,7 +286,7 @@ func streams(ctx context.Context, txn *engine.Txn, prefix string, fn func(string
 		}
 		it.Seek(append(textKey(nil, tagCommit, name), 1)) // the NUL's successor
 	}
-	return nil
+	return upTo("\xff")
 }
 
 // Index calls fn for every secondary entry with the prefix, in order of its key.

@@ -147,7 +147,11 @@ func (r *repair) build(dir string) (err error) {
 func (r *repair) mend() error {
 	path := filepath.Join(r.o.Dir, "db.watermark")
 	m := &mender{ctx: r.ctx, db: r.db, needs: r.ro.Needs, out: r.out, known: map[string]uint64{}, cursors: map[string]uint64{}, sessions: map[string]string{}}
-	if err := finishDeletions(r.ctx, r.db); err != nil {
+	var err error
+	if m.lost, err = r.gaps(); err != nil {
+		return err
+	}
+	if err := finishDeletions(r.ctx, r.db, m.lost); err != nil {
 		r.out.Damaged = append(r.out.Damaged, err.Error())
 	}
 	if err := m.recall(path, r.o.EncryptionKey != nil); err != nil {
@@ -157,9 +161,36 @@ func (r *repair) mend() error {
 		return fmt.Errorf("mend what was salvaged: %w", err)
 	}
 	r.boot = m.boot
-	var err error
 	r.out.Held, err = readCount(r.db, metaCommits)
 	return err
+}
+
+// gaps are those that the store was opened without, and those that it could be opened without.
+func (r *repair) gaps() (g *gaps, err error) {
+	err = r.db.View(func(txn *engine.Txn) error { g, err = readGaps(txn); return err })
+	switch {
+	case errors.Is(err, persistence.ErrCorrupt):
+		r.out.Damaged = append(r.out.Damaged, err.Error())
+	case err != nil:
+		return nil, err
+	}
+	if g == nil {
+		g = &gaps{}
+	}
+	for i := range g.Gaps {
+		r.out.Damaged = append(r.out.Damaged, g.Gaps[i].String())
+	}
+	for _, d := range r.in.damaged {
+		for _, s := range d.spans {
+			if p, ok := s.gap(d.file); ok {
+				g.add([]gap{p})
+			}
+		}
+	}
+	if err == nil && len(g.Gaps) == 0 {
+		return nil, nil //nolint:nilnil // none
+	}
+	return g, nil
 }
 
 // replace keeps the damaged bytes and puts the repaired database in their place. From the second rename

@@ -217,8 +217,7 @@ func TestARepairOfADamagedTableLosesOnlyWhatItsBlockHeld(t *testing.T) {
 	if err := os.WriteFile(table, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err = Open(context.Background(), Options{Dir: dir, Ballast: -1})
-	if !errors.Is(err, persistence.ErrCorrupt) || !strings.Contains(err.Error(), "000001.sst") || !strings.Contains(err.Error(), "wrk/") {
+	if in, err := inspect(filepath.Join(dir, "db"), nil); err != nil || !errors.Is(in.err(), persistence.ErrCorrupt) || !strings.Contains(in.err().Error(), "wrk/") {
 		t.Fatalf("the damaged store: %v", err)
 	}
 	s, r := repaired(t, dir)

@@ -9,7 +9,7 @@
 //
 // Badger syncs once per transaction and does not group commits, so this package does
 // (committer.go). What its own recovery passes over in silence, a log cut short by a damaged
-// entry and a table with a wrong checksum, refuses to open here.
+// entry and a table with a wrong checksum, refuses to open here, or only to give out what was there (gap.go).
 package badger
 
 import (
@@ -108,6 +108,8 @@ type Store struct {
 	boot       uint64
 	firstLevel int    // tables of the database's first level when it was opened
 	id         []byte // random, of the store: backups of another one do not go on from its own
+	found      []gap  // at this opening
+	lost       *gaps  // all; nil: none
 	commits    *committer
 	appends    sync.Pool // of *appendTask
 	commit     func(*engine.Txn) error

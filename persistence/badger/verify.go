@@ -18,7 +18,7 @@ import (
 // not lead to, cursors with gaps or that lead elsewhere, entries of any other kind that do not read, and a database behind its
 // watermark. A finding without a stream is about the store or about a session.
 func (s *Store) Verify(ctx context.Context, names []string, report func(persistence.Finding)) (persistence.Summary, error) {
-	v := &verifier{ctx: ctx, report: report, looked: &s.looked}
+	v := &verifier{ctx: ctx, report: report, looked: &s.looked, lost: s.lost}
 	// Read before the view is opened: commits go on, and the view must not be behind a count
 	// that was right.
 	acked, markErr := s.acknowledged()
@@ -30,8 +30,9 @@ func (s *Store) Verify(ctx context.Context, names []string, report func(persiste
 		if err := v.watermark(acked, markErr); err != nil {
 			return err
 		}
+		v.gaps()
 		var all []string
-		err := streams(ctx, txn, "", func(name string) error { all = append(all, name); return nil })
+		err := streams(ctx, txn, s.lost, "", func(name string) error { all = append(all, name); return nil })
 		if err != nil {
 			return err
 		}
@@ -52,6 +53,7 @@ type verifier struct {
 	report func(persistence.Finding)
 	sum    persistence.Summary
 	looked *atomic.Int64
+	lost   *gaps
 
 	session string // whose beginning was asked for last
 	start   uint64
@@ -72,6 +74,16 @@ func (v *verifier) begins(session string) (uint64, error) {
 // Progress counts the records that Verify has looked at since the store was opened.
 func (s *Store) Progress() int64 { return s.looked.Load() }
 
+// gaps reports what the store was opened without.
+func (v *verifier) gaps() {
+	if v.lost == nil {
+		return
+	}
+	for i := range v.lost.Gaps {
+		v.report(persistence.Finding{Problem: v.lost.Gaps[i].String()})
+	}
+}
+
 func (v *verifier) streams(names []string) error {
 	for _, name := range names {
 		if err := v.stream(name); err != nil {
@@ -91,6 +103,9 @@ func (v *verifier) stream(name string) error {
 	next, epoch := uint64(0), uint64(0) // the commit that holds the first record may begin before it
 	found := func(seq uint64, format string, args ...any) {
 		v.report(persistence.Finding{Stream: name, Seq: seq, Problem: fmt.Sprintf(format, args...)})
+	}
+	if err := v.lost.missing(v.txn, name); err != nil {
+		found(v.lost.lostFrom(name), "%v", err)
 	}
 	return forward(v.txn, namePrefix(nil, tagCommit, name), nil, func(item *engine.Item) error {
 		if err := v.ctx.Err(); err != nil {
@@ -176,7 +191,7 @@ func (v *verifier) cursors() error {
 		if at.lost() || next <= start {
 			return nil
 		}
-		if _, err := at.follow(v.txn); err != nil {
+		if _, err := at.follow(v.txn, v.lost); err != nil {
 			found(err.Error())
 		}
 		return nil

@@ -141,8 +141,11 @@ type tail struct {
 }
 
 // lastRecord finds the end of a stream; zero when it does not exist.
-func lastRecord(txn *engine.Txn, stream string) (tail, error) {
+func lastRecord(txn *engine.Txn, lost *gaps, stream string) (tail, error) {
 	var found tail
+	if err := lost.missing(txn, stream); err != nil {
+		return tail{}, err
+	}
 	if known, err := begun(txn, tagCommit, stream); !known {
 		return tail{}, err
 	}
