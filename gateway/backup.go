@@ -36,7 +36,7 @@ func (a *api) backup(w http.ResponseWriter, r *http.Request) {
 			a.fail(w, r, err)
 			return
 		}
-		a.log.Error("backup failed", "err", err)
+		a.log.Warn("backup was cut off", "err", err)
 		panic(http.ErrAbortHandler) //nolint:forbidigo // how net/http cuts a connection
 	}
 }

@@ -44,12 +44,12 @@ func (a *api) console(file string) http.HandlerFunc {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-cache") // kept, and asked about each time: a new version counts at once
 		h.Set("ETag", f.Tag)
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime)) // not every writer has one
 		if r.Header.Get("If-None-Match") == f.Tag {
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
 		h.Set("Content-Type", f.Type)
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime)) // not every writer has one
-		_, _ = w.Write(f.Data)                                                        // the client may be gone
+		_, _ = w.Write(f.Data) // the client may be gone
 	}
 }

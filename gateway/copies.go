@@ -129,7 +129,11 @@ func (a *api) importSession(w http.ResponseWriter, r *http.Request) (answer, err
 	}
 	ctx, cancel := a.untilStopped(r.Context())
 	defer cancel()
-	in, err := p.ImportSession(ctx, &patientReader{r.Body, http.NewResponseController(w)}, m)
+	body := &patientReader{in: r.Body, rc: http.NewResponseController(w), piece: a.opts.BodyTime}
+	in, err := p.ImportSession(ctx, body, m)
+	if err != nil && body.failed != nil {
+		err = a.unread(body.failed)
+	}
 	if err != nil {
 		return answer{}, err
 	}
@@ -142,15 +146,17 @@ func (a *api) importSession(w http.ResponseWriter, r *http.Request) (answer, err
 
 // patientReader gives each piece of a body its time.
 type patientReader struct {
-	in io.Reader
-	rc *http.ResponseController
+	in     io.Reader // lifts the bound at its end
+	rc     *http.ResponseController
+	piece  time.Duration
+	failed error // why it was not read to its end
 }
 
 func (p *patientReader) Read(b []byte) (int, error) {
-	_ = p.rc.SetReadDeadline(time.Now().Add(readTime)) // not every writer has one
+	_ = p.rc.SetReadDeadline(time.Now().Add(p.piece)) // not every writer has one
 	n, err := p.in.Read(b)
-	if errors.Is(err, io.EOF) {
-		_ = p.rc.SetReadDeadline(time.Time{})
+	if err != nil && !errors.Is(err, io.EOF) {
+		p.failed = err
 	}
 	return n, err
 }

@@ -56,7 +56,7 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // proxies pass each event on at once
 	w.WriteHeader(http.StatusOK)
-	if s.flush() != nil {
+	if s.begin() != nil {
 		return
 	}
 	if first != nil && s.event(first.event) != nil || !waiting {
@@ -157,6 +157,11 @@ func (a *api) forward(ctx context.Context, s *stream, items <-chan item) {
 type stream struct {
 	w  http.ResponseWriter
 	rc *http.ResponseController
+}
+
+func (s *stream) begin() error {
+	_ = s.rc.SetWriteDeadline(time.Now().Add(writeTime)) // not every writer has one
+	return s.flush()
 }
 
 func (s *stream) event(e *messages.Event) error {

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"errors"
 	"io"
 	"net/http"
 	"time"
@@ -42,16 +41,9 @@ func (a *api) file(w http.ResponseWriter, r *http.Request) {
 
 // putFile takes the content of one. It waits until no agent works there: a long poll.
 func (a *api) putFile(w http.ResponseWriter, r *http.Request) (answer, error) {
-	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(readTime)) // not every writer has one
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, a.opts.MaxBody))
-	_ = rc.SetReadDeadline(time.Time{})
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		return answer{}, refusal(messages.CodeTooLarge, "the body is larger than %d bytes", tooLarge.Limit)
-	case err != nil:
-		return answer{}, bad("read the body: %v", err)
+	if err != nil {
+		return answer{}, a.unread(err)
 	}
 	f, err := a.useFile(r, &messages.UseFile{Action: messages.UseFile_PUT, Path: r.PathValue("path"), Data: data})
 	if err != nil {

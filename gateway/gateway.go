@@ -42,6 +42,7 @@ type Options struct {
 	Keepalive time.Duration // between comments on an idle event stream; default 15 s
 	Ping      time.Duration // between pings on a WebSocket; default 15 s
 	MaxBody   int64         // bytes of a request's body; default 16 MiB
+	BodyTime  time.Duration // for a request's body to arrive, of an import for each piece; default 1 min
 
 	// Authenticate says who sends a request; nil: whoever reaches the handler is the owner. It is not asked about routes that are open.
 	Authenticate Authenticator
@@ -118,6 +119,9 @@ func New(b Backend, o Options) http.Handler {
 	if o.MaxBody <= 0 {
 		o.MaxBody = defaultMaxBody
 	}
+	if o.BodyTime <= 0 {
+		o.BodyTime = readTime
+	}
 	a := &api{backend: &checked{all: b, roots: o.Roots}, raw: b, opts: o, log: o.Logger, started: time.Now(), mux: http.NewServeMux(), stopped: make(chan struct{})}
 	a.routes()
 	// A page of another origin, open in a browser, may not send commands.
@@ -137,6 +141,9 @@ func (a *api) routes() {
 		}
 		if r.begins {
 			h = a.beginning(h)
+		}
+		if r.in == nil && r.takes == "" {
+			h = a.bodiless(h)
 		}
 		a.mux.HandleFunc(r.pattern, a.opts.Metrics.measured(r.pattern, a.admit(r.scope, h)))
 	}
@@ -174,7 +181,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			a.problem(w, r, 0, messages.Fail(messages.CodeInternal, "the request failed in a way that nobody expected", "see the log"))
 		}
 	}()
-	a.guard.ServeHTTP(w, r)
+	a.guard.ServeHTTP(w, timed(w, r, a.opts.BodyTime))
 }
 
 // dispatch finds the route. ServeMux's own refusals are texts, and it redirects what it would

@@ -23,6 +23,7 @@ type Metrics struct {
 	turns    *prometheus.CounterVec
 	tokens   *prometheus.CounterVec
 	cost     prometheus.Counter
+	refused  prometheus.Counter
 }
 
 // NewMetrics makes the metrics of a process of a version.
@@ -38,10 +39,13 @@ func NewMetrics(version string) *Metrics {
 		turns:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "troupe_turns_total", Help: "Turns that ended, by outcome."}, []string{"outcome"}),
 		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "troupe_tokens_total", Help: "Tokens of turns that ended."}, []string{"kind"}),
 		cost:   prometheus.NewCounter(prometheus.CounterOpts{Name: "troupe_cost_usd_total", Help: "Cost of turns that ended, in US dollars."}),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "troupe_connections_refused_total", Help: "Connections that were closed because there were too many, of all or of one address.",
+		}),
 	}
 	built := prometheus.NewGauge(prometheus.GaugeOpts{Name: "troupe_build_info", Help: "1; the version is in the label.", ConstLabels: prometheus.Labels{"version": version}})
 	built.Set(1)
-	m.registry.MustRegister(m.requests, m.time, m.open, m.turns, m.tokens, m.cost, built,
+	m.registry.MustRegister(m.requests, m.time, m.open, m.turns, m.tokens, m.cost, m.refused, built,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -53,6 +57,9 @@ func (m *Metrics) TurnEnded(outcome string, u *messages.Usage) {
 	m.tokens.WithLabelValues("output").Add(float64(max(u.GetOutputTokens(), 0)))
 	m.cost.Add(max(float64(u.GetCostMicroUsd())/1e6, 0))
 }
+
+// ConnectionRefused counts a connection for which there was no place.
+func (m *Metrics) ConnectionRefused() { m.refused.Inc() }
 
 // measured counts the requests of one route.
 func (m *Metrics) measured(route string, next http.HandlerFunc) http.HandlerFunc {

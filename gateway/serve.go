@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,10 +24,21 @@ const (
 // 5 s. It closes the listener, and has no goroutine left when it returns. The error is nil
 // when ctx ended it.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	return ServeWithin(ctx, l, h, Times{})
+}
+
+// Times bound what a server waits for; 0 is the default.
+type Times struct {
+	Header time.Duration // for a request's header, and what TLS agrees on before; default 10 s
+	Idle   time.Duration // of a connection between requests; default 2 min
+}
+
+// ServeWithin is Serve with bounds of the caller's own.
+func ServeWithin(ctx context.Context, l net.Listener, h http.Handler, times Times) error {
 	base, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
 	srv := &http.Server{
-		Handler: h, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		Handler: h, ReadHeaderTimeout: cmp.Or(times.Header, headerTime), IdleTimeout: cmp.Or(times.Idle, idleTime), MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return base },
 		ErrorLog:    slog.NewLogLogger(slog.DiscardHandler, slog.LevelWarn),
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,10 +10,12 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/troupe-dev/troupe/messages"
 )
@@ -20,23 +23,20 @@ import (
 // read decodes a body strictly: JSON by its content type, one value, no unknown field. An empty
 // body is the zero value.
 func (a *api) read(w http.ResponseWriter, r *http.Request, into any) error {
-	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(readTime)) // not every writer has one
-	defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, a.opts.MaxBody))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		return refusal(messages.CodeTooLarge, "the body is larger than %d bytes", tooLarge.Limit)
-	case err != nil:
-		return bad("read the body: %v", err)
-	case len(body) == 0:
+	if err != nil {
+		return a.unread(err)
+	}
+	if len(body) == 0 {
 		return nil
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return bad("the body is %q: send it as application/json", r.Header.Get("Content-Type"))
 	}
-	dec := json.NewDecoder(strings.NewReader(string(body)))
+	if !utf8.Valid(body) { // the decoder would put other letters there
+		return bad("decode the body: it is not UTF-8")
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(into); err != nil {
 		return bad("decode the body: %s", decodeText(err))
@@ -45,6 +45,18 @@ func (a *api) read(w http.ResponseWriter, r *http.Request, into any) error {
 		return bad("decode the body: there is more after the first value, at byte %d", dec.InputOffset())
 	}
 	return nil
+}
+
+// unread says why a body was not read to its end.
+func (a *api) unread(err error) error {
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return refusal(messages.CodeTooLarge, "the body is larger than %d bytes", tooLarge.Limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return bad("the body did not arrive within %s", a.opts.BodyTime)
+	}
+	return bad("read the body: %v", err)
 }
 
 // decodeText says what is wrong with a JSON text, in the words of JSON rather than of Go.
@@ -105,8 +117,10 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.As(err, &f):
 	case errors.As(context.Cause(r.Context()), &f): // the token was revoked meanwhile
-	case errors.Is(err, errStopping), errors.Is(err, context.Canceled): // or the client is gone, and nobody reads this
+	case errors.Is(err, errStopping), errors.Is(context.Cause(r.Context()), errStopping):
 		f = messages.Fail(messages.CodeUnavailable, errStopping.Error(), "try again")
+	case errors.Is(err, context.Canceled): // half of the connection was closed, or all of it, and nobody reads this; or the server is cut off
+		f = messages.Fail(messages.CodeUnavailable, "the request was given up", "try again, and keep the connection open until the answer is there")
 	case errors.Is(err, context.DeadlineExceeded):
 		f = messages.Fail(messages.CodeUnavailable, "it took too long: "+err.Error(), "try again")
 	default:
@@ -133,8 +147,18 @@ func problemOf(status int, f *messages.Failure) messages.ProblemJSON {
 		status = statusOf(f.GetCode())
 	}
 	return messages.ProblemJSON{
-		Type: "about:blank", Title: http.StatusText(status), Status: status, Code: f.GetCode(), Detail: f.GetMessage(), Hint: f.GetHint(),
+		Type: "about:blank", Title: http.StatusText(status), Status: status, Code: f.GetCode(), Detail: short(f.GetMessage()), Hint: short(f.GetHint()),
 	}
+}
+
+// maxDetail is how much of what was wrong is said again, in bytes.
+const maxDetail = 8 << 10
+
+func short(s string) string {
+	if len(s) <= maxDetail {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxDetail], "") + fmt.Sprintf(" ... and %d bytes more", len(s)-maxDetail)
 }
 
 func statusOf(code string) int {

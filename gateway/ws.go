@@ -2,10 +2,12 @@ package gateway
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -84,6 +86,12 @@ func (a *api) socket(w http.ResponseWriter, r *http.Request) {
 		a.problem(w, r, http.StatusForbidden, messages.Fail(messages.CodeBadRequest, "the WebSocket was opened by a page of another origin", ""))
 		return
 	}
+	if err := upgrades(r); err != nil {
+		w.Header().Set("Connection", "Upgrade")
+		w.Header().Set("Upgrade", "websocket")
+		a.problem(w, r, http.StatusUpgradeRequired, messages.Fail(messages.CodeBadRequest, err.Error(), "open it as a WebSocket (RFC 6455, version 13)"))
+		return
+	}
 	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // the origin was checked: sameOrigin
 	if err != nil {
 		a.log.Debug("websocket was not accepted", "err", err)
@@ -114,6 +122,28 @@ func (a *api) socket(w http.ResponseWriter, r *http.Request) {
 	cancel(c.read(context.WithoutCancel(ctx))) // its end is that of the WebSocket, so that a last word can be said
 	c.leaveAll()
 	c.tasks.Wait()
+}
+
+// upgrades refuses what opens no WebSocket, in words of this API; the library would answer with a text.
+func upgrades(r *http.Request) error {
+	has := func(header, word string) bool {
+		return slices.ContainsFunc(strings.Split(strings.Join(r.Header.Values(header), ","), ","), func(s string) bool { return strings.EqualFold(strings.TrimSpace(s), word) })
+	}
+	keys := r.Header.Values("Sec-WebSocket-Key")
+	key := ""
+	if len(keys) == 1 {
+		key = strings.TrimSpace(keys[0])
+	}
+	raw, err := base64.StdEncoding.DecodeString(key)
+	switch {
+	case !r.ProtoAtLeast(1, 1), !has("Connection", "Upgrade"), !has("Upgrade", "websocket"):
+		return errors.New("this address is a WebSocket, and the request does not ask for one")
+	case r.Header.Get("Sec-WebSocket-Version") != "13":
+		return errors.New("this version of the WebSocket protocol is not spoken")
+	case err != nil || len(raw) != 16:
+		return errors.New("Sec-WebSocket-Key is not 16 bytes in base64")
+	}
+	return nil
 }
 
 // sameOrigin refuses pages of other origins. The guard lets a GET of theirs pass, since no page may read what it answers; but

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/net/netutil"
 
 	"github.com/troupe-dev/troupe/actors"
 	"github.com/troupe-dev/troupe/client"
@@ -38,8 +37,8 @@ A second signal ends it at once.
 	return cmd
 }
 
-// maxConnections is how many connections the server has at a time; more wait until one ends.
-const maxConnections = 1024
+// adminConnections are those of the profiles' address at a time.
+const adminConnections = 32
 
 // endTime bounds the orderly end of a server, after its turns had their time.
 const endTime = 8 * time.Second
@@ -90,7 +89,7 @@ func (s *server) listen(ctx context.Context) error {
 	if s.api, err = listen(ctx, s.setting("server.listen"), c.Listen); err != nil {
 		return err
 	}
-	s.api = netutil.LimitListener(s.api, maxConnections)
+	s.api = gateway.LimitConnections(s.api, int(c.Conns), int(c.PerIP), s.metrics.ConnectionRefused)
 	if s.tls != nil {
 		s.api = tls.NewListener(s.api, s.tls)
 	}
@@ -103,9 +102,10 @@ func (s *server) listen(ctx context.Context) error {
 		s.admin, err = listen(ctx, s.setting("server.admin"), c.Admin)
 	}
 	if err != nil {
-		err = errors.Join(err, s.closeListeners())
+		return errors.Join(err, s.closeListeners())
 	}
-	return err
+	s.admin = gateway.LimitConnections(s.admin, adminConnections, 0, nil)
+	return nil
 }
 
 // reachable refuses an address that others could reach, unless what they send is encrypted. Whether there are tokens is looked at when

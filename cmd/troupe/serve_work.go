@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -210,5 +211,22 @@ func profiles() http.Handler {
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	return gateway.OnLoopback(mux)
+	return gateway.OnLoopback(bounded(mux))
+}
+
+// maxProfile is the longest profile that is taken.
+const maxProfile = 5 * time.Minute
+
+// bounded refuses profiles that take too long, and drops who does not read them.
+func bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if text := r.FormValue("seconds"); text != "" {
+			if n, err := strconv.ParseFloat(text, 64); err != nil || !(n > 0 && n <= maxProfile.Seconds()) {
+				http.Error(w, fmt.Sprintf("seconds must be more than 0 and at most %.0f", maxProfile.Seconds()), http.StatusBadRequest)
+				return
+			}
+		}
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(2 * maxProfile)) // else it is not bounded
+		next.ServeHTTP(w, r)
+	})
 }

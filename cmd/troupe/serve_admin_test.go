@@ -1,0 +1,77 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestProfilesAreForThisMachineAndBounded(t *testing.T) {
+	s := httptest.NewServer(profiles())
+	defer s.Close()
+	for _, c := range []struct {
+		method, path, host, body string
+		status                   int
+	}{
+		{"GET", "/debug/pprof/", "", "", 200},
+		{"GET", "/debug/pprof/goroutine?debug=1", "", "", 200},
+		{"GET", "/debug/pprof/profile?seconds=1000000000", "", "", 400},
+		{"GET", "/debug/pprof/profile?seconds=-1", "", "", 400},
+		{"GET", "/debug/pprof/profile?seconds=x", "", "", 400},
+		{"GET", "/debug/pprof/trace?seconds=Inf", "", "", 400},
+		{"GET", "/debug/pprof/trace?seconds=NaN", "", "", 400},
+		{"GET", "/debug/pprof/heap?seconds=1e300", "", "", 400},
+		{"GET", "/debug/pprof/..%2f..%2fetc%2fpasswd", "", "", 404},
+		{"GET", "/debug/pprof/%00%0d%0aX-Smuggled:%201", "", "", 404},
+		{"GET", "/debug/pprof/", "evil.example", "", 421},
+		{"POST", "/debug/pprof/profile", "", "seconds=1000000000", 405},
+		{"GET", "/debug/pprof/cmdline", "", "", 404}, // the command line may hold what nobody else should see
+		{"GET", "/", "", "", 404},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), c.method, s.URL+c.path, strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = c.host
+		res, err := s.Client().Do(req)
+		if err != nil {
+			t.Fatalf("%s %s: %v", c.method, c.path, err)
+		}
+		res.Body.Close()
+		if res.StatusCode != c.status || res.Header.Get("X-Smuggled") != "" {
+			t.Errorf("%s %s for host %q: %s, want %d", c.method, c.path, c.host, res.Status, c.status)
+		}
+	}
+}
+
+func TestAConnectionTooManyIsClosed(t *testing.T) {
+	m := newMachine(t)
+	s := m.serve("--config", m.write("few.yaml", "server: {connections: 3}\n"))
+	open := 0
+	for ; open < 4; open++ {
+		c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
+		if _, err := io.WriteString(c, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			break
+		}
+		if n, err := c.Read(make([]byte, 1)); n == 0 {
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("one too many is left waiting")
+			}
+			break
+		}
+	}
+	if open > 3 {
+		t.Errorf("%d connections are answered at a time", open)
+	}
+}
