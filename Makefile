@@ -103,6 +103,10 @@ faults: ## let the disk fail at each of the 200 writes and syncs of a run (FUSE;
 soak: ## use 10,000 sessions in one process, after as many others, and look at what it still holds (about five minutes)
 	@TROUPE_CHAOS_SESSIONS=$${TROUPE_CHAOS_SESSIONS:-10000} $(GO) test ./test/chaos -count=1 -v -timeout 60m -run 'TestSoak'
 
+.PHONY: streams
+streams: ## have 2,000 event streams open while 200 turns run at a time (half a minute)
+	@TROUPE_STREAMS=$${TROUPE_STREAMS:-2000} TROUPE_TURNS=$${TROUPE_TURNS:-200} $(GO) test ./test/e2e -count=1 -v -timeout 30m -run 'TestManyStreams'
+
 .PHONY: vet
 vet: ## go vet
 	@$(GO) vet $(PACKAGES)

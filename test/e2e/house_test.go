@@ -4,6 +4,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"os"
 	"path/filepath"
@@ -22,6 +23,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if data := os.Getenv(childVariable); data != "" {
+		if err := serveAsChild(data); err != nil {
+			fmt.Fprintln(os.Stderr, "the server of a test:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	// The actor library counts dead letters in a goroutine that ends by itself after a second.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/asynkron/protoactor-go/actor.NewDeadLetter.NewThrottle.func4.1"))
 }
