@@ -3,6 +3,7 @@ package badger
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 
 	engine "github.com/dgraph-io/badger/v4"
@@ -104,6 +105,9 @@ func (t *blobTask) stage(c *committer) error {
 func (s *Store) Blob(ctx context.Context, hash [32]byte) (data []byte, err error) {
 	err = s.view(ctx, func(txn *engine.Txn) error {
 		data, err = readBlob(txn, hash)
+		if p := s.lost.touching(blobKey(hash), blobKey(hash)); p != nil && errors.Is(err, persistence.ErrNotFound) {
+			return fmt.Errorf("%s (see troupe repair): %w", p, persistence.ErrCorrupt)
+		}
 		return err
 	})
 	if err != nil {

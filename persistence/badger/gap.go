@@ -102,8 +102,15 @@ func (p *gap) refuse(stream string) error {
 }
 
 func (p *gap) String() string {
+	if p.From[0] != tagCommit {
+		kind := map[byte]string{tagBlob: "body", tagPiece: "a part of the long value"}[p.From[0]]
+		return fmt.Sprintf("%s: a block was damaged and is left out; it held %s %x", p.File, kind, p.From[1:])
+	}
 	from, seq, _ := splitName(p.From)
 	to, end, _ := splitName(p.To)
+	if from == to {
+		return fmt.Sprintf("%s: a block was damaged and is left out; it held records of stream %s, seq %d to %d or further", p.File, from, seq, end)
+	}
 	return fmt.Sprintf("%s: a block was damaged and is left out; it held records between stream %s seq %d and stream %s seq %d", p.File, from, seq, to, end)
 }
 
@@ -166,19 +173,39 @@ func readGaps(txn *engine.Txn) (*gaps, error) {
 	return g, nil
 }
 
-// findGaps reads the gaps that are written down, and adds those that the opening has found.
-func findGaps(ctx context.Context, db *engine.DB, found []gap) (g *gaps, err error) {
-	err = db.View(func(txn *engine.Txn) error {
-		if g, err = readGaps(txn); err != nil || len(found) == 0 {
+// findGaps reads the gaps that are written down, and adds what the opening has found missing. It returns what is to be written
+// about it.
+func (s *Store) findGaps(ctx context.Context) (write []*engine.Entry, err error) {
+	err = s.db.View(func(txn *engine.Txn) error {
+		if s.lost, err = readGaps(txn); err != nil || s.missing == nil {
 			return err
 		}
-		if g == nil {
-			g = &gaps{}
+		a, err := absentIn(ctx, txn, s.missing.holes, s.lost)
+		if err != nil {
+			return err
 		}
-		g.add(found)
-		return g.assess(ctx, txn)
+		var found []gap
+		if len(a.keys) == s.missing.entries {
+			write, found = a.mend, a.gaps()
+		} else if found, _ = s.missing.gaps(); found == nil {
+			return s.missing.err
+		}
+		s.log.Error("the store is opened without its damaged blocks", "dir", s.opts.Dir, "error", s.missing.err, "put_together_again", len(write))
+		if len(found) == 0 {
+			return nil
+		}
+		if s.lost == nil {
+			s.lost = &gaps{}
+		}
+		s.lost.add(found)
+		if err := s.lost.assess(ctx, txn); err != nil {
+			return err
+		}
+		e, err := s.lost.entry()
+		write = append(write, e)
+		return err
 	})
-	return g, err
+	return write, err
 }
 
 // add puts new gaps in their places.

@@ -33,22 +33,45 @@ func (s span) gap(file string) (gap, bool) {
 	return gap{File: file, From: s.from, To: s.to}, kind == other
 }
 
-// gaps are what the store can open without. Not when anything else is wrong with it: then it is refused, or opened with what is whole.
-func (in *inspection) gaps() (found []gap, ok bool) {
+// missing is what a store is opened without.
+type missing struct {
+	holes   []hole
+	entries int   // that they held together
+	err     error // that refuses the store, unless it is certain what they held
+}
+
+// without is what the store may open without, as far as the files tell. nil when anything else is wrong with them.
+func (in *inspection) without() *missing {
 	if len(in.torn) > 0 || !in.listed {
-		return nil, false
+		return nil
 	}
+	m := &missing{err: in.err()}
 	for _, d := range in.damaged {
 		if len(d.spans) == 0 || len(d.spans) == d.blocks {
+			return nil
+		}
+		m.entries += d.entries
+		for _, s := range d.spans {
+			if strings.IndexByte(accounted, s.from[0]) < 0 {
+				return nil
+			}
+			m.holes = append(m.holes, hole{s, d.file})
+		}
+	}
+	return m
+}
+
+// accounted are the tags of entries that others tell of.
+const accounted = string(tagCommit) + string(tagCursor) + string(tagBlob) + string(tagPiece)
+
+// gaps are what lay in the holes, when that can only be records.
+func (m *missing) gaps() (found []gap, ok bool) {
+	for _, h := range m.holes {
+		p, ok := h.gap(h.file)
+		if !ok {
 			return nil, false
 		}
-		for _, s := range d.spans {
-			p, ok := s.gap(d.file)
-			if !ok {
-				return nil, false
-			}
-			found = append(found, p)
-		}
+		found = append(found, p)
 	}
 	return found, true
 }
@@ -124,15 +147,16 @@ func withoutDamage(b []byte, m engine.TableManifest, keys *keyring) ([]byte, err
 		}
 	}
 	var good []int
+	entries := 0
 	for i := range t.blocks {
-		if _, err := t.raw(i); err == nil {
-			good = append(good, i)
+		if b, err := t.raw(i); err == nil {
+			good, entries = append(good, i), entries+countEntries(b)
 		}
 	}
 	if len(good) == 0 {
 		return nil, errors.New("no block reads")
 	}
-	if err := caught(func() error { keepBlocks(index, good); return nil }); err != nil {
+	if err := caught(func() error { keepBlocks(index, good, entries); return nil }); err != nil {
 		return nil, err
 	}
 	if t.key != nil {
@@ -151,10 +175,12 @@ func withoutDamage(b []byte, m engine.TableManifest, keys *keyring) ([]byte, err
 }
 
 // keepBlocks shortens an index's list of blocks: their number, and for each how far behind its own place in the list its
-// description stands.
-func keepBlocks(index []byte, good []int) {
+// description stands. The index counts the entries that are left.
+func keepBlocks(index []byte, good []int, entries int) {
 	const list = 4 // the field of the index that leads to the list
-	table := fb.GetRootAsTableIndex(index, 0).Table()
+	root := fb.GetRootAsTableIndex(index, 0)
+	root.MutateKeyCount(uint32(entries))
+	table := root.Table()
 	field := int(table.Pos) + int(table.Offset(list))
 	at := field + int(binary.LittleEndian.Uint32(index[field:])) + 4
 	for to, from := range good {

@@ -28,6 +28,8 @@ type damage struct {
 	spans  []span // of keys that cannot be read, where they are known
 	table  uint64 // whose blocks those are
 	blocks int    // that it has
+	// entries is how many stood in those that do not read.
+	entries int
 }
 
 func (d damage) String() string {

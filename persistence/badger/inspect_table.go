@@ -68,6 +68,9 @@ func checkTable(path string, id uint64, m engine.TableManifest, keys *keyring) (
 			d.spans = append(d.spans, t.span(i))
 		}
 	}
+	if d.what != "" {
+		d.entries = t.missing()
+	}
 	if d.what == "" {
 		return at, nil, nil
 	}
@@ -81,6 +84,7 @@ type tableFile struct {
 	key         []byte // nil: not encrypted
 	blocks      []blockPlace
 	top         uint64 // the highest version in it
+	count       int    // of its entries
 }
 
 type blockPlace struct {
@@ -104,7 +108,7 @@ func readTable(b []byte, m engine.TableManifest, keys *keyring) (*tableFile, err
 	}
 	err = caught(func() error {
 		ti := fb.GetRootAsTableIndex(index, 0)
-		t.top = ti.MaxVersion()
+		t.top, t.count = ti.MaxVersion(), int(ti.KeyCount())
 		for i := range ti.OffsetsLength() {
 			var bo fb.BlockOffset
 			if !ti.Offsets(&bo, i) {
@@ -185,10 +189,23 @@ func (t *tableFile) block(i int) (entries []tableEntry, err error) {
 	return entries, err
 }
 
+// missing is how many entries stood in the blocks that do not read.
+func (t *tableFile) missing() int {
+	n := t.count
+	for i := range t.blocks {
+		if b, err := t.raw(i); err == nil {
+			n -= countEntries(b)
+		}
+	}
+	return n
+}
+
+func countEntries(b []byte) int { return int(binary.BigEndian.Uint32(b[len(b)-4:])) }
+
 // blockEntries takes a block apart, whose checksum matched. An entry's key is told by how much of the
 // first one's it shares and the rest.
 func blockEntries(b []byte) []tableEntry {
-	n := int(binary.BigEndian.Uint32(b[len(b)-4:]))
+	n := countEntries(b)
 	at := len(b) - 4 - 4*n
 	// The database writes the offsets in the order of the machine.
 	offset := func(i int) int { return int(binary.NativeEndian.Uint32(b[at+4*i:])) }

@@ -71,6 +71,9 @@ func (s *Store) openFiles(ctx context.Context) (err error) {
 	}
 	logger := &engineLog{log: s.log}
 	defer func() { //nolint:contextcheck // also when ctx has ended; it is bounded by itself
+		if err != nil && s.missing != nil && !errors.Is(err, s.missing.err) {
+			err = errors.Join(s.missing.err, err)
+		}
 		if err != nil {
 			err = errors.Join(err, s.retreat())
 		}
@@ -91,10 +94,11 @@ func (s *Store) openFiles(ctx context.Context) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if s.lost, err = findGaps(ctx, s.db, s.found); err != nil {
+	entries, err := s.findGaps(ctx)
+	if err != nil {
 		return err
 	}
-	if s.boot, s.id, err = countBoot(s.db, s.mark.start, s.lost); err != nil {
+	if s.boot, s.id, err = countBoot(s.db, s.mark.start, entries); err != nil {
 		return err
 	}
 	if err := finishDeletions(ctx, s.db, s.lost); err != nil {
@@ -130,15 +134,14 @@ func (s *Store) prepare() error {
 		}
 	}
 	if err := in.err(); err != nil {
-		found, ok := in.gaps()
-		if !ok {
+		m := in.without()
+		if m == nil || s.opts.AcceptLoss { // which writes before it is known what is lost
 			return err
 		}
-		s.log.Error("the store is opened without its damaged blocks", "dir", s.opts.Dir, "error", err)
 		if err := setAside(s.opts.Dir); err != nil {
 			return err
 		}
-		s.found = found
+		s.missing = m
 		return in.leaveOut()
 	}
 	if len(in.torn) == 0 {
@@ -205,9 +208,9 @@ func (s *Store) checkMark() error {
 	return nil
 }
 
-// countBoot makes the opening durable before anything is acknowledged under its number, with what is left out, and names a
+// countBoot makes the opening durable before anything is acknowledged under its number, with what is written about what is lost, and names a
 // store that has no name yet.
-func countBoot(db *engine.DB, commits uint64, lost *gaps) (boot uint64, id []byte, err error) {
+func countBoot(db *engine.DB, commits uint64, more []*engine.Entry) (boot uint64, id []byte, err error) {
 	if boot, err = readCount(db, metaBoot); err != nil {
 		return 0, nil, fmt.Errorf("read the boot counter: %w", err)
 	}
@@ -223,12 +226,8 @@ func countBoot(db *engine.DB, commits uint64, lost *gaps) (boot uint64, id []byt
 		if err := txn.SetEntry(sealed([]byte(metaBoot), number(boot))); err != nil {
 			return err
 		}
-		if lost != nil {
-			e, err := lost.entry()
-			if err == nil {
-				err = txn.SetEntry(e)
-			}
-			if err != nil {
+		for _, e := range more {
+			if err := txn.SetEntry(e); err != nil {
 				return err
 			}
 		}

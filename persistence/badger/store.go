@@ -106,10 +106,10 @@ type Store struct {
 	mark       *watermark
 	guard      *guard
 	boot       uint64
-	firstLevel int    // tables of the database's first level when it was opened
-	id         []byte // random, of the store: backups of another one do not go on from its own
-	found      []gap  // at this opening
-	lost       *gaps  // all; nil: none
+	firstLevel int      // tables of the database's first level when it was opened
+	id         []byte   // random, of the store: backups of another one do not go on from its own
+	missing    *missing // at this opening; nil: nothing
+	lost       *gaps    // then and before; nil: nothing
 	commits    *committer
 	appends    sync.Pool // of *appendTask
 	commit     func(*engine.Txn) error

@@ -20,6 +20,9 @@ const sumSize = 4
 // keeps values over 1 MiB in a log whose failed syncs it does not report.
 const pieceSize = 512 << 10
 
+// maxCut is the longest value that is cut.
+const maxCut = persistence.MaxBlob + 1<<20
+
 // userPieces marks, in the entry's user byte, a value whose content stands in pieces.
 const userPieces = 1
 
@@ -85,7 +88,7 @@ func whole(txn *engine.Txn, key, value []byte, meta byte) ([]byte, error) {
 		return nil, fmt.Errorf("value in pieces has a stub of %d bytes: %w", len(stub), persistence.ErrCorrupt)
 	}
 	size := binary.BigEndian.Uint64(stub)
-	if size > persistence.MaxBlob+1<<20 {
+	if size > maxCut {
 		return nil, fmt.Errorf("value in pieces of %d bytes: %w", size, persistence.ErrCorrupt)
 	}
 	sealed := make([]byte, 0, size)
