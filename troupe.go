@@ -123,9 +123,16 @@ type Options struct {
 	Unknown map[string]Unknown // by tool: what becomes of calls of unknown outcome; it goes before what agents and tools say
 	Agents  []Agent            // profiles; one named "default" replaces the built-in one
 	Sandbox tools.Sandbox      // for commands; nil: exec is refused
-	Reach   []netip.Prefix     // addresses that the tool fetch, and clones, may reach though they are not public
-	Clones  Clones             // what clones of repositories may cost; Reach and Sandbox go before its own
-	Limits  Limits
+
+	// Containers gives the sandbox for workspaces of mode container, one of containers; nil: they are refused, unless Sandbox is such a
+	// one. It is asked at first use, and whenever it failed before. Modes are the modes, "local" or "container", of workspaces that are attached without
+	// one, by canonical address.
+	Containers func(context.Context) (tools.Sandbox, error)
+	Modes      map[string]string
+
+	Reach  []netip.Prefix // addresses that the tool fetch, and clones, may reach though they are not public
+	Clones Clones         // what clones of repositories may cost; Reach and Sandbox go before its own
+	Limits Limits
 
 	Budget         Budget                    // that each new session keeps to, besides its own
 	ProviderLimits map[string]ProviderLimits // by the names that Models gives
@@ -381,7 +388,7 @@ func services(o *Options, store persistence.Store, registry *tools.Registry) *ac
 	clones.Reach, clones.Sandbox = append(slices.Clone(o.Reach), clones.Reach...), o.Sandbox
 	return &actors.Services{
 		Cloner: gitclone.New(clones), Copies: workcopy.New(workcopy.Options{}),
-		Store: store, Models: models, Tools: registry, Unknown: o.Unknown, Agents: agents, Sandbox: o.Sandbox, Reach: o.Reach, Log: o.Logger, Limits: o.Limits,
+		Store: store, Models: models, Tools: registry, Unknown: o.Unknown, Agents: agents, Sandbox: o.Sandbox, Containers: o.Containers, Modes: o.Modes, Reach: o.Reach, Log: o.Logger, Limits: o.Limits,
 		Now: o.Now, Clock: o.Clock, FieldEffects: o.FieldEffects, Node: nodeName(), ServerName: o.ServerName, DataDir: o.DataDir, TempDir: filepath.Join(o.DataDir, "tmp"),
 		Env: env, Values: o.ToolContext, Variables: o.Variables, Hooks: o.Hooks, Rules: o.Rules, IdleAfter: o.IdleAfter, Still: o.Still, IgnoreTimers: o.IgnoreTimers, Redact: o.Redact,
 		ProviderLimits: o.ProviderLimits, ToolTimes: o.ToolTimes, Trim: o.Trim, Budget: budget, Tracer: tracer(o.TracerProvider),

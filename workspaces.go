@@ -23,10 +23,11 @@ type WorkspaceSpec struct {
 	Name    string   // by which agents call it; "" is the folder's own
 	Trust   Trust    // unspecified is Restricted
 	Tools   []string // what it offers; nil: every tool
+	Mode    string   // where its commands run: local, or container, which takes Options.Containers; "" is as Options.Modes says, or local
 }
 
 func (s WorkspaceSpec) message() (*messages.WorkspaceSpec, error) {
-	m := &messages.WorkspaceSpec{Uri: s.URI, Name: s.Name, Trust: s.Trust, Tools: s.Tools, Isolate: s.Isolate}
+	m := &messages.WorkspaceSpec{Uri: s.URI, Name: s.Name, Trust: s.Trust, Tools: s.Tools, Isolate: s.Isolate, Mode: s.Mode}
 	if !filepath.IsAbs(s.URI) {
 		return m, nil
 	}

@@ -72,15 +72,21 @@ type Services struct {
 	Unknown map[string]policy.Unknown // by tool: what becomes of calls of unknown outcome, before what agents and tools say
 	Agents  map[string]Agent          // by name; "default" always exists
 	Sandbox tools.Sandbox             // nil: commands are refused
-	Cloner  Cloner                    // of git repositories; nil: their addresses are refused
-	Owners  Owners                    // of workspaces on other machines
-	Copies  Copies                    // working copies of folders; nil: there are none
-	Reach   []netip.Prefix            // addresses that fetch may reach though they are not public
-	Log     *slog.Logger
-	Tracer  trace.Tracer // nil: nobody collects traces
-	Limits  Limits
-	Now     func() time.Time // of Clock, when that is set
-	Clock   act.Clock        // nil: the machine's
+
+	// Containers gives the sandbox of workspaces of mode container; nil: there are none. It may take seconds, and is asked off the
+	// mailbox. Modes are the modes of workspaces that nobody says otherwise of, by their canonical addresses.
+	Containers func(context.Context) (tools.Sandbox, error)
+	Modes      map[string]string
+
+	Cloner Cloner         // of git repositories; nil: their addresses are refused
+	Owners Owners         // of workspaces on other machines
+	Copies Copies         // working copies of folders; nil: there are none
+	Reach  []netip.Prefix // addresses that fetch may reach though they are not public
+	Log    *slog.Logger
+	Tracer trace.Tracer // nil: nobody collects traces
+	Limits Limits
+	Now    func() time.Time // of Clock, when that is set
+	Clock  act.Clock        // nil: the machine's
 	// ToolTimes holds how long a call of single tools may take, instead of what the tools say.
 	ToolTimes map[string]time.Duration
 	// ProviderLimits holds what single providers allow, by their names.

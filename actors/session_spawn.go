@@ -31,6 +31,10 @@ func (s *Session) spawnWorker(c actor.Context, m *messages.SpawnWorker) {
 		s.builds.Put(c)
 		return
 	}
+	if m.GetIsolate() {
+		s.answer(c, messages.Fail(messages.CodeBadRequest, "a worker has no copy of its own yet", "troupe run --isolate gives one to a session"))
+		return
+	}
 	profile, ok := s.svc.agent(m.GetAgent())
 	if !ok {
 		s.answer(c, messages.Fail(messages.CodeAgent, fmt.Sprintf("agent %q is not configured", m.GetAgent()), "see `agents:` in the configuration"))

@@ -44,7 +44,7 @@ func (f *sessionFacts) grantOf(standing []string, project []*messages.EnvVar) (*
 		g.Workspaces = append(g.Workspaces, &messages.WorkspaceGrant{
 			Id: addr.ID(), Name: a.GetName(), Uri: addr.Canonical, Kind: a.GetKind(), Mode: a.GetMode(), Trust: a.GetTrust(),
 			Path: a.GetPath(), Order: a.GetOrder(), Primary: a == first, Tools: a.GetTools(),
-			Owner: elsewhere(a), Source: a.GetSource(), Commit: a.GetCommit(), ClonePath: a.GetClonePath(), ProjectDir: a.GetProjectDir(),
+			Owner: elsewhere(a), Source: a.GetSource(), Commit: a.GetCommit(), ClonePath: a.GetClonePath(), ProjectDir: a.GetProjectDir(), Worker: a.GetWorker(),
 		})
 	}
 	return g, nil
@@ -157,7 +157,7 @@ func (s *Services) place(spec *messages.WorkspaceSpec, have []*messages.Workspac
 		return nil, messages.Fail(messages.CodeInvalidURI, err.Error(), "")
 	}
 	a := &messages.WorkspaceAttached{
-		Kind: string(addr.Kind), Owner: s.ServerName, Trust: spec.GetTrust(), Mode: "local", Tools: spec.GetTools(), By: spec.GetBy(),
+		Kind: string(addr.Kind), Owner: s.ServerName, Trust: spec.GetTrust(), Tools: spec.GetTools(), By: spec.GetBy(),
 	}
 	if a.GetTrust() == messages.Trust_UNSPECIFIED {
 		a.Trust = messages.Trust_RESTRICTED
@@ -181,11 +181,14 @@ func (s *Services) place(spec *messages.WorkspaceSpec, have []*messages.Workspac
 	default: // of another machine: what is there, its owner says
 		a.Uri, a.Owner = addr.Canonical, addr.Host
 	}
-	if fail == nil {
-		fail = collides(a, have)
-	}
-	if fail == nil {
-		fail = s.checkTools(a)
+	for _, check := range []func() *messages.Failure{
+		func() *messages.Failure { return collides(a, have) },
+		func() *messages.Failure { return s.checkTools(a) },
+		func() *messages.Failure { return s.settleMode(a, spec.GetMode()) },
+	} {
+		if fail == nil {
+			fail = check()
+		}
 	}
 	if fail == nil {
 		a.Name, fail = nameFor(spec.GetName(), a, have)

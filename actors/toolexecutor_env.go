@@ -86,10 +86,10 @@ func (r *run) provided(ctx context.Context, tc *tools.Context) (out []*messages.
 // printed is what the command of a variable prints. What it says besides is of no use to an agent, and may be secret.
 func (r *run) printed(ctx context.Context, tc *tools.Context, v *messages.EnvVar) (string, error) {
 	switch {
-	case r.svc.Sandbox == nil:
+	case tc.Sandbox == nil:
 		return "", tools.Errorf(tools.CodeSandboxUnavailable, "Not run: the variable %s comes from a command, and there is no sandbox to run that in", v.GetName())
-	case tc.Trust != messages.Trust_FULL && !r.svc.Sandbox.Confines():
-		return "", tools.Errorf(tools.CodeSandboxUnavailable, "Not run: the variable %s comes from a command, which the sandbox %q does not confine in this Restricted workspace", v.GetName(), r.svc.Sandbox.Name())
+	case tc.Trust != messages.Trust_FULL && !tc.Sandbox.Confines():
+		return "", tools.Errorf(tools.CodeSandboxUnavailable, "Not run: the variable %s comes from a command, which the sandbox %q does not confine in this Restricted workspace", v.GetName(), tc.Sandbox.Name())
 	}
 	if err := tc.Workspace.Ensure(); err != nil {
 		return "", tools.Errorf(tools.CodeWorkspaceNotAvailable, "No active project: %v", err)
@@ -97,7 +97,7 @@ func (r *run) printed(ctx context.Context, tc *tools.Context, v *messages.EnvVar
 	ctx, cancel := context.WithTimeout(ctx, r.svc.Limits.Provider)
 	defer cancel()
 	var text bytes.Buffer
-	exit, err := r.svc.Sandbox.Run(ctx, tools.Command{
+	exit, err := tc.Sandbox.Run(ctx, tools.Command{
 		Argv: []string{providerShell, "-c", "exec 2>/dev/null\n" + v.GetCommand()}, Workspace: tc.Workspace.HostDir(), Env: tc.ProcessEnv, ReadOnly: true, MaxOutput: maxProvided, Output: &text,
 	})
 	switch {

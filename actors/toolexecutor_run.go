@@ -198,8 +198,12 @@ func (r *run) hold(ctx context.Context, id string, end func(why string)) (func()
 func (r *run) context(ctx context.Context, spec *tools.Spec) (*tools.Context, func(), error) {
 	m := r.m
 	tc := &tools.Context{
-		Signal: ctx, Agent: m.GetAgent(), ExecID: m.GetExecId(), Sandbox: r.svc.Sandbox, Reach: r.svc.Reach, Redact: r.svc.Redact.String,
+		Signal: ctx, Agent: m.GetAgent(), ExecID: m.GetExecId(), Reach: r.svc.Reach, Redact: r.svc.Redact.String,
 		Trust: m.GetWorkspace().GetTrust(), Known: make(map[string]string, len(m.GetKnownFiles())),
+	}
+	var err error
+	if tc.Sandbox, err = r.svc.sandboxFor(ctx, m.GetWorkspace().GetMode()); err != nil {
+		return nil, nil, tools.Errorf(tools.CodeSandboxUnavailable, "Not run: the workspace is one of mode container, and no container can be made: %v", err)
 	}
 	for _, f := range m.GetKnownFiles() {
 		tc.Known[f.GetPath()] = f.GetSha256()

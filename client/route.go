@@ -206,9 +206,9 @@ func members(base string, m *messages.ToSession) *call {
 	case *messages.ToSession_AddBudget:
 		return post(base+"/budget", messages.AddBudgetFrom(x.AddBudget), as[messages.BudgetViewJSON])
 	case *messages.ToSession_DiffCopy:
-		return get(base+"/changes", as[messages.ChangesJSON])
+		return get(base+"/changes", as[messages.ChangesJSON], "worker", x.DiffCopy.GetWorker())
 	case *messages.ToSession_ApplyCopy:
-		return post(base+"/changes", messages.ApplyJSON{By: x.ApplyCopy.GetBy()}, as[messages.ChangesJSON])
+		return post(base+"/changes", messages.ApplyJSON{By: x.ApplyCopy.GetBy(), Worker: x.ApplyCopy.GetWorker()}, as[messages.ChangesJSON])
 	case *messages.ToSession_UseFile:
 		return useFile(base+"/files", x.UseFile)
 	case *messages.ToSession_ReadFields:

@@ -20,7 +20,7 @@ type Config struct {
 	Agents     map[string]Agent        `yaml:"agents" project:"new" doc:"Agent profiles, by name."`
 	Tools      map[string]ToolSettings `yaml:"tools" doc:"Settings of single tools, by tool name."`
 	MCP        map[string]MCPServer    `yaml:"mcp" doc:"MCP servers whose tools agents may use, by name."`
-	Workspaces map[string]Workspace    `yaml:"workspaces" later:"*" doc:"Workspaces attached to every new session, by name."`
+	Workspaces map[string]Workspace    `yaml:"workspaces" doc:"What holds for workspaces wherever they are attached, by name."`
 	Sandbox    Sandbox                 `yaml:"sandbox" doc:"Confinement of commands."`
 	Hooks      Hooks                   `yaml:"hooks" doc:"Shell commands around turns and calls of tools, run in the workspace's sandbox with JSON on standard input."`
 	Approvals  Approvals               `yaml:"approvals" doc:"Who is asked what, and for how long."`
@@ -171,9 +171,9 @@ type MCPServer struct {
 // Workspace is attached to every new session.
 type Workspace struct {
 	URI      string   `yaml:"uri" doc:"Address, for example git:github.com/owner/repo or local:/srv/code."`
-	Trust    string   `yaml:"trust" default:"restricted" enum:"full,restricted" doc:"Full runs every tool unasked."`
-	ReadOnly bool     `yaml:"read_only" default:"false" doc:"No tool may change it."`
-	Mode     string   `yaml:"mode" default:"local" enum:"local,container" doc:"Where its commands run."`
-	Image    string   `yaml:"image" doc:"Image of the container."`
-	Tools    []string `yaml:"tools" doc:"Tools offered there; empty: those of its trust."`
+	Trust    string   `yaml:"trust" later:"*" default:"restricted" enum:"full,restricted" doc:"Full runs every tool unasked."`
+	ReadOnly bool     `yaml:"read_only" later:"*" default:"false" doc:"No tool may change it."`
+	Mode     string   `yaml:"mode" default:"local" enum:"local,container" doc:"Where its commands run: in the sandbox of sandbox.exec, or each in a container of sandbox.image."`
+	Image    string   `yaml:"image" later:"*" doc:"Image of the container."`
+	Tools    []string `yaml:"tools" later:"*" doc:"Tools offered there; empty: those of its trust."`
 }

@@ -80,6 +80,8 @@ func (c *checker) others() {
 	for _, name := range slices.Sorted(maps.Keys(cfg.Workspaces)) {
 		if at := child("workspaces", name); cfg.Workspaces[name].URI == "" {
 			c.add(child(at, "uri"), at+" has no uri", "write its address, for example local:/srv/code")
+		} else if cfg.Workspaces[name].Mode == "container" && cfg.Sandbox.Image == "" {
+			c.add(child(at, "mode"), at+".mode is container and sandbox.image is not set", "name an image that holds the project's tools")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Server.Tokens)) {

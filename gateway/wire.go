@@ -176,7 +176,7 @@ func statusOf(code string) int {
 		return http.StatusRequestEntityTooLarge
 	case messages.CodeFieldReadOnly:
 		return http.StatusForbidden
-	case messages.CodeModel, messages.CodeAgent, messages.CodeValidationFailed:
+	case messages.CodeModel, messages.CodeAgent, messages.CodeValidationFailed, messages.CodeSandbox:
 		return http.StatusUnprocessableEntity
 	case messages.CodeUnavailable:
 		return http.StatusServiceUnavailable

@@ -45,9 +45,13 @@ func (a *api) detach(_ http.ResponseWriter, r *http.Request) (answer, error) {
 	}})
 }
 
-// changes says what was changed in the session's working copy.
+// changes says what was changed in the working copy of the session, or of one of its workers.
 func (a *api) changes(_ http.ResponseWriter, r *http.Request) (answer, error) {
-	x, err := ask[*messages.Changes](r.Context(), a, &messages.ToSession{SessionId: r.PathValue("id"), Command: &messages.ToSession_DiffCopy{DiffCopy: &messages.DiffCopy{}}})
+	q, err := query(r, "worker")
+	if err != nil {
+		return answer{}, err
+	}
+	x, err := ask[*messages.Changes](r.Context(), a, &messages.ToSession{SessionId: r.PathValue("id"), Command: &messages.ToSession_DiffCopy{DiffCopy: &messages.DiffCopy{Worker: q.Get("worker")}}})
 	if err != nil {
 		return answer{}, err
 	}
@@ -61,7 +65,7 @@ func (a *api) apply(w http.ResponseWriter, r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	x, err := ask[*messages.Changes](r.Context(), a, &messages.ToSession{
-		SessionId: r.PathValue("id"), Command: &messages.ToSession_ApplyCopy{ApplyCopy: &messages.ApplyCopy{By: body.By}},
+		SessionId: r.PathValue("id"), Command: &messages.ToSession_ApplyCopy{ApplyCopy: &messages.ApplyCopy{By: body.By, Worker: body.Worker}},
 	})
 	if err != nil {
 		return answer{}, err

@@ -380,6 +380,7 @@ type WorkspaceSpec struct {
 	Primary       bool                   `protobuf:"varint,4,opt,name=primary,proto3" json:"primary,omitempty"`
 	Tools         []string               `protobuf:"bytes,5,rep,name=tools,proto3" json:"tools,omitempty"`      // what it offers; empty: every tool
 	Isolate       bool                   `protobuf:"varint,6,opt,name=isolate,proto3" json:"isolate,omitempty"` // of a folder: work in a copy of it
+	Mode          string                 `protobuf:"bytes,70,opt,name=mode,proto3" json:"mode,omitempty"`       // local | container; empty: as configured
 	Bounds        *PathBounds            `protobuf:"bytes,26,opt,name=bounds,proto3" json:"bounds,omitempty"`   // set by the surface; absent: none
 	By            string                 `protobuf:"bytes,46,opt,name=by,proto3" json:"by,omitempty"`           // set by the surface, for the audit
 	unknownFields protoimpl.UnknownFields
@@ -456,6 +457,13 @@ func (x *WorkspaceSpec) GetIsolate() bool {
 		return x.Isolate
 	}
 	return false
+}
+
+func (x *WorkspaceSpec) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
 }
 
 func (x *WorkspaceSpec) GetBounds() *PathBounds {
@@ -2620,6 +2628,7 @@ type SpawnWorker struct {
 	System        string                 `protobuf:"bytes,3,opt,name=system,proto3" json:"system,omitempty"`
 	Origin        *Lineage               `protobuf:"bytes,4,opt,name=origin,proto3" json:"origin,omitempty"`
 	Copied        []*Turn                `protobuf:"bytes,5,rep,name=copied,proto3" json:"copied,omitempty"`
+	Isolate       bool                   `protobuf:"varint,70,opt,name=isolate,proto3" json:"isolate,omitempty"` // it works in a copy of its own of the primary folder
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2687,6 +2696,13 @@ func (x *SpawnWorker) GetCopied() []*Turn {
 		return x.Copied
 	}
 	return nil
+}
+
+func (x *SpawnWorker) GetIsolate() bool {
+	if x != nil {
+		return x.Isolate
+	}
+	return false
 }
 
 // SpawnChild adds the worker that a call delegates to, with its task, to the parent's session, or finds the one that is there. From a
@@ -9745,6 +9761,7 @@ func (x *FieldChanged) GetNoted() *FieldNoted {
 // DiffCopy says what was changed in a copy of a folder since it was made, or last applied. Reply: Changes.
 type DiffCopy struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Worker        string                 `protobuf:"bytes,70,opt,name=worker,proto3" json:"worker,omitempty"` // whose copy; empty: the session's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -9779,11 +9796,19 @@ func (*DiffCopy) Descriptor() ([]byte, []int) {
 	return file_command_proto_rawDescGZIP(), []int{125}
 }
 
+func (x *DiffCopy) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
 // ApplyCopy brings what was changed in a copy back to its folder: all of it, or nothing. Reply: Changes; a Failure names the files
 // that were changed in both in the same places.
 type ApplyCopy struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	Worker        string                 `protobuf:"bytes,70,opt,name=worker,proto3" json:"worker,omitempty"` // whose copy; empty: the session's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -9821,6 +9846,13 @@ func (*ApplyCopy) Descriptor() ([]byte, []int) {
 func (x *ApplyCopy) GetBy() string {
 	if x != nil {
 		return x.By
+	}
+	return ""
+}
+
+func (x *ApplyCopy) GetWorker() string {
+	if x != nil {
+		return x.Worker
 	}
 	return ""
 }
@@ -11648,14 +11680,15 @@ const file_command_proto_rawDesc = "" +
 	"\tAddBudget\x12$\n" +
 	"\x03add\x18\x01 \x01(\v2\x12.troupe.v1.AmountsR\x03add\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x1b\n" +
-	"\tchange_id\x18\x03 \x01(\tR\bchangeId\"\xec\x01\n" +
+	"\tchange_id\x18\x03 \x01(\tR\bchangeId\"\x80\x02\n" +
 	"\rWorkspaceSpec\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12,\n" +
 	"\x05trust\x18\x03 \x01(\x0e2\x16.troupe.v1.Trust.LevelR\x05trust\x12\x18\n" +
 	"\aprimary\x18\x04 \x01(\bR\aprimary\x12\x14\n" +
 	"\x05tools\x18\x05 \x03(\tR\x05tools\x12\x18\n" +
-	"\aisolate\x18\x06 \x01(\bR\aisolate\x12-\n" +
+	"\aisolate\x18\x06 \x01(\bR\aisolate\x12\x12\n" +
+	"\x04mode\x18F \x01(\tR\x04mode\x12-\n" +
 	"\x06bounds\x18\x1a \x01(\v2\x15.troupe.v1.PathBoundsR\x06bounds\x12\x0e\n" +
 	"\x02by\x18. \x01(\tR\x02by\":\n" +
 	"\n" +
@@ -11832,13 +11865,14 @@ const file_command_proto_rawDesc = "" +
 	"\x11requires_approval\x18, \x01(\bR\x10requiresApproval\x12\x1f\n" +
 	"\vapproval_ms\x18- \x01(\x03R\n" +
 	"approvalMs\x12 \n" +
-	"\vtraceparent\x18< \x01(\tR\vtraceparent\"\xa6\x01\n" +
+	"\vtraceparent\x18< \x01(\tR\vtraceparent\"\xc0\x01\n" +
 	"\vSpawnWorker\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x16\n" +
 	"\x06system\x18\x03 \x01(\tR\x06system\x12*\n" +
 	"\x06origin\x18\x04 \x01(\v2\x12.troupe.v1.LineageR\x06origin\x12'\n" +
-	"\x06copied\x18\x05 \x03(\v2\x0f.troupe.v1.TurnR\x06copied\"\xee\x02\n" +
+	"\x06copied\x18\x05 \x03(\v2\x0f.troupe.v1.TurnR\x06copied\x12\x18\n" +
+	"\aisolate\x18F \x01(\bR\aisolate\"\xee\x02\n" +
 	"\n" +
 	"SpawnChild\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x16\n" +
@@ -12443,11 +12477,12 @@ const file_command_proto_rawDesc = "" +
 	"\x04weak\x18\x04 \x01(\bR\x04weak\"K\n" +
 	"\fFieldChanged\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
-	"\x05noted\x18\x02 \x01(\v2\x15.troupe.v1.FieldNotedR\x05noted\"\n" +
-	"\n" +
-	"\bDiffCopy\"\x1b\n" +
+	"\x05noted\x18\x02 \x01(\v2\x15.troupe.v1.FieldNotedR\x05noted\"\"\n" +
+	"\bDiffCopy\x12\x16\n" +
+	"\x06worker\x18F \x01(\tR\x06worker\"3\n" +
 	"\tApplyCopy\x12\x0e\n" +
-	"\x02by\x18\x01 \x01(\tR\x02by\"|\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\x12\x16\n" +
+	"\x06worker\x18F \x01(\tR\x06worker\"|\n" +
 	"\aChanges\x12\x16\n" +
 	"\x06folder\x18\x01 \x01(\tR\x06folder\x12\x12\n" +
 	"\x04copy\x18\x02 \x01(\tR\x04copy\x12+\n" +

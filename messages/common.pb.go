@@ -1125,6 +1125,7 @@ type WorkspaceGrant struct {
 	ClonePath     string                 `protobuf:"bytes,13,opt,name=clone_path,json=clonePath,proto3" json:"clone_path,omitempty"`    // of a copy: its root; path may lie below it
 	ProjectDir    string                 `protobuf:"bytes,14,opt,name=project_dir,json=projectDir,proto3" json:"project_dir,omitempty"` // of a copy of a folder: that folder
 	Owner         string                 `protobuf:"bytes,15,opt,name=owner,proto3" json:"owner,omitempty"`                             // host of the machine that runs its calls, when that is not this one
+	Worker        string                 `protobuf:"bytes,70,opt,name=worker,proto3" json:"worker,omitempty"`                           // of a copy that one worker has: that worker
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1260,6 +1261,13 @@ func (x *WorkspaceGrant) GetProjectDir() string {
 func (x *WorkspaceGrant) GetOwner() string {
 	if x != nil {
 		return x.Owner
+	}
+	return ""
+}
+
+func (x *WorkspaceGrant) GetWorker() string {
+	if x != nil {
+		return x.Worker
 	}
 	return ""
 }
@@ -1956,7 +1964,7 @@ const file_common_proto_rawDesc = "" +
 	"projectDir\x12\x1d\n" +
 	"\n" +
 	"clone_path\x18\x04 \x01(\tR\tclonePath\x12!\n" +
-	"\fcontainer_id\x18\x05 \x01(\tR\vcontainerId\"\xfc\x02\n" +
+	"\fcontainer_id\x18\x05 \x01(\tR\vcontainerId\"\x94\x03\n" +
 	"\x0eWorkspaceGrant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -1975,7 +1983,8 @@ const file_common_proto_rawDesc = "" +
 	"clone_path\x18\r \x01(\tR\tclonePath\x12\x1f\n" +
 	"\vproject_dir\x18\x0e \x01(\tR\n" +
 	"projectDir\x12\x14\n" +
-	"\x05owner\x18\x0f \x01(\tR\x05owner\"0\n" +
+	"\x05owner\x18\x0f \x01(\tR\x05owner\x12\x16\n" +
+	"\x06worker\x18F \x01(\tR\x06worker\"0\n" +
 	"\fWorkspaceRef\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03uri\x18\x02 \x01(\tR\x03uri\"\xe6\x02\n" +

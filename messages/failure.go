@@ -34,6 +34,7 @@ const (
 	CodeNetworkDenied = "network_denied"    // it may not be reached
 	CodeDenied        = "permission_denied" // it does not let us in
 	CodeTimeout       = "timeout"
+	CodeSandbox       = "sandbox_unavailable" // nothing can run commands in the way that is asked for
 
 	CodeUnauthorized = "unauthorized" // no token, or one that does not count
 	CodeForbidden    = "forbidden"    // the token does not reach so far

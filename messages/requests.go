@@ -51,6 +51,7 @@ type AttachJSON struct {
 
 	Tools   []string `json:"tools,omitempty"`   // what it offers; none: every tool
 	Isolate bool     `json:"isolate,omitempty"` // of a folder: work in a copy of it
+	Mode    string   `json:"mode,omitempty"`    // local | container; empty: as configured
 }
 
 // Proto is the workspace that is asked for.
@@ -59,12 +60,12 @@ func (j *AttachJSON) Proto() (*WorkspaceSpec, error) {
 	if j.Trust != "" && (t == Trust_UNSPECIFIED || j.Trust != TrustName(t)) {
 		return nil, Fail(CodeBadRequest, fmt.Sprintf("trust %q of workspace %s is not known", j.Trust, j.URI), "one of full, restricted")
 	}
-	return &WorkspaceSpec{Uri: j.URI, Name: j.Name, Trust: t, Primary: j.Primary, Tools: j.Tools, Isolate: j.Isolate}, nil
+	return &WorkspaceSpec{Uri: j.URI, Name: j.Name, Trust: t, Primary: j.Primary, Tools: j.Tools, Isolate: j.Isolate, Mode: j.Mode}, nil
 }
 
 // AttachFrom is the body that asks for a workspace.
 func AttachFrom(w *WorkspaceSpec) AttachJSON {
-	return AttachJSON{URI: w.GetUri(), Name: w.GetName(), Trust: TrustName(w.GetTrust()), Primary: w.GetPrimary(), Tools: w.GetTools(), Isolate: w.GetIsolate()}
+	return AttachJSON{URI: w.GetUri(), Name: w.GetName(), Trust: TrustName(w.GetTrust()), Primary: w.GetPrimary(), Tools: w.GetTools(), Isolate: w.GetIsolate(), Mode: w.GetMode()}
 }
 
 // EnvVarJSON is one variable.
@@ -154,6 +155,8 @@ type SpawnJSON struct {
 	System string         `json:"system,omitempty"`
 	Origin *LineageJSON   `json:"origin,omitempty"`
 	Copied []ExchangeJSON `json:"copied,omitempty"`
+
+	Isolate bool `json:"isolate,omitempty"` // it works in a copy of its own of the primary folder
 }
 
 // LineageJSON names a conversation at a record.
@@ -374,6 +377,7 @@ func CallToolFrom(m *CallTool) (*CallToolJSON, error) {
 func (j *SpawnJSON) Proto() *SpawnWorker {
 	return &SpawnWorker{
 		Agent: j.Agent, Model: j.Model, System: j.System, Origin: j.Origin.proto(), Copied: convert(j.Copied, ExchangeJSON.Proto),
+		Isolate: j.Isolate,
 	}
 }
 
@@ -381,6 +385,7 @@ func (j *SpawnJSON) Proto() *SpawnWorker {
 func SpawnFrom(m *SpawnWorker) *SpawnJSON {
 	return &SpawnJSON{
 		Agent: m.GetAgent(), Model: m.GetModel(), System: m.GetSystem(), Origin: lineageJSON(m.GetOrigin()), Copied: convert(m.GetCopied(), (*Turn).JSON),
+		Isolate: m.GetIsolate(),
 	}
 }
 

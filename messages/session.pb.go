@@ -675,6 +675,7 @@ type WorkspaceAttached struct {
 	ClonePath     string                 `protobuf:"bytes,13,opt,name=clone_path,json=clonePath,proto3" json:"clone_path,omitempty"`    // of a copy: its root
 	ProjectDir    string                 `protobuf:"bytes,14,opt,name=project_dir,json=projectDir,proto3" json:"project_dir,omitempty"` // of a copy of a folder: that folder
 	By            string                 `protobuf:"bytes,34,opt,name=by,proto3" json:"by,omitempty"`                                   // empty: nobody in particular
+	Worker        string                 `protobuf:"bytes,70,opt,name=worker,proto3" json:"worker,omitempty"`                           // of a copy that one worker has: nobody else sees it, and it goes with the worker
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -814,6 +815,13 @@ func (x *WorkspaceAttached) GetBy() string {
 	return ""
 }
 
+func (x *WorkspaceAttached) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
 type WorkspaceDetached struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uri           string                 `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
@@ -945,6 +953,7 @@ type WorkerSpawned struct {
 	InputId       string                 `protobuf:"bytes,21,opt,name=input_id,json=inputId,proto3" json:"input_id,omitempty"` // the task
 	Places        []*Place               `protobuf:"bytes,22,rep,name=places,proto3" json:"places,omitempty"`                  // where a child may work: never more than its parent had then
 	RunId         string                 `protobuf:"bytes,82,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`       // the pipeline run that it works for
+	CopyOf        string                 `protobuf:"bytes,70,opt,name=copy_of,json=copyOf,proto3" json:"copy_of,omitempty"`    // address of the folder that it works in a copy of its own of; empty: it works where the session does
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1031,6 +1040,13 @@ func (x *WorkerSpawned) GetPlaces() []*Place {
 func (x *WorkerSpawned) GetRunId() string {
 	if x != nil {
 		return x.RunId
+	}
+	return ""
+}
+
+func (x *WorkerSpawned) GetCopyOf() string {
+	if x != nil {
+		return x.CopyOf
 	}
 	return ""
 }
@@ -3199,7 +3215,7 @@ const file_session_proto_rawDesc = "" +
 	" \x03(\v2\x11.troupe.v1.EnvVarR\x03env\x12\x10\n" +
 	"\x03ask\x18\v \x01(\bR\x03ask\x12)\n" +
 	"\x06budget\x18[ \x01(\v2\x11.troupe.v1.BudgetR\x06budget\x12\x15\n" +
-	"\x06run_id\x18G \x01(\tR\x05runId\"\xff\x02\n" +
+	"\x06run_id\x18G \x01(\tR\x05runId\"\x97\x03\n" +
 	"\x11WorkspaceAttached\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -3218,7 +3234,8 @@ const file_session_proto_rawDesc = "" +
 	"clone_path\x18\r \x01(\tR\tclonePath\x12\x1f\n" +
 	"\vproject_dir\x18\x0e \x01(\tR\n" +
 	"projectDir\x12\x0e\n" +
-	"\x02by\x18\" \x01(\tR\x02by\"5\n" +
+	"\x02by\x18\" \x01(\tR\x02by\x12\x16\n" +
+	"\x06worker\x18F \x01(\tR\x06worker\"5\n" +
 	"\x11WorkspaceDetached\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\"\x7f\n" +
@@ -3227,7 +3244,7 @@ const file_session_proto_rawDesc = "" +
 	"\x05trust\x18\x02 \x01(\x0e2\x16.troupe.v1.Trust.LevelR\x05trust\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x1f\n" +
 	"\vapproval_id\x18\x04 \x01(\tR\n" +
-	"approvalId\"\xe5\x01\n" +
+	"approvalId\"\xfe\x01\n" +
 	"\rWorkerSpawned\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x14\n" +
@@ -3236,7 +3253,8 @@ const file_session_proto_rawDesc = "" +
 	"\aexec_id\x18\x14 \x01(\tR\x06execId\x12\x19\n" +
 	"\binput_id\x18\x15 \x01(\tR\ainputId\x12(\n" +
 	"\x06places\x18\x16 \x03(\v2\x10.troupe.v1.PlaceR\x06places\x12\x15\n" +
-	"\x06run_id\x18R \x01(\tR\x05runId\"B\n" +
+	"\x06run_id\x18R \x01(\tR\x05runId\x12\x17\n" +
+	"\acopy_of\x18F \x01(\tR\x06copyOf\"B\n" +
 	"\vWorkerEnded\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"%\n" +

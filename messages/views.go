@@ -27,6 +27,7 @@ type WorkspaceJSON struct {
 	ClonePath  string `json:"clone_path,omitempty"`  // of a copy: its root
 	ProjectDir string `json:"project_dir,omitempty"` // of a copy of a folder: that folder
 	Owner      string `json:"owner,omitempty"`       // the machine that runs its calls, when that is another one
+	Worker     string `json:"worker,omitempty"`      // of a copy that one worker has: that worker
 }
 
 // ListedWorkspaceJSON is one workspace of a listing.
@@ -179,7 +180,7 @@ func (x *WorkspaceGrant) JSON() WorkspaceJSON {
 	return WorkspaceJSON{
 		ID: x.GetId(), Name: x.GetName(), URI: x.GetUri(), Kind: x.GetKind(), Mode: x.GetMode(), Trust: TrustName(x.GetTrust()),
 		Path: x.GetPath(), Order: x.GetOrder(), Primary: x.GetPrimary(), Tools: x.GetTools(),
-		Source: x.GetSource(), Commit: x.GetCommit(), ClonePath: x.GetClonePath(), ProjectDir: x.GetProjectDir(), Owner: x.GetOwner(),
+		Source: x.GetSource(), Commit: x.GetCommit(), ClonePath: x.GetClonePath(), ProjectDir: x.GetProjectDir(), Owner: x.GetOwner(), Worker: x.GetWorker(),
 	}
 }
 
@@ -188,7 +189,7 @@ func (j WorkspaceJSON) Proto() *WorkspaceGrant {
 	return &WorkspaceGrant{
 		Id: j.ID, Name: j.Name, Uri: j.URI, Kind: j.Kind, Mode: j.Mode, Trust: trustNamed(j.Trust),
 		Path: j.Path, Order: j.Order, Primary: j.Primary, Tools: j.Tools,
-		Source: j.Source, Commit: j.Commit, ClonePath: j.ClonePath, ProjectDir: j.ProjectDir, Owner: j.Owner,
+		Source: j.Source, Commit: j.Commit, ClonePath: j.ClonePath, ProjectDir: j.ProjectDir, Owner: j.Owner, Worker: j.Worker,
 	}
 }
 

@@ -19,7 +19,8 @@ type FileChangeJSON struct {
 
 // ApplyJSON brings the changes of a copy back.
 type ApplyJSON struct {
-	By string `json:"by,omitempty"`
+	By     string `json:"by,omitempty"`
+	Worker string `json:"worker,omitempty"` // whose copy; empty: the session's
 }
 
 // JSON is the list in its wire form.

@@ -132,7 +132,7 @@ func refusalCode(f *messages.Failure) int {
 		return exitDenied
 	case messages.CodeBusy, messages.CodeUnavailable, messages.CodeStaleLease, messages.CodeClosed, messages.CodeRate:
 		return exitAgain
-	case messages.CodeModel, messages.CodeAgent:
+	case messages.CodeModel, messages.CodeAgent, messages.CodeSandbox:
 		return exitConfig
 	case messages.CodeNetwork:
 		return exitUnreachable

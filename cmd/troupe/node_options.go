@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/troupe-dev/troupe"
@@ -21,6 +22,7 @@ import (
 	"github.com/troupe-dev/troupe/tools"
 	"github.com/troupe-dev/troupe/tools/mcp"
 	"github.com/troupe-dev/troupe/tools/sandbox"
+	"github.com/troupe-dev/troupe/workspace"
 )
 
 // runtimeOptions is the configuration as the runtime takes it. Without work nobody runs commands,
@@ -32,6 +34,7 @@ func (a *app) runtimeOptions(ctx context.Context, in opening, log *slog.Logger) 
 		Limits: waits(commonLimits(c.Limits), c), IdleAfter: c.Limits.Idle, Still: !in.work, Brief: !in.serve,
 		IgnoreTimers:   !in.serve, // a command is about what it was told to do
 		ProviderLimits: map[string]troupe.ProviderLimits{}, ToolTimes: map[string]time.Duration{}, Unknown: map[string]troupe.Unknown{},
+		Containers: containers(loaded, c.Data.Dir), Modes: modes(loaded),
 	}
 	if !in.alone { // the tour knows no configuration
 		o.Rules = a.rulesOf
@@ -237,6 +240,45 @@ func detectSandbox(ctx context.Context, loaded *config.Loaded, hide ...string) (
 		return noNetwork{box}, nil
 	}
 	return box, nil
+}
+
+// containers finds the sandbox of mode container when it is asked for first, so that nobody waits for an engine that nobody wants.
+func containers(loaded *config.Loaded, hide ...string) func(context.Context) (tools.Sandbox, error) {
+	var mu sync.Mutex
+	var found tools.Sandbox
+	return func(ctx context.Context) (tools.Sandbox, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if found != nil {
+			return found, nil
+		}
+		box, err := sandbox.Detect(ctx, sandbox.Container, sandboxOptions(loaded, hide))
+		switch {
+		case err != nil:
+			return nil, err
+		case loaded.Config.Sandbox.Network == "deny":
+			box = noNetwork{box}
+		}
+		found = box
+		return found, nil
+	}
+}
+
+// modes are those of the section workspaces, by canonical address.
+func modes(loaded *config.Loaded) map[string]string {
+	out := make(map[string]string)
+	for _, w := range loaded.Config.Workspaces {
+		addr, err := workspace.Parse(w.URI, loaded.Config.Server.Name)
+		if dir, local := strings.CutPrefix(w.URI, workspace.LocalHost+":"); local || filepath.IsAbs(w.URI) {
+			if real, _, lerr := workspace.Local(dir); lerr == nil { // links followed, as where it is attached
+				addr, err = real, nil
+			}
+		}
+		if err == nil {
+			out[addr.Canonical] = w.Mode
+		}
+	}
+	return out
 }
 
 // reach are the addresses of sandbox.fetch.

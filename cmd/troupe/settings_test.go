@@ -24,6 +24,8 @@ func settled() map[string]any {
 		"agents":    map[string]any{"x": map[string]any{"policy": map[string]any{"rules": []any{map[string]any{"tool": "exec", "action": "deny"}}}}},
 		"approvals": map[string]any{"rules": []any{map[string]any{"tool": "exec", "action": "deny"}}},
 		"tools":     map[string]any{"exec": map[string]any{}},
+
+		"workspaces": map[string]any{"x": map[string]any{"uri": "troupe:/sessions/x"}}, "sandbox": map[string]any{"image": "x"},
 	}
 }
 
@@ -59,7 +61,7 @@ func samples(d config.Documented, dir string) []any {
 		"sandbox.exec": {"bwrap", "landlock", "container", "none"}, "sandbox.network": {"allow", "deny"}, "sandbox.cgroups": {"none"}, "ui.color": {"always", "never"}, "ui.theme": {"dark"},
 		"server.name": {"other"}, "server.url": {"http://h:1"}, "model": {"x/other"}, "providers.NAME.api": {"responses"},
 		"models.NAME.provider": {"scripted"}, "agents.NAME.protocol": {"xml"}, "models.NAME.protocol": {"xml"}, "budgets.on_exceed": {"pause"},
-		"sandbox.fetch": {[]string{"10.0.0.0/8"}}, "server.tokens.NAME.scopes": {[]string{"read"}}, "workspaces.NAME.mode": {"container"}, "workspaces.NAME.trust": {"full"},
+		"sandbox.fetch": {[]string{"10.0.0.0/8"}}, "server.tokens.NAME.scopes": {[]string{"read"}}, "workspaces.NAME.mode": {"container"}, "workspaces.NAME.uri": {"git:example.org/a/b"}, "workspaces.NAME.trust": {"full"},
 		"env.inherit": {[]string{"SAMPLE"}}, "data.reserve": {"300MiB"}, "providers.NAME.api_key_command": {"echo a-key-of-a-command"},
 		"providers.NAME.api_key_file": {filepath.Join(dir, "key")}, "telemetry.metrics": {false}, "hooks.timeout": {"7s"}, "providers.NAME.base_url": {"http://other/v1"},
 	}
@@ -120,7 +122,7 @@ func effect(t *testing.T, a *app, loaded *config.Loaded, dir string) string {
 	_ = os.Remove(log.file.Name())
 
 	o, err := a.runtimeOptions(t.Context(), in, nil)
-	say("options", o.DataDir, o.ServerName, o.Limits, o.IdleAfter, o.Retention, o.Trim, o.Budget, o.ProviderLimits, o.ToolTimes, o.WithoutTools, o.Unknown, o.Agents, o.MCP, o.Store != nil, err)
+	say("options", o.Modes, o.DataDir, o.ServerName, o.Limits, o.IdleAfter, o.Retention, o.Trim, o.Budget, o.ProviderLimits, o.ToolTimes, o.WithoutTools, o.Unknown, o.Agents, o.MCP, o.Store != nil, err)
 	env, err := o.Env("ws", nil, messages.Trust_FULL)
 	say("environment", env, err)
 	rules, err := configRules(loaded)

@@ -17,7 +17,7 @@ import (
 )
 
 func newWorkspaceAttach(a *app) *cobra.Command {
-	var session, trust string
+	var session, trust, mode string
 	cmd := formats(&cobra.Command{
 		Use:   "attach URI[=NAME] --session ID",
 		Short: "Give a session one more workspace",
@@ -32,6 +32,13 @@ folder is trusted (see troupe trust) or --trust says so. Folders that overlap on
 			spec, err := a.attachment(args[0], trust)
 			if err != nil {
 				return err
+			}
+			switch spec.Mode = mode; mode {
+			case "", "local", "container":
+			default:
+				e := usage("--mode %s: there is no such mode", mode)
+				e.hint = "one of local, container"
+				return e
 			}
 			return a.ofSession(cmd.Context(), "troupe workspace attach", session, func(ctx context.Context, n node) error {
 				if strings.HasPrefix(strings.ToLower(spec.GetUri()), "git:") {
@@ -56,6 +63,7 @@ folder is trusted (see troupe trust) or --trust says so. Folders that overlap on
 	}, "text", "json", "yaml")
 	sessionFlag(cmd, &session)
 	cmd.Flags().StringVar(&trust, "trust", "", "`LEVEL` of trust: full or restricted")
+	cmd.Flags().StringVar(&mode, "mode", "", "where its commands run: `MODE` local, or container (podman or docker, sandbox.image)")
 	return cmd
 }
 
