@@ -37,6 +37,7 @@ func plan() []place {
 		{path: "tools", floor: 2, may: []string{"messages", "workspace"}, tests: []string{"tools/*"}},
 		{path: "tools/toolstest", floor: 2, may: []string{"messages", "model", "model/xmltools", "tools"}},
 		{path: "tools/*", floor: 2, may: []string{"messages", "workspace", "tools"}, tests: []string{"tools/*"}},
+		{path: "pipeline/build", floor: 2, may: []string{"pipeline"}},
 		{path: "persistence/*", floor: 2, may: []string{"messages", "persistence"}, tests: []string{"persistence/*"}},
 		{path: "cluster", floor: 2, may: []string{"messages"}},
 		{path: "gateway", floor: 2, may: []string{"messages", "web", "internal/peer"}},

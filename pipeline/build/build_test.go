@@ -1,0 +1,149 @@
+package build_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/troupe-dev/troupe/pipeline"
+	"github.com/troupe-dev/troupe/pipeline/build"
+)
+
+type verdict struct {
+	Good bool   `json:"good"`
+	Why  string `json:"why"`
+}
+
+// everything uses each part of the package once.
+func everything() *build.Pipeline {
+	inner := build.New("inner")
+	word := build.ParamOr(inner, "word", "", "x")
+	build.Return(inner, "said", build.Agent[string](inner, "say", build.Ask{Prompt: build.Text("Say ", word)}).Output())
+
+	p := build.New("everything")
+	p.Describe("One of each.")
+	p.Budget(build.Budget{USD: 1.5, Tokens: 1000, Wall: time.Hour, Pause: true})
+	p.Concurrency(4)
+	p.Rate(60, time.Minute)
+	p.Workspace(build.Text("."), "restricted")
+	p.Defaults(build.Defaults{Timeout: time.Minute, Retry: &build.Retry{Max: 2, On: []string{"schema"}}})
+	writer := p.Profile("writer", build.Profile{System: "You write.", Tools: []string{"read_file"}})
+	mute := p.Profile("mute", build.Profile{System: "Without tools."})
+	topic := build.Param[string](p, "topic", "what about")
+	files := build.ParamOr(p, "files", "", []string{"a", "b"})
+	count := build.ParamOr(p, "count", "", 3)
+	user := build.Env(p, "USER")
+
+	draft := build.Agent[string](p, "draft", build.Ask{Agent: writer, Prompt: build.Text("Write about ", topic, " as ${{ this }} for ", user)})
+	check := build.Agent[verdict](p, "check", build.Ask{Prompt: build.Text("Good?\n", draft.Output()), Repair: 2})
+	more := build.Agent[string](p, "more", build.Ask{
+		Rules: build.Rules{When: build.Not(build.Field[bool](check.Output(), "good")), Retry: &build.Retry{Max: 1}}, Agent: writer, Conversation: draft.Conversation(),
+		Prompt: build.Text("Better: ", build.Field[string](check.Output(), "why")),
+	})
+	each := build.ForEach[string, verdict](p, "each", files, func(f build.Ref[string]) build.Ask {
+		return build.Ask{Prompt: build.Text("Look at ", f), Key: f, Concurrency: 2, Quorum: 1, Rules: build.Rules{Continue: true}}
+	})
+	three := build.Parallel[string](p, "three", []string{writer, mute, "default"}, build.Ask{Prompt: build.Text("Say ", count), Quorum: 2, Rules: build.Rules{Continue: true}})
+	loop := build.Agent[verdict](p, "loop", build.Ask{
+		Prompt: build.Text("Again. ", build.Expr[string]("last?.why ?? %s", build.Const("nothing"))), Until: build.Field[bool](build.This[verdict](), "good"), MaxTimes: 5,
+	})
+	tool := build.Tool(p, "tool", "read_file", map[string]any{"path": build.Text("dir/", topic), "limit": 3}, build.Rules{
+		After: []build.Stepper{loop}, Approve: &build.Approve{Message: build.Text("Read ", topic, "?"), Timeout: time.Minute},
+	})
+	gate := build.Human(p, "gate", build.Question{Message: build.Text("Post?"), Show: build.Items(each), Choices: []string{"post", "drop"}, Timeout: time.Hour, OnTimeout: "drop"}, build.Rules{})
+	nested := build.Run(p, "nested", inner, map[string]any{"word": topic}, build.Rules{Timeout: time.Minute})
+
+	build.Return(p, "text", build.Or(more.Output(), "it was good"))
+	build.Return(p, "all", build.Expr[[]any]("[%s, %s, %s]", three.Output(), tool.Output(), draft.Status()))
+	build.Return(p, "posted", build.Is(gate.Output(), "post"))
+	build.Return(p, "said", build.Field[string](nested.Output(), "said"))
+	return p
+}
+
+func TestWhatIsBuiltIsAPipelineLikeAnyOther(t *testing.T) {
+	p := everything()
+	plan, err := p.Plan(pipeline.Options{Tools: []string{"read_file"}, Agents: []string{"default"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := pipeline.FromSources(plan.Sources, pipeline.Options{})
+	if err != nil || string(again.Hash) != string(plan.Hash) {
+		t.Errorf("what is written down of it is another plan: %v", err)
+	}
+	text, err := p.Source()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const golden = "testdata/everything.json"
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(golden, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(want) != string(text) {
+		t.Errorf("the text is not that of %s (UPDATE_GOLDEN=1 writes it):\n%s", golden, text)
+	}
+}
+
+func TestMistakesAreToldAllAtOnce(t *testing.T) {
+	p := build.New("wrong")
+	build.Param[string](p, "a", "")
+	build.Param[string](p, "a", "")
+	build.Param[chan int](p, "b", "")
+	p.Rate(3, time.Millisecond)
+	build.Agent[string](p, "s", build.Ask{Prompt: build.Text("x", 5, build.Ref[string]{})})
+	build.Tool(p, "t", "read_file", map[string]any{"path": []any{build.Expr[string]("%s + %s", build.Const("a"))}}, build.Rules{})
+	build.Agent[func()](p, "f", build.Ask{Prompt: build.Text("x")})
+	one, two := build.New("same"), build.New("same")
+	build.Run(p, "one", one, nil, build.Rules{})
+	build.Run(p, "two", two, nil, build.Rules{})
+	_, err := p.Plan(pipeline.Options{})
+	if err == nil {
+		t.Fatal("it is a plan")
+	}
+	for _, want := range []string{
+		"param a: this name is taken", "param b: no parameter has type chan int", "rate: per 1ms", "step s: part 2 of a text is a int", "step s:", "the zero Ref",
+		"step t: expression", "step f: no schema", "step two: there are two pipelines of the name same",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in:\n%v", want, err)
+		}
+	}
+}
+
+func TestWhatOnlyThePlanKnowsIsToldByIt(t *testing.T) {
+	p := build.New("wrong")
+	check := build.Agent[verdict](p, "check", build.Ask{Prompt: build.Text("x")})
+	build.Return(p, "out", build.Field[string](check.Output(), "reason"))
+	_, err := p.Plan(pipeline.Options{})
+	var problems pipeline.Problems
+	if !errors.As(err, &problems) || !strings.Contains(err.Error(), "reason") {
+		t.Errorf("a field that there is not: %v", err)
+	}
+	p = build.New("unknown")
+	build.Agent[string](p, "a", build.Ask{Agent: "nobody", Prompt: build.Text("x")})
+	if _, err := p.Plan(pipeline.Options{Agents: []string{"default"}}); err == nil || !strings.Contains(err.Error(), "nobody") {
+		t.Errorf("an agent that there is not: %v", err)
+	}
+}
+
+func TestResultsAreRead(t *testing.T) {
+	p := build.New("results")
+	r := build.Return(p, "v", build.Const(verdict{Good: true}))
+	b, _ := json.Marshal(map[string]any{"v": verdict{true, "so"}})
+	if v, err := r.From(string(b)); err != nil || v != (verdict{true, "so"}) {
+		t.Errorf("%v, %v", v, err)
+	}
+	for _, bad := range []string{"", "{}", `{"v": 5}`} {
+		if v, err := r.From(bad); err == nil {
+			t.Errorf("of %q: %v", bad, v)
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package build
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// Step is a step whose output is a T.
+type Step[T any] struct {
+	id    string
+	maybe bool // it may be skipped
+}
+
+// Stepper is a step of any type.
+type Stepper interface{ stepID() string }
+
+func (s *Step[T]) stepID() string { return s.id }
+
+func (s *Step[T]) at(what string) expression {
+	dot := "."
+	if s.maybe {
+		dot = "?."
+	}
+	return expression{src: "steps." + s.id + dot + what, steps: []string{s.id}}
+}
+
+// Output is what the step gives.
+func (s *Step[T]) Output() Ref[T] { return Ref[T](s.at("output")) }
+
+// Status is "succeeded", or how else the step ended.
+func (s *Step[T]) Status() Ref[string] { return Ref[string](s.at("status")) }
+
+// Error is why it failed.
+func (s *Step[T]) Error() Ref[string] { return Ref[string](s.at("error")) }
+
+// Conversation is what its agent and the model said, for another step to go on with.
+func (s *Step[T]) Conversation() Ref[Lineage] { return Ref[Lineage](s.at("conversation")) }
+
+// Lineage is a conversation up to a record.
+type Lineage struct {
+	Conversation string `json:"conversation"`
+	Seq          uint64 `json:"seq"`
+}
+
+// Item is one of the items of a step that has several.
+type Item[T any] struct {
+	Key    string `json:"key"`
+	Index  int    `json:"index"`
+	Status string `json:"status"`
+	Output T      `json:"output"`
+	Error  string `json:"error"`
+}
+
+// Items are the items of a step that has several, those that failed among them.
+func Items[T any](s *Step[[]T]) Ref[[]Item[T]] { return Ref[[]Item[T]](s.at("items")) }
+
+// Rules hold for steps of every kind.
+type Rules struct {
+	After    []Stepper     // what it waits for, besides those whose values it uses
+	When     Ref[bool]     // it is skipped when this is not true; the zero value: never
+	Timeout  time.Duration // of one attempt
+	Retry    *Retry
+	Continue bool     // a failure does not fail the run; of an item, not the step
+	Approve  *Approve // somebody is asked before
+}
+
+// Retry says what is tried again. The zero values are those of docs/pipelines.md.
+type Retry struct {
+	Max     int
+	Backoff string // constant, linear or exponential
+	Initial time.Duration
+	On      []string // rate_limited, overloaded, timeout, truncated, schema
+}
+
+func (r *Retry) doc() *retryDoc {
+	if r == nil {
+		return nil
+	}
+	return &retryDoc{Max: r.Max, Backoff: r.Backoff, Initial: span(r.Initial), On: r.On}
+}
+
+// Approve has calls of some tools ask, or, naming none, the step before it begins.
+type Approve struct {
+	Before  []string
+	Message Template
+	Timeout time.Duration
+}
+
+// Ask is what an agent is asked.
+type Ask struct {
+	Rules
+
+	Agent        string // a profile; "": default
+	Prompt       Template
+	Model        string
+	Conversation Ref[Lineage] // to go on with; the zero value begins anew
+	Repair       int          // how often an answer that does not fit T is sent back
+
+	Until    Ref[bool] // it is asked again until this holds, of This and Last; the zero value: once
+	MaxTimes int       // at most; 0: 10
+
+	Key         Value // ForEach: what tells the items apart; nil: their place
+	Concurrency int   // ForEach: items under way at once
+	Quorum      int   // ForEach and Parallel: how many have to succeed; 0: all, or with Continue any
+}
+
+// This is the output of a step that repeats, as Until sees it.
+func This[T any]() Ref[T] { return Ref[T]{src: "output"} }
+
+// Last is the output of the time before, in the prompt of a step that repeats. The first time there is none: see Or.
+func Last[T any]() Ref[T] { return Ref[T]{src: "last"} }
+
+// Agent asks an agent. Its answer is a text when T is a string, and otherwise JSON that fits the schema of T.
+func Agent[T any](p *Pipeline, id string, a Ask) *Step[T] {
+	d := &stepDoc{ID: id, Agent: a.Agent}
+	if d.Agent == "" {
+		d.Agent = "default"
+	}
+	return ask[T, T](p, d, a)
+}
+
+// Parallel asks several agents the same; Ask.Agent does not count.
+func Parallel[T any](p *Pipeline, id string, agents []string, a Ask) *Step[[]T] {
+	return ask[T, []T](p, &stepDoc{ID: id, Parallel: agents, Quorum: a.Quorum}, a)
+}
+
+// ForEach asks an agent once for each item of a list.
+func ForEach[I, T any](p *Pipeline, id string, list Ref[[]I], each func(item Ref[I]) Ask) *Step[[]T] {
+	a := each(Ref[I]{src: "item"})
+	var uses expression
+	d := &stepDoc{ID: id, Agent: a.Agent, ForEach: uses.use(list), Concurrency: a.Concurrency, Quorum: a.Quorum}
+	if d.Agent == "" {
+		d.Agent = "default"
+	}
+	if a.Key != nil {
+		d.Key = uses.use(a.Key)
+	}
+	d.Needs = uses.steps
+	p.problem("step "+id, uses.err)
+	return ask[T, []T](p, d, a)
+}
+
+func ask[T, Out any](p *Pipeline, d *stepDoc, a Ask) *Step[Out] {
+	uses := expression{steps: d.Needs}
+	d.Prompt, d.Model = uses.template(a.Prompt), a.Model
+	if a.Conversation.set() {
+		d.Conversation = "${{ " + uses.use(a.Conversation) + " }}"
+	}
+	if a.Until.set() {
+		d.Repeat = &repeatDoc{Until: uses.use(a.Until), Max: a.MaxTimes}
+	}
+	if t := reflect.TypeFor[T](); t.Kind() != reflect.String {
+		schema, err := jsonschema.ForType(t, &jsonschema.ForOptions{})
+		if err != nil {
+			uses.err = errors.Join(uses.err, fmt.Errorf("no schema can be made of %s: %w", t, err))
+		}
+		d.Output = &outputDoc{Schema: schema, Repair: a.Repair}
+	}
+	return finish[Out](p, d, a.Rules, uses)
+}
+
+// Tool calls a tool. The arguments may be values of the run, and Texts.
+func Tool(p *Pipeline, id, tool string, args map[string]any, r Rules) *Step[string] {
+	var uses expression
+	with, _ := uses.tree(args).(map[string]any)
+	return finish[string](p, &stepDoc{ID: id, Tool: tool, With: with}, r, uses)
+}
+
+// Question is what a person is asked.
+type Question struct {
+	Message   Template
+	Show      Value    // nil: nothing
+	Choices   []string // yes and no, if there are none
+	Timeout   time.Duration
+	OnTimeout string // one of the choices
+}
+
+// Human asks a person. The output is the choice.
+func Human(p *Pipeline, id string, q Question, r Rules) *Step[string] {
+	var uses expression
+	h := &humanDoc{Message: uses.template(q.Message), Choices: q.Choices, Timeout: span(q.Timeout), OnTimeout: q.OnTimeout}
+	if q.Show != nil {
+		h.Show = uses.tree(q.Show)
+	}
+	return finish[string](p, &stepDoc{ID: id, Human: h}, r, uses)
+}
+
+// Run runs another pipeline. Its inputs are in with, its outputs are the output.
+func Run(p *Pipeline, id string, other *Pipeline, with map[string]any, r Rules) *Step[map[string]any] {
+	var uses expression
+	args, _ := uses.tree(with).(map[string]any)
+	if known := p.nested[other.path()]; known != nil && known != other {
+		uses.err = errors.Join(uses.err, fmt.Errorf("there are two pipelines of the name %s", other.doc.Name))
+	}
+	p.nested[other.path()] = other
+	return finish[map[string]any](p, &stepDoc{ID: id, Nested: other.path(), With: args}, r, uses)
+}
+
+func finish[T any](p *Pipeline, d *stepDoc, r Rules, uses expression) *Step[T] {
+	if r.When.set() {
+		d.When = uses.use(r.When)
+	}
+	if r.Approve != nil {
+		d.Approve = &approveDoc{Before: r.Approve.Before, Message: uses.template(r.Approve.Message), Timeout: span(r.Approve.Timeout)}
+	}
+	d.Timeout, d.Retry = span(r.Timeout), r.Retry.doc()
+	if r.Continue {
+		d.OnError = "continue"
+	}
+	d.Needs = uses.steps
+	for _, s := range r.After {
+		if !slices.Contains(d.Needs, s.stepID()) {
+			d.Needs = append(d.Needs, s.stepID())
+		}
+	}
+	p.problem("step "+d.ID, uses.err)
+	p.doc.Steps = append(p.doc.Steps, d)
+	return &Step[T]{id: d.ID, maybe: p.skippable(d)}
+}
+
+// skippable says whether a step may be skipped: by itself, or with all that it needs.
+func (p *Pipeline) skippable(d *stepDoc) bool {
+	if d.When != "" {
+		return true
+	}
+	for _, need := range d.Needs {
+		at := slices.IndexFunc(p.doc.Steps, func(s *stepDoc) bool { return s.ID == need })
+		if at < 0 || !p.skippable(p.doc.Steps[at]) {
+			return false
+		}
+	}
+	return len(d.Needs) > 0
+}
+
+func (e *expression) template(t Template) string {
+	for _, s := range t.steps {
+		if !slices.Contains(e.steps, s) {
+			e.steps = append(e.steps, s)
+		}
+	}
+	e.err = errors.Join(e.err, t.err)
+	return t.raw
+}

@@ -1,0 +1,75 @@
+package troupe_test
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/troupe-dev/troupe"
+	"github.com/troupe-dev/troupe/pipeline"
+	"github.com/troupe-dev/troupe/pipeline/build"
+)
+
+type judgement struct {
+	Good bool   `json:"good"`
+	Why  string `json:"why"`
+}
+
+// oddText is nothing that a builder of texts may take for more than it is.
+const oddText = "a \"${{ inputs.x }}\" }} {{ <b> & \u2028 \\ 'q' ${{"
+
+func TestAPipelineThatWasBuiltInGoRunsToItsTypedOutputs(t *testing.T) {
+	p := build.New("flow")
+	topic := build.Param[string](p, "topic", "what to write about")
+	parts := build.ParamOr(p, "parts", "", []string{"a", "b"})
+	writer := p.Profile("writer", build.Profile{System: "You write."})
+	judge := p.Profile("judge", build.Profile{System: "You judge."})
+	draft := build.Agent[string](p, "draft", build.Ask{Agent: writer, Prompt: build.Text("draft of ", topic)})
+	each := build.ForEach[string, string](p, "each", parts, func(part build.Ref[string]) build.Ask {
+		return build.Ask{Agent: writer, Prompt: build.Text("part ", part, " of ", draft.Output()), Key: part}
+	})
+	verdict := build.Agent[judgement](p, "judge", build.Ask{Agent: judge, Prompt: build.Text("judge ", build.Expr[int]("len(%s)", build.Items(each))), Repair: 1})
+	more := build.Agent[string](p, "more", build.Ask{Agent: writer, Prompt: build.Text("once more"), Conversation: draft.Conversation()})
+	skipped := build.Agent[string](p, "skipped", build.Ask{Prompt: build.Text("never"), Rules: build.Rules{When: build.Is(topic, "nothing")}})
+	all := build.Return(p, "parts", each.Output())
+	good := build.Return(p, "judged", verdict.Output())
+	again := build.Return(p, "more", more.Output())
+	none := build.Return(p, "skipped", build.Or(skipped.Output(), oddText))
+	odd := build.Return(p, "odd", build.Const(oddText))
+	asked := build.Tool(p, "asked", "read_file", map[string]any{"path": oddText}, build.Rules{Continue: true})
+	failed := build.Return(p, "failed", asked.Status())
+
+	plan, err := p.Plan(pipeline.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt, ctx := runtimeOf(t, troupe.Options{Model: scripted(`
+rules:
+  - {agent: writer, match: '^draft of (\w+)$', reply: {text: 'All about ${1}.'}}
+  - {agent: writer, match: '^part (\w) of (.*)$', reply: {text: '${1}: ${2}'}}
+  - {agent: judge, match: '^judge 2', turn: 1, reply: {text: '{"good": "yes"}'}}
+  - {agent: judge, match: 'does not fit', turn: 2, reply: {text: '{"good": true, "why": "so"}'}}
+  - {agent: writer, match: 'once more', turn: 2, reply: {text: 'Again.'}}
+`), DataDir: t.TempDir()})
+	run, err := rt.RunPipeline(ctx, plan, troupe.RunOptions{Inputs: map[string]any{"topic": "rivers"}, Dir: t.TempDir(), Trust: troupe.Full})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := run.Wait(ctx)
+	if err != nil || v.GetState() != pipeline.Succeeded {
+		t.Fatalf("%v, %v", v, err)
+	}
+	is(t, all, v, []string{"a: All about rivers.", "b: All about rivers."})
+	is(t, good, v, judgement{true, "so"})
+	is(t, again, v, "Again.")
+	is(t, none, v, oddText)
+	is(t, odd, v, oddText)
+	is(t, failed, v, "failed")
+}
+
+func is[T any](t *testing.T, r build.Result[T], v *troupe.RunView, want T) {
+	t.Helper()
+	got, err := r.From(v.GetOutputsJson())
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v is wanted, it is %v, %v", want, got, err)
+	}
+}
