@@ -47,6 +47,7 @@ type house struct {
 	node
 	data   string
 	rt     *troupe.Runtime
+	store  persistence.Store // of the options; nil: the runtime has its own
 	client *client.Client
 	holder int           // pid of the process that holds the directory, when it is another one
 	remote bool          // client speaks with a server of the network
@@ -175,9 +176,12 @@ func storeError(err error) error {
 func hold(ctx context.Context, in opening, o troupe.Options, log *logFile) (*house, error) {
 	rt, err := troupe.New(ctx, o)
 	if err != nil {
+		if o.Store != nil {
+			err = errors.Join(err, o.Store.Close())
+		}
 		return nil, err
 	}
-	h := &house{node: rt, data: o.DataDir, rt: rt, models: in.models, log: log}
+	h := &house{node: rt, data: o.DataDir, rt: rt, store: o.Store, models: in.models, log: log}
 	if !in.work || in.alone {
 		return h, nil
 	}
@@ -314,6 +318,9 @@ func (h *house) close(ctx context.Context) error {
 	}
 	if h.rt != nil {
 		errs = append(errs, h.rt.Close(ctx))
+	}
+	if h.store != nil {
+		errs = append(errs, h.store.Close())
 	}
 	if h.models != nil && h.rt != nil {
 		errs = append(errs, h.models.Close())

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -94,12 +95,30 @@ func exitOf(t *testing.T, err error) int {
 	return -1
 }
 
+// said is what a command has said so far; it may go on while it is read.
+type said struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *said) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(b)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
 // running is a command under way.
 type running struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	out    *bufio.Reader
-	stderr bytes.Buffer
+	stderr said
 }
 
 func (m *machine) start(args ...string) *running {

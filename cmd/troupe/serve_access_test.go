@@ -88,11 +88,11 @@ func TestTheFirstTokenClosesTheNetworkAndLeavesTheSocketItsOwner(t *testing.T) {
 	if code, _, _ := m.run("ls", "sessions", "--server", s.url); code != exitDenied {
 		t.Errorf("the last token's end opens the server: %d", code)
 	}
+	s.signal(os.Interrupt)
+	_, _ = s.wait()
 	if log := s.stderr.String(); strings.Contains(log, secret) {
 		t.Error("the token stands in what the server says")
 	}
-	s.signal(os.Interrupt)
-	_, _ = s.wait()
 }
 
 func TestAnAddressThatOthersReachNeedsACertificateAndAToken(t *testing.T) {

@@ -123,6 +123,9 @@ func effect(t *testing.T, a *app, loaded *config.Loaded, dir string) string {
 
 	o, err := a.runtimeOptions(t.Context(), in, nil)
 	say("options", o.Modes, o.DataDir, o.ServerName, o.Limits, o.IdleAfter, o.Retention, o.Trim, o.Budget, o.ProviderLimits, o.ToolTimes, o.WithoutTools, o.Unknown, o.Agents, o.MCP, o.Store != nil, err)
+	if o.Store != nil {
+		defer o.Store.Close()
+	}
 	env, err := o.Env("ws", nil, messages.Trust_FULL)
 	say("environment", env, err)
 	rules, err := configRules(loaded)
