@@ -14,7 +14,6 @@ import (
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
-	"github.com/troupe-dev/troupe/persistence/memory"
 	"github.com/troupe-dev/troupe/tools"
 )
 
@@ -276,8 +275,7 @@ func TestWriteAccessStaysWithItsSessionAndGoesToNoCopy(t *testing.T) {
 // unaskedWrite has a program write a file, and tells what became of it.
 func unaskedWrite(t *testing.T, s *troupe.Session) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := t.Context()
 	r, err := s.Call(ctx, "write_file", map[string]any{"path": fmt.Sprint(time.Now().UnixNano()), "content": "x"})
 	if err != nil {
 		t.Fatal(err)
@@ -287,7 +285,7 @@ func unaskedWrite(t *testing.T, s *troupe.Session) string {
 
 func newPlaceWith(t *testing.T, o troupe.Options) *place {
 	t.Helper()
-	p := &place{store: memory.New(), data: t.TempDir()}
+	p := &place{store: memoryOf(t), data: t.TempDir()}
 	t.Cleanup(func() { _ = p.store.Close() })
 	o.Store, o.DataDir = p.store, p.data
 	p.Runtime, _ = runtimeOf(t, o)

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/messages"
@@ -47,8 +46,7 @@ func (writesMuch) Stream(_ context.Context, req *model.Request) iter.Seq2[model.
 
 // TestLargeCallsAreListedInPartAndAskedWhole asks about more than the store takes in one listing.
 func TestLargeCallsAreListedInPartAndAskedWhole(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx := t.Context()
 	dir, asked, goOn := t.TempDir(), make(chan *troupe.Approval, largeFiles), make(chan struct{})
 	rt, err := troupe.New(ctx, troupe.Options{Model: writesMuch{}, Approve: func(_ context.Context, a *troupe.Approval) troupe.Answer {
 		asked <- a

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/messages"
@@ -14,8 +13,7 @@ import (
 )
 
 func TestAProgramAnswersApprovals(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := t.Context()
 	for name, c := range map[string]struct {
 		answer  troupe.Answer
 		outcome string
@@ -61,8 +59,7 @@ func TestAProgramAnswersApprovals(t *testing.T) {
 }
 
 func TestAnApprovalThatTheProgramDoesNotAnswerEndsWithTheRuntime(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := t.Context()
 	asked := make(chan string, 1)
 	rt, err := troupe.New(ctx, troupe.Options{Model: writesOnce{}, Approve: func(ctx context.Context, a *troupe.Approval) troupe.Answer {
 		asked <- a.GetApprovalId()

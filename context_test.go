@@ -14,8 +14,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"go.uber.org/goleak"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/troupe-dev/troupe"
@@ -24,6 +24,11 @@ import (
 	"github.com/troupe-dev/troupe/persistence/memory"
 	"github.com/troupe-dev/troupe/tools"
 )
+
+// TestMain: the actor library counts dead letters in a goroutine that ends by itself after a second.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/asynkron/protoactor-go/actor.NewDeadLetter.NewThrottle.func4.1"))
+}
 
 // say is a model in the test's hands: what comes next is a function of the prompt alone.
 type say func(req *model.Request) (text string, calls []*messages.ToolCall)
@@ -70,11 +75,23 @@ func call(name, args string) *messages.ToolCall {
 	return &messages.ToolCall{Id: "c_" + name, Name: name, Arguments: args}
 }
 
+// memoryOf is a store in memory that ends with the test.
+func memoryOf(t testing.TB) *memory.Store {
+	t.Helper()
+	s := memory.New()
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close the store: %v", err)
+		}
+	})
+	return s
+}
+
 func runtimeOf(t *testing.T, o troupe.Options) (*troupe.Runtime, context.Context) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithCancel(context.Background()) // what hangs ends with the limit of go test, which shows where
 	if o.Store == nil && o.DataDir == "" {
-		o.Store, o.DataDir = memory.New(), t.TempDir()
+		o.Store, o.DataDir = memoryOf(t), t.TempDir()
 	}
 	rt, err := troupe.New(ctx, o)
 	if err != nil {
@@ -160,7 +177,7 @@ func TestLeftoversOfACrashAreRemovedAtTheStart(t *testing.T) {
 	if err := os.MkdirAll(left, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	runtimeOf(t, troupe.Options{Model: callOnce(), Store: memory.New(), DataDir: data})
+	runtimeOf(t, troupe.Options{Model: callOnce(), Store: memoryOf(t), DataDir: data})
 	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a call's temporary folder outlived the crash: %v", err)
 	}
@@ -340,10 +357,9 @@ func TestFurtherWorkersHaveConversationsOfTheirOwn(t *testing.T) {
 }
 
 func TestAMissingProfileIsNamedAndBlocksOnlyWhatNeedsIt(t *testing.T) {
-	store, data := memory.New(), t.TempDir()
+	store, data := memoryOf(t), t.TempDir()
 	with := troupe.Options{Model: callOnce(), Store: store, DataDir: data, Agents: []troupe.Agent{{Name: "reviewer", System: "You review."}}}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
+	ctx := t.Context()
 	rt, err := troupe.New(ctx, with)
 	if err != nil {
 		t.Fatal(err)
@@ -356,7 +372,9 @@ func TestAMissingProfileIsNamedAndBlocksOnlyWhatNeedsIt(t *testing.T) {
 	if err := rt.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	after, ctx := runtimeOf(t, troupe.Options{Model: say(func(*model.Request) (string, []*messages.ToolCall) { return "here", nil }), Store: store.Reopen(), DataDir: data})
+	again := store.Reopen()
+	t.Cleanup(func() { _ = again.Close() })
+	after, ctx := runtimeOf(t, troupe.Options{Model: say(func(*model.Request) (string, []*messages.ToolCall) { return "here", nil }), Store: again, DataDir: data})
 	s, err = after.Open(ctx, id)
 	if err != nil {
 		t.Fatal(err)
@@ -416,7 +434,7 @@ func TestWhatAToolMayKnowOfItsWorkspaceHasTheAgreedNames(t *testing.T) {
 		return &tools.Result{}, nil
 	})
 	dir, data := folder(t, nil), t.TempDir()
-	rt, ctx := runtimeOf(t, troupe.Options{Model: echo(), Tools: []troupe.Tool{look}, Store: memory.New(), DataDir: data})
+	rt, ctx := runtimeOf(t, troupe.Options{Model: echo(), Tools: []troupe.Tool{look}, Store: memoryOf(t), DataDir: data})
 	s, err := rt.Session(ctx, troupe.SessionOptions{Dir: dir, Trust: troupe.Full})
 	if err != nil {
 		t.Fatal(err)

@@ -28,14 +28,19 @@ func TestAnEventThatOvertakesTheSubscriptionIsSeen(t *testing.T) {
 			c.Respond(&messages.Subscribed{Cursor: 9, Request: m.GetSubscribe().GetRequest()})
 		}
 	}))
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
+	ctx := t.Context()
 	defer func() {
 		if err := sys.Root.StopFuture(session).Wait(); err != nil {
 			t.Error(err)
 		}
 	}()
-	svc := &actors.Services{Store: memory.New()}
+	store := memory.New()
+	defer func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	svc := &actors.Services{Store: store}
 	svc.Limits.SubscriberWait = 16
 	f, err := (&Runtime{sys: sys, svc: svc, root: session}).subscribe(ctx, "ses_1")
 	if err != nil {
@@ -94,8 +99,7 @@ func TestEventsGoOnWhenTheirSessionIsStoppedAgainAndAgain(t *testing.T) {
 		}
 		runner <- nil
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := t.Context()
 	begun, last := map[string]bool{}, uint64(0)
 	for e, err := range rt.Events(ctx, s.ID(), 0) {
 		if err != nil {

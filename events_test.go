@@ -9,7 +9,6 @@ import (
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/persistence"
-	"github.com/troupe-dev/troupe/persistence/memory"
 	"github.com/troupe-dev/troupe/tools"
 )
 
@@ -34,7 +33,7 @@ func TestAnEventThatCannotBeReadWholeIsNotShown(t *testing.T) {
 		N int `json:"n" desc:"A number."`
 	}
 	double := tool(t, "double", messages.Effect_AT_MOST_ONCE, func(*tools.Context, args) (*tools.Result, error) { return &tools.Result{Content: "ok"}, nil })
-	store := &unreadable{Store: memory.New()}
+	store := &unreadable{Store: memoryOf(t)}
 	rt, ctx := runtimeOf(t, troupe.Options{Model: echo(), Tools: []troupe.Tool{double}, Store: store, DataDir: t.TempDir()})
 	s, err := rt.Session(ctx, troupe.SessionOptions{Dir: t.TempDir(), Trust: troupe.Full})
 	if err != nil {

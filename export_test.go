@@ -29,7 +29,7 @@ type place struct {
 
 func newPlace(t *testing.T, m troupe.Model) *place {
 	t.Helper()
-	p := &place{store: memory.New(), data: t.TempDir()}
+	p := &place{store: memoryOf(t), data: t.TempDir()}
 	t.Cleanup(func() { _ = p.store.Close() })
 	p.Runtime, _ = runtimeOf(t, troupe.Options{Model: m, Store: p.store, DataDir: p.data})
 	return p
@@ -240,7 +240,7 @@ func TestWhatIsOpenInAnExportIsClosedWhereItIsImported(t *testing.T) {
 		}
 		return "fine", nil
 	})
-	store := memory.New()
+	store := memoryOf(t)
 	t.Cleanup(func() { _ = store.Close() })
 	rt, ctx := runtimeOf(t, troupe.Options{Model: m, Store: store, DataDir: t.TempDir(), Tools: []troupe.Tool{slow}})
 	a := &place{Runtime: rt, store: store}
@@ -393,7 +393,7 @@ func TestAnImportThatFailsHalfwayLeavesNothing(t *testing.T) {
 	s := worked(t, a)
 	file := export(t, a, s.ID())
 	for n := int64(0); ; n++ {
-		store := &fillingUp{Store: memory.New(), left: n}
+		store := &fillingUp{Store: memoryOf(t), left: n}
 		rt, ctx := runtimeOf(t, troupe.Options{Model: busy(), Store: store, DataDir: t.TempDir()})
 		b := &place{Runtime: rt}
 		_, err := b.ImportSession(ctx, strings.NewReader(file), &messages.ImportSession{})

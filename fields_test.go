@@ -13,7 +13,6 @@ import (
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
-	"github.com/troupe-dev/troupe/persistence/memory"
 )
 
 const workFields = `{"type":"object","required":["title"],"properties":{
@@ -168,7 +167,7 @@ func TestFiftyPeopleAndAgentsLoseNoEdit(t *testing.T) {
 }
 
 func TestFieldsOutliveTheProcessAndAnEditMadeAgainIsTheSame(t *testing.T) {
-	store, data, dir := memory.New(), t.TempDir(), folder(t, nil)
+	store, data, dir := memoryOf(t), t.TempDir(), folder(t, nil)
 	opts := troupe.Options{Model: callOnce(), Store: store, DataDir: data}
 	ctx := t.Context()
 	rt, err := troupe.New(ctx, opts)
@@ -231,7 +230,7 @@ func TestWhatCannotBeDeclaredIsRefusedBeforeTheSessionIs(t *testing.T) {
 }
 
 func TestTheFieldsOfWhatASessionKeepsGoWithIt(t *testing.T) {
-	store := memory.New()
+	store := memoryOf(t)
 	rt, ctx := runtimeOf(t, troupe.Options{Model: callOnce(), Store: store, DataDir: t.TempDir()})
 	s, err := rt.Session(ctx, troupe.SessionOptions{Dir: folder(t, nil), Fields: workFields})
 	if err != nil {
@@ -294,7 +293,7 @@ func TestWatchersLearnOfEveryEditInItsOrder(t *testing.T) {
 
 func TestWhatAnEditSetsOffRunsOnceAndAgainOnlyIfItMay(t *testing.T) {
 	schema := `{"properties":{"a":{"x-editable":true,"x-effect":"may"},"b":{"x-editable":true,"x-effect":"must_not"}}}`
-	store, data := memory.New(), t.TempDir()
+	store, data := memoryOf(t), t.TempDir()
 	ran := make(chan troupe.FieldChange, 10)
 	hang := make(chan struct{})
 	run := func(block bool, err error) func(context.Context, troupe.FieldChange) error {

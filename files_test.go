@@ -9,7 +9,6 @@ import (
 
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/messages"
-	"github.com/troupe-dev/troupe/persistence/memory"
 	"github.com/troupe-dev/troupe/tools"
 )
 
@@ -103,7 +102,7 @@ func TestWhatASessionKeepsIsMadeAtFirstUseSeenByPeopleAndByLaterTurnsAndGoesWith
 
 func TestPeopleGetNoFurtherThanWhatTheSessionKeeps(t *testing.T) {
 	data := t.TempDir()
-	rt, ctx := runtimeOf(t, troupe.Options{Model: echo(), Store: memory.New(), DataDir: data})
+	rt, ctx := runtimeOf(t, troupe.Options{Model: echo(), Store: memoryOf(t), DataDir: data})
 	s, err := rt.Session(ctx, troupe.SessionOptions{Dir: folder(t, nil)})
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,6 @@ import (
 	"github.com/troupe-dev/troupe/model/openai"
 	"github.com/troupe-dev/troupe/model/script"
 	"github.com/troupe-dev/troupe/persistence"
-	"github.com/troupe-dev/troupe/persistence/memory"
 )
 
 // served are scripted models, each behind an endpoint of its own, over real HTTP; the endpoints refuse
@@ -138,7 +137,7 @@ func records(t *testing.T, store persistence.Store, session string) []*messages.
 
 func TestAnotherModelGoesOnFromAnyRecord(t *testing.T) {
 	m := serveScripts(t, map[string]string{"first": twoTurns, "second": other})
-	store := memory.New()
+	store := memoryOf(t)
 	t.Cleanup(func() { _ = store.Close() })
 	rt, ctx := runtimeOf(t, troupe.Options{Models: m, Store: store, DataDir: t.TempDir()})
 	dir := t.TempDir()
@@ -293,7 +292,7 @@ func TestAForkKnowsTheFilesThatWereReadAndKeepsItsHome(t *testing.T) {
 		return "", []*messages.ToolCall{call("edit_file", `{"path":"a.txt","edits":[{"old_string":"one","new_string":"two"}]}`)}
 	})
 	data := t.TempDir()
-	rt, ctx := runtimeOf(t, troupe.Options{Model: m, Store: memory.New(), DataDir: data})
+	rt, ctx := runtimeOf(t, troupe.Options{Model: m, Store: memoryOf(t), DataDir: data})
 	s, err := rt.Session(ctx, troupe.SessionOptions{Dir: dir, Trust: troupe.Full})
 	if err != nil {
 		t.Fatal(err)

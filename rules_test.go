@@ -1,11 +1,9 @@
 package troupe_test
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/messages"
@@ -14,8 +12,7 @@ import (
 // remembering runs a turn in a folder whose one call is approved for the session.
 func remembering(t *testing.T, p *place, dir string, scope troupe.Scope) *troupe.Session {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := t.Context()
 	s, err := p.Session(ctx, troupe.SessionOptions{Dir: dir, Ask: true})
 	if err != nil {
 		t.Fatal(err)
@@ -55,8 +52,7 @@ func rulesOf(t *testing.T, p *place) []*troupe.Rule {
 // asksStill tells whether writing the file asks in a session.
 func asksStill(t *testing.T, p *place, dir, session string) bool {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := t.Context()
 	if err := os.RemoveAll(filepath.Join(dir, "a")); err != nil {
 		t.Fatal(err)
 	}

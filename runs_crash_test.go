@@ -9,7 +9,6 @@ import (
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/persistence"
-	"github.com/troupe-dev/troupe/persistence/memory"
 )
 
 // mortal is a store whose process ends after some appends: what comes then is neither made nor answered.
@@ -39,12 +38,12 @@ func (m *mortal) Enqueue(done func(persistence.Receipt, error), b ...persistence
 // A process that ends after any append of a run loses nothing: the next one comes to the same outputs, and begins no attempt twice.
 func TestARunCutAfterEveryAppendComesToTheSameOutputs(t *testing.T) {
 	plan := planOf(t, flow)
-	whole := memory.New()
+	whole := memoryOf(t)
 	want := finish(t, whole, func(ctx context.Context, rt *troupe.Runtime) (*troupe.Run, error) {
 		return rt.RunPipeline(ctx, plan, troupe.RunOptions{})
 	})
 	for cut := 1; ; cut++ {
-		store := memory.New()
+		store := memoryOf(t)
 		m := newMortal(store, cut)
 		dir := t.TempDir()
 		rt, err := troupe.New(t.Context(), troupe.Options{Store: m, DataDir: dir, Model: flowModel()})

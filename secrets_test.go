@@ -20,7 +20,6 @@ import (
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
 	"github.com/troupe-dev/troupe/persistence"
-	"github.com/troupe-dev/troupe/persistence/memory"
 	"github.com/troupe-dev/troupe/tools"
 )
 
@@ -139,7 +138,7 @@ func TestASecretReachesNoJournalNoWatcherNoModelAndNoResult(t *testing.T) {
 		{Id: "5", Name: "write_file", Arguments: `{"path":"out.txt","content":"` + canary + `"}`},
 		{Id: "6", Name: canary, Arguments: `{"broken": "` + canary},
 	}
-	asked, watched, store, data := &seen{}, &seen{}, memory.New(), t.TempDir()
+	asked, watched, store, data := &seen{}, &seen{}, memoryOf(t), t.TempDir()
 	answer := say(func(req *model.Request) (string, []*messages.ToolCall) {
 		if req.Prompt.Messages[len(req.Prompt.Messages)-1].Role == messages.User {
 			return "I found " + canary + ", see.", calls
@@ -190,7 +189,7 @@ func TestASecretReachesNoJournalNoWatcherNoModelAndNoResult(t *testing.T) {
 }
 
 func TestAFailureThatRepeatsTheKeyIsWrittenWithoutIt(t *testing.T) {
-	store := memory.New()
+	store := memoryOf(t)
 	rt, ctx := runtimeOf(t, troupe.Options{
 		Model: failing{&model.Error{Class: model.Auth, Message: "bad key " + canary, Hint: "not " + canary}}, Store: store, DataDir: t.TempDir(),
 		Redact: config.NewRedactor(config.NewSecret(canary)),

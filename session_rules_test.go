@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/config"
@@ -17,8 +16,7 @@ import (
 // once opens a runtime on a directory, lets work be done, and closes it.
 func once(t *testing.T, o troupe.Options, work func(ctx context.Context, rt *troupe.Runtime)) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := t.Context()
 	rt, err := troupe.New(ctx, o)
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -418,9 +419,11 @@ func TestARevokedTokenIsRefusedAtOnceAndItsStreamEnds(t *testing.T) {
 
 func TestATokenCountsUntilItExpiresAndOutlivesTheProcess(t *testing.T) {
 	now := time.Now()
+	var later atomic.Int64 // the runtime reads the clock whenever it likes
+	clock := func() time.Time { return now.Add(time.Duration(later.Load())) }
 	dir := t.TempDir()
 	open := func() *troupe.Runtime {
-		rt, err := troupe.New(t.Context(), troupe.Options{DataDir: dir, Model: echo(), Now: func() time.Time { return now }})
+		rt, err := troupe.New(t.Context(), troupe.Options{DataDir: dir, Model: echo(), Now: clock})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -442,7 +445,7 @@ func TestATokenCountsUntilItExpiresAndOutlivesTheProcess(t *testing.T) {
 	if _, err := rt.Ask(t.Context(), &messages.FindToken{Hash: sum[:]}); err != nil {
 		t.Errorf("it does not outlive the process: %v", err)
 	}
-	now = now.Add(time.Hour)
+	later.Store(int64(time.Hour))
 	_, err = rt.Ask(t.Context(), &messages.FindToken{Hash: sum[:]})
 	wantCode(t, "once it has expired", err, messages.CodeNotFound)
 	if all := rt.Tokens(); len(all) != 1 || len(all[0].GetHash()) != 0 {

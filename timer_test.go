@@ -6,12 +6,11 @@ import (
 
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/actors/actortest"
-	"github.com/troupe-dev/troupe/persistence/memory"
 )
 
 func TestAReminderBecomesATurnAndCanBeTakenBack(t *testing.T) {
 	clock := actortest.NewClock(time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC))
-	store := memory.New()
+	store := memoryOf(t)
 	t.Cleanup(func() { _ = store.Close() })
 	rt, ctx := runtimeOf(t, troupe.Options{Model: echo(), Clock: clock, Store: store, DataDir: t.TempDir()})
 	s, err := rt.Session(ctx, troupe.SessionOptions{})

@@ -16,7 +16,6 @@ import (
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/persistence"
-	"github.com/troupe-dev/troupe/persistence/memory"
 )
 
 // gatherTraces is a provider that keeps what it gets.
@@ -200,7 +199,7 @@ func lineWith(text, part string) string {
 func TestWithoutAProviderNothingOfATraceIsWrittenDown(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	store := memory.New()
+	store := memoryOf(t)
 	rt, err := troupe.New(ctx, troupe.Options{Model: writesOnce{}, Store: store, DataDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)

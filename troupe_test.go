@@ -13,7 +13,6 @@ import (
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
-	"github.com/troupe-dev/troupe/persistence/memory"
 	"github.com/troupe-dev/troupe/tools"
 )
 
@@ -156,7 +155,7 @@ func TestEventsThatAreAskedForAfterATurnHaveItsEnd(t *testing.T) {
 
 func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 	ctx := context.Background()
-	store := memory.New()
+	store := memoryOf(t)
 	defer store.Close()
 	twice := tool(t, "twice", messages.Effect_PURE, func(*tools.Context, struct{}) (*tools.Result, error) { return nil, nil })
 	for name, o := range map[string]troupe.Options{

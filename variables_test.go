@@ -14,13 +14,12 @@ import (
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/config"
 	"github.com/troupe-dev/troupe/messages"
-	"github.com/troupe-dev/troupe/persistence/memory"
 )
 
 // TestAVariableComesFromAProviderForEachCallAnewAndIsNeverWrittenDown (acceptance row 95).
 func TestAVariableComesFromAProviderForEachCallAnewAndIsNeverWrittenDown(t *testing.T) {
 	dir, n := t.TempDir(), 0
-	p := &place{store: memory.New(), data: t.TempDir()}
+	p := &place{store: memoryOf(t), data: t.TempDir()}
 	t.Cleanup(func() { _ = p.store.Close() })
 	values := []string{"Provider-Value-1111", "Provider-Value-2222"}
 	computed := func(_ context.Context, c troupe.Call) (map[string]string, error) {

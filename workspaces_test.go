@@ -12,7 +12,6 @@ import (
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
-	"github.com/troupe-dev/troupe/persistence/memory"
 	"github.com/troupe-dev/troupe/tools"
 )
 
@@ -272,7 +271,7 @@ func TestAFolderHasOneNameInASession(t *testing.T) {
 		}
 	}
 	data := t.TempDir()
-	rt, ctx := runtimeOf(t, troupe.Options{Model: echo(), Store: memory.New(), DataDir: data})
+	rt, ctx := runtimeOf(t, troupe.Options{Model: echo(), Store: memoryOf(t), DataDir: data})
 	other, err := rt.Session(ctx, troupe.SessionOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"go.uber.org/goleak"
+
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/tools"
 	"github.com/troupe-dev/troupe/tools/sandbox"
@@ -23,7 +25,7 @@ func TestMain(m *testing.M) {
 	if sandbox.Main() {
 		return
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // box is a call's surroundings with a real sandbox.

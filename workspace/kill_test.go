@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/workspace"
 )
@@ -23,7 +25,7 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(killedWriter); dir != "" {
 		writeForEver(dir)
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // writeForEver replaces one file again and again, each time with another letter, and tells each.

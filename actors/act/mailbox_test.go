@@ -8,9 +8,12 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"go.uber.org/goleak"
 
 	"github.com/troupe-dev/troupe/actors/act"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestAnActorCanBeSentToByNameWhileItIsSpawned sends to names that are spawned at that moment: every
 // message is a dead letter or is handled, in order, after Started, and the actor goes on.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
 
 	"github.com/troupe-dev/troupe/tools/sandbox"
 )
@@ -15,7 +16,17 @@ func TestMain(m *testing.M) {
 	if sandbox.Main() { // else the helper of a command would run the tests again
 		return
 	}
-	testscript.Main(m, map[string]func(){"troupe": main})
+	testscript.Main(leakless{m}, map[string]func(){"troupe": main})
+}
+
+// leakless fails a run of tests that leaves goroutines behind.
+type leakless struct{ m *testing.M }
+
+func (l leakless) Run() (code int) {
+	goleak.VerifyTestMain(l.m, goleak.Cleanup(func(c int) { code = c }),
+		// The actor library counts dead letters in a goroutine that ends by itself after a second.
+		goleak.IgnoreTopFunction("github.com/asynkron/protoactor-go/actor.NewDeadLetter.NewThrottle.func4.1"))
+	return code
 }
 
 // TestScripts runs testdata/script/*.txtar: the specification of the command line. Each has an

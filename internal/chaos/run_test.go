@@ -1,16 +1,17 @@
 package chaos
 
 import (
-	"os"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
 	if Main() {
 		return
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 func run(t *testing.T, o Options) *Report {

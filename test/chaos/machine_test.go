@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model/script"
 )
@@ -41,9 +43,10 @@ func TestMain(m *testing.M) {
 		}
 		return program, err
 	})
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(dir)
+		os.Exit(code)
+	}))
 }
 
 // build makes the program once, when the first test asks for it.

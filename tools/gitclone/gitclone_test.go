@@ -14,11 +14,15 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/tools/gitclone"
 	"github.com/troupe-dev/troupe/tools/sandbox"
 	"github.com/troupe-dev/troupe/tools/toolstest"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func options(h *toolstest.GitHost) gitclone.Options {
 	return gitclone.Options{RootCAs: h.RootCAs, Reach: h.Reach(), Lookup: h.Lookup}

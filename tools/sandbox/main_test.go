@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/troupe-dev/troupe/tools"
 )
 
@@ -25,7 +27,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("SANDBOX_TEST_PARENT") != "" {
 		os.Exit(parent())
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // bareLandlock is landlock without namespaces, for tests.
