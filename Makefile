@@ -43,8 +43,8 @@ check: fmt-check vet lint race coverage extras browser web-check readme cross ge
 	@echo "check: all good"
 
 .PHONY: race
-race: ## run every suite in full, with the race detector
-	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -race -timeout 30m $(PACKAGES)
+race: ## run every suite with the race detector, package by package, and print a table (an hour or so; RACE_SHORT=1: less)
+	@GO="$(GO)" ./.ci/race $(PACKAGES)
 
 .PHONY: chaos
 chaos: ## kill what works, over 2,000 turns and 200 kills of a command, and look at what comes back (ten minutes or more)
