@@ -124,12 +124,13 @@ type WorkerOptions struct {
 	Agent        string
 	Model        string
 	Conversation *Conversation // that it continues; nil begins a new one
+	Isolate      bool          // it works in a copy of its own of the session's folder: see Worker.Changes and Worker.Apply
 }
 
 // NewWorker adds a worker to the session, with a conversation of its own. It is durable when
 // NewWorker returns. Workers of one session work side by side, as far as their workspaces allow.
 func (s *Session) NewWorker(ctx context.Context, o WorkerOptions) (*Worker, error) {
-	m := &messages.SpawnWorker{Agent: o.Agent, Model: o.Model}
+	m := &messages.SpawnWorker{Agent: o.Agent, Model: o.Model, Isolate: o.Isolate}
 	if o.Conversation != nil {
 		m.Origin, m.Copied = o.Conversation.lineage(), o.Conversation.Turns
 	}

@@ -69,6 +69,16 @@ func (s *Session) Apply(ctx context.Context) (*Changes, error) {
 	return ask[*messages.Changes](ctx, s.rt, s.session, &messages.ApplyCopy{By: "program"})
 }
 
+// Changes says what was changed in the copy that the worker has of its own (WorkerOptions.Isolate) since it was made, or last applied.
+func (w *Worker) Changes(ctx context.Context) (*Changes, error) {
+	return ask[*messages.Changes](ctx, w.rt, w.session, &messages.DiffCopy{Worker: w.id})
+}
+
+// Apply brings what was changed in the worker's copy back to the folder, as Session.Apply does. The copy goes with the worker, applied or not.
+func (w *Worker) Apply(ctx context.Context) (*Changes, error) {
+	return ask[*messages.Changes](ctx, w.rt, w.session, &messages.ApplyCopy{Worker: w.id, By: "program"})
+}
+
 // Workspaces lists the workspaces of the session: in the order of attachment, its own last.
 func (s *Session) Workspaces(ctx context.Context) ([]*Workspace, error) {
 	v, err := ask[*messages.SessionView](ctx, s.rt, s.session, &messages.DescribeSession{})

@@ -59,6 +59,7 @@ type Agent struct {
 	Rules   []string // policy rules for this agent alone
 	MCP     []string // names of the MCP servers whose tools it has, besides its own
 	Fields  string   // a JSON schema: the fields that its sessions give their primary workspace, unless somebody else declared some
+	Isolate bool     // workers of it, but for steps of pipelines, work in a copy of their own of the primary folder
 	XML     bool     // tools are offered and called in text, whatever the model
 	Limits  AgentLimits
 }

@@ -272,9 +272,9 @@ func (s *Session) own(c actor.Context, m *messages.ToSession) {
 	case *messages.ToSession_ReadFields, *messages.ToSession_SetField, *messages.ToSession_DeclareFields:
 		s.onFields(c, m)
 	case *messages.ToSession_DiffCopy:
-		s.diffCopy(c)
+		s.diffCopy(c, cmd.DiffCopy)
 	case *messages.ToSession_ApplyCopy:
-		s.applyCopy(c)
+		s.applyCopy(c, cmd.ApplyCopy)
 	case *messages.ToSession_DeleteWorker:
 		s.deleteWorker(c, cmd.DeleteWorker)
 	case *messages.ToSession_RevokeRule:

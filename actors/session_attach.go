@@ -66,6 +66,8 @@ func (s *Session) detach(c actor.Context, m *messages.DetachWorkspace) {
 		switch {
 		case g == nil:
 			return nil, "", messages.Fail(messages.CodeNoWorkspace, noWorkspaceNamed(all, m.GetWorkspace()).Message, "")
+		case g.GetWorker() != "":
+			return nil, "", messages.Fail(messages.CodeBadRequest, "the copy that worker "+g.GetWorker()+" has goes with it", "`troupe workers rm` deletes the worker")
 		case g.GetName() == HomeName && g.GetKind() == "server":
 			return nil, "", messages.Fail(messages.CodeBadRequest, "the session's own workspace goes with the session", "`troupe rm` deletes it")
 		}

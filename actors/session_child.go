@@ -50,7 +50,15 @@ func (s *Session) spawnChild(c actor.Context, m *messages.SpawnChild) {
 		WorkerId: created.GetWorkerId(), Agent: created.GetAgent(), Model: created.GetModel(), Parent: m.GetParent(), ExecId: m.GetExecId(),
 		InputId: task.GetInputId(), Places: m.GetPlaces(),
 	}
-	s.build(c, spawned, created, s.svc.tracedInput(task, s.id, created.GetWorkerId()))
+	var of *messages.WorkspaceGrant
+	if profile.Isolate {
+		var fail *messages.Failure
+		if of, fail = s.isolated(s.placesOf(m.GetPlaces()), false); fail != nil {
+			s.answer(c, fail)
+			return
+		}
+	}
+	s.build(c, spawned, created, s.svc.tracedInput(task, s.id, created.GetWorkerId()), of)
 }
 
 // noChild says why a child cannot be made.
@@ -83,28 +91,8 @@ func (s *Services) agentNames() []string {
 	return out
 }
 
-// grantOf is the grant of one worker: of a child, the workspaces that its parent had when it delegated, as far as they are there still.
-func (s *Session) grantOf(w *member) *messages.Grant {
-	if w.spawned.GetParent() == "" {
-		return s.grant
-	}
-	g := proto.CloneOf(s.grant)
-	places := w.spawned.GetPlaces()
-	g.Workspaces = slices.DeleteFunc(g.GetWorkspaces(), func(ws *messages.WorkspaceGrant) bool {
-		i := slices.IndexFunc(places, func(p *messages.Place) bool { return p.GetWorkspace() == ws.GetUri() })
-		if i >= 0 {
-			ws.Primary = places[i].GetPrimary()
-		}
-		return i < 0
-	})
-	return g
-}
-
 // changeFor is a change of the grant as one worker is told of it.
 func (s *Session) changeFor(w *member, change *messages.Configure) *messages.Configure {
-	if w.spawned.GetParent() == "" {
-		return change
-	}
 	own := proto.CloneOf(change)
 	own.Grant = s.grantOf(w)
 	return own

@@ -2,7 +2,6 @@ package actors
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -28,9 +27,9 @@ type applied struct {
 	reply proto.Message
 }
 
-// diffCopy compares the session's copy with what it was made of. Agents may be at work in it.
-func (s *Session) diffCopy(c actor.Context) {
-	g, fail := s.ownCopy()
+// diffCopy compares a copy of the session's, or of one of its workers, with what it was made of. Agents may be at work in it.
+func (s *Session) diffCopy(c actor.Context, m *messages.DiffCopy) {
+	g, fail := s.copyOf(m.GetWorker())
 	if fail != nil {
 		s.answer(c, fail)
 		return
@@ -41,7 +40,7 @@ func (s *Session) diffCopy(c actor.Context) {
 	svc.spawn(c.ActorSystem(), c.Sender(), func(p *act.Panic) any { return messages.Fail(messages.CodeInternal, p.Error(), "") }, func() any {
 		defer away.Add(-1)
 		defer cancel()
-		out, err := svc.Copies.Changes(ctx, g.GetProjectDir(), filepath.Dir(g.GetClonePath()))
+		out, err := svc.Copies.Changes(ctx, g.GetProjectDir(), copyDir(g))
 		if err != nil {
 			return asFailure(err)
 		}
@@ -50,9 +49,9 @@ func (s *Session) diffCopy(c actor.Context) {
 	})
 }
 
-// applyCopy brings what was changed in the session's copy back to the folder, when nobody works in either.
-func (s *Session) applyCopy(c actor.Context) {
-	g, fail := s.ownCopy()
+// applyCopy brings what was changed in such a copy back to the folder, when nobody works in either.
+func (s *Session) applyCopy(c actor.Context, m *messages.ApplyCopy) {
+	g, fail := s.copyOf(m.GetWorker())
 	if fail != nil {
 		s.answer(c, fail)
 		return
@@ -71,7 +70,7 @@ func (s *Session) applyCopy(c actor.Context) {
 			return &applied{asker, fail}
 		}
 		err := underLeases(ctx, svc, sys, held, func() (err error) {
-			out, err = svc.Copies.Apply(ctx, g.GetProjectDir(), filepath.Dir(g.GetClonePath()))
+			out, err = svc.Copies.Apply(ctx, g.GetProjectDir(), copyDir(g))
 			return err
 		})
 		if err != nil {
@@ -88,15 +87,6 @@ func (s *Session) applied(c actor.Context, m *applied) {
 		s.keepWorkspaces(c)
 	}
 	s.tell(c, m.asker, m.reply)
-}
-
-// ownCopy is the copy that the session works in.
-func (s *Session) ownCopy() (*messages.WorkspaceGrant, *messages.Failure) {
-	i := slices.IndexFunc(s.grant.GetWorkspaces(), func(g *messages.WorkspaceGrant) bool { return g.GetProjectDir() != "" })
-	if i < 0 || s.svc.Copies == nil {
-		return nil, messages.Fail(messages.CodeNoWorkspace, "session "+s.id+" works in no copy of a folder", "begin one with: troupe run --isolate")
-	}
-	return s.grant.GetWorkspaces()[i], nil
 }
 
 // copyAndFolder opens the folder that a copy was made of, and lists what is held while changes are brought back: both, and the folders

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,6 +45,7 @@ type (
 		facts   []proto.Message
 		records []*messages.Record
 		receipt persistence.Receipt
+		grant   *messages.Grant // without their copies; nil: they had none
 		fail    *messages.Failure
 	}
 )
@@ -193,11 +195,20 @@ func (s *Session) workersClosed(c actor.Context, m *workersClosed) {
 		return
 	}
 	s.building = true
-	svc, journal, seq, e := s.svc, s.journal, s.facts.seq, m.ending
+	svc, journal, is, e := s.svc, s.journal, s.facts, m.ending
+	copies := !m.session && s.copiesOfWorkers(m.workers)
 	svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
 		return &endWritten{ending: e, fail: messages.Fail(messages.CodeInternal, p.Error(), "")}
 	}, func() any {
-		return writeEnd(svc, journal, seq, &endWritten{ending: e, facts: facts}, index)
+		w, seq := &endWritten{ending: e, facts: facts}, is.seq
+		if copies {
+			var entry []persistence.IndexOp
+			if w.grant, entry, w.fail = changed(svc, &is, facts...); w.fail != nil {
+				return w
+			}
+			index = append(index, entry...)
+		}
+		return writeEnd(svc, journal, seq, w, index)
 	})
 }
 
@@ -247,9 +258,16 @@ func (s *Session) endWritten(c actor.Context, m *endWritten) {
 		s.doom(c, m.ending)
 		return
 	}
+	s.discardCopies(func(a *messages.WorkspaceAttached) bool {
+		return !m.session && slices.Contains(m.workers, a.GetWorker())
+	})
 	s.written(c, m.facts, m.records, m.receipt)
 	for _, id := range m.workers {
 		s.remove(c, id)
+	}
+	if m.grant != nil {
+		s.regrantAll(c, m.grant)
+		s.keepWorkspaces(c)
 	}
 	s.tell(c, m.asker, &messages.Ack{})
 	if m.session {

@@ -66,6 +66,7 @@ func (f *sessionFacts) apply(fact proto.Message, r *messages.Record) error {
 					f.ended[w.GetExecId()] = true
 				}
 				f.workers = append(f.workers[:i:i], f.workers[i+1:]...)
+				f.endCopies(x.GetWorkerId())
 				break
 			}
 		}

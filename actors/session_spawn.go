@@ -19,7 +19,9 @@ type workerBuilt struct {
 	asker   *actor.PID
 	journal *persistence.Journal // of the session, nil when it is the same
 	spawned *messages.WorkerSpawned
-	record  *messages.Record
+	facts   []proto.Message // of the session
+	records []*messages.Record
+	grant   *messages.Grant // with its copy; nil: it has none
 	fail    *messages.Failure
 }
 
@@ -29,10 +31,6 @@ type workerBuilt struct {
 func (s *Session) spawnWorker(c actor.Context, m *messages.SpawnWorker) {
 	if s.building {
 		s.builds.Put(c)
-		return
-	}
-	if m.GetIsolate() {
-		s.answer(c, messages.Fail(messages.CodeBadRequest, "a worker has no copy of its own yet", "troupe run --isolate gives one to a session"))
 		return
 	}
 	profile, ok := s.svc.agent(m.GetAgent())
@@ -57,22 +55,37 @@ func (s *Session) spawnWorker(c actor.Context, m *messages.SpawnWorker) {
 	if created.GetSystem() == "" {
 		created.System = profile.System
 	}
-	s.build(c, &messages.WorkerSpawned{WorkerId: created.GetWorkerId(), Agent: created.GetAgent(), Model: created.GetModel()}, created, nil)
+	var of *messages.WorkspaceGrant
+	if m.GetIsolate() || profile.Isolate {
+		var fail *messages.Failure
+		if of, fail = s.isolated(s.grant.GetWorkspaces(), m.GetIsolate()); fail != nil {
+			s.answer(c, fail)
+			return
+		}
+	}
+	s.build(c, &messages.WorkerSpawned{WorkerId: created.GetWorkerId(), Agent: created.GetAgent(), Model: created.GetModel()}, created, nil, of)
 }
 
-// build makes a worker off the mailbox, for who asked. task is its first input, nil: it has none.
-func (s *Session) build(c actor.Context, spawned *messages.WorkerSpawned, created *messages.WorkerCreated, task *messages.InputAccepted) {
+// build makes a worker off the mailbox, for who asked. task is its first input, nil: it has none. of is the workspace that it gets a copy of, nil: none.
+func (s *Session) build(c actor.Context, spawned *messages.WorkerSpawned, created *messages.WorkerCreated, task *messages.InputAccepted, of *messages.WorkspaceGrant) {
 	s.building = true
-	svc, journal, seq, asker := s.svc, s.journal, s.facts.seq, c.Sender()
+	svc, sys, journal, facts, asker := s.svc, c.ActorSystem(), s.journal, s.facts, c.Sender()
 	svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
 		return &workerBuilt{asker: asker, fail: messages.Fail(messages.CodeInternal, p.Error(), "")}
 	}, func() any {
-		j, err := writable(svc, journal, seq)
+		j, err := writable(svc, journal, facts.seq)
 		if err != nil {
 			return &workerBuilt{asker: asker, fail: messages.Fail(messages.CodeUnavailable, "spawn a worker: "+err.Error(), "")}
 		}
-		b := buildWorker(svc, j, spawned, created, task)
-		b.asker, b.journal = asker, j
+		own := &ownGrant{}
+		if of != nil {
+			var fail *messages.Failure
+			if own, fail = withCopy(svc, sys, facts, spawned, of); fail != nil {
+				return &workerBuilt{asker: asker, journal: j, fail: fail}
+			}
+		}
+		b := buildWorker(svc, j, own, spawned, created, task)
+		b.asker, b.journal, b.grant = asker, j, own.grant
 		return b
 	})
 }
@@ -106,7 +119,7 @@ func writable(svc *Services, j *persistence.Journal, seq uint64) (*persistence.J
 }
 
 // buildWorker writes a worker down, with its task if it has one.
-func buildWorker(svc *Services, journal *persistence.Journal, spawned *messages.WorkerSpawned, created *messages.WorkerCreated, task *messages.InputAccepted) *workerBuilt {
+func buildWorker(svc *Services, journal *persistence.Journal, own *ownGrant, spawned *messages.WorkerSpawned, created *messages.WorkerCreated, task *messages.InputAccepted) *workerBuilt {
 	failed := func(code string, err error) *workerBuilt {
 		return &workerBuilt{fail: messages.Fail(code, "spawn a worker: "+err.Error(), "")}
 	}
@@ -114,7 +127,11 @@ func buildWorker(svc *Services, journal *persistence.Journal, spawned *messages.
 	if err := try.ApplyFact(created, &messages.Record{Seq: 1}); err != nil {
 		return failed(messages.CodeBadRequest, err)
 	}
-	srecs, err := records([]proto.Message{spawned})
+	ofSession := []proto.Message{spawned}
+	if own.attached != nil { // its copy is known before it is
+		ofSession = []proto.Message{own.attached, spawned}
+	}
+	srecs, err := records(ofSession)
 	if err != nil {
 		return failed(messages.CodeInternal, err)
 	}
@@ -139,9 +156,10 @@ func buildWorker(svc *Services, journal *persistence.Journal, spawned *messages.
 	if err != nil {
 		return failed(messages.CodeInternal, err)
 	}
+	index := append([]persistence.IndexOp{{Key: WorkerKey(created.GetSessionId(), created.GetWorkerId()), Value: view}}, own.entry...)
 	done := make(chan error, 1)
 	persistence.AppendTogether(func(_ persistence.Receipt, err error) { done <- err },
-		persistence.Part{Journal: journal, Draft: persistence.Draft{Records: srecs, Index: []persistence.IndexOp{{Key: WorkerKey(created.GetSessionId(), created.GetWorkerId()), Value: view}}}},
+		persistence.Part{Journal: journal, Draft: persistence.Draft{Records: srecs, Index: index}},
 		persistence.Part{Journal: wj, Draft: persistence.Draft{Records: wrecs}})
 	select {
 	case err = <-done:
@@ -151,7 +169,7 @@ func buildWorker(svc *Services, journal *persistence.Journal, spawned *messages.
 	if err != nil {
 		return failed(messages.CodeUnavailable, err)
 	}
-	return &workerBuilt{spawned: spawned, record: srecs[0]}
+	return &workerBuilt{spawned: spawned, facts: ofSession, records: srecs}
 }
 
 // workerBuilt starts a worker that was written down, and answers.
@@ -174,8 +192,13 @@ func (s *Session) workerBuilt(c actor.Context, m *workerBuilt) {
 		c.Send(m.asker, reply)
 	}
 	if m.fail == nil {
-		if err := s.facts.apply(m.spawned, m.record); err != nil {
-			s.log.Error("session facts out of order", "err", err)
+		for i, f := range m.facts {
+			if err := s.facts.apply(f, m.records[i]); err != nil {
+				s.log.Error("session facts out of order", "err", err)
+			}
+		}
+		if m.grant != nil {
+			s.regrantAll(c, m.grant)
 		}
 		s.start(c, s.add(m.spawned))
 	}

@@ -15,6 +15,7 @@ import (
 	"unicode"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/messages"
@@ -124,6 +125,10 @@ func (b *sessionBuilder) attached() ([]*messages.WorkspaceAttached, *messages.Fa
 		if spec.GetPrimary() && i != first {
 			return nil, messages.Fail(messages.CodeBadRequest, "two workspaces are said to be the primary one", "one can be")
 		}
+		if profile, ok := b.svc.agent(b.m.GetAgent()); ok && profile.Isolate && i == first && !spec.GetIsolate() && isFolder(spec) {
+			spec = proto.CloneOf(spec)
+			spec.Isolate = true
+		}
 		a, fail := b.svc.place(spec, all)
 		if fail == nil {
 			fail = b.make(a)
@@ -136,6 +141,11 @@ func (b *sessionBuilder) attached() ([]*messages.WorkspaceAttached, *messages.Fa
 	}
 	home.Primary = len(specs) == 0
 	return append(all[1:], home), nil
+}
+
+// isFolder says whether a folder of this machine is asked for.
+func isFolder(spec *messages.WorkspaceSpec) bool {
+	return strings.HasPrefix(spec.GetUri(), workspace.LocalHost+":") || filepath.IsAbs(spec.GetUri())
 }
 
 // make makes the copy that a workspace is to be; those before it go when that fails.
@@ -254,6 +264,7 @@ func (s *Services) placeServer(a *messages.WorkspaceAttached, addr *workspace.Ad
 func collides(a *messages.WorkspaceAttached, have []*messages.WorkspaceAttached) *messages.Failure {
 	for _, other := range have {
 		switch {
+		case other.GetWorker() != "": // which nobody else sees
 		case isCopy(a) || isCopy(other):
 			if called := cmp.Or(a.GetSource(), a.GetUri()); called == cmp.Or(other.GetSource(), other.GetUri()) {
 				return messages.Fail(messages.CodeAlreadyExists, fmt.Sprintf("%s is attached already, as %s", called, other.GetName()), "")

@@ -142,6 +142,7 @@ type Agent struct {
 	MCP         []string    `yaml:"mcp" doc:"MCP servers whose tools it has, besides its own."`
 	Limits      Limits      `yaml:"limits" doc:"Tighter bounds for this agent; 0: the common ones."`
 	Policy      AgentPolicy `yaml:"policy" doc:"Approvals and unknown outcomes of this agent."`
+	Isolate     bool        `yaml:"isolate" default:"false" project:"free" doc:"It works in a copy of its own of the folder: the first agent of a session, those that are added, and those that are delegated to; not steps of pipelines. troupe diff and apply bring the changes back."`
 	Protocol    string      `yaml:"protocol" default:"native" enum:"native,xml" project:"free" doc:"How tools are offered to the model; xml: in the text, for models without function calling."`
 }
 

@@ -100,7 +100,7 @@ func (a *api) placeRows() []row {
 		{pattern: "PUT /api/sessions/{id}/fields", scope: ScopePrompt, summary: "Say which fields a workspace has", in: messages.DeclareFieldsJSON{}, out: messages.FieldsJSON{}, serve: a.declareFields},
 		{pattern: "PUT /api/sessions/{id}/fields/{name}", scope: ScopePrompt, summary: "Set a field", in: messages.SetFieldJSON{}, out: messages.FieldUpdatedJSON{}, serve: a.setField},
 		{pattern: "POST /api/sessions/{id}/budget", scope: ScopeApprove, summary: "Give the session more budget", in: messages.AddBudgetJSON{}, out: messages.BudgetViewJSON{}, serve: a.addBudget},
-		{pattern: "GET /api/sessions/{id}/changes", scope: ScopeRead, summary: "What was changed in the session's copy of its folder", out: messages.ChangesJSON{}, serve: a.changes},
+		{pattern: "GET /api/sessions/{id}/changes", scope: ScopeRead, summary: "What was changed in the copy of the folder that the session has, or one of its workers", query: []string{"worker"}, out: messages.ChangesJSON{}, serve: a.changes},
 		{pattern: "POST /api/sessions/{id}/changes", scope: ScopePrompt, summary: "Bring the changes back to the folder", in: messages.ApplyJSON{}, out: messages.ChangesJSON{}, serve: a.apply},
 		{pattern: "GET /api/sessions/{id}/files", scope: ScopeRead, summary: "Files that a session keeps", query: []string{"path"}, out: []messages.FileEntryJSON{}, serve: a.files},
 		{pattern: "GET /api/sessions/{id}/files/{path...}", scope: ScopeRead, summary: "The content of a file", kind: fileType, stream: a.file},

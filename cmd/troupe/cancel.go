@@ -81,7 +81,7 @@ With a path it deletes that file of the session's home folder, and nothing else.
 				return a.removeFile(cmd.Context(), session, name)
 			}
 			return a.onSession(cmd.Context(), args[0], func(ctx context.Context, n node) error {
-				if err := a.unapplied(ctx, n, args[0], force); err != nil {
+				if err := a.unapplied(ctx, n, args[0], "", force); err != nil {
 					return err
 				}
 				_, err := ask[*messages.Ack](ctx, n, inSession(args[0], &messages.ToSession{Command: &messages.ToSession_Close{Close: &messages.CloseSession{Reason: reason, Forget: !keep, By: "user"}}}))

@@ -14,15 +14,16 @@ import (
 
 func newDiff(a *app) *cobra.Command {
 	return formats(&cobra.Command{
-		Use:   "diff SESSION",
+		Use:   "diff SESSION [WORKER]",
 		Short: "What a session has changed in its copy of the folder (run --isolate)",
-		Long: `What a session has changed in its copy of the folder (troupe run --isolate), since it was made or last applied.
+		Long: `What a session has changed in its copy of the folder (troupe run --isolate), since it was made or last applied;
+or what one of its workers has in a copy of its own (troupe workers new --isolate).
 
 What cannot be applied, as the folder was changed in the same places, is said on stderr.`,
-		Args: exactly("SESSION"),
+		Args: sessionAndWorker,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onSession(cmd.Context(), args[0], func(ctx context.Context, n node) error {
-				x, err := ask[*messages.Changes](ctx, n, inSession(args[0], &messages.ToSession{Command: &messages.ToSession_DiffCopy{DiffCopy: &messages.DiffCopy{}}}))
+				x, err := ask[*messages.Changes](ctx, n, inSession(args[0], &messages.ToSession{Command: &messages.ToSession_DiffCopy{DiffCopy: &messages.DiffCopy{Worker: second(args)}}}))
 				if err != nil {
 					return err
 				}
@@ -62,16 +63,17 @@ func printChanges(w io.Writer, x *messages.Changes) error {
 
 func newApply(a *app) *cobra.Command {
 	return formats(&cobra.Command{
-		Use:   "apply SESSION",
+		Use:   "apply SESSION [WORKER]",
 		Short: "Bring what a session has changed in its copy back to the folder: all of it, or nothing",
-		Long: `Bring what a session has changed in its copy of the folder (troupe run --isolate) back: all of it, or nothing.
+		Long: `Bring what a session has changed in its copy of the folder (troupe run --isolate) back: all of it, or nothing;
+or what one of its workers has in a copy of its own (troupe workers new --isolate).
 
 What was changed in the folder meanwhile stays. Where both have changed the same lines of a file nothing is applied, and the
 files are named. Commits that were made in the copy do not come along, their files do; .git is not touched.`,
-		Args: exactly("SESSION"),
+		Args: sessionAndWorker,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onSession(cmd.Context(), args[0], func(ctx context.Context, n node) error {
-				x, err := ask[*messages.Changes](ctx, n, inSession(args[0], &messages.ToSession{Command: &messages.ToSession_ApplyCopy{ApplyCopy: &messages.ApplyCopy{By: "user"}}}))
+				x, err := ask[*messages.Changes](ctx, n, inSession(args[0], &messages.ToSession{Command: &messages.ToSession_ApplyCopy{ApplyCopy: &messages.ApplyCopy{By: "user", Worker: second(args)}}}))
 				if err != nil {
 					return err
 				}
@@ -89,23 +91,59 @@ files are named. Commits that were made in the copy do not come along, their fil
 	}, "text", "json", "yaml")
 }
 
-// unapplied refuses to delete a session whose copy holds work that nobody has yet.
-func (a *app) unapplied(ctx context.Context, n node, session string, force bool) error {
+// sessionAndWorker takes a session and, where it is about the copy of one worker, that.
+func sessionAndWorker(cmd *cobra.Command, args []string) error {
+	if len(args) == 2 {
+		return nil
+	}
+	return exactly("SESSION")(cmd, args)
+}
+
+func second(args []string) string {
+	if len(args) < 2 {
+		return ""
+	}
+	return args[1]
+}
+
+// unapplied refuses to delete a worker, or with none named a session, whose copies hold work that nobody has yet.
+func (a *app) unapplied(ctx context.Context, n node, session, worker string, force bool) error {
 	if force {
 		return nil
 	}
-	x, err := ask[*messages.Changes](ctx, n, inSession(session, &messages.ToSession{Command: &messages.ToSession_DiffCopy{DiffCopy: &messages.DiffCopy{}}}))
-	var refused *messages.Failure
-	switch {
-	case errors.As(err, &refused) && ctx.Err() == nil: // it has no copy, or one that cannot be looked at
-		return nil
-	case err != nil:
+	all, err := ask[*messages.Workspaces](ctx, n, &messages.ListWorkspaces{SessionId: session})
+	if err != nil {
 		return err
-	case len(x.GetFiles()) == 0:
-		return nil
+	}
+	for _, w := range all.GetWorkspaces() {
+		whose := w.GetWorkspace().GetWorker()
+		if w.GetWorkspace().GetProjectDir() == "" || worker != "" && whose != worker {
+			continue
+		}
+		x, err := ask[*messages.Changes](ctx, n, inSession(session, &messages.ToSession{Command: &messages.ToSession_DiffCopy{DiffCopy: &messages.DiffCopy{Worker: whose}}}))
+		var refused *messages.Failure
+		switch {
+		case errors.As(err, &refused) && ctx.Err() == nil: // one that cannot be looked at
+			continue
+		case err != nil:
+			return err
+		case len(x.GetFiles()) > 0:
+			return keepsChanges(session, whose, worker != "", x)
+		}
+	}
+	return nil
+}
+
+func keepsChanges(session, whose string, ofWorker bool, x *messages.Changes) error {
+	who, name, rm := "session "+session, session, "troupe rm --force deletes them with the session"
+	if whose != "" {
+		who, name = "worker "+whose, session+" "+whose
+	}
+	if ofWorker {
+		rm = "troupe workers rm --force deletes them with the worker"
 	}
 	return &exitError{
-		code: exitInput, what: fmt.Sprintf("session %s has changed %d files in its copy of %s, and they were not applied", session, len(x.GetFiles()), visible(x.GetFolder())),
-		hint: "troupe diff " + session + " shows them, troupe apply " + session + " brings them back, troupe rm --force deletes them with the session",
+		code: exitInput, what: fmt.Sprintf("%s has changed %d files in its copy of %s, and they were not applied", who, len(x.GetFiles()), visible(x.GetFolder())),
+		hint: "troupe diff " + name + " shows them, troupe apply " + name + " brings them back, " + rm,
 	}
 }

@@ -37,6 +37,7 @@ func newWorkerNew(a *app) *cobra.Command {
 	}, "table", "json", "yaml")
 	cmd.Flags().StringVar(&m.Agent, "agent", "", "`AGENT` profile; default: the default one")
 	cmd.Flags().StringVarP(&m.Model, "model", "m", "", "`MODEL`; default: the agent's, or the session's")
+	cmd.Flags().BoolVar(&m.Isolate, "isolate", false, "it works in a copy of its own of the session's folder: see troupe diff and apply")
 	return cmd
 }
 
@@ -127,13 +128,16 @@ func (a *app) waitIdle(ctx context.Context, n node, session, worker string) erro
 }
 
 func newWorkerRemove(a *app) *cobra.Command {
-	reason := ""
+	reason, force := "", false
 	cmd := &cobra.Command{
 		Use:   "rm WORKER",
 		Short: "Delete a worker: its turn is cancelled, and it takes nothing any more",
 		Args:  exactly("WORKER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onWorker(cmd.Context(), args[0], func(ctx context.Context, n node, w *messages.WorkerView) error {
+				if err := a.unapplied(ctx, n, w.GetSessionId(), w.GetId(), force); err != nil {
+					return err
+				}
 				_, err := ask[*messages.Ack](ctx, n, inSession(w.GetSessionId(), &messages.ToSession{Command: &messages.ToSession_DeleteWorker{
 					DeleteWorker: &messages.DeleteWorker{WorkerId: w.GetId(), By: "user", Reason: reason},
 				}}))
@@ -142,6 +146,7 @@ func newWorkerRemove(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "`WHY`, for the record")
+	cmd.Flags().BoolVar(&force, "force", false, "also when its copy of the folder holds changes that were not applied")
 	return cmd
 }
 
