@@ -109,7 +109,7 @@ func (p *gap) String() string {
 	from, seq, _ := splitName(p.From)
 	to, end, _ := splitName(p.To)
 	if from == to {
-		return fmt.Sprintf("%s: a block was damaged and is left out; it held records of stream %s, seq %d to %d or further", p.File, from, seq, end)
+		return fmt.Sprintf("%s: a block was damaged and is left out; it held records of stream %s, from seq %d on", p.File, from, seq)
 	}
 	return fmt.Sprintf("%s: a block was damaged and is left out; it held records between stream %s seq %d and stream %s seq %d", p.File, from, seq, to, end)
 }
