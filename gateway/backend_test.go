@@ -36,6 +36,9 @@ func (b *backend) Ask(ctx context.Context, m proto.Message) (proto.Message, erro
 	if b.answer != nil {
 		return b.answer(ctx, m)
 	}
+	if m, belongs := m.(*messages.WhoseIs); belongs {
+		return &messages.Belongs{SessionId: m.GetId()}, nil
+	}
 	return &messages.Workers{}, nil
 }
 

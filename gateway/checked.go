@@ -147,6 +147,9 @@ func (b *checked) permit(ctx context.Context, who Principal, m proto.Message) (p
 			return nil, err
 		}
 		return m, b.owns(ctx, who, x.GetSessionId())
+	case *messages.WhoseIs:
+		x.Tenant, x.Any = who.Tenant, false
+		return m, nil
 	case *messages.Show:
 		return m, b.owns(ctx, who, x.GetId())
 	case *messages.ResolveCall:

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"runtime/debug"
 	"strconv"
@@ -16,6 +17,9 @@ import (
 // streamError is the type of the event that ends a stream with a problem. An end without one is a
 // lost connection: the client comes back with the id of the last event it got.
 const streamError = "error"
+
+// waiting is how many events may wait to be written: those that happen together are sent in one piece.
+const waiting = 16
 
 // item is one thing to send: an event, or the error that ends the stream.
 type item struct {
@@ -32,21 +36,21 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id := r.PathValue("id")
-	// Asked first, so that an unknown session is a 404 and no empty stream. It wakes nobody.
-	if _, err := ask[*messages.Workers](r.Context(), a, &messages.ListWorkers{SessionId: id}); err != nil {
+	// Asked first, so that an unknown session is a 404 and no empty stream. It wakes nobody, and costs the same however many sessions there are.
+	if _, err := ask[*messages.Belongs](r.Context(), a, &messages.WhoseIs{Id: id, Any: true}); err != nil {
 		a.fail(w, r, err)
 		return
 	}
 	ctx, cancel := a.untilStopped(r.Context())
 	s := &stream{w: w, rc: http.NewResponseController(w)}
-	items := make(chan item)
+	items := make(chan item, waiting)
 	go a.pump(ctx, items, id, after)
 	defer func() {
 		cancel()
 		for range items { // until the pump has ended
 		}
 	}()
-	first, waiting := opening(ctx, items)
+	first, more := opening(ctx, items)
 	if first != nil && first.err != nil { // nothing was sent yet: it can still be said properly
 		a.fail(w, r, first.err)
 		return
@@ -59,7 +63,7 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 	if s.begin() != nil {
 		return
 	}
-	if first != nil && s.event(first.event) != nil || !waiting {
+	if first != nil && (s.event(first.event) != nil || s.flush() != nil) || !more {
 		return
 	}
 	a.forward(ctx, s, items)
@@ -69,13 +73,13 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 // one that is known by then is a status of its own, and no event in a stream of status 200.
 const openingWait = 200 * time.Millisecond
 
-// opening waits for the first item; waiting says that there may be more.
-func opening(ctx context.Context, items <-chan item) (first *item, waiting bool) {
+// opening waits for the first item; more says that there may be others.
+func opening(ctx context.Context, items <-chan item) (first *item, more bool) {
 	wait := time.NewTimer(openingWait)
 	defer wait.Stop()
 	select {
-	case it, more := <-items:
-		if !more {
+	case it, open := <-items:
+		if !open {
 			return nil, false
 		}
 		return &it, true
@@ -140,6 +144,9 @@ func (a *api) forward(ctx context.Context, s *stream, items <-chan item) {
 				return
 			}
 			err = s.event(it.event)
+			if err == nil && len(items) == 0 { // what came with it goes with it
+				err = s.flush()
+			}
 			quiet.Reset(a.opts.Keepalive)
 		case <-quiet.C:
 			err = s.comment()
@@ -173,7 +180,7 @@ func (s *stream) event(e *messages.Event) error {
 	if e.GetSeq() != 0 {
 		id = "id: " + strconv.FormatUint(e.GetSeq(), 10) + "\n"
 	}
-	return s.send(id + "event: " + e.GetType() + "\ndata: " + string(data) + "\n\n")
+	return s.write(id + "event: " + e.GetType() + "\ndata: " + string(data) + "\n\n")
 }
 
 func (s *stream) problem(cause error) error {
@@ -191,11 +198,19 @@ func (s *stream) problem(cause error) error {
 func (s *stream) comment() error { return s.send(":\n\n") }
 
 func (s *stream) send(text string) error {
-	_ = s.rc.SetWriteDeadline(time.Now().Add(writeTime)) // not every writer has one
-	if _, err := s.w.Write([]byte(text)); err != nil {
-		return fmt.Errorf("write to the event stream: %w", err)
+	if err := s.write(text); err != nil {
+		return err
 	}
 	return s.flush()
+}
+
+// write is not sent before flush, unless there is much of it.
+func (s *stream) write(text string) error {
+	_ = s.rc.SetWriteDeadline(time.Now().Add(writeTime)) // not every writer has one
+	if _, err := io.WriteString(s.w, text); err != nil {
+		return fmt.Errorf("write to the event stream: %w", err)
+	}
+	return nil
 }
 
 func (s *stream) flush() error {

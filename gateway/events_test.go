@@ -92,7 +92,7 @@ func TestDurableEventsCarryTheirSeqAsIDAndOthersNone(t *testing.T) {
 	if got := block(t, r); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if q := f.questions(); len(q) != 1 || !proto.Equal(q[0], &messages.ListWorkers{SessionId: "ses_1"}) {
+	if q := f.questions(); len(q) != 1 || !proto.Equal(q[0], &messages.WhoseIs{Id: "ses_1", Any: true}) {
 		t.Errorf("asked %v", q)
 	}
 }

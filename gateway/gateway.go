@@ -16,7 +16,6 @@ import (
 	"path"
 	"runtime/debug"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -79,9 +78,9 @@ type api struct {
 	mux     *http.ServeMux
 	guard   http.Handler // mux behind the checks
 
-	stopping sync.Once
-	stopped  chan struct{} // closed: streams and long polls end
-	ws       sockets
+	ending context.Context //nolint:containedctx // ended: streams and long polls end
+	end    context.CancelFunc
+	ws     sockets
 }
 
 // endpoint answers one request. What it returns is written by the api.
@@ -122,7 +121,8 @@ func New(b Backend, o Options) http.Handler {
 	if o.BodyTime <= 0 {
 		o.BodyTime = readTime
 	}
-	a := &api{backend: &checked{all: b, roots: o.Roots}, raw: b, opts: o, log: o.Logger, started: time.Now(), mux: http.NewServeMux(), stopped: make(chan struct{})}
+	a := &api{backend: &checked{all: b, roots: o.Roots}, raw: b, opts: o, log: o.Logger, started: time.Now(), mux: http.NewServeMux()}
+	a.ending, a.end = context.WithCancel(context.Background())
 	a.routes()
 	// A page of another origin, open in a browser, may not send commands.
 	origin := http.NewCrossOriginProtection()
@@ -218,21 +218,18 @@ func (a *api) allowed(r *http.Request) string {
 }
 
 // drain ends the event streams and long polls, so that a server can stop.
-func (a *api) drain() { a.stopping.Do(func() { close(a.stopped) }) }
+func (a *api) drain() { a.end() }
 
 var errStopping = errors.New("the server is stopping")
 
 // untilStopped is a request's context that also ends when the server stops.
 func (a *api) untilStopped(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	go func() {
-		select {
-		case <-a.stopped:
-			cancel(errStopping)
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() { cancel(nil) }
+	forget := context.AfterFunc(a.ending, func() { cancel(errStopping) }) // no goroutine for each of them
+	return ctx, func() {
+		forget()
+		cancel(nil)
+	}
 }
 
 // ask puts a question to the house and expects a reply of one type.

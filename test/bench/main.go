@@ -27,7 +27,7 @@ func main() {
 	defer stop()
 	b := &bench{}
 	flag.IntVar(&b.reps, "reps", 5, "repetitions of each measurement")
-	only := flag.String("only", "sessions,long,appends,process,durability,recovery", "what to measure")
+	only := flag.String("only", "sessions,long,appends,process,durability,recovery,api", "what to measure")
 	sessions := flag.String("sessions", "1x100,100x10,1000x4", "sessions at once x turns of each")
 	flag.IntVar(&b.stored, "stored", 10_000, "sessions in the store that recovery is measured on")
 	flag.StringVar(&b.profiles, "profiles", "", "directory for CPU profiles of troupe")
@@ -75,6 +75,7 @@ func (b *bench) run(ctx context.Context, only, sessions []string) (err error) {
 		{"process", b.process},
 		{"durability", b.durability},
 		{"recovery", func(ctx context.Context) error { return b.recovery(ctx, b.stored) }},
+		{"api", b.api},
 	} {
 		if !slices.Contains(only, part.name) {
 			continue
@@ -88,7 +89,7 @@ func (b *bench) run(ctx context.Context, only, sessions []string) (err error) {
 
 // build makes every binary that is run.
 func (b *bench) build(ctx context.Context) error {
-	for name, pkg := range map[string]string{"mock": "./test/bench/mock", "bare": "./test/bench/bare", "turns": "./test/bench/turns", "recover": "./test/bench/recover", "troupe": "./cmd/troupe"} {
+	for name, pkg := range map[string]string{"mock": "./test/bench/mock", "bare": "./test/bench/bare", "turns": "./test/bench/turns", "recover": "./test/bench/recover", "served": "./test/bench/served", "troupe": "./cmd/troupe"} {
 		if _, err := output(b.command(ctx, "go", "build", "-trimpath", "-o", filepath.Join(b.dir, name), pkg)); err != nil {
 			return err
 		}

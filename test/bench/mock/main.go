@@ -16,6 +16,7 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/troupe-dev/troupe/test/bench/load"
 )
@@ -34,7 +35,7 @@ func serve(addr string) error {
 		return err
 	}
 	fmt.Printf("http://%s/v1\n", l.Addr())
-	s := &server{call: callAnswer(), text: textAnswer()}
+	s := &server{call: callAnswer(), text: textAnswer(), stamped: stampedAnswer()}
 	for {
 		c, err := l.Accept()
 		if err != nil {
@@ -48,9 +49,10 @@ func serve(addr string) error {
 }
 
 type server struct {
-	call, text answer
-	requests   atomic.Int64
-	bytes      atomic.Int64
+	call, text, stamped answer
+
+	requests atomic.Int64
+	bytes    atomic.Int64
 }
 
 // converse answers the requests of one connection until it ends.
@@ -74,7 +76,7 @@ func (s *server) converse(c net.Conn) {
 		s.bytes.Add(int64(len(body)))
 		id := fmt.Sprintf("%0*d", len(idMark), s.requests.Add(1))
 		for _, event := range s.choose(body) {
-			out = event.render(out[:0], id)
+			out = stamp(event.render(out[:0], id))
 			if _, err := c.Write(out); err != nil {
 				return
 			}
@@ -95,13 +97,28 @@ func read(into []byte, r *http.Request) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// choose looks at the role of the last message only, from the end: a long request costs no more.
+// choose looks at the last message only, from the end: a long request costs no more.
 func (s *server) choose(body []byte) answer {
 	role := []byte(`"role":"`)
-	if i := bytes.LastIndex(body, role); i >= 0 && bytes.HasPrefix(body[i+len(role):], []byte("tool")) {
+	i := bytes.LastIndex(body, role)
+	if i < 0 {
+		return s.call
+	}
+	switch last := body[i+len(role):]; {
+	case bytes.HasPrefix(last, []byte("tool")):
 		return s.text
+	case bytes.Contains(last, []byte(load.Stamped)):
+		return s.stamped
 	}
 	return s.call
+}
+
+// stamp puts the moment of writing where an event wants it.
+func stamp(event []byte) []byte {
+	if i := bytes.Index(event, []byte("@"+load.StampMark+"@")); i >= 0 {
+		_ = fmt.Appendf(event[:i+1], "%019d", time.Now().UnixNano()) // in place: it has as many digits
+	}
+	return event
 }
 
 func (s *server) stats(c net.Conn) error {
@@ -165,6 +182,14 @@ func callAnswer() answer {
 		delta(`{"tool_calls":[{"index":0,"function":{"arguments":"{\"path\""}}]}`, "null"),
 		delta(`{"tool_calls":[{"index":0,"function":{"arguments":":\"note.txt\"}"}}]}`, "null"),
 		delta(`{}`, `"tool_calls"`), usage(), "[DONE]",
+	)
+}
+
+// stampedAnswer says in its first text when that was written.
+func stampedAnswer() answer {
+	return newAnswer(
+		delta(`{"role":"assistant","content":""}`, "null"), delta(`{"content":"@`+load.StampMark+`@ it is. "}`, "null"),
+		delta(`{"content":"That is all."}`, "null"), delta(`{}`, `"stop"`), usage(), "[DONE]",
 	)
 }
 

@@ -114,7 +114,7 @@ func (r *recovery) fill(ctx context.Context) (_ any, err error) {
 	defer func() { err = errors.Join(err, rt.close(ctx)) }()
 	dirs := make([]string, min(atOnce, r.sessions))
 	for i := range dirs {
-		if dirs[i], err = load.Folder(filepath.Join(r.data, "work"), fmt.Sprint(i)); err != nil {
+		if dirs[i], err = load.Folder(r.work(), fmt.Sprint(i)); err != nil {
 			return nil, err
 		}
 	}
@@ -137,6 +137,9 @@ func (r *recovery) fill(ctx context.Context) (_ any, err error) {
 	}
 	return map[string]int{"sessions": len(ids)}, r.keep(ids)
 }
+
+// work is where the sessions' folders are: beside the data directory, because no session works in that of its runtime.
+func (r *recovery) work() string { return r.data + "-work" }
 
 // keep writes down which sessions there are.
 func (r *recovery) keep(ids []string) error {

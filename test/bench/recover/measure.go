@@ -109,7 +109,7 @@ func (r *recovery) playLong(ctx context.Context) (store *counting, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, rt.close(ctx)) }()
-	dir, err := load.Folder(r.data, "work")
+	dir, err := load.Folder(r.work(), "long")
 	if err != nil {
 		return nil, err
 	}
