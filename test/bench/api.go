@@ -296,6 +296,7 @@ func (b *bench) ready(ctx context.Context, data string) (ms float64, err error) 
 		if res.StatusCode == http.StatusOK {
 			return time.Since(began).Seconds() * 1000, nil
 		}
+		<-time.After(2 * time.Millisecond) // who asks all the time is what it waits for
 	}
 	return 0, ctx.Err()
 }
