@@ -15,6 +15,9 @@ import (
 // their requests, so a server that stops should end those (gateway.Serve does).
 func (rt *Runtime) Handler(o gateway.Options) http.Handler {
 	o.Logger = cmp.Or(o.Logger, rt.svc.Log)
+	if o.TracerProvider == nil {
+		o.TracerProvider = rt.traces
+	}
 	if o.Ready == nil {
 		o.Ready = rt.Room
 	}

@@ -2,7 +2,11 @@ package troupe_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +18,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/troupe-dev/troupe"
+	"github.com/troupe-dev/troupe/gateway"
 	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/model/openai"
 	"github.com/troupe-dev/troupe/persistence"
 )
 
@@ -232,5 +238,93 @@ func TestWithoutAProviderNothingOfATraceIsWrittenDown(t *testing.T) {
 	}
 	if inputs != 1 {
 		t.Errorf("%d inputs", inputs)
+	}
+}
+
+func TestARequestsTraceGoesThroughItsTurnToTheModel(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	asked := make(chan string, 8)
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.Header.Get("Traceparent")
+		if len(asked) == 1 {
+			http.Error(w, "busy", http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, `data: {"choices":[{"index":0,"delta":{"content":"done"},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n")
+	}))
+	defer service.Close()
+	m, err := openai.New(openai.Options{BaseURL: service.URL, Sleep: func(context.Context, time.Duration) error { return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	provider, kept := gatherTraces(t)
+	rt, err := troupe.New(ctx, troupe.Options{Model: m, TracerProvider: provider})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(ctx)
+	srv := httptest.NewServer(rt.Handler(gateway.Options{}))
+	defer srv.Close()
+	send := func(method, path, body, traceparent string) string {
+		t.Helper()
+		r, err := http.NewRequestWithContext(ctx, method, srv.URL+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		if traceparent != "" {
+			r.Header.Set("Traceparent", traceparent)
+		}
+		res, err := srv.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		if err != nil || res.StatusCode >= 300 {
+			t.Fatalf("%s %s: %d %s %v", method, path, res.StatusCode, text, err)
+		}
+		return string(text)
+	}
+	const caller = "4bf92f3577b34da6a3ce929d0e0e4736"
+	var v messages.SessionJSON
+	if err := json.Unmarshal([]byte(send("POST", "/api/sessions", `{"input":{"text":"go"}}`, "00-"+caller+"-00f067aa0ba902b7-01")), &v); err != nil {
+		t.Fatal(err)
+	}
+	send("GET", "/api/sessions/"+v.ID+"/wait", "", "")
+	spans := kept.GetSpans()
+	want := `1 POST /api/sessions
+  1 troupe.input
+    1 invoke_agent default
+      1 chat
+      2 troupe.append
+      1 troupe.wait.lease
+      1 troupe.wait.limiter
+      1 troupe.wait.queue
+`
+	if got := tree(t, spans); got != want {
+		t.Errorf("the trace is\n%swant\n%s", got, want)
+	}
+	for _, s := range spans {
+		if s.SpanContext.TraceID().String() != caller {
+			t.Errorf("span %s is of trace %s", s.Name, s.SpanContext.TraceID())
+		}
+		if s.Name != "chat" {
+			continue
+		}
+		if len(s.Events) != 1 || s.Events[0].Name != "troupe.retry" {
+			t.Errorf("events of the call: %v", s.Events)
+		}
+		for range 2 {
+			if got, want := <-asked, "00-"+caller+"-"+s.SpanContext.SpanID().String()+"-01"; got != want {
+				t.Errorf("the service was told of %q, not %s", got, want)
+			}
+		}
+	}
+	if call := attrs(t, spans, "POST /api/sessions"); call["http.route"] != "/api/sessions" || call["http.response.status_code"] != "201" {
+		t.Errorf("the request says %v", call)
 	}
 }

@@ -193,6 +193,7 @@ type Runtime struct {
 	sys      *actor.ActorSystem
 	svc      *actors.Services
 	root     *actor.PID
+	traces   trace.TracerProvider // nil: nothing is traced
 	ownStore bool
 	dataDir  string
 
@@ -239,7 +240,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 			return nil, err
 		}
 	}
-	rt := &Runtime{failed: make(chan error, 1), dataDir: o.DataDir}
+	rt := &Runtime{failed: make(chan error, 1), dataDir: o.DataDir, traces: o.TracerProvider}
 	store, err := rt.openStore(ctx, &o)
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/troupe-dev/troupe/internal/telemetry"
 	"github.com/troupe-dev/troupe/messages"
 )
 
@@ -106,6 +107,7 @@ func (c *Client) send(ctx context.Context, q *call) (*http.Response, error) {
 		// net/http then sends it again when a kept connection turns out to be closed.
 		req.Header.Set("Idempotency-Key", url.QueryEscape(q.key))
 	}
+	telemetry.Leave(ctx, req.Header)
 	return c.roundTrip(req)
 }
 

@@ -28,7 +28,7 @@ type Config struct {
 	Budgets    Budget                  `yaml:"budgets" doc:"What each new session may spend, with all its workers; 0 is no limit."`
 	Limits     Limits                  `yaml:"limits" doc:"Bounds that keep a session from running away; 0 is no limit."`
 	Cluster    Cluster                 `yaml:"cluster" later:"*" doc:"Several nodes as one server."`
-	Telemetry  Telemetry               `yaml:"telemetry" later:"*" doc:"Traces and metrics. Nothing is sent unless an endpoint is set."`
+	Telemetry  Telemetry               `yaml:"telemetry" doc:"Traces and metrics. Nothing is sent unless an endpoint is set."`
 	UI         UI                      `yaml:"ui" doc:"The terminal and the console."`
 }
 

@@ -98,10 +98,8 @@ type Cluster struct {
 
 // Telemetry is the section telemetry.
 type Telemetry struct {
-	OTLPEndpoint string `yaml:"otlp_endpoint" kind:"url" doc:"Where traces and metrics are sent; empty: nowhere."`
+	OTLPEndpoint string `yaml:"otlp_endpoint" kind:"url" doc:"Where traces are sent, over OTLP (HTTP), without /v1/traces; empty: where OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_TRACES_EXPORTER say, else nowhere."`
 	Metrics      bool   `yaml:"metrics" default:"true" doc:"Serve /metrics."`
-	Content      bool   `yaml:"content" default:"false" doc:"Put prompts and answers into traces."`
-	Admin        string `yaml:"admin" kind:"address" doc:"Address of profiles (pprof); empty: none."`
 }
 
 // UI is the section ui.

@@ -20,6 +20,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-dev/troupe/messages"
@@ -57,6 +58,8 @@ type Options struct {
 	Stopping func() bool  // true: nothing new is begun any more; nil: never
 	Stop     func()       // begins an orderly stop of the server; nil: there is none to stop
 	Metrics  *Metrics     // what is counted; nil: nothing is
+
+	TracerProvider trace.TracerProvider // gets a span of each request that changes something; nil: nothing is traced
 }
 
 const (
@@ -137,7 +140,7 @@ func (a *api) routes() {
 	for _, r := range a.table() {
 		h := r.stream
 		if h == nil {
-			h = a.handler(r.serve)
+			h = a.traced(r.pattern, a.handler(r.serve))
 		}
 		if r.begins {
 			h = a.beginning(h)

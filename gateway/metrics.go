@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/troupe-dev/troupe/internal/telemetry"
 	"github.com/troupe-dev/troupe/messages"
 )
 
@@ -30,36 +31,56 @@ type Metrics struct {
 func NewMetrics(version string) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "troupe_http_requests_total", Help: "Requests that were answered."}, []string{"route", "code"}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: telemetry.MetricRequests, Help: "Requests that were answered."}, []string{"route", "code"}),
 		time: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "troupe_http_request_duration_seconds", Help: "How long requests took; streams and long polls count when they end.",
+			Name: telemetry.MetricRequestTime, Help: "How long requests took; streams and long polls count when they end.",
 			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 60},
 		}, []string{"route"}),
-		open:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "troupe_http_requests_open", Help: "Requests under way, streams and long polls among them."}),
-		turns:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "troupe_turns_total", Help: "Turns that ended, by outcome."}, []string{"outcome"}),
-		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "troupe_tokens_total", Help: "Tokens of turns that ended."}, []string{"kind"}),
-		cost:   prometheus.NewCounter(prometheus.CounterOpts{Name: "troupe_cost_usd_total", Help: "Cost of turns that ended, in US dollars."}),
+		open:   prometheus.NewGauge(prometheus.GaugeOpts{Name: telemetry.MetricRequestsOpen, Help: "Requests under way, streams and long polls among them."}),
+		turns:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: telemetry.MetricTurns, Help: "Turns that ended, by outcome."}, []string{"outcome"}),
+		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{Name: telemetry.MetricTokens, Help: "Tokens of turns that ended."}, []string{"kind"}),
+		cost:   prometheus.NewCounter(prometheus.CounterOpts{Name: telemetry.MetricCost, Help: "Cost of turns that ended, in US dollars."}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "troupe_connections_refused_total", Help: "Connections that were closed because there were too many, of all or of one address.",
+			Name: telemetry.MetricConnectionsRefused, Help: "Connections that were closed because there were too many, of all or of one address.",
 		}),
 	}
-	built := prometheus.NewGauge(prometheus.GaugeOpts{Name: "troupe_build_info", Help: "1; the version is in the label.", ConstLabels: prometheus.Labels{"version": version}})
+	built := prometheus.NewGauge(prometheus.GaugeOpts{Name: telemetry.MetricBuild, Help: "1; the version is in the label.", ConstLabels: prometheus.Labels{"version": version}})
 	built.Set(1)
 	m.registry.MustRegister(m.requests, m.time, m.open, m.turns, m.tokens, m.cost, m.refused, built,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
-// TurnEnded counts a turn.
+// TurnEnded counts a turn; nil counts none.
 func (m *Metrics) TurnEnded(outcome string, u *messages.Usage) {
+	if m == nil {
+		return
+	}
 	m.turns.WithLabelValues(outcome).Inc()
 	m.tokens.WithLabelValues("input").Add(float64(max(u.GetInputTokens(), 0)))
 	m.tokens.WithLabelValues("output").Add(float64(max(u.GetOutputTokens(), 0)))
 	m.cost.Add(max(float64(u.GetCostMicroUsd())/1e6, 0))
 }
 
-// ConnectionRefused counts a connection for which there was no place.
-func (m *Metrics) ConnectionRefused() { m.refused.Inc() }
+// ConnectionRefused counts a connection for which there was no place; nil counts none.
+func (m *Metrics) ConnectionRefused() {
+	if m != nil {
+		m.refused.Inc()
+	}
+}
+
+// Traces tells what became of the spans that ended, as counts gives it.
+func (m *Metrics) Traces(counts func() (sent, failed, dropped uint64)) {
+	for result, of := range map[string]func() uint64{
+		"sent":    func() uint64 { sent, _, _ := counts(); return sent },
+		"failed":  func() uint64 { _, failed, _ := counts(); return failed },
+		"dropped": func() uint64 { _, _, dropped := counts(); return dropped },
+	} {
+		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: telemetry.MetricSpans, Help: "Spans of traces that ended: sent, refused by who was to get them, or dropped since too many waited.", ConstLabels: prometheus.Labels{"result": result},
+		}, func() float64 { return float64(of()) }))
+	}
+}
 
 // measured counts the requests of one route.
 func (m *Metrics) measured(route string, next http.HandlerFunc) http.HandlerFunc {
@@ -120,8 +141,8 @@ func (a *api) metrics(w http.ResponseWriter, r *http.Request) {
 
 // actors counts the children of the root, as it knows them.
 func (a *api) actors(ctx context.Context) []prometheus.Collector {
-	count := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "troupe_actors", Help: "Actors in memory, by kind and state."}, []string{"kind", "state"})
-	restarts := prometheus.NewGauge(prometheus.GaugeOpts{Name: "troupe_actor_restarts", Help: "Restarts of the actors in memory."})
+	count := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: telemetry.MetricActors, Help: "Actors in memory, by kind and state."}, []string{"kind", "state"})
+	restarts := prometheus.NewGauge(prometheus.GaugeOpts{Name: telemetry.MetricRestarts, Help: "Restarts of the actors in memory."})
 	ctx, cancel := context.WithTimeout(ctx, scrapeTime)
 	defer cancel()
 	t, err := ask[*messages.Tree](ctx, &api{backend: a.raw}, &messages.DescribeTree{})

@@ -19,6 +19,7 @@ import (
 	"github.com/troupe-dev/troupe/client"
 	"github.com/troupe-dev/troupe/config"
 	"github.com/troupe-dev/troupe/gateway"
+	"github.com/troupe-dev/troupe/internal/telemetry/export"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/persistence"
 )
@@ -56,6 +57,7 @@ type house struct {
 
 	models   *models
 	log      *logFile
+	traces   *export.Traces    // nil: nothing is traced
 	listener *countingListener // nil: nobody is served
 	gateway  gateway.Options   // of who comes by the socket
 }
@@ -87,7 +89,17 @@ func (a *app) openHouse(ctx context.Context, o opening) (*house, error) {
 	if err != nil {
 		return nil, errors.Join(err, log.close())
 	}
+	traces, err := a.openTraces(ctx, o, log.logger)
+	if err != nil {
+		return nil, errors.Join(err, log.close())
+	}
+	options.TracerProvider = traces.Provider()
 	h, err := settle(ctx, o, options, log)
+	if err == nil && h.rt != nil {
+		h.traces = traces
+	} else {
+		err = abandoned(ctx, traces, err)
+	}
 	if err != nil || h.log == nil {
 		err = errors.Join(err, log.close())
 	}
@@ -325,6 +337,7 @@ func (h *house) close(ctx context.Context) error {
 	if h.models != nil && h.rt != nil {
 		errs = append(errs, h.models.Close())
 	}
+	h.closeTraces(ctx)
 	if h.log != nil {
 		errs = append(errs, h.log.close())
 	}

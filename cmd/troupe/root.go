@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/troupe-dev/troupe/config"
+	"github.com/troupe-dev/troupe/internal/telemetry"
 )
 
 // newRoot is the command tree.
@@ -195,7 +196,7 @@ func execute(ctx context.Context, a *app, args []string) int {
 
 	var g run.Group
 	var result error
-	work, cancel := context.WithCancel(ctx)
+	work, cancel := context.WithCancel(telemetry.From(ctx, a.env["TRACEPARENT"]))
 	g.Add(func() error {
 		result = root.ExecuteContext(work)
 		return result

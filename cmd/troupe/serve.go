@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupe-dev/troupe/actors"
 	"github.com/troupe-dev/troupe/client"
+	"github.com/troupe-dev/troupe/config"
 	"github.com/troupe-dev/troupe/gateway"
 	"github.com/troupe-dev/troupe/messages"
 )
@@ -52,7 +53,7 @@ func (a *app) serve(ctx context.Context) error {
 	if err := servable(loaded); err != nil {
 		return err
 	}
-	s := &server{a: a, loaded: loaded, started: time.Now(), metrics: gateway.NewMetrics(readVersion().Version), stop: make(chan struct{})}
+	s := &server{a: a, loaded: loaded, started: time.Now(), metrics: counting(loaded), stop: make(chan struct{})}
 	s.state.Store(stateRecovering)
 	if err := s.prepare(); err != nil {
 		return err
@@ -68,6 +69,9 @@ func (a *app) serve(ctx context.Context) error {
 	}
 	h.ending, s.house, s.log = endTime, h, h.log.logger
 	h.gateway = s.options()
+	if s.metrics != nil {
+		s.metrics.Traces(h.traces.Counts)
+	}
 	err = s.guarded()
 	if err == nil { // the socket answers until the turns have had their time: only the work hears of a signal
 		err = h.during(context.WithoutCancel(ctx), func(failed context.Context) error { return s.work(ctx, failed) })
@@ -162,7 +166,15 @@ func onLoopback(address string) bool {
 
 // options are those of who comes by the socket: the owner.
 func (s *server) options() gateway.Options {
-	return gateway.Options{Ready: s.ready, Stopping: s.stopping, Stop: s.askStop, Metrics: s.metrics}
+	return gateway.Options{Ready: s.ready, Stopping: s.stopping, Stop: s.askStop, Metrics: s.metrics, TracerProvider: s.house.traces.Provider()}
+}
+
+// counting is what is counted, unless the configuration says that nothing is.
+func counting(loaded *config.Loaded) *gateway.Metrics {
+	if !loaded.Config.Telemetry.Metrics {
+		return nil
+	}
+	return gateway.NewMetrics(readVersion().Version)
 }
 
 // count adds each turn that ends to the metrics.

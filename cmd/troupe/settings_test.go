@@ -147,6 +147,8 @@ func effect(t *testing.T, a *app, loaded *config.Loaded, dir string) string {
 	tokens, err := configured(loaded)
 	say("tokens", len(tokens), err)
 	say("hooks", loaded.Config.Hooks)
+	traces, err := a.tracing(loaded, nil)
+	say("telemetry", traces.Exporter, traces.Endpoint, err, counting(loaded) != nil)
 	say("colour", a.styleFor(true).on, a.styleFor(false).on)
 	if loaded.Config.Server.URL != "" {
 		_, err := a.openHouse(t.Context(), in)

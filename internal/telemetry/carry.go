@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"net/http"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
@@ -47,5 +48,12 @@ func Arrived(ctx context.Context, h http.Header) context.Context { return From(c
 func Leave(ctx context.Context, h http.Header) {
 	if s := Traceparent(ctx); s != "" {
 		h.Set(Header, s)
+	}
+}
+
+// Retried notes in the span of ctx, if it has one, that the attempt-th request failed and goes out again after a pause.
+func Retried(ctx context.Context, attempt int, class string, pause time.Duration) {
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+		span.AddEvent(EventRetry, trace.WithAttributes(Attempt.Int(attempt), ErrorType.String(class), PauseTime.Float64(pause.Seconds())))
 	}
 }

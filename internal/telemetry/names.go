@@ -30,21 +30,23 @@ const (
 
 // Attributes of the conventions.
 const (
-	Operation     = attribute.Key("gen_ai.operation.name")
-	AgentName     = attribute.Key("gen_ai.agent.name")
-	Conversation  = attribute.Key("gen_ai.conversation.id")
-	Provider      = attribute.Key("gen_ai.provider.name")
-	RequestModel  = attribute.Key("gen_ai.request.model")
-	ResponseModel = attribute.Key("gen_ai.response.model")
-	FinishReasons = attribute.Key("gen_ai.response.finish_reasons")
-	InputTokens   = attribute.Key("gen_ai.usage.input_tokens")
-	OutputTokens  = attribute.Key("gen_ai.usage.output_tokens")
-	CachedTokens  = attribute.Key("gen_ai.usage.cache_read.input_tokens")
-	ToolName      = attribute.Key("gen_ai.tool.name")
-	ErrorType     = attribute.Key("error.type")
-	HTTPMethod    = attribute.Key("http.request.method")
-	HTTPRoute     = attribute.Key("http.route")
-	HTTPStatus    = attribute.Key("http.response.status_code")
+	Operation      = attribute.Key("gen_ai.operation.name")
+	AgentName      = attribute.Key("gen_ai.agent.name")
+	Conversation   = attribute.Key("gen_ai.conversation.id")
+	Provider       = attribute.Key("gen_ai.provider.name")
+	RequestModel   = attribute.Key("gen_ai.request.model")
+	ResponseModel  = attribute.Key("gen_ai.response.model")
+	FinishReasons  = attribute.Key("gen_ai.response.finish_reasons")
+	InputTokens    = attribute.Key("gen_ai.usage.input_tokens")
+	OutputTokens   = attribute.Key("gen_ai.usage.output_tokens")
+	CachedTokens   = attribute.Key("gen_ai.usage.cache_read.input_tokens")
+	ToolName       = attribute.Key("gen_ai.tool.name")
+	ErrorType      = attribute.Key("error.type")
+	ServiceName    = attribute.Key("service.name")
+	ServiceVersion = attribute.Key("service.version")
+	HTTPMethod     = attribute.Key("http.request.method")
+	HTTPRoute      = attribute.Key("http.route")
+	HTTPStatus     = attribute.Key("http.response.status_code")
 )
 
 // Attributes of our own.
@@ -80,6 +82,21 @@ const (
 	EventRetry     = "troupe.retry"     // the same request goes out again
 	EventCancelled = "troupe.cancelled" // somebody, or a limit, ends the turn
 	EventDoubted   = "troupe.in_doubt"  // nobody knows whether the call happened
+)
+
+// Metrics of GET /metrics, in base units.
+const (
+	MetricRequests           = "troupe_http_requests_total"
+	MetricRequestTime        = "troupe_http_request_duration_seconds"
+	MetricRequestsOpen       = "troupe_http_requests_open"
+	MetricConnectionsRefused = "troupe_connections_refused_total"
+	MetricTurns              = "troupe_turns_total"
+	MetricTokens             = "troupe_tokens_total"
+	MetricCost               = "troupe_cost_usd_total"
+	MetricBuild              = "troupe_build_info"
+	MetricActors             = "troupe_actors"
+	MetricRestarts           = "troupe_actor_restarts"
+	MetricSpans              = "troupe_trace_spans_total"
 )
 
 // PurposeCompaction is the Purpose of a call that summarises a history.

@@ -22,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/troupe-dev/troupe/internal/telemetry"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
 	"github.com/troupe-dev/troupe/model/xmltools"
@@ -208,7 +209,9 @@ func (m *Model) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.
 				// Nothing is tried again after the caller has seen a part of the answer: it
 				// would see that part twice.
 				if !yielded && n < m.opts.MaxAttempts && retryable(failed.Class) {
-					err = m.opts.Sleep(ctx, pause(n, failed.RetryAfter, chance()))
+					wait := pause(n, failed.RetryAfter, chance())
+					telemetry.Retried(ctx, n, string(failed.Class), wait)
+					err = m.opts.Sleep(ctx, wait)
 					if err == nil {
 						continue
 					}

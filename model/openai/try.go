@@ -13,6 +13,7 @@ import (
 
 	goopenai "github.com/sashabaranov/go-openai"
 
+	"github.com/troupe-dev/troupe/internal/telemetry"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
 	"github.com/troupe-dev/troupe/model/xmltools"
@@ -98,6 +99,7 @@ func (t *try) Do(hr *http.Request) (*http.Response, error) {
 	if t.req.Agent != "" { // the scripted model chooses its rules by it
 		hr.Header.Set("X-Troupe-Agent", headerValue(t.req.Agent))
 	}
+	telemetry.Leave(hr.Context(), hr.Header)
 	t.sent = true
 	resp, err := t.m.client.Do(hr)
 	if err != nil {
