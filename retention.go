@@ -37,7 +37,7 @@ func (rt *Runtime) retain(ctx context.Context, age time.Duration) {
 		case err != nil:
 			rt.svc.Log.Error("retention failed", "err", err)
 		case len(gone) > 0:
-			rt.svc.Log.Info("sessions were deleted for their age", "sessions", len(gone), "older_than", age.String())
+			rt.svc.Log.Info("sessions were deleted for their age", "count", len(gone), "age", age.String())
 		}
 		select {
 		case <-tick.C:

@@ -59,6 +59,6 @@ func (s *Services) sweep(ctx context.Context, g *messages.WorkspaceGrant) {
 	defer cancel()
 	n, err := ws.RemoveStale(ctx, staleAfter, time.Now())
 	if n > 0 || err != nil {
-		s.Log.Info("cleared a workspace of what a crash left", "workspace", g.GetUri(), "files", n, "err", err)
+		s.Log.Info("cleared a workspace of what a crash left", "workspace", g.GetUri(), "count", n, "err", err)
 	}
 }

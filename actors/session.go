@@ -374,7 +374,7 @@ func (s *Session) lost(w *member, reason string) {
 	w.failures++
 	w.restarts++
 	w.lastError = reason
-	s.log.Warn("worker failed", "worker", w.id, "failures", w.failures, "err", reason)
+	s.log.Warn("worker failed", "worker", w.id, "count", w.failures, "err", reason)
 }
 
 // HandleFailure is the strategy for workers whose handlers panicked past their own rescue: stop, and

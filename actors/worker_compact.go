@@ -297,7 +297,7 @@ func (w *Worker) fallBack(c actor.Context, why string, usage *messages.Usage) {
 		w.advance(c)
 		return
 	}
-	w.log.Warn("no summary could be made: the oldest turns are dropped", "turns", k.least, "err", why)
+	w.log.Warn("no summary could be made: the oldest turns are dropped", "count", k.least, "err", why)
 	f := w.state.Compaction(k.least, w.dropped(k.least))
 	f.Fallback, f.Reason, f.Usage, f.By = true, why, usage, k.by
 	w.compacted(c, f)

@@ -100,7 +100,7 @@ func (w *Worker) opening(c actor.Context) {
 
 // openingPanicked ends this incarnation. Nothing is known of the journal, so that the Session counts the tries.
 func (w *Worker) openingPanicked(c actor.Context, p *act.Panic) {
-	w.log.Error("opening the worker panicked", "err", p.Error(), "stack", p.Stack, "tries", w.openings+1)
+	w.log.Error("opening the worker panicked", "err", p.Error(), "stack", p.Stack, "count", w.openings+1)
 	if w.openings+1 < poisonAfter {
 		w.end(c, &messages.WorkerFailed{WorkerId: w.id, Reason: p.Error(), Opening: true})
 		return

@@ -45,7 +45,7 @@ func (a *app) openLog(loaded *config.Loaded) (*logFile, error) {
 		h = slog.NewJSONHandler(f, options)
 	}
 	h = a.secrets.Handler(h)
-	return &logFile{file: f, logger: slog.New(h).With("pid", os.Getpid())}, nil
+	return &logFile{file: f, logger: slog.New(h).With("node", os.Getpid())}, nil
 }
 
 func (l *logFile) close() error { return l.file.Close() }

@@ -73,7 +73,7 @@ func storeOptions(c lifeConfig, log *slog.Logger) badger.Options {
 
 // killSelf ends this process as the kernel does, at once and without a word to anybody.
 func killSelf(log *slog.Logger, why string) {
-	log.Warn("killed", "at", why)
+	log.Warn("killed", "message", why)
 	if self, err := os.FindProcess(os.Getpid()); err == nil {
 		_ = self.Kill() // on failure the parent finds a process that hangs
 	}

@@ -101,3 +101,14 @@ const (
 
 // PurposeCompaction is the Purpose of a call that summarises a history.
 const PurposeCompaction = "compaction"
+
+// LogKeys are the keys of log lines: what is not among them is none. Numbers stand under count, seq or upto, what only people read under message.
+func LogKeys() []string {
+	return []string{
+		"err", "stack", // why, and where
+		"node", "session", "worker", "run", "turn", "call", "approval", "timer", "workspace", // who and what it is about, by id or address
+		"actor", "agent", "tool", "server", "route", "frame", "stream", "key", "field", "effect", "path", "commit", "type", "code", // the same, by name
+		"by", "message", "line", "life", // in whose name, and more for people
+		"count", "seq", "upto", "age", "held", "acknowledged", // how many, and how far
+	}
+}

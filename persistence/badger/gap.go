@@ -190,7 +190,7 @@ func (s *Store) findGaps(ctx context.Context) (write []*engine.Entry, err error)
 		} else if found, _ = s.missing.gaps(); found == nil {
 			return s.missing.err
 		}
-		s.log.Error("the store is opened without its damaged blocks", "dir", s.opts.Dir, "error", s.missing.err, "put_together_again", len(write))
+		s.log.Error("the store is opened without its damaged blocks", "path", s.opts.Dir, "err", s.missing.err, "count", len(write))
 		if len(found) == 0 {
 			return nil
 		}
@@ -237,9 +237,9 @@ func (s *Store) warn() {
 		return
 	}
 	for i := range s.lost.Gaps {
-		s.log.Warn("records are lost, and their streams are refused until a repair", "dir", s.opts.Dir, "gap", s.lost.Gaps[i].String())
+		s.log.Warn("records are lost, and their streams are refused until a repair", "path", s.opts.Dir, "message", s.lost.Gaps[i].String())
 	}
 	for _, l := range s.lost.Lost {
-		s.log.Warn("a stream is refused until a repair", "stream", l.Stream, "lost_from", l.First, "lost_to", l.Last)
+		s.log.Warn("a stream is refused until a repair", "stream", l.Stream, "seq", l.First, "upto", l.Last)
 	}
 }

@@ -112,7 +112,7 @@ func (s *Store) openFiles(ctx context.Context) (err error) {
 	s.mark.start++
 	if s.opts.Ballast > 0 {
 		if err := makeBallast(s.ballast(), s.opts.Ballast); err != nil {
-			s.log.Warn("no room for the ballast file", "file", s.ballast(), "error", err)
+			s.log.Warn("no room for the ballast file", "path", s.ballast(), "err", err)
 		}
 	}
 	return nil
@@ -147,7 +147,7 @@ func (s *Store) prepare() error {
 	if len(in.torn) == 0 {
 		return nil
 	}
-	s.log.Warn("the store was not closed in order", "dir", s.opts.Dir, "found", strings.Join(in.torn, "; "))
+	s.log.Warn("the store was not closed in order", "path", s.opts.Dir, "message", strings.Join(in.torn, "; "))
 	if err := setAside(s.opts.Dir); err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (s *Store) checkMark() error {
 		if !s.opts.AcceptLoss {
 			return fmt.Errorf("%d commits were acknowledged, the database holds %d: %w", acked, have, persistence.ErrAckedDataMissing)
 		}
-		s.log.Warn("acknowledged commits are missing and the loss is accepted", "dir", s.opts.Dir, "acknowledged", acked, "held", have)
+		s.log.Warn("acknowledged commits are missing and the loss is accepted", "path", s.opts.Dir, "acknowledged", acked, "held", have)
 		if err := mark.reset(have); err != nil {
 			return err
 		}

@@ -138,7 +138,7 @@ func (s *Store) Snapshot(ctx context.Context, stream string, below uint64) (*mes
 				err = proto.Unmarshal(value, snap)
 			}
 			if err != nil || snap.Stream != stream {
-				s.log.Warn("snapshot does not read", "stream", stream, "error", err)
+				s.log.Warn("snapshot does not read", "stream", stream, "err", err)
 				return nil
 			}
 			found = snap

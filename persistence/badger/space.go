@@ -30,7 +30,7 @@ type guard struct {
 func newGuard(o Options) *guard {
 	return &guard{
 		dir: o.Dir, measure: o.FreeSpace, turns: o.RefuseTurnsBelow, appends: o.RefuseAppendsBelow,
-		warn: func(err error) { o.Logger.Warn("free space cannot be measured", "dir", o.Dir, "error", err) },
+		warn: func(err error) { o.Logger.Warn("free space cannot be measured", "path", o.Dir, "err", err) },
 	}
 }
 

@@ -132,7 +132,7 @@ var _ persistence.Store = (*Store)(nil)
 func (s *Store) fail(err error) {
 	err = fmt.Errorf("store in %s failed: %w: %w", s.opts.Dir, persistence.ErrUnavailable, err)
 	if s.failed.CompareAndSwap(nil, &err) {
-		s.log.Error("store failed", "dir", s.opts.Dir, "error", err)
+		s.log.Error("store failed", "path", s.opts.Dir, "err", err)
 		if s.opts.Failed != nil {
 			s.opts.Failed(err)
 		}
@@ -260,7 +260,7 @@ func (s *Store) closeEngine(ctx context.Context) error {
 			return err
 		}
 		if err := s.guard.refuseFlush(); err != nil {
-			s.log.Warn("the database is left open", "dir", s.opts.Dir, "error", err)
+			s.log.Warn("the database is left open", "path", s.opts.Dir, "err", err)
 			return nil
 		}
 	}
@@ -292,7 +292,7 @@ func (s *Store) leave(ctx context.Context) error {
 	case <-ctx.Done(): // its last sync hangs with everything else
 	}
 	if err := s.lock.release(); err != nil {
-		s.log.Warn("lock file stays", "dir", s.opts.Dir, "error", err)
+		s.log.Warn("lock file stays", "path", s.opts.Dir, "err", err)
 	}
 	return s.refusal()
 }

@@ -122,7 +122,7 @@ func (s *Server) list(ctx context.Context, session *sdk.ClientSession) error {
 			return fmt.Errorf("list its tools: %w", err)
 		}
 		if len(listed) == maxTools {
-			s.opts.Logger.Warn("an MCP server has more tools than are taken", "server", s.name, "taken", maxTools)
+			s.opts.Logger.Warn("an MCP server has more tools than are taken", "server", s.name, "count", maxTools)
 			break
 		}
 		listed = append(listed, t)

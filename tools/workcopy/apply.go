@@ -167,7 +167,7 @@ func ResumeAll(copies string, log *slog.Logger) {
 	found, _ := filepath.Glob(filepath.Join(copies, "*", "*", planName, "plan.json")) // the pattern is sound
 	for _, name := range found {
 		if err := resume("", filepath.Dir(filepath.Dir(name))); err != nil {
-			log.Warn("what was being applied when the process ended is not finished", "plan", name, "err", err)
+			log.Warn("what was being applied when the process ended is not finished", "path", name, "err", err)
 		}
 	}
 }
