@@ -234,4 +234,17 @@ func TestHooksStandAroundEachCall(t *testing.T) {
 	if len(told) != 1 || told[0] != "OK" {
 		t.Errorf("the hook after calls was told of %v", told)
 	}
+	all, err := rt.Audit(ctx, s.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	for _, e := range all {
+		if e.GetKind() == "call" {
+			said = append(said, e.GetDecision()+" by "+e.GetWhy())
+		}
+	}
+	if got := strings.Join(said, ", "); got != "allowed by the workspace is trusted, denied by a hook refused it" {
+		t.Errorf("the audit says %s", got)
+	}
 }

@@ -253,6 +253,8 @@ func (a *audited) finished(v *messages.AuditView, x *messages.ToolFinished) {
 	switch {
 	case v.GetDecision() == auditPending:
 		v.Decision = conversation.DecisionName(messages.Decision_CANCELLED) // it ended before anybody was asked
+	case x.GetStatus() == messages.ToolFinished_DENIED && refusedBy(x) == Hook: // after a rule, trust or a person had allowed it
+		v.Decision, v.Why = auditDenied, "a hook refused it"
 	case v.GetDecision() == auditAllowed && x.GetStatus() == messages.ToolFinished_DENIED:
 		v.Decision = auditDenied
 		var details struct{ Decision string }
@@ -262,4 +264,13 @@ func (a *audited) finished(v *messages.AuditView, x *messages.ToolFinished) {
 	case v.GetDecision() == auditAllowed && v.GetWhy() == "":
 		v.Decision = auditRefused
 	}
+}
+
+// refusedBy says who refused a call that was allowed before.
+func refusedBy(x *messages.ToolFinished) string {
+	var details struct {
+		By string `json:"refused_by"`
+	}
+	_ = json.Unmarshal([]byte(x.GetDetailsJson()), &details) // of most there are none
+	return details.By
 }

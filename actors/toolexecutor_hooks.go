@@ -8,6 +8,13 @@ import (
 	"github.com/troupe-dev/troupe/tools"
 )
 
+// RefusedBy is the detail of a refused call by which an audit knows that it was no rule and no person.
+const (
+	RefusedBy     = "refused_by"
+	Hook          = "hook"
+	refusedByHook = `{"` + RefusedBy + `":"` + Hook + `"}`
+)
+
 // before asks the hook before the call. It comes after every decision and approval, and before the ledger says that
 // the call begins: what it refuses has not begun. nil: the call may run.
 func (r *run) before(ctx context.Context, tc *tools.Context, args json.RawMessage) *messages.ToolReply {
@@ -22,7 +29,9 @@ func (r *run) before(ctx context.Context, tc *tools.Context, args json.RawMessag
 	case ctx.Err() != nil:
 		return r.failed(ctx, err)
 	}
-	return failedReply(r.m, messages.ToolFinished_DENIED, tools.CodePermissionDenied, "Access denied: a hook refused the call: "+err.Error())
+	reply := failedReply(r.m, messages.ToolFinished_DENIED, tools.CodePermissionDenied, "Access denied: a hook refused the call: "+err.Error())
+	reply.DetailsJson = refusedByHook
+	return reply
 }
 
 // after tells the hook what the call came to, as it is told and written down: without secrets. One that was cancelled has nobody who waits for it.

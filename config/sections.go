@@ -33,6 +33,9 @@ type Hooks struct {
 	Timeout    time.Duration `yaml:"timeout" default:"30s" min:"1s" max:"1m" doc:"How long one of them may take; those of one turn or call together at most 1m."`
 }
 
+// AroundCalls says whether commands run before or after calls of tools.
+func (h Hooks) AroundCalls() bool { return len(h.BeforeCall)+len(h.AfterCall) > 0 }
+
 // Approvals is the section approvals.
 type Approvals struct {
 	Timeout       time.Duration `yaml:"timeout" default:"0s" doc:"How long a question waits for a person; 0s: for ever."`

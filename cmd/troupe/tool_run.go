@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/actors"
 	"github.com/troupe-dev/troupe/config"
 	"github.com/troupe-dev/troupe/messages"
@@ -203,7 +205,7 @@ func judged(q policy.Question, spec *tools.Spec, ws *workspace.Workspace, args m
 func (c *loneCall) execute(ctx context.Context, tool tools.Tool, ws *workspace.Workspace) (*tools.Result, error) {
 	spec := tool.Spec()
 	var box tools.Sandbox
-	if spec.Commands { // its probe is no part of the call's time
+	if spec.Commands || c.loaded.Config.Hooks.AroundCalls() { // its probe is no part of the call's time
 		var err error
 		if box, err = detectSandbox(ctx, c.loaded, c.loaded.Config.Data.Dir); err != nil {
 			return nil, err
@@ -218,12 +220,14 @@ func (c *loneCall) execute(ctx context.Context, tool tools.Tool, ws *workspace.W
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	env, err := c.a.callEnv(opening{loaded: c.loaded, dir: c.dir})(c.addr.ID(), nil, c.trust)
+	in := opening{loaded: c.loaded, dir: c.dir}
+	envOf := c.a.callEnv(in)
+	env, err := envOf(c.addr.ID(), nil, c.trust)
 	if err != nil {
 		return nil, err
 	}
 	tc := &tools.Context{
-		Signal: ctx, Agent: "default", ProcessEnv: env, Redact: c.a.secrets.String, Sandbox: box, Reach: reach(c.loaded), Workspace: ws, ExecID: messages.NewID(messages.ExecPrefix), Trust: c.trust, Fresh: true,
+		Signal: ctx, Agent: "default", ProcessEnv: env, Redact: c.a.secrets.String, Sandbox: box, Reach: reach(c.loaded), Workspace: ws, ExecID: messages.NewID(messages.ExecPrefix), Trust: c.trust, Fresh: true, WorkspaceID: c.addr.ID(),
 		WorkspaceInfo: &messages.WorkspaceInfo{Mode: "local", WorkingDirectory: c.dir, ProjectDir: c.dir, ClonePath: c.dir},
 	}
 	tc.Enter()
@@ -245,7 +249,35 @@ func (c *loneCall) execute(ctx context.Context, tool tools.Tool, ws *workspace.W
 			c.a.note("troupe: %d %s so far", p.GetDone(), p.GetUnit())
 		}
 	}
-	return tool.Run(tc, c.raw)
+	if !c.loaded.Config.Hooks.AroundCalls() {
+		return tool.Run(tc, c.raw)
+	}
+	hooks, err := c.a.commandHooks(in, box, envOf, slog.New(slog.NewTextHandler(c.a.err, nil)))
+	if err != nil {
+		return nil, err
+	}
+	return c.hooked(ctx, hooks, tool, tc)
+}
+
+// hooked runs a call between its hooks, as a session does.
+func (c *loneCall) hooked(ctx context.Context, hooks troupe.Hooks, tool tools.Tool, tc *tools.Context) (*tools.Result, error) {
+	call := troupe.Call{Agent: tc.Agent, Tool: tool.Spec().Name, ExecID: tc.ExecID}
+	if hooks.BeforeCall != nil {
+		if err := hooks.BeforeCall(ctx, call, tc, c.raw); err != nil {
+			return nil, tools.Errorf(tools.CodePermissionDenied, "Access denied: a hook refused the call: %v", err).With(actors.RefusedBy, actors.Hook)
+		}
+	}
+	res, err := tool.Run(tc, c.raw)
+	if hooks.AfterCall != nil && ctx.Err() == nil {
+		e := tools.NewEnvelope(tc.ExecID, call.Tool, res, err)
+		c.a.clean(e)
+		reply := &messages.ToolReply{Status: messages.ToolFinished_OK, Content: e.Content, ErrorCode: e.ErrorCode}
+		if !e.OK {
+			reply.Status = messages.ToolFinished_ERROR
+		}
+		hooks.AfterCall(ctx, call, tc, reply)
+	}
+	return res, err
 }
 
 // clean takes the secrets that this process knows out of an envelope.
