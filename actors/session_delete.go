@@ -100,7 +100,8 @@ func (s *Session) end(c actor.Context, e ending) {
 			return &messages.DeleteWorker{WorkerId: id, By: e.by, Reason: e.reason}
 		})
 		for _, id := range barred { // it writes nothing more, whether its end has come or not: the claim takes its journal from it
-			if err := closeJournal(ctx, svc, session, id, e.reason); err != nil && fail == nil {
+			// One that is damaged is written by nobody.
+			if err := closeJournal(ctx, svc, session, id, e.reason); err != nil && !damaged(err) && fail == nil {
 				fail = messages.Fail(messages.CodeUnavailable, "delete worker "+id+": "+err.Error(), "try again")
 			}
 		}

@@ -317,6 +317,26 @@ func TestThereIsNothingToRepairInASoundStore(t *testing.T) {
 	wantPrefix(t, held, "wrk/a", 6)
 }
 
+func TestWhatWasDeletedIsNotMissed(t *testing.T) {
+	ctx := context.Background()
+	for name, key := range map[string][]byte{"plain": nil, "encrypted": bytes.Repeat([]byte("k"), 32)} {
+		t.Run(name, func(t *testing.T) {
+			s := openIn(t, t.TempDir(), func(o *Options) { o.EncryptionKey = key })
+			flipStore(t, s)
+			if err := s.Delete(ctx, persistence.Deletion{Session: "one"}); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			r, err := Repair(ctx, Options{Dir: s.opts.Dir, Ballast: -1, EncryptionKey: key}, RepairOptions{})
+			if err != nil || !r.Nothing() {
+				t.Errorf("a repair misses %+v, %v", r, err)
+			}
+		})
+	}
+}
+
 // Whatever byte is flipped: a repair leaves a store that opens and verifies, and every stream in it is
 // a beginning of what it was.
 func TestAnyFlippedByteCanBeRepaired(t *testing.T) {

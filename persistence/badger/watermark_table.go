@@ -4,7 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"os"
+
+	"github.com/troupe-dev/troupe/messages"
 )
 
 // Behind its count the watermark keeps a table of who was written to last: for a stream its last
@@ -57,6 +60,39 @@ func (w *watermark) noteLast(kind byte, name string, n, commit uint64) error {
 	return w.slots.put(tableAt+tableWidth*tablePlace(kind, name), b[:])
 }
 
+// forget clears the place of a stream or a session that was deleted, if it is still its own: a repair would miss it. Only the syncer
+// calls it.
+func (w *watermark) forget(kind byte, name string) error {
+	name = w.tabled(name)
+	if len(name) > maxTabled {
+		return nil
+	}
+	at := tableAt + tableWidth*tablePlace(kind, name)
+	var b [tableWidth]byte
+	if _, err := w.slots.file.ReadAt(b[:], int64(at)); err != nil {
+		return fmt.Errorf("read watermark: %w", err)
+	}
+	if b[0] != kind || int(b[1]) != len(name) || string(b[18:18+len(name)]) != name {
+		return nil
+	}
+	return w.slots.put(at, make([]byte, tableWidth))
+}
+
+// forgetAll clears the places of all that a deletion took.
+func (w *watermark) forgetAll(plan *messages.DeletionPlan) error {
+	for _, stream := range plan.GetStreams() {
+		if err := w.forget(tabledStream, stream); err != nil {
+			return err
+		}
+	}
+	for _, session := range plan.GetSessions() {
+		if err := w.forget(tabledSession, session); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func tablePlace(kind byte, name string) int {
 	const offset, prime = 2166136261, 16777619 // FNV-1a, as hash/fnv has it, without its interface
 	h := (uint32(offset) ^ uint32(kind)) * prime
@@ -87,6 +123,12 @@ func readLast(path string) ([]last, error) {
 // noteTasks writes down where the appends of a group have led.
 func (w *watermark) noteTasks(tasks []staged, commit uint64) {
 	for _, s := range tasks {
+		if d, ok := s.task.(*deletedTask); ok && s.err == nil {
+			if err := w.forgetAll(d.plan); err != nil {
+				w.fail(err)
+				return
+			}
+		}
 		t, ok := s.task.(*appendTask)
 		if !ok || s.err != nil {
 			continue
