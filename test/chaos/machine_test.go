@@ -43,7 +43,8 @@ func TestMain(m *testing.M) {
 		}
 		return program, err
 	})
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	// Stores in memory are left as a crash leaves them.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/troupe-dev/troupe/persistence/memory.(*Store).commit"), goleak.Cleanup(func(code int) {
 		_ = os.RemoveAll(dir)
 		os.Exit(code)
 	}))
