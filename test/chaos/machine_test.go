@@ -46,9 +46,9 @@ func TestMain(m *testing.M) {
 	// Stores in memory are left as a crash leaves them; the actor library counts dead letters in a goroutine that ends by itself after a second.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/troupe-dev/troupe/persistence/memory.(*Store).commit"),
 		goleak.IgnoreTopFunction("github.com/asynkron/protoactor-go/actor.NewDeadLetter.NewThrottle.func4.1"), goleak.Cleanup(func(code int) {
-		_ = os.RemoveAll(dir)
-		os.Exit(code)
-	}))
+			_ = os.RemoveAll(dir)
+			os.Exit(code)
+		}))
 }
 
 // build makes the program once, when the first test asks for it.
