@@ -1,5 +1,5 @@
 // One session: its transcript with what it asks, its files, fields and workers.
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { get, post, type Refused, remove, sessionPath } from './api';
 import { ApprovalCard } from './approval';
 import { FieldsPage } from './fields';
@@ -135,24 +135,27 @@ function StagedView(p: { session: string; of: { id: string; worker: string; text
 function useFollow(hash: string, ready: boolean): void {
   const atEnd = useRef(true);
   const linked = useRef('');
+  const last = useRef(0);
   useEffect(() => {
-    let last = scrollY;
     const f = () => {
       const end = innerHeight + scrollY >= document.documentElement.scrollHeight - 80;
-      if (end || scrollY < last) atEnd.current = end; // what is written meanwhile moves the end away, and nobody up
-      last = scrollY;
+      if (end || scrollY < last.current) atEnd.current = end; // what is written meanwhile moves the end away, and nobody up
+      last.current = scrollY;
     };
     addEventListener('scroll', f, { passive: true });
     return () => removeEventListener('scroll', f);
   }, []);
-  useEffect(() => {
+  // Before anybody can be told of it, what is drawn may have moved everybody up: where entries at the beginning went.
+  useLayoutEffect(() => {
     if (hash && linked.current !== hash) {
       const at = ready && document.getElementById(hash);
-      if (!at) return;
-      linked.current = hash;
-      atEnd.current = false;
-      at.scrollIntoView({ block: 'start' });
+      if (at) {
+        linked.current = hash;
+        atEnd.current = false;
+        at.scrollIntoView({ block: 'start' });
+      }
     } else if (atEnd.current) scrollTo(0, document.documentElement.scrollHeight);
+    last.current = scrollY;
   });
 }
 
