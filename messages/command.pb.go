@@ -7826,7 +7826,6 @@ type AcquirePermit struct {
 	Again         bool                   `protobuf:"varint,2,opt,name=again,proto3" json:"again,omitempty"`            // as of a lease
 	Session       string                 `protobuf:"bytes,82,opt,name=session,proto3" json:"session,omitempty"`        // sessions take turns
 	Background    bool                   `protobuf:"varint,83,opt,name=background,proto3" json:"background,omitempty"` // nobody waits for it himself: others go first
-	Impatient     bool                   `protobuf:"varint,84,opt,name=impatient,proto3" json:"impatient,omitempty"`   // there is another model to ask: refused at once while the service does not answer
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7885,13 +7884,6 @@ func (x *AcquirePermit) GetSession() string {
 func (x *AcquirePermit) GetBackground() bool {
 	if x != nil {
 		return x.Background
-	}
-	return false
-}
-
-func (x *AcquirePermit) GetImpatient() bool {
-	if x != nil {
-		return x.Impatient
 	}
 	return false
 }
@@ -12305,15 +12297,14 @@ const file_command_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"6\n" +
 	"\bReplaced\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x97\x01\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x7f\n" +
 	"\rAcquirePermit\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12\x14\n" +
 	"\x05again\x18\x02 \x01(\bR\x05again\x12\x18\n" +
 	"\asession\x18R \x01(\tR\asession\x12\x1e\n" +
 	"\n" +
 	"background\x18S \x01(\bR\n" +
-	"background\x12\x1c\n" +
-	"\timpatient\x18T \x01(\bR\timpatient\")\n" +
+	"backgroundJ\x04\bT\x10U\")\n" +
 	"\rPermitGranted\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\"\x87\x02\n" +
 	"\rReleasePermit\x12\x18\n" +
