@@ -111,8 +111,12 @@ func (a *app) unapplied(ctx context.Context, n node, session, worker string, for
 	if force {
 		return nil
 	}
+	var refused *messages.Failure
 	all, err := ask[*messages.Workspaces](ctx, n, &messages.ListWorkspaces{SessionId: session})
-	if err != nil {
+	switch {
+	case errors.As(err, &refused) && refused.GetCode() == messages.CodeNotFound: // it is closed, and its copies are gone; or there is none, as its removal will say
+		return nil
+	case err != nil:
 		return err
 	}
 	for _, w := range all.GetWorkspaces() {
@@ -121,7 +125,6 @@ func (a *app) unapplied(ctx context.Context, n node, session, worker string, for
 			continue
 		}
 		x, err := ask[*messages.Changes](ctx, n, inSession(session, &messages.ToSession{Command: &messages.ToSession_DiffCopy{DiffCopy: &messages.DiffCopy{Worker: whose}}}))
-		var refused *messages.Failure
 		switch {
 		case errors.As(err, &refused) && ctx.Err() == nil: // one that cannot be looked at
 			continue
