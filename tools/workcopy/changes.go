@@ -195,6 +195,26 @@ func (c *comparison) steps() ([]*step, error) {
 	return out, nil
 }
 
+// leadsOut says whether a link may lead out of the folder: it is absolute, goes above it, or goes through another link, from where the way is
+// another one than it reads.
+func (c *comparison) leadsOut(name, target string) bool {
+	if path.IsAbs(target) || filepath.IsAbs(target) || !filepath.IsLocal(path.Join(path.Dir(name), target)) {
+		return true
+	}
+	at := path.Dir(name)
+	for _, part := range strings.Split(target, "/") {
+		for _, s := range []*side{c.tree, c.folder} {
+			if info, err := s.root.Lstat(at); err == nil && !info.IsDir() {
+				return true
+			}
+		}
+		if at = path.Join(at, part); !filepath.IsLocal(at) {
+			return true
+		}
+	}
+	return false
+}
+
 // place says how a change goes into the folder.
 func (c *comparison) place(s *step, was, now string, text bool) error {
 	for dir := path.Dir(s.name); dir != "."; dir = path.Dir(dir) {
@@ -203,7 +223,7 @@ func (c *comparison) place(s *step, was, now string, text bool) error {
 			return nil
 		}
 	}
-	if s.tree != nil && s.tree.link != "" && !filepath.IsLocal(path.Join(path.Dir(s.name), strings.TrimPrefix(s.tree.link, "-> "))) {
+	if s.tree != nil && s.tree.link != "" && c.leadsOut(s.name, strings.TrimPrefix(s.tree.link, "-> ")) {
 		s.Conflict = "it is a link that leads out of the folder"
 		return nil
 	}

@@ -134,6 +134,30 @@ func TestWhatStandsInTheWayIsNamedAndNothingIsApplied(t *testing.T) {
 	}
 }
 
+func TestLinksThatLeadOutOfTheFolderAreNotApplied(t *testing.T) {
+	for name, target := range map[string]string{"abs": "/etc/passwd", "up": "../x", "d/up": "../../x", "chain": "d/sub/p/../secret", "deep": "d/sub/../../d/sub/p/../../x"} {
+		c, folder, dir, tree := newCopy(t, map[string]string{"a": "1", "d/sub/f": "2"})
+		if err := errors.Join(os.Symlink("../..", filepath.Join(tree, "d", "sub", "p")), os.Symlink(target, filepath.Join(tree, name))); err != nil {
+			t.Fatal(err)
+		}
+		before := state(t, folder)
+		_, err := c.Apply(t.Context(), folder, dir)
+		if codeOf(err) != "conflict" || !strings.Contains(err.Error(), name+": it is a link that leads out") {
+			t.Errorf("%s -> %s: %v", name, target, err)
+		}
+		if after := state(t, folder); after != before {
+			t.Errorf("%s instead of %s", after, before)
+		}
+	}
+	c, folder, dir, tree := newCopy(t, map[string]string{"a": "1", "d/sub/f": "2"})
+	if err := errors.Join(os.Symlink("../a", filepath.Join(tree, "d", "up")), os.Symlink("d/up", filepath.Join(tree, "twice")), os.Symlink("sub/../../a", filepath.Join(tree, "d", "round"))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Apply(t.Context(), folder, dir); err != nil {
+		t.Errorf("links within it: %v", err)
+	}
+}
+
 func TestAnApplyThatFailsSaysSoAndChangesNothing(t *testing.T) {
 	c, folder, dir, tree := newCopy(t, map[string]string{"a": "1", "b": "2"})
 	write(t, map[string]string{"a": "one", "b": "two"}, tree)
