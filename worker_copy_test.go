@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/troupe-dev/troupe/tools"
 
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/messages"
@@ -198,5 +201,71 @@ func TestWhoIsDelegatedToWorksInACopyWhereItsProfileSaysSoAndAForkHasNone(t *tes
 	}
 	if got := reads(ctx, t, f, "a", ""); got != "1" {
 		t.Errorf("the others of the fork: %s", got)
+	}
+}
+
+// TestWhoLosesAWorkerKeepsTheLeasesOfOverlappingFolders: one session works in a folder, the other one below it, and a worker of that with a copy goes.
+func TestWhoLosesAWorkerKeepsTheLeasesOfOverlappingFolders(t *testing.T) {
+	in, door := make(chan string, 2), make(chan struct{})
+	type hands struct {
+		Who string `json:"who" desc:"Who works."`
+	}
+	hold := tool(t, "hold", messages.Effect_IDEMPOTENT, func(_ *tools.Context, a hands) (*tools.Result, error) {
+		in <- a.Who
+		<-door
+		return &tools.Result{Content: "done"}, nil
+	})
+	ctx := t.Context()
+	rt, err := troupe.New(ctx, troupe.Options{DataDir: t.TempDir(), Tools: []tools.Tool{hold}, Model: scripted(`
+rules:
+  - {match: '^(\w+)$', step: 0, reply: {tool_calls: [{name: hold, arguments: {who: '${1}'}}]}}
+  - {reply: {text: Done.}}
+`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = rt.Close(context.WithoutCancel(ctx)) }()
+	dir := folder(t, map[string]string{"sub/a": "1"})
+	upper, err := rt.Session(ctx, troupe.SessionOptions{Dir: dir, Trust: troupe.Full})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lower, err := rt.Session(ctx, troupe.SessionOptions{Dir: filepath.Join(dir, "sub"), Trust: troupe.Full})
+	if err != nil {
+		t.Fatal(err)
+	}
+	apart, err := lower.NewWorker(ctx, troupe.WorkerOptions{Isolate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rt.Ask(ctx, &messages.ToSession{SessionId: lower.ID(), Command: &messages.ToSession_DeleteWorker{DeleteWorker: &messages.DeleteWorker{WorkerId: apart.ID()}}}); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 2)
+	go func() { _, err := upper.Run(ctx, "upper"); done <- err }()
+	if who := <-in; who != "upper" {
+		t.Fatalf("%s works", who)
+	}
+	go func() { _, err := lower.Run(ctx, "lower"); done <- err }()
+	for waits := false; !waits; {
+		select {
+		case who := <-in:
+			t.Errorf("%s works beside the one in the folder above", who)
+			waits = true
+		case <-time.After(5 * time.Millisecond):
+			all, err := rt.Ask(ctx, &messages.ListWorkers{SessionId: lower.ID()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, w := range all.(*messages.Workers).GetWorkers() {
+				waits = waits || w.GetWaiting().GetKind() == "lease"
+			}
+		}
+	}
+	close(door)
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -196,7 +196,7 @@ func (s *Session) workersClosed(c actor.Context, m *workersClosed) {
 		return
 	}
 	s.building = true
-	svc, journal, is, e := s.svc, s.journal, s.facts, m.ending
+	svc, sys, id, journal, is, e := s.svc, c.ActorSystem(), s.id, s.journal, s.facts, m.ending
 	copies := !m.session && s.copiesOfWorkers(m.workers)
 	svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
 		return &endWritten{ending: e, fail: messages.Fail(messages.CodeInternal, p.Error(), "")}
@@ -204,7 +204,10 @@ func (s *Session) workersClosed(c actor.Context, m *workersClosed) {
 		w, seq := &endWritten{ending: e, facts: facts}, is.seq
 		if copies {
 			var entry []persistence.IndexOp
-			if w.grant, entry, w.fail = changed(svc, &is, facts...); w.fail != nil {
+			if w.grant, entry, w.fail = changed(svc, &is, facts...); w.fail == nil {
+				w.fail = openWorkspaces(svc, sys, id, w.grant)
+			}
+			if w.fail != nil {
 				return w
 			}
 			index = append(index, entry...)
