@@ -77,6 +77,10 @@ func (s *Session) build(c actor.Context, spawned *messages.WorkerSpawned, create
 		if err != nil {
 			return &workerBuilt{asker: asker, fail: messages.Fail(messages.CodeUnavailable, "spawn a worker: "+err.Error(), "")}
 		}
+		try := &conversation.State{} // a copied history that cannot be rendered is refused before anything is made for it
+		if err := try.ApplyFact(created, &messages.Record{Seq: 1}); err != nil {
+			return &workerBuilt{asker: asker, journal: j, fail: messages.Fail(messages.CodeBadRequest, "spawn a worker: "+err.Error(), "")}
+		}
 		own := &ownGrant{}
 		if of != nil {
 			var fail *messages.Failure
@@ -122,10 +126,6 @@ func writable(svc *Services, j *persistence.Journal, seq uint64) (*persistence.J
 func buildWorker(svc *Services, journal *persistence.Journal, own *ownGrant, spawned *messages.WorkerSpawned, created *messages.WorkerCreated, task *messages.InputAccepted) *workerBuilt {
 	failed := func(code string, err error) *workerBuilt {
 		return &workerBuilt{fail: messages.Fail(code, "spawn a worker: "+err.Error(), "")}
-	}
-	try := &conversation.State{} // a copied history that cannot be rendered is refused before it is written
-	if err := try.ApplyFact(created, &messages.Record{Seq: 1}); err != nil {
-		return failed(messages.CodeBadRequest, err)
 	}
 	ofSession := []proto.Message{spawned}
 	if own.attached != nil { // its copy is known before it is
