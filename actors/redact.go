@@ -2,6 +2,7 @@ package actors
 
 import (
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -28,10 +29,16 @@ type knowsNothing struct{}
 func (knowsNothing) String(s string) string         { return s }
 func (knowsNothing) Scan(s string) (string, string) { return s, "" }
 
+// codeForm is what codes of errors are written in.
+var codeForm = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9_.-]{0,63})?$`)
+
 // cleanReply gives a tool's result without secrets. What was handed in stays as it is: the ledger may have it, and of what is in
 // it, the tool.
 func (s *Services) cleanReply(r *messages.ToolReply) *messages.ToolReply {
 	out := proto.CloneOf(r)
+	if !codeForm.MatchString(r.GetErrorCode()) {
+		out.ErrorCode = messages.CodeInternal // it may come from another machine, and goes to listings and traces
+	}
 	out.Content, out.Diff = s.Redact.String(r.GetContent()), s.Redact.String(r.GetDiff())
 	out.DetailsJson, out.MetaJson = s.cleanJSON(r.GetDetailsJson()), s.cleanJSON(r.GetMetaJson())
 	for _, f := range out.GetFiles() {

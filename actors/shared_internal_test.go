@@ -38,6 +38,18 @@ func TestAResultThatOthersHaveIsNotWrittenTo(t *testing.T) {
 	}
 }
 
+func TestACodeOfAnErrorIsNoText(t *testing.T) {
+	svc := &Services{Redact: hides("s3cret")}
+	for code, want := range map[string]string{
+		"": "", messages.CodeNotFound: messages.CodeNotFound, "my-tool.Failed": "my-tool.Failed",
+		"s3cret in words": messages.CodeInternal, strings.Repeat("x", 65): messages.CodeInternal, "a\nb": messages.CodeInternal,
+	} {
+		if got := svc.cleanReply(&messages.ToolReply{ErrorCode: code}).GetErrorCode(); got != want {
+			t.Errorf("%q became %q", code, got)
+		}
+	}
+}
+
 func TestAFactThatIsMendedIsAnotherOne(t *testing.T) {
 	part := &messages.Part{Kind: &messages.Part_Text{Text: "a\xff"}}
 	f := &messages.InputAccepted{InputId: "i", Parts: []*messages.Part{part}}
