@@ -14,6 +14,8 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/exporters/stdout/stdouttrace"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -91,6 +93,9 @@ type Traces struct {
 	gate     *gate
 }
 
+// maxAttribute bounds a value in a span: the queue counts spans, not bytes.
+const maxAttribute = 1024
+
 // Open begins to send, in the background; it connects to nobody before there is a trace. Without anywhere to send to it returns nil. The
 // caller ends it with Close.
 func Open(ctx context.Context, o Options) (*Traces, error) {
@@ -98,6 +103,9 @@ func Open(ctx context.Context, o Options) (*Traces, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	// The SDK prints what it does not understand in a variable, and that may be a key.
+	otel.SetLogger(logr.Discard())
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {}))
 	var to sdktrace.SpanExporter
 	var err error
 	switch o.Exporter {
@@ -127,7 +135,9 @@ func Open(ctx context.Context, o Options) (*Traces, error) {
 		t.out, sdktrace.WithMaxQueueSize(o.Queue), sdktrace.WithMaxExportBatchSize(min(o.Queue, 512)),
 	)
 	t.gate = &gate{SpanProcessor: batches, room: int64(o.Queue), out: t.out}
-	t.provider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(t.gate), sdktrace.WithIDGenerator(telemetry.IDs{}), sdktrace.WithResource(res))
+	limits := sdktrace.NewSpanLimits()
+	limits.AttributeValueLengthLimit = maxAttribute
+	t.provider = sdktrace.NewTracerProvider(sdktrace.WithRawSpanLimits(limits), sdktrace.WithSpanProcessor(t.gate), sdktrace.WithIDGenerator(telemetry.IDs{}), sdktrace.WithResource(res))
 	return t, nil
 }
 

@@ -1,10 +1,14 @@
 package export
 
 import (
+	"bytes"
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -88,18 +92,65 @@ func TestACollectorThatHangsHoldsNobodyUp(t *testing.T) {
 }
 
 func TestACollectorThatIsNotThereIsCountedAndLoggedOnce(t *testing.T) {
-	srv := httptest.NewServer(http.NotFoundHandler())
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, strings.Repeat("a page ", 100_000))
+	}))
 	defer srv.Close()
-	traces, err := Open(t.Context(), Options{Exporter: OTLP, Endpoint: srv.URL})
+	var log bytes.Buffer
+	traces, err := Open(t.Context(), Options{Exporter: OTLP, Endpoint: srv.URL, Queue: 2, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	end(t, traces, 2)
+	for n := range uint64(2) {
+		end(t, traces, 2) // a whole batch
+		if err := traces.provider.ForceFlush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, failed, _ := traces.Counts(); failed != 2*(n+1) {
+			t.Errorf("%d failed after %d batches", failed, n+1)
+		}
+	}
 	if err := traces.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if sent, failed, dropped := traces.Counts(); sent != 0 || failed != 2 || dropped != 0 {
+	if sent, failed, dropped := traces.Counts(); sent != 0 || failed != 4 || dropped != 0 {
 		t.Errorf("%d sent, %d failed, %d dropped", sent, failed, dropped)
+	}
+	if lines := strings.Count(log.String(), "traces cannot be sent"); lines != 1 || log.Len() > 2000 {
+		t.Errorf("%d lines, %d bytes: %.300s", lines, log.Len(), log.String())
+	}
+}
+
+func TestWhatStandsInVariablesIsNotPrinted(t *testing.T) {
+	if os.Getenv("TROUPE_TEST_CHILD") != "" {
+		traces, err := Open(t.Context(), Options{Exporter: OTLP, Endpoint: "http://127.0.0.1:1"})
+		if err == nil {
+			_ = traces.Close(t.Context())
+		}
+		return
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestWhatStandsInVariablesIsNotPrinted$", "-test.v")
+	cmd.Env = append(os.Environ(), "TROUPE_TEST_CHILD=1", "OTEL_EXPORTER_OTLP_HEADERS=Authorization=Bearer s3cret%zz,another5ecret")
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "PASS: TestWhatStandsInVariablesIsNotPrinted") || strings.Contains(string(out), "ecret") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func TestAValueInASpanIsBounded(t *testing.T) {
+	var out strings.Builder
+	traces, err := Open(t.Context(), Options{Exporter: Console, Console: &out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, span := traces.Provider().Tracer(telemetry.Scope).Start(t.Context(), "a span", trace.WithAttributes(telemetry.Turn.String(strings.Repeat("x", 1<<20))))
+	span.End()
+	if err := traces.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out.String(), "x"); n < 500 || n > 2000 {
+		t.Errorf("%d bytes of it are sent", n)
 	}
 }
 

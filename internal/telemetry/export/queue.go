@@ -3,6 +3,7 @@ package export
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,9 +54,18 @@ func (c *counted) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan
 	}
 	c.failed.Add(uint64(len(spans)))
 	if !c.failing.Swap(true) {
-		c.log.Warn("traces cannot be sent", "err", err)
+		c.log.Warn("traces cannot be sent", "err", clip(err.Error()))
 	}
 	return nil
+}
+
+// clip shortens what a collector answered, whatever answers there.
+func clip(s string) string {
+	const most = 1024
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "..."
+	}
+	return s
 }
 
 // Shutdown ends the exporter, once: the SDK and stop may both ask for it.
