@@ -95,10 +95,24 @@ func (h hierarchy) site(l Limits, alone bool) (site, []string, error) {
 			return p, has, nil
 		}
 		problems = append(problems, err)
+		if bound := bounded(dir); bound != "" {
+			return site{}, nil, errors.Join(append(problems, fmt.Errorf("%s bounds this process (%s), and commands would leave it", dir, bound))...)
+		}
 		if dir == h.mount || len(dir) <= 1 {
 			return site{}, nil, errors.Join(problems...)
 		}
 	}
+}
+
+// bounded says what bounds the memory or the processor time of all that is in a group of cgroup2: "" is nothing. Processes have bounds of their own in
+// each group that we make.
+func bounded(dir string) string {
+	for _, name := range []string{"memory.max", "cpu.max"} {
+		if w, err := words(filepath.Join(dir, name)); err == nil && len(w) > 0 && w[0] != "max" {
+			return name + " " + w[0]
+		}
+	}
+	return ""
 }
 
 // enabled says which controllers groups below a folder of cgroup2 have; it enables them where it may. There may be no

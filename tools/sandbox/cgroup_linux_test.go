@@ -240,6 +240,24 @@ func TestGroupsAreMadeWhereControllersAreDelegated(t *testing.T) {
 	}
 }
 
+func TestNoCommandLeavesTheBoundsOfTheProcess(t *testing.T) {
+	for file, text := range map[string]string{"memory.max": "209715200\n", "cpu.max": "50000 100000\n"} {
+		mountinfo, cgroup, _ := tree(t, "/app.slice/term.scope", map[string]string{
+			"app.slice/term.scope/cgroup.controllers": "memory pids\n",
+			"app.slice/term.scope/" + file:            text,
+			"app.slice/cgroup.controllers":            "cpu memory pids\n",
+			"app.slice/cgroup.subtree_control":        "memory pids cpu\n",
+		})
+		all, err := hierarchies(mountinfo, cgroup)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, _, err := all[0].site(Limits{Processes: 10}, true); err == nil || !strings.Contains(err.Error(), "commands would leave it") {
+			t.Errorf("%s: %+v %v", file, s, err)
+		}
+	}
+}
+
 func TestWhyNoGroupsCanBeMadeIsSaid(t *testing.T) {
 	mountinfo, cgroup, _ := tree(t, "/", map[string]string{"cgroup.controllers": "hugetlb\n", "cgroup.subtree_control": ""})
 	all, err := hierarchies(mountinfo, cgroup)
