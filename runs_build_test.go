@@ -3,6 +3,7 @@ package troupe_test
 import (
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/pipeline"
@@ -35,7 +36,15 @@ func TestAPipelineThatWasBuiltInGoRunsToItsTypedOutputs(t *testing.T) {
 	again := build.Return(p, "more", more.Output())
 	none := build.Return(p, "skipped", build.Or(skipped.Output(), oddText))
 	odd := build.Return(p, "odd", build.Const(oddText))
-	asked := build.Tool(p, "asked", "read_file", map[string]any{"path": oddText}, build.Rules{Continue: true})
+	split := build.Return(p, "split", build.Expr[string]("%s", build.Const("{{ env.HOME }}")))
+	sum := build.Return(p, "sum", build.Expr[int]("%s * 2", build.Expr[int]("1 + 2")))
+	asked := build.Tool(p, "asked", "read_file", map[string]any{"path": build.Text("$", oddText), "limit": 1}, build.Rules{Continue: true})
+	broken := build.Agent[judgement](p, "broken", build.Ask{Prompt: build.Text("break $", "{{ env.HOME }} ", topic), Rules: build.Rules{Continue: true}})
+	instead := build.Return(p, "instead", build.Or(build.Field[string](broken.Output(), "why"), "none"))
+	show := build.Human(p, "show", build.Question{
+		Message: build.Text("$", "{{ env.HOME }}"), Show: build.Const([]string{"x"}), Choices: []string{"no"}, Timeout: time.Second, OnTimeout: "no",
+	}, build.Rules{})
+	shown := build.Return(p, "shown", show.Output())
 	failed := build.Return(p, "failed", asked.Status())
 
 	plan, err := p.Plan(pipeline.Options{})
@@ -48,6 +57,7 @@ rules:
   - {agent: writer, match: '^part (\w) of (.*)$', reply: {text: '${1}: ${2}'}}
   - {agent: judge, match: '^judge 2', turn: 1, reply: {text: '{"good": "yes"}'}}
   - {agent: judge, match: 'does not fit', turn: 2, reply: {text: '{"good": true, "why": "so"}'}}
+  - {match: '^break \$\{\{ env.HOME \}\} rivers$', reply: {text: 'It does not fit.'}}
   - {agent: writer, match: 'once more', turn: 2, reply: {text: 'Again.'}}
 `), DataDir: t.TempDir()})
 	run, err := rt.RunPipeline(ctx, plan, troupe.RunOptions{Inputs: map[string]any{"topic": "rivers"}, Dir: t.TempDir(), Trust: troupe.Full})
@@ -64,6 +74,10 @@ rules:
 	is(t, none, v, oddText)
 	is(t, odd, v, oddText)
 	is(t, failed, v, "failed")
+	is(t, split, v, "{{ env.HOME }}")
+	is(t, sum, v, 6)
+	is(t, instead, v, "none")
+	is(t, shown, v, "no")
 }
 
 func is[T any](t *testing.T, r build.Result[T], v *troupe.RunView, want T) {

@@ -101,16 +101,13 @@ func TestMistakesAreToldAllAtOnce(t *testing.T) {
 	build.Agent[string](p, "s", build.Ask{Prompt: build.Text("x", 5, build.Ref[string]{})})
 	build.Tool(p, "t", "read_file", map[string]any{"path": []any{build.Expr[string]("%s + %s", build.Const("a"))}}, build.Rules{})
 	build.Agent[func()](p, "f", build.Ask{Prompt: build.Text("x")})
-	one, two := build.New("same"), build.New("same")
-	build.Run(p, "one", one, nil, build.Rules{})
-	build.Run(p, "two", two, nil, build.Rules{})
 	_, err := p.Plan(pipeline.Options{})
 	if err == nil {
 		t.Fatal("it is a plan")
 	}
 	for _, want := range []string{
 		"param a: this name is taken", "param b: no parameter has type chan int", "rate: per 1ms", "step s: part 2 of a text is a int", "step s:", "the zero Ref",
-		"step t: expression", "step f: no schema", "step two: there are two pipelines of the name same",
+		"step t: expression", "step f: no schema",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in:\n%v", want, err)
@@ -131,6 +128,22 @@ func TestWhatOnlyThePlanKnowsIsToldByIt(t *testing.T) {
 	build.Agent[string](p, "a", build.Ask{Agent: "nobody", Prompt: build.Text("x")})
 	if _, err := p.Plan(pipeline.Options{Agents: []string{"default"}}); err == nil || !strings.Contains(err.Error(), "nobody") {
 		t.Errorf("an agent that there is not: %v", err)
+	}
+}
+
+func TestTwoPipelinesOfOneNameAreNoneOfThem(t *testing.T) {
+	say := func(what string) *build.Pipeline {
+		inner := build.New("inner")
+		build.Return(inner, "said", build.Agent[string](inner, "say", build.Ask{Prompt: build.Text(what)}).Output())
+		return inner
+	}
+	p, left, right := build.New("top"), build.New("left"), build.New("right")
+	for i, outer := range []*build.Pipeline{left, right} {
+		build.Run(outer, "in", say([]string{"a", "b"}[i]), nil, build.Rules{})
+		build.Run(p, outer.Name(), outer, nil, build.Rules{})
+	}
+	if _, err := p.Plan(pipeline.Options{}); err == nil || !strings.Contains(err.Error(), "pipeline inner: there are two of this name") {
+		t.Errorf("it is %v", err)
 	}
 }
 

@@ -14,14 +14,17 @@ import (
 // Pipeline is a pipeline that is being built. It is not safe for use by several goroutines.
 type Pipeline struct {
 	doc    document
-	nested map[string]*Pipeline // by path
+	nested []*Pipeline
 	errs   []error
 }
 
 // New begins a pipeline. Its name is what runs of it are called.
 func New(name string) *Pipeline {
-	return &Pipeline{doc: document{Version: 1, Name: name}, nested: make(map[string]*Pipeline)}
+	return &Pipeline{doc: document{Version: 1, Name: name}}
 }
+
+// Name is what it is called.
+func (p *Pipeline) Name() string { return p.doc.Name }
 
 // Describe says what the pipeline is for.
 func (p *Pipeline) Describe(text string) { p.doc.Description = text }
@@ -182,9 +185,13 @@ func (p *Pipeline) Plan(o pipeline.Options) (*pipeline.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	all := make(map[string]*Pipeline)
+	if err := p.collect(all); err != nil {
+		return nil, err
+	}
 	load := o.Load
 	o.Load = func(path string) ([]byte, error) {
-		if n := p.find(path); n != nil {
+		if n := all[path]; n != nil {
 			return n.Source()
 		}
 		if load != nil {
@@ -197,14 +204,19 @@ func (p *Pipeline) Plan(o pipeline.Options) (*pipeline.Plan, error) {
 
 func (p *Pipeline) path() string { return p.doc.Name + ".yaml" }
 
-// find looks for a pipeline among those that this one runs.
-func (p *Pipeline) find(path string) *Pipeline {
-	if n := p.nested[path]; n != nil {
-		return n
+// collect finds all pipelines that this one runs, by their paths.
+func (p *Pipeline) collect(all map[string]*Pipeline) error {
+	switch known := all[p.path()]; known {
+	case p:
+		return nil
+	case nil:
+		all[p.path()] = p
+	default:
+		return fmt.Errorf("pipeline %s: there are two of this name", p.doc.Name)
 	}
 	for _, n := range p.nested {
-		if found := n.find(path); found != nil {
-			return found
+		if err := n.collect(all); err != nil {
+			return err
 		}
 	}
 	return nil

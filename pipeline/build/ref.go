@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -18,6 +19,7 @@ type Value interface{ expression() expression }
 type expression struct {
 	src   string
 	steps []string
+	maybe bool // there may be none: of a failed step that the run goes on without
 	err   error
 }
 
@@ -35,11 +37,20 @@ func (r Ref[T]) set() bool { return r.src != "" || r.err != nil }
 func Field[T any](of Value, name string) Ref[T] {
 	e := of.expression()
 	if regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`).MatchString(name) {
-		e.src += "." + name
+		e.src += e.dot() + name
+	} else if e.maybe {
+		e.src += "?.[" + strconv.Quote(name) + "]"
 	} else {
 		e.src += "[" + strconv.Quote(name) + "]"
 	}
 	return Ref[T](e)
+}
+
+func (e *expression) dot() string {
+	if e.maybe {
+		return "?."
+	}
+	return "."
 }
 
 // Or is a value, or another one where there is none: of a step that may be skipped, or of a failed one that the run goes on without.
@@ -79,7 +90,7 @@ func Expr[T any](format string, uses ...Value) Ref[T] {
 			b.WriteString(out.use(uses[i]))
 		}
 	}
-	out.src = b.String()
+	out.src = "(" + b.String() + ")"
 	return Ref[T](out)
 }
 
@@ -113,16 +124,23 @@ type Template struct {
 func Text(parts ...any) Template {
 	var e expression
 	var b strings.Builder
+	plain := "" // what stands side by side is escaped together
+	flush := func() {
+		b.WriteString(strings.ReplaceAll(plain, "${{", "${{ '${{' }}"))
+		plain = ""
+	}
 	for i, part := range parts {
 		switch x := part.(type) {
 		case string:
-			b.WriteString(strings.ReplaceAll(x, "${{", "${{ '${{' }}"))
+			plain += x
 		case Value:
+			flush()
 			b.WriteString("${{ " + e.use(x) + " }}")
 		default:
 			e.err = errors.Join(e.err, fmt.Errorf("part %d of a text is a %T: it is neither a string nor a value of the run", i+1, part))
 		}
 	}
+	flush()
 	return Template{b.String(), e.steps, e.err}
 }
 
@@ -150,18 +168,38 @@ func (e *expression) tree(v any) any {
 		return e.template(x)
 	case string:
 		return Text(x).raw
-	case map[string]any:
-		out := make(map[string]any, len(x))
-		for k, sub := range x {
-			out[k] = e.tree(sub)
+	case nil, bool, json.Number:
+		return v
+	}
+	switch r := reflect.ValueOf(v); {
+	case r.Kind() == reflect.String:
+		return e.tree(r.String())
+	case r.Kind() == reflect.Slice:
+		out := make([]any, r.Len())
+		for i := range out {
+			out[i] = e.tree(r.Index(i).Interface())
 		}
 		return out
-	case []any:
-		out := make([]any, len(x))
-		for i, sub := range x {
-			out[i] = e.tree(sub)
+	case r.Kind() == reflect.Map && r.Type().Key().Kind() == reflect.String:
+		out := make(map[string]any, r.Len())
+		for _, k := range r.MapKeys() {
+			out[k.String()] = e.tree(r.MapIndex(k).Interface())
 		}
 		return out
 	}
-	return v
+	return e.tree(e.generic(v))
+}
+
+// generic is a value of another type as JSON has it, so that no text in it is taken for an expression.
+func (e *expression) generic(v any) (out any) {
+	b, err := json.Marshal(v)
+	if err == nil {
+		dec := json.NewDecoder(bytes.NewReader(b))
+		dec.UseNumber()
+		err = dec.Decode(&out)
+	}
+	if err != nil {
+		e.err = errors.Join(e.err, fmt.Errorf("an argument: %w", err))
+	}
+	return out
 }

@@ -12,8 +12,9 @@ import (
 
 // Step is a step whose output is a T.
 type Step[T any] struct {
-	id    string
-	maybe bool // it may be skipped
+	id     string
+	maybe  bool // it may be skipped
+	failed bool // it may have failed, and have no output
 }
 
 // Stepper is a step of any type.
@@ -30,7 +31,11 @@ func (s *Step[T]) at(what string) expression {
 }
 
 // Output is what the step gives.
-func (s *Step[T]) Output() Ref[T] { return Ref[T](s.at("output")) }
+func (s *Step[T]) Output() Ref[T] {
+	e := s.at("output")
+	e.maybe = s.failed
+	return Ref[T](e)
+}
 
 // Status is "succeeded", or how else the step ended.
 func (s *Step[T]) Status() Ref[string] { return Ref[string](s.at("status")) }
@@ -194,10 +199,7 @@ func Human(p *Pipeline, id string, q Question, r Rules) *Step[string] {
 func Run(p *Pipeline, id string, other *Pipeline, with map[string]any, r Rules) *Step[map[string]any] {
 	var uses expression
 	args, _ := uses.tree(with).(map[string]any)
-	if known := p.nested[other.path()]; known != nil && known != other {
-		uses.err = errors.Join(uses.err, fmt.Errorf("there are two pipelines of the name %s", other.doc.Name))
-	}
-	p.nested[other.path()] = other
+	p.nested = append(p.nested, other)
 	return finish[map[string]any](p, &stepDoc{ID: id, Nested: other.path(), With: args}, r, uses)
 }
 
@@ -220,7 +222,7 @@ func finish[T any](p *Pipeline, d *stepDoc, r Rules, uses expression) *Step[T] {
 	}
 	p.problem("step "+d.ID, uses.err)
 	p.doc.Steps = append(p.doc.Steps, d)
-	return &Step[T]{id: d.ID, maybe: p.skippable(d)}
+	return &Step[T]{id: d.ID, maybe: p.skippable(d), failed: r.Continue}
 }
 
 // skippable says whether a step may be skipped: by itself, or with all that it needs.
