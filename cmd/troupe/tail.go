@@ -249,7 +249,11 @@ func startOf(shown *messages.Shown, worker string, n int) tailStart {
 	})
 	switch {
 	case n == 0:
-		return tailStart{past: shown.GetSession().GetUpdatedAtUnixMs()}
+		past := shown.GetSession().GetUpdatedAtUnixMs() // its entry is made a moment before its records are
+		for _, t := range shown.GetTurns() {
+			past = max(past, t.GetStartedAtUnixMs(), t.GetCompletedAtUnixMs())
+		}
+		return tailStart{past: past}
 	case len(turns) > n:
 		return tailStart{turn: turns[len(turns)-n].GetTurnId()}
 	}

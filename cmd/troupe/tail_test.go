@@ -108,3 +108,18 @@ func TestATailThatIsInterruptedSaysHowToGoOn(t *testing.T) {
 		t.Errorf("%d %s", code, r.stderr.String())
 	}
 }
+
+func TestWhatIsNewComesAfterTheLastTurn(t *testing.T) {
+	s := startOf(&messages.Shown{
+		Session: &messages.SessionView{UpdatedAtUnixMs: 10},
+		Turns:   []*messages.TurnView{{TurnId: "trn_1", StartedAtUnixMs: 5, CompletedAtUnixMs: 11}},
+	}, "", 0)
+	for at, want := range map[int64]int{9: 0, 11: 0} {
+		if got := s.pass(&messages.Event{AtUnixMs: at}); len(got) != want {
+			t.Errorf("of %d: %v", at, got)
+		}
+	}
+	if got := s.pass(&messages.Event{AtUnixMs: 12}); len(got) != 1 {
+		t.Errorf("what is new is left out")
+	}
+}
