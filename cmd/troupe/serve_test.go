@@ -112,23 +112,29 @@ func TestAServerAnswersOverTheNetworkAsOnItsSocketAndStopsInOrder(t *testing.T) 
 }
 
 func TestAServerGoesOnWithWhatWasRunningWhenItWasKilled(t *testing.T) {
-	m := newMachine(t)
+	newMachine(t).killedAndBack(func() {})
+}
+
+// killedAndBack kills a server and its client in the middle of a tool's call, and has the next server end the turn.
+func (m *machine) killedAndBack(before func()) {
+	m.t.Helper()
 	script := m.write("s.yaml", strings.ReplaceAll(blocking, "MARK", messages.NewID("mark_")))
 	s := m.serve()
 	r := m.start("run", "work", "-C", "a", "-m", "scripted/"+script, "--trust", "full", "--server", s.url)
 	m.begun("a")
+	before()
 	s.signal(os.Kill)
 	_, _ = s.wait()
 	r.signal(os.Kill)
 	_, _ = r.wait()
 	if err := os.WriteFile(filepath.Join(m.folder("a"), "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
+		m.t.Fatal(err)
 	}
 	s = m.serve()
 	m.eventually("the turn does not end by itself", func() bool { return s.outcome() == "done" })
 	s.signal(syscall.SIGTERM)
 	if code, _ := s.wait(); code != 0 {
-		t.Errorf("the server ended with %d: %s", code, s.stderr.String())
+		m.t.Errorf("the server ended with %d: %s", code, s.stderr.String())
 	}
 }
 

@@ -15,8 +15,6 @@ import (
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	spans "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/troupe-dev/troupe/messages"
 )
 
 // collected is a collector that keeps what it gets.
@@ -62,24 +60,9 @@ func (c *collected) named(name string) (out []*spans.Span) {
 func TestATraceIsOneTreeWhenTheServerWasKilledInItsMiddle(t *testing.T) {
 	m, c := newMachine(t), collect(t)
 	m.env = append(m.env, "OTEL_EXPORTER_OTLP_ENDPOINT="+c.URL, "OTEL_BSP_SCHEDULE_DELAY=20")
-	script := m.write("s.yaml", strings.ReplaceAll(blocking, "MARK", messages.NewID("mark_")))
-	s := m.serve()
-	r := m.start("run", "work", "-C", "a", "-m", "scripted/"+script, "--trust", "full", "--server", s.url)
-	m.begun("a")
-	m.eventually("the call of the model is not told of", func() bool { return len(c.named("troupe.append")) >= 2 })
-	s.signal(os.Kill)
-	_, _ = s.wait()
-	r.signal(os.Kill)
-	_, _ = r.wait()
-	if err := os.WriteFile(filepath.Join(m.folder("a"), "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s = m.serve()
-	m.eventually("the turn does not end by itself", func() bool { return s.outcome() == "done" })
-	s.signal(syscall.SIGTERM)
-	if code, _ := s.wait(); code != 0 {
-		t.Errorf("the server ended with %d: %s", code, s.stderr.String())
-	}
+	m.killedAndBack(func() {
+		m.eventually("the call of the model is not told of", func() bool { return len(c.named("troupe.append")) >= 2 })
+	})
 	turns := c.named("invoke_agent default")
 	if len(turns) != 1 {
 		t.Fatalf("%d spans of the turn", len(turns))

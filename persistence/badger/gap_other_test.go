@@ -80,12 +80,7 @@ func TestADamagedBlockOfABodyRefusesTheRecordThatHasIt(t *testing.T) {
 			if _, err := s.Backup(ctx, &bytes.Buffer{}, nil); !errors.Is(err, persistence.ErrCorrupt) {
 				t.Errorf("backup: %v", err)
 			}
-			got, errs := gapDump(s)
-			for what, text := range want {
-				if errs[what] != nil || got[what] != text {
-					t.Errorf("%s: %v", what, errs[what])
-				}
-			}
+			unharmed(t, s, want)
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -151,12 +146,7 @@ func TestStreamsThatNoSessionCountsAreRefusedWhereABlockMayHaveHeldThem(t *testi
 	if _, err := s.Claim(ctx, "own/4", "test"); err != nil {
 		t.Errorf("claim of a new one: %v", err)
 	}
-	got, errs := gapDump(s)
-	for what, text := range want {
-		if errs[what] != nil || got[what] != text {
-			t.Errorf("%s: %v", what, errs[what])
-		}
-	}
+	unharmed(t, s, want)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -279,4 +269,15 @@ func TestDamageIsAddedToDamage(t *testing.T) {
 		t.Errorf("the table that was damaged again is not kept: %v", err)
 	}
 	wantGap(t, openIn(t, dir), want, both)
+}
+
+// unharmed looks whether what is wanted can be read as it was.
+func unharmed(t *testing.T, s *Store, want map[string]string) {
+	t.Helper()
+	got, errs := gapDump(s)
+	for what, text := range want {
+		if errs[what] != nil || got[what] != text {
+			t.Errorf("%s: %v", what, errs[what])
+		}
+	}
 }
