@@ -169,9 +169,7 @@ func (r *run) child(ctx context.Context, task string) (*messages.ChildReady, *me
 		Task:        []*messages.Part{{Kind: &messages.Part_Text{Text: task}}},
 		Traceparent: r.m.GetTraceparent(),
 	}
-	asking, stop := r.uncancelled(ctx)
-	defer stop()
-	ready, err := act.Ask[*messages.ChildReady](asking, r.sys, r.session(), spawn)
+	ready, err := r.spawn(ctx, spawn)
 	var f *messages.Failure
 	switch {
 	case err == nil:
@@ -188,6 +186,19 @@ func (r *run) child(ctx context.Context, task string) (*messages.ChildReady, *me
 		return nil, failedReply(r.m, messages.ToolFinished_BAD_ARGS, tools.CodeInvalidArguments, r.said("", f))
 	}
 	return nil, failedReply(r.m, messages.ToolFinished_ERROR, tools.CodeDelegateFailed, r.said("The other agent could not be started: ", f))
+}
+
+// spawn asks until it is known whether there is a child: the copy that it works in may take minutes, and so may one that another waits for. The
+// same call has the same child, however often it is asked for.
+func (r *run) spawn(ctx context.Context, m *messages.SpawnChild) (*messages.ChildReady, error) {
+	for {
+		asking, stop := r.uncancelled(ctx)
+		ready, err := act.Ask[*messages.ChildReady](asking, r.sys, r.session(), m)
+		stop()
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(context.Cause(ctx), errHalted) {
+			return ready, err
+		}
+	}
 }
 
 // uncancelled bounds what has to be known whether the call was cancelled or not.
