@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -78,6 +79,9 @@ func (r *reading) until(s *succession, session string, turns, cuts int) error {
 		some := 1 + random.IntN(8)
 		for n := 0; ended < turns && (n < some || r.cuts >= cuts); {
 			ev, text, err := st.event()
+			if _, malformed := errors.AsType[*json.SyntaxError](err); malformed {
+				return fmt.Errorf("after event %d: %w", r.last, err)
+			}
 			if err != nil {
 				r.breaks++
 				break

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httputil"
 	"os"
 	"slices"
 	"strconv"
@@ -56,9 +57,13 @@ func (c *child) stream(session string, after uint64) (*streamed, error) {
 	if err == nil && !strings.HasPrefix(line, "HTTP/1.1 200 ") {
 		err = fmt.Errorf("the stream is answered with %q", line)
 	}
+	for err == nil && line != "\r\n" {
+		line, err = s.in.ReadString('\n')
+	}
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
+	s.in = bufio.NewReaderSize(httputil.NewChunkedReader(s.in), 512) // a chunk ends anywhere, within a line too
 	return s, nil
 }
 
