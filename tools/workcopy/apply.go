@@ -57,6 +57,11 @@ func (s *state) entry() *entry {
 // Apply brings what was changed in the copy dir back to its folder: all of it, or nothing. A *messages.Failure of code conflict
 // names the files that stand in the way. Nobody else may work in either meanwhile.
 func (c *Copies) Apply(ctx context.Context, folder, dir string) (*messages.Changes, error) {
+	done, err := c.turns.take(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	if err := resume(folder, dir); err != nil {
 		return nil, asFailure("finish what was being applied to "+folder, err)
 	}

@@ -259,6 +259,11 @@ func (c *comparison) place(s *step, was, now string, text bool) error {
 
 // Changes says what was changed in the copy dir of a folder since it was made, or brought back last.
 func (c *Copies) Changes(ctx context.Context, folder, dir string) (*messages.Changes, error) {
+	done, err := c.turns.take(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	if err := resume(folder, dir); err != nil {
 		return nil, asFailure("finish what was being applied to "+folder, err)
 	}

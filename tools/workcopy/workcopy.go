@@ -39,8 +39,12 @@ type Options struct {
 	MaxFiles int   // 0: DefaultMaxFiles
 }
 
-// Copies makes and compares copies. It is safe for concurrent use on different ones.
-type Copies struct{ o Options }
+// Copies makes and compares copies. It is safe for concurrent use: of one copy it does one thing at a time, in order of asking, and refuses
+// with code busy when too many wait.
+type Copies struct {
+	o     Options
+	turns turns
+}
 
 // New makes Copies.
 func New(o Options) *Copies {
@@ -50,7 +54,7 @@ func New(o Options) *Copies {
 	if o.MaxFiles <= 0 {
 		o.MaxFiles = DefaultMaxFiles
 	}
-	return &Copies{o}
+	return &Copies{o: o}
 }
 
 // Make copies a folder to dir/tree, and what it is to dir/base. dir does not exist yet: it is there when the copy is whole.
