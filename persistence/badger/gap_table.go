@@ -42,7 +42,7 @@ type missing struct {
 
 // without is what the store may open without, as far as the files tell. nil when anything else is wrong with them.
 func (in *inspection) without() *missing {
-	if len(in.torn) > 0 || !in.listed {
+	if !in.listed {
 		return nil
 	}
 	m := &missing{err: in.err()}

@@ -117,6 +117,9 @@ func inspect(dir string, key []byte) (*inspection, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := in.row(); err != nil {
+		return nil, fmt.Errorf("look at how the logs follow one another: %w: %w", persistence.ErrUnavailable, err)
+	}
 	if err := in.lostEnd(onDisk, top); err != nil {
 		return nil, fmt.Errorf("look for what is not listed: %w: %w", persistence.ErrUnavailable, err)
 	}

@@ -26,7 +26,7 @@ import (
 
 // lostEnd looks whether tables that are not listed should be. top is the highest version in a listed table.
 func (in *inspection) lostEnd(onDisk map[uint64]bool, top uint64) error {
-	if len(in.damaged) > 0 {
+	if slices.ContainsFunc(in.damaged, func(d damage) bool { return len(d.spans) == 0 }) {
 		return nil // it is refused for what is known better
 	}
 	var logs []versions
@@ -108,23 +108,11 @@ func (t *tableFile) heldBy(logs []versions, above uint64) bool {
 
 // logVersions are the versions in each log, as far as it reads.
 func (in *inspection) logVersions() ([]versions, error) {
-	paths, err := filepath.Glob(filepath.Join(in.dir, "*"+logSuffix))
-	if err != nil {
-		return nil, err
-	}
 	var out []versions
-	for _, path := range paths {
-		b, err := os.ReadFile(path)
+	for _, name := range in.logNames() {
+		l, err := in.versionsOf(name)
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", path, err)
-		}
-		l, end := versions{from: ^uint64(0)}, scanLog(b).end
-		for at := logHeader; at < end; {
-			e, n := entryAt(b, at)
-			if key, _, err := in.keys.decrypt(b, e, at); err == nil && len(key) > 8 {
-				l.from, l.to = min(l.from, y.ParseTs(key)), max(l.to, y.ParseTs(key))
-			}
-			at += n
+			return nil, err
 		}
 		out = append(out, l)
 	}

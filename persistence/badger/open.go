@@ -134,27 +134,26 @@ func (s *Store) prepare() error {
 		}
 	}
 	if err := in.err(); err != nil {
-		m := in.without()
-		if m == nil || s.opts.AcceptLoss { // which writes before it is known what is lost
+		if s.missing = in.without(); s.missing == nil || s.opts.AcceptLoss { // which writes before it is known what is lost
 			return err
 		}
-		if err := setAside(s.opts.Dir); err != nil {
-			return err
-		}
-		s.missing = m
-		return in.leaveOut()
 	}
-	if len(in.torn) == 0 {
+	if s.missing == nil && len(in.torn) == 0 {
 		return nil
 	}
-	s.log.Warn("the store was not closed in order", "path", s.opts.Dir, "message", strings.Join(in.torn, "; "))
+	if len(in.torn) > 0 {
+		s.log.Warn("the store was not closed in order", "path", s.opts.Dir, "message", strings.Join(in.torn, "; "))
+	}
 	if err := setAside(s.opts.Dir); err != nil {
 		return err
 	}
 	if err := in.writeList(); err != nil {
 		return err
 	}
-	return in.cutLogs()
+	if err := in.cutLogs(); err != nil || s.missing == nil {
+		return err
+	}
+	return in.leaveOut()
 }
 
 // retreat gives the files back after a refusal.
