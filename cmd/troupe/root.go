@@ -69,6 +69,7 @@ func commands(a *app) []*cobra.Command {
 		newEnv(a),
 		newTree(a), newWhy(a), newTail(a), newTop(a),
 		newWorkers(a),
+		newInputs(a),
 		newBudget(a),
 		newVerify(a), newBackup(a), newRestore(a), newRepair(a), newRotateKey(a),
 		newTool(a),
