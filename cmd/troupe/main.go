@@ -9,6 +9,7 @@ import (
 	"context"
 	"os"
 
+	"github.com/troupe-dev/troupe/internal/bench"
 	"github.com/troupe-dev/troupe/internal/chaos"
 	"github.com/troupe-dev/troupe/tools/sandbox"
 )
@@ -18,6 +19,9 @@ func main() {
 		return
 	}
 	if chaos.Main() { // this process is a life of a run of `troupe chaos`
+		return
+	}
+	if bench.Main() { // this process is a part of a run of `troupe bench`
 		return
 	}
 	os.Exit(execute(context.Background(), processApp(), os.Args[1:]))

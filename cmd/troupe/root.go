@@ -74,7 +74,7 @@ func commands(a *app) []*cobra.Command {
 		newVerify(a), newBackup(a), newRestore(a), newRepair(a), newRotateKey(a),
 		newTool(a),
 		newFakeModel(a),
-		newChaos(a),
+		newChaos(a), newBench(a),
 		newConfig(a),
 		newAttach(a), newWorkspace(a),
 		newTrust(a),

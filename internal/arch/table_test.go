@@ -63,6 +63,7 @@ func plan() []place {
 		{path: "internal/chaos", floor: 5, may: append(
 			kernel, ".", "client", "gateway", "model/openai", "model/script", "persistence/badger", "persistence/memory",
 		)},
+		{path: "internal/bench", floor: 5, may: []string{"messages", ".", "model/openai"}},
 		{path: "cmd/troupe", floor: 6, may: []string{"*"}},
 		{path: "examples/*", floor: 6, may: append(
 			kernel, ".", "client", "troupetest", "model/openai", "model/script", "persistence/*", "cluster",
