@@ -178,6 +178,8 @@ func (r *run) child(ctx context.Context, task string) (*messages.ChildReady, *me
 		return nil, failedReply(r.m, messages.ToolFinished_ERROR, tools.CodeDelegateFailed, "The other agent could not be started: "+err.Error())
 	case f.GetCode() == messages.CodeNotFound && r.m.GetAbandon():
 		return nil, failedReply(r.m, messages.ToolFinished_CANCELLED, tools.CodeCancelled, neverStarted)
+	case f.GetCode() == messages.CodeClosed && ctx.Err() != nil && !spawn.GetAttach():
+		return nil, failedReply(r.m, messages.ToolFinished_CANCELLED, tools.CodeCancelled, neverStarted)
 	case f.GetCode() == messages.CodeNotFound && r.m.GetReconcile():
 		reply := failedReply(r.m, messages.ToolFinished_ERROR, "", "")
 		reply.NotDone = true
@@ -193,11 +195,21 @@ func (r *run) child(ctx context.Context, task string) (*messages.ChildReady, *me
 func (r *run) spawn(ctx context.Context, m *messages.SpawnChild) (*messages.ChildReady, error) {
 	for {
 		asking, stop := r.uncancelled(ctx)
-		ready, err := act.Ask[*messages.ChildReady](asking, r.sys, r.session(), m)
+		wait := act.Asked[*messages.ChildReady](r.sys, r.session(), m)
+		hear := context.AfterFunc(ctx, func() { r.withdraw(ctx, m) }) // which comes behind the question
+		ready, err := wait(asking)
+		hear()
 		stop()
 		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(context.Cause(ctx), errHalted) {
 			return ready, err
 		}
+	}
+}
+
+// withdraw ends the making of the copy that the child of a cancelled call was to work in. Nobody waits for an answer: the question has one.
+func (r *run) withdraw(ctx context.Context, m *messages.SpawnChild) {
+	if !m.GetAttach() && !errors.Is(context.Cause(ctx), errHalted) {
+		r.sys.Root.Send(r.session(), &messages.SpawnChild{ExecId: m.GetExecId(), Parent: m.GetParent(), Attach: true})
 	}
 }
 

@@ -20,7 +20,7 @@ func TestADelegationWaitsUntilItIsKnownWhetherThereIsAChild(t *testing.T) {
 	defer sys.Shutdown()
 	asked := 0
 	session, err := sys.Root.SpawnNamed(actor.PropsFromFunc(func(c actor.Context) {
-		if m, ok := c.Message().(*messages.SpawnChild); ok {
+		if m, ok := c.Message().(*messages.SpawnChild); ok && !m.GetAttach() { // else it says that it was cancelled
 			if asked++; asked > 2 && m.GetExecId() == "exe_1" {
 				c.Respond(&messages.ChildReady{WorkerId: "wrk_1"})
 			}

@@ -42,7 +42,9 @@ type Session struct {
 	till     till
 	rest     rest
 	life     life
+	makings  map[*making]struct{}
 	run      *runner // nil: it was not made for a pipeline run
+	creating bool    // it is being made, and not known yet
 	ending   bool    // stopping: nobody is started any more, though messages still come
 	doomed   bool    // it is being deleted for good, and that is written down: nothing else is taken any more
 }
@@ -103,7 +105,7 @@ func (s *Session) Receive(c actor.Context) {
 func (s *Session) forget() {
 	s.endLife()
 	s.workers, s.grant, s.watchers, s.journal, s.facts, s.order = nil, nil, nil, nil, sessionFacts{}, nil
-	s.stash, s.builds, s.till = act.Stash{}, act.Stash{}, till{}
+	s.stash, s.builds, s.till, s.makings = act.Stash{}, act.Stash{}, till{}, nil
 	s.receive = func(actor.Context) {}
 }
 
@@ -161,8 +163,8 @@ func (s *Session) ready(c actor.Context) {
 		s.regranted(c, m)
 	case *granting:
 		s.granted(c, m)
-	case *cloned:
-		s.cloned(c, m)
+	case *copyMade:
+		s.copyMade(c, m)
 	case *applied:
 		s.applied(c, m)
 	case *cloneGrew:
@@ -469,8 +471,9 @@ func (s *Session) publish(c actor.Context, m *messages.Published) {
 // stopping answers those who wait for a worker that is down.
 func (s *Session) stopping(c actor.Context) {
 	s.ending = true
-	s.endLife()
 	gone := messages.Fail(messages.CodeUnavailable, "the session is stopping", "try again")
+	s.endMakings(c, gone, func(*making) bool { return true })
+	s.endLife()
 	drop := func(_ any, sender *actor.PID) {
 		if sender != nil {
 			c.Send(sender, gone)

@@ -23,6 +23,7 @@ func (s *Session) cancelAll(c actor.Context, m *messages.CancelSession) {
 		return
 	}
 	s.cancelRun(c, m)
+	s.endMakings(c, endedEarly("the session's work was cancelled"), func(m *making) bool { return m.worker != nil })
 	ask := func(id string) proto.Message {
 		one := proto.CloneOf(m)
 		one.WorkerId = id

@@ -17,8 +17,16 @@ import (
 // is written down with it. When the session comes into memory its children stay out of it until somebody wants something of them, except
 // those that have a turn to go on with: it may be one of their own, which no call waits for.
 
-// spawnChild makes the child of a call, or finds it: a call has one, however often it is asked for.
+// spawnChild makes the child of a call, or finds it: a call has one, however often it is asked for. Who only looks for it ends the making of
+// its copy: the call was cancelled, or its worker begins anew and asks again.
 func (s *Session) spawnChild(c actor.Context, m *messages.SpawnChild) {
+	if under := s.makingFor(m.GetExecId()); under != nil {
+		if !m.GetAttach() {
+			under.waits.Put(c)
+			return
+		}
+		s.endMaking(c, under, endedEarly("the call was cancelled"))
+	}
 	if s.building {
 		s.builds.Put(c)
 		return
@@ -58,13 +66,15 @@ func (s *Session) spawnChild(c actor.Context, m *messages.SpawnChild) {
 			return
 		}
 	}
-	s.build(c, spawned, created, s.svc.tracedInput(task, s.id, created.GetWorkerId()), of)
+	s.hire(c, &newcomer{spawned, created, s.svc.tracedInput(task, s.id, created.GetWorkerId())}, of)
 }
 
 // noChild says why a child cannot be made.
 func (s *Session) noChild(m *messages.SpawnChild) *messages.Failure {
 	parent := s.workers[m.GetParent()]
 	switch {
+	case s.doomed:
+		return sessionClosed(s.id)
 	case s.facts.ended[m.GetExecId()]:
 		return messages.Fail(messages.CodeClosed, "the worker that it was delegated to was deleted", "")
 	case m.GetAttach():

@@ -7,23 +7,11 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/workspace"
 )
-
-// A clone is made off the mailbox before anything is written down, so that the session goes on meanwhile; then it is attached as any
-// workspace is. It ends with the session's actor, which leaves nothing but a folder for the next start to remove.
-
-// cloned is what became of a clone that was to be attached.
-type cloned struct {
-	asker *actor.PID
-	spec  *messages.WorkspaceSpec
-	a     *messages.WorkspaceAttached
-	fail  *messages.Failure
-}
 
 // cloneGrew is a sign of life of a clone.
 type cloneGrew struct {
@@ -37,21 +25,15 @@ func isGit(spec *messages.WorkspaceSpec) bool {
 	return err == nil && addr.Kind == workspace.KindGit
 }
 
-// clone makes a clone for a wish that can be granted.
+// clone makes a clone, or a copy of a folder, for a wish that can be granted.
 func (s *Session) clone(c actor.Context, spec *messages.WorkspaceSpec) {
-	svc, sys, self, session, have, asker, away := s.svc, c.ActorSystem(), c.Self(), s.id, s.facts.attached, c.Sender(), &s.rest.away
-	ctx, cancel := svc.whileRunning(s.living())
-	away.Add(1)
-	svc.spawn(sys, self, func(p *act.Panic) any {
-		return &cloned{asker: asker, fail: messages.Fail(messages.CodeInternal, p.Error(), "")}
-	}, func() any {
-		defer away.Add(-1)
-		defer cancel()
+	svc, sys, self, session, have := s.svc, c.ActorSystem(), c.Self(), s.id, s.facts.attached
+	s.startMaking(c, &making{asker: c.Sender(), spec: spec}, func(ctx context.Context) (*messages.WorkspaceAttached, *messages.Failure) {
 		a, fail := svc.place(spec, have) //nolint:contextcheck // what it reads is near
 		if fail == nil {
 			fail = svc.make(ctx, session, a, growing(sys, self, a.GetSource()))
 		}
-		return &cloned{asker, spec, a, fail}
+		return a, fail
 	})
 }
 
@@ -64,28 +46,6 @@ func growing(sys *actor.ActorSystem, to *actor.PID, source string) func(int64) {
 			sys.Root.Send(to, &cloneGrew{source, bytes})
 		}
 	}
-}
-
-// cloned attaches a clone, in its turn. Meanwhile others may have come, and the wish is looked at again.
-func (s *Session) cloned(c actor.Context, m *cloned) {
-	if m.fail != nil {
-		s.tell(c, m.asker, m.fail)
-		return
-	}
-	if s.building {
-		s.builds.Put(c)
-		return
-	}
-	svc, have := s.svc, s.facts.attached
-	s.change(c, m.asker, func() (proto.Message, string, *messages.Failure) {
-		a, fail := svc.place(m.spec, have)
-		if fail != nil {
-			svc.unmake(m.a)
-			return nil, "", fail
-		}
-		m.a.Name, m.a.Order = a.GetName(), a.GetOrder()
-		return m.a, m.a.GetUri(), nil
-	})
 }
 
 // cloneGrew tells whoever watches.

@@ -61,6 +61,7 @@ func (s *Session) deleteWorker(c actor.Context, m *messages.DeleteWorker) {
 func (s *Session) closeSession(c actor.Context, m *messages.CloseSession) {
 	e := ending{asker: c.Sender(), workers: append([]string(nil), s.order...), reason: m.GetReason(), by: cmp.Or(m.GetBy(), byUser), session: true}
 	s.closeRun(c)
+	s.endMakings(c, endedEarly("the session was closed"), func(*making) bool { return true })
 	switch {
 	case !m.GetForget() || s.doomed:
 		s.end(c, e)
@@ -88,6 +89,7 @@ func (s *Session) doom(c actor.Context, e ending) {
 
 // end takes the first step.
 func (s *Session) end(c actor.Context, e ending) {
+	s.endMakings(c, endedEarly("the agent that delegates was deleted"), makingsOf(e.workers))
 	svc, sys, self, session, away := s.svc, c.ActorSystem(), c.Self(), s.id, &s.rest.away
 	away.Add(1)
 	svc.spawn(sys, self, func(p *act.Panic) any {
@@ -326,8 +328,9 @@ func (s *Session) remove(c actor.Context, id string) {
 // over refuses everything from now on, and asks the Supervisor for the end.
 func (s *Session) over(c actor.Context) {
 	s.discardCopies(func(*messages.WorkspaceAttached) bool { return true })
-	s.endLife()
 	closed := sessionClosed(s.id)
+	s.endMakings(c, closed, func(*making) bool { return true })
+	s.endLife()
 	refuse := func(_ any, sender *actor.PID) { s.tell(c, sender, closed) }
 	s.builds.Each(refuse)
 	s.receive = func(c actor.Context) { s.answer(c, closed) }

@@ -53,7 +53,7 @@ func (s *Session) watchRest(c actor.Context, after time.Duration) {
 
 // resting says whether the session itself has nothing to do. Its workers are asked apart.
 func (s *Session) resting() bool {
-	if !s.runRests() || len(s.watchers) > 0 || s.building || s.builds.Len() > 0 || s.rest.away.Load() > 0 {
+	if !s.runRests() || len(s.watchers) > 0 || s.building || len(s.makings) > 0 || s.builds.Len() > 0 || s.rest.away.Load() > 0 {
 		return false
 	}
 	for _, w := range s.workers {

@@ -15,7 +15,6 @@ import (
 	"github.com/troupe-dev/troupe/conversation"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/persistence"
-	"github.com/troupe-dev/troupe/policy"
 )
 
 // sessionFacts is the fold of a session's journal.
@@ -111,10 +110,11 @@ func (s *Session) create(c actor.Context, m *messages.CreateSession) {
 	s.log = s.svc.Log.With("session", s.id)
 	s.receive = s.opening
 	svc, sys, self, creator := s.svc, c.ActorSystem(), c.Self(), c.Sender()
+	s.creating = true
+	b := &sessionBuilder{svc: svc, m: m, ctx: s.living()}
 	svc.spawn(sys, self, func(p *act.Panic) any {
 		return &sessionOpened{creator: creator, fail: messages.Fail(messages.CodeInternal, p.Error(), "")}
 	}, func() any {
-		b := &sessionBuilder{svc: svc, m: m}
 		if m.GetRun() != nil {
 			b.m = proto.CloneOf(m) // it is completed
 		}
@@ -160,8 +160,15 @@ func (s *Session) open(c actor.Context) {
 func (s *Session) opening(c actor.Context) {
 	m, ok := c.Message().(*sessionOpened)
 	if !ok {
+		if t, _ := c.Message().(*messages.ToSession); t.GetClose() != nil && s.creating {
+			s.endLife() // copies for it are made no further
+		}
 		s.stash.Put(c)
 		return
+	}
+	s.creating = false
+	if s.life.ctx != nil && s.life.ctx.Err() != nil {
+		s.life = life{}
 	}
 	if m.fail != nil {
 		if m.creator != nil {
@@ -276,6 +283,7 @@ type sessionBuilder struct {
 	standing []string
 	input    string                        // id of the first one
 	made     []*messages.WorkspaceAttached // copies that go when the session does not come to be
+	ctx      context.Context               //nolint:containedctx // of one building: copies are made no further when it ends
 }
 
 func (b *sessionBuilder) build() *sessionOpened {
@@ -415,25 +423,6 @@ func records(facts []proto.Message) ([]*messages.Record, error) {
 		out = append(out, r)
 	}
 	return out, nil
-}
-
-// check refuses what a session cannot be made with.
-func (b *sessionBuilder) check() *messages.Failure {
-	for _, r := range b.m.GetRules() {
-		if _, err := policy.ParseRule(r); err != nil {
-			return messages.Fail(messages.CodeBadRequest, err.Error(), "")
-		}
-	}
-	if fail := b.checkEnv(); fail != nil {
-		return fail
-	}
-	if fail := checkRun(b.m); fail != nil {
-		return fail
-	}
-	if fail := b.m.GetBudget().Refuse(); fail != nil {
-		return fail
-	}
-	return b.svc.checkFields(b.m.GetFields())
 }
 
 // facts checks the command and says what is to be written: the worker's facts and the session's.

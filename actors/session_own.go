@@ -19,10 +19,9 @@ import (
 // leaves a folder that the next start removes.
 
 // ownCopy makes a worker's copy of a workspace. Not for a mailbox: it may take minutes.
-func (s *Services) ownCopy(ctx context.Context, session, worker string, of *messages.WorkspaceGrant, order int32) (*messages.WorkspaceAttached, *messages.Failure) {
+func (s *Services) ownCopy(ctx context.Context, session, worker string, of *messages.WorkspaceGrant) (*messages.WorkspaceAttached, *messages.Failure) {
 	a := &messages.WorkspaceAttached{
-		Kind: string(workspace.KindClient), Owner: s.ServerName, Trust: of.GetTrust(), Order: order, Name: of.GetName(), Mode: of.GetMode(), Tools: of.GetTools(),
-		Source: of.GetUri(), ProjectDir: of.GetPath(), Worker: worker,
+		Kind: string(workspace.KindClient), Owner: s.ServerName, Source: of.GetUri(), ProjectDir: of.GetPath(), Worker: worker,
 	}
 	return a, s.make(ctx, session, a, nil)
 }
@@ -48,21 +47,17 @@ type ownGrant struct {
 	entry    []persistence.IndexOp
 }
 
-// withCopy makes a new worker's copy and the grant with it. facts is the session as it is, by value.
-func withCopy(svc *Services, sys *actor.ActorSystem, facts sessionFacts, spawned *messages.WorkerSpawned, of *messages.WorkspaceGrant) (*ownGrant, *messages.Failure) {
-	ctx, cancel := svc.whileRunning(context.Background())
-	defer cancel()
-	id, order := facts.created.GetSessionId(), int32(0)
-	for _, a := range facts.attached {
-		order = max(order, a.GetOrder()+1)
+// withCopy makes the grant with a new worker's copy, as the folder that it was made of is now. facts is the session as it is, by value.
+func withCopy(svc *Services, sys *actor.ActorSystem, facts sessionFacts, spawned *messages.WorkerSpawned, of *messages.WorkspaceGrant, a *messages.WorkspaceAttached) (*ownGrant, *messages.Failure) {
+	id := facts.created.GetSessionId()
+	a.Order = 0
+	for _, other := range facts.attached {
+		a.Order = max(a.GetOrder(), other.GetOrder()+1)
 	}
-	a, fail := svc.ownCopy(ctx, id, spawned.GetWorkerId(), of, order)
-	if fail != nil {
-		svc.unmake(a)
-		return nil, fail
-	}
+	a.Trust, a.Name, a.Mode, a.Tools = of.GetTrust(), of.GetName(), of.GetMode(), of.GetTools()
 	spawned.CopyOf = of.GetUri()
 	o := &ownGrant{attached: a}
+	var fail *messages.Failure
 	if o.grant, o.entry, fail = changed(svc, &facts, a, spawned); fail == nil {
 		fail = openWorkspaces(svc, sys, id, o.grant)
 	}

@@ -27,6 +27,25 @@ func (s *Services) standing(folder string) ([]string, *messages.Failure) {
 	return rules, nil
 }
 
+// check refuses what a session cannot be made with.
+func (b *sessionBuilder) check() *messages.Failure {
+	for _, r := range b.m.GetRules() {
+		if _, err := policy.ParseRule(r); err != nil {
+			return messages.Fail(messages.CodeBadRequest, err.Error(), "")
+		}
+	}
+	if fail := b.checkEnv(); fail != nil {
+		return fail
+	}
+	if fail := checkRun(b.m); fail != nil {
+		return fail
+	}
+	if fail := b.m.GetBudget().Refuse(); fail != nil {
+		return fail
+	}
+	return b.svc.checkFields(b.m.GetFields())
+}
+
 // checkEnv refuses variables that no command may be given, and secrets: what a session is made with is written down.
 func (b *sessionBuilder) checkEnv() *messages.Failure {
 	seen := make(map[string]bool)

@@ -212,7 +212,7 @@ func (s *Session) spawnStep(c actor.Context, m *messages.SpawnStep) {
 	spawned := &messages.WorkerSpawned{
 		WorkerId: created.GetWorkerId(), Agent: created.GetAgent(), Model: created.GetModel(), ExecId: m.GetExecId(), InputId: task.GetInputId(), RunId: m.GetRunId(),
 	}
-	s.build(c, spawned, created, s.svc.tracedInput(task, s.id, created.GetWorkerId()), nil) // steps share the folder: what one leaves another one finds
+	s.build(c, c.Sender(), &newcomer{spawned, created, s.svc.tracedInput(task, s.id, created.GetWorkerId())}, nil) // steps share the folder: what one leaves another one finds
 }
 
 // dormantFact says whether a worker stays out of memory until somebody wants something of it.

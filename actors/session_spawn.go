@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"google.golang.org/protobuf/proto"
@@ -63,32 +64,71 @@ func (s *Session) spawnWorker(c actor.Context, m *messages.SpawnWorker) {
 			return
 		}
 	}
-	s.build(c, &messages.WorkerSpawned{WorkerId: created.GetWorkerId(), Agent: created.GetAgent(), Model: created.GetModel()}, created, nil, of)
+	s.hire(c, &newcomer{spawned: &messages.WorkerSpawned{WorkerId: created.GetWorkerId(), Agent: created.GetAgent(), Model: created.GetModel()}, created: created}, of)
 }
 
-// build makes a worker off the mailbox, for who asked. task is its first input, nil: it has none. of is the workspace that it gets a copy of, nil: none.
-func (s *Session) build(c actor.Context, spawned *messages.WorkerSpawned, created *messages.WorkerCreated, task *messages.InputAccepted, of *messages.WorkspaceGrant) {
+// newcomer is a worker that is to be.
+type newcomer struct {
+	spawned *messages.WorkerSpawned
+	created *messages.WorkerCreated
+	task    *messages.InputAccepted // its first input; nil: it has none
+}
+
+// hire makes a worker for who asked. of is the workspace that it gets a copy of first; nil: none.
+func (s *Session) hire(c actor.Context, n *newcomer, of *messages.WorkspaceGrant) {
+	if of == nil {
+		s.build(c, c.Sender(), n, nil)
+		return
+	}
+	svc, session := s.svc, s.id
+	s.startMaking(c, &making{asker: c.Sender(), worker: n}, func(ctx context.Context) (*messages.WorkspaceAttached, *messages.Failure) {
+		if fail := n.renders(); fail != nil {
+			return nil, fail
+		}
+		return svc.ownCopy(ctx, session, n.spawned.GetWorkerId(), of)
+	})
+}
+
+// renders refuses a copied history that cannot be rendered, before anything is made for it.
+func (n *newcomer) renders() *messages.Failure {
+	if err := (&conversation.State{}).ApplyFact(n.created, &messages.Record{Seq: 1}); err != nil {
+		return messages.Fail(messages.CodeBadRequest, "spawn a worker: "+err.Error(), "")
+	}
+	return nil
+}
+
+// build writes a worker down off the mailbox, for who asked. a is the copy that it works in; nil: it has none.
+func (s *Session) build(c actor.Context, asker *actor.PID, n *newcomer, a *messages.WorkspaceAttached) {
 	s.building = true
-	svc, sys, journal, facts, asker := s.svc, c.ActorSystem(), s.journal, s.facts, c.Sender()
+	svc, sys, journal, facts := s.svc, c.ActorSystem(), s.journal, s.facts
+	i := slices.IndexFunc(s.grant.GetWorkspaces(), func(g *messages.WorkspaceGrant) bool { return g.GetUri() == a.GetSource() })
+	of := &messages.WorkspaceGrant{}
+	if i >= 0 {
+		of = s.grant.GetWorkspaces()[i]
+	}
 	svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
 		return &workerBuilt{asker: asker, fail: messages.Fail(messages.CodeInternal, p.Error(), "")}
 	}, func() any {
 		j, err := writable(svc, journal, facts.seq)
 		if err != nil {
+			svc.unmake(a)
 			return &workerBuilt{asker: asker, fail: messages.Fail(messages.CodeUnavailable, "spawn a worker: "+err.Error(), "")}
 		}
-		try := &conversation.State{} // a copied history that cannot be rendered is refused before anything is made for it
-		if err := try.ApplyFact(created, &messages.Record{Seq: 1}); err != nil {
-			return &workerBuilt{asker: asker, journal: j, fail: messages.Fail(messages.CodeBadRequest, "spawn a worker: "+err.Error(), "")}
+		fail := n.renders()
+		if fail == nil && a != nil && i < 0 {
+			fail = messages.Fail(messages.CodeNoWorkspace, a.GetSource()+" was detached while a copy of it was made", "")
+		}
+		if fail != nil {
+			svc.unmake(a)
+			return &workerBuilt{asker: asker, journal: j, fail: fail}
 		}
 		own := &ownGrant{}
-		if of != nil {
-			var fail *messages.Failure
-			if own, fail = withCopy(svc, sys, facts, spawned, of); fail != nil {
+		if a != nil {
+			if own, fail = withCopy(svc, sys, facts, n.spawned, of, a); fail != nil {
 				return &workerBuilt{asker: asker, journal: j, fail: fail}
 			}
 		}
-		b := buildWorker(svc, j, own, spawned, created, task)
+		b := buildWorker(svc, j, own, n.spawned, n.created, n.task)
 		b.asker, b.journal, b.grant = asker, j, own.grant
 		return b
 	})
@@ -98,6 +138,11 @@ func (s *Session) build(c actor.Context, spawned *messages.WorkerSpawned, create
 func (s *Session) hired() (n int) {
 	for _, w := range s.workers {
 		if w.spawned.GetParent() == "" && w.spawned.GetRunId() == "" {
+			n++
+		}
+	}
+	for m := range s.makings {
+		if m.worker != nil && m.worker.spawned.GetParent() == "" {
 			n++
 		}
 	}

@@ -150,7 +150,7 @@ func isFolder(spec *messages.WorkspaceSpec) bool {
 
 // make makes the copy that a workspace is to be; those before it go when that fails.
 func (b *sessionBuilder) make(a *messages.WorkspaceAttached) *messages.Failure {
-	ctx, cancel := b.svc.whileRunning(context.Background())
+	ctx, cancel := b.svc.whileRunning(b.ctx)
 	defer cancel()
 	fail := b.svc.make(ctx, b.m.GetSessionId(), a, nil)
 	if fail == nil && isCopy(a) {

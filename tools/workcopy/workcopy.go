@@ -158,7 +158,7 @@ func (m *making) one(src, dst *os.Root, name string, d fs.DirEntry) error {
 	case !d.Type().IsRegular():
 		return nil
 	}
-	n, err := copyFile(src, dst, name, m.o.MaxBytes-m.bytes)
+	n, err := copyFile(m.ctx, src, dst, name, m.o.MaxBytes-m.bytes)
 	m.bytes += n
 	if m.bytes > m.o.MaxBytes {
 		return messages.Fail(messages.CodeTooLarge, fmt.Sprintf("the folder is larger than %d MiB", m.o.MaxBytes>>20), "work in it without --isolate")
@@ -166,8 +166,11 @@ func (m *making) one(src, dst *os.Root, name string, d fs.DirEntry) error {
 	return err
 }
 
+// copyPiece is how many bytes are copied before it is looked again whether anybody still wants them.
+const copyPiece = 16 << 20
+
 // copyFile copies at most one byte more than most.
-func copyFile(src, dst *os.Root, name string, most int64) (int64, error) {
+func copyFile(ctx context.Context, src, dst *os.Root, name string, most int64) (int64, error) {
 	in, err := src.OpenFile(name, os.O_RDONLY|openFlags, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
@@ -184,6 +187,16 @@ func copyFile(src, dst *os.Root, name string, most int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	n, err := io.Copy(out, io.LimitReader(in, most+1))
+	n := int64(0)
+	for err == nil && n <= most {
+		if err = ctx.Err(); err == nil {
+			var k int64
+			k, err = io.CopyN(out, in, min(copyPiece, most+1-n))
+			n += k
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
 	return n, errors.Join(err, out.Close())
 }
