@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/troupe-dev/troupe/messages"
 )
@@ -43,11 +44,13 @@ func (p Principal) May(s Scope) bool {
 type Authenticator func(*http.Request) (Principal, error)
 
 // Mount is a handler of somebody else's beside the routes of the API: behind the same checks of host, origin and
-// address, and for who has the scope. PrincipalOf tells it who that is.
+// address, and for who has the scope. PrincipalOf tells it who that is. A body may take as long as it likes to arrive, unless
+// BodyTime bounds it or the handler does; what the handler leaves of it has the time that a body of the API has.
 type Mount struct {
-	Pattern string // as ServeMux takes it, with its method
-	Scope   Scope
-	Handler http.Handler
+	Pattern  string // as ServeMux takes it, with its method
+	Scope    Scope
+	Handler  http.Handler
+	BodyTime time.Duration // for a request's body to arrive; 0: no bound
 }
 
 type principalKey struct{}

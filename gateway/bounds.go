@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/troupe-dev/troupe/messages"
@@ -22,22 +23,41 @@ func timed(w http.ResponseWriter, r *http.Request, most time.Duration) *http.Req
 		return r
 	}
 	in := r.WithContext(r.Context())
-	in.Body = &timedBody{r.Body, rc}
+	in.Body = &timedBody{ReadCloser: r.Body, rc: rc, most: most}
 	return in
 }
 
 type timedBody struct {
 	io.ReadCloser
-	rc *http.ResponseController
+	rc    *http.ResponseController
+	most  time.Duration
+	ended atomic.Bool
 }
 
 // Read passes the body on, and lifts its bound at its end.
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) && !b.ended.Swap(true) {
 		_ = b.rc.SetReadDeadline(time.Time{})
 	}
 	return n, err
+}
+
+// serve answers with a handler of somebody else's, under its own bound for the body.
+func (m Mount) serve(w http.ResponseWriter, r *http.Request) {
+	if b, timed := r.Body.(*timedBody); timed {
+		bound := time.Time{}
+		if m.BodyTime > 0 {
+			bound = time.Now().Add(m.BodyTime)
+		}
+		_ = b.rc.SetReadDeadline(bound)
+		defer func() {
+			if !b.ended.Load() { // net/http reads what is left
+				_ = b.rc.SetReadDeadline(time.Now().Add(b.most))
+			}
+		}()
+	}
+	m.Handler.ServeHTTP(w, r)
 }
 
 // bodiless refuses a body where none is read: what somebody says in it would be passed over in silence.

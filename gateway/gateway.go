@@ -14,7 +14,6 @@ import (
 	"log/slog"
 	"net/http"
 	"path"
-	"runtime/debug"
 	"strings"
 	"time"
 	"unicode"
@@ -148,13 +147,13 @@ func (a *api) routes() {
 		if r.in == nil && r.takes == "" {
 			h = a.bodiless(h)
 		}
-		a.mux.HandleFunc(r.pattern, a.opts.Metrics.measured(r.pattern, a.admit(r.scope, h)))
+		a.mux.HandleFunc(r.pattern, a.opts.Metrics.measured(r.pattern, a.recovered(a.admit(r.scope, h))))
 	}
 	for pattern, file := range a.consoleRows() {
 		a.mux.HandleFunc(pattern, a.admit(ScopeNone, a.console(file)))
 	}
 	for _, m := range a.opts.Mounts {
-		a.mux.HandleFunc(m.Pattern, a.opts.Metrics.measured(m.Pattern, a.admit(m.Scope, m.Handler.ServeHTTP)))
+		a.mux.HandleFunc(m.Pattern, a.opts.Metrics.measured(m.Pattern, a.recovered(a.admit(m.Scope, m.serve))))
 	}
 }
 
@@ -174,17 +173,7 @@ func (a *api) handler(e endpoint) http.HandlerFunc {
 
 // ServeHTTP answers every request, also one that makes a handler panic.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	defer func() {
-		switch p := recover(); p {
-		case nil:
-		case http.ErrAbortHandler:
-			panic(p) //nolint:forbidigo // net/http asks for it: the connection is cut
-		default:
-			a.log.Error("request panicked", "route", r.Method+" "+r.URL.Path, "err", p, "stack", string(debug.Stack()))
-			a.problem(w, r, 0, messages.Fail(messages.CodeInternal, "the request failed in a way that nobody expected", "see the log"))
-		}
-	}()
-	a.guard.ServeHTTP(w, timed(w, r, a.opts.BodyTime))
+	a.recovered(a.guard.ServeHTTP)(w, timed(w, r, a.opts.BodyTime))
 }
 
 // dispatch finds the route. ServeMux's own refusals are texts, and it redirects what it would

@@ -88,39 +88,16 @@ func (m *Metrics) measured(route string, next http.HandlerFunc) http.HandlerFunc
 		return next
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		begun, seen := time.Now(), &statusWriter{ResponseWriter: w}
+		begun, seen, done := time.Now(), &statusWriter{ResponseWriter: w}, false
 		m.open.Inc()
 		defer func() {
 			m.open.Dec()
 			m.time.WithLabelValues(route).Observe(time.Since(begun).Seconds())
-			m.requests.WithLabelValues(route, strconv.Itoa(seen.code())).Inc()
+			m.requests.WithLabelValues(route, strconv.Itoa(seen.code(done))).Inc()
 		}()
 		next(seen, r)
+		done = true
 	}
-}
-
-// statusWriter remembers the status of an answer.
-type statusWriter struct {
-	http.ResponseWriter
-	status int
-}
-
-// WriteHeader notes the status.
-func (s *statusWriter) WriteHeader(status int) {
-	if s.status == 0 {
-		s.status = status
-	}
-	s.ResponseWriter.WriteHeader(status)
-}
-
-// Unwrap gives http.ResponseController its way to deadlines, flushes and hijacking.
-func (s *statusWriter) Unwrap() http.ResponseWriter { return s.ResponseWriter }
-
-func (s *statusWriter) code() int {
-	if s.status == 0 {
-		return http.StatusOK
-	}
-	return s.status
 }
 
 // scrapeTime bounds the look at the live tree for a scrape.

@@ -44,6 +44,11 @@ func From(ctx context.Context, traceparent string) context.Context {
 // Arrived gives ctx the span that a request says it belongs to.
 func Arrived(ctx context.Context, h http.Header) context.Context { return From(ctx, h.Get(Header)) }
 
+// Named is the span that a request says it belongs to; not a valid one when it names none.
+func Named(ctx context.Context, h http.Header) trace.SpanContext {
+	return trace.SpanContextFromContext(Arrived(trace.ContextWithSpanContext(ctx, trace.SpanContext{}), h))
+}
+
 // Leave writes the span of ctx, if it has one, into the header of a request.
 func Leave(ctx context.Context, h http.Header) {
 	if s := Traceparent(ctx); s != "" {
