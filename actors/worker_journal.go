@@ -24,6 +24,7 @@ type appending struct {
 	asker   *actor.PID // who is told when it fails
 	before  late       // what goes ahead of it
 	traced  time.Time  // when it was handed to the store; zero: nobody asks
+	refused bool       // by the store: none of it was written
 }
 
 // appended is the committer's answer, piped to the mailbox.
@@ -117,6 +118,7 @@ func (w *Worker) appended(c actor.Context, m *appended) {
 		return // of before a failure
 	}
 	if m.err != nil {
+		in.refused = true
 		w.storeFailed(c, m.err)
 		return
 	}

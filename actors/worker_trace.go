@@ -37,6 +37,17 @@ func (w *Worker) traceAccept(f *messages.InputAccepted) {
 	}
 }
 
+// traceRefused ends the span of an input that was not accepted after all.
+func (w *Worker) traceRefused(input, class string) {
+	if w.trace == nil {
+		return
+	}
+	if span := w.trace.inputs[input]; span != nil {
+		w.svc.ends(span, class)
+		delete(w.trace.inputs, input)
+	}
+}
+
 // traced tells what an append has written down, now that it is durable, or kept back, and applied.
 func (w *Worker) traced(in *appending, late bool) {
 	if w.trace == nil {
@@ -45,10 +56,7 @@ func (w *Worker) traced(in *appending, late bool) {
 	for _, f := range in.facts {
 		switch f := f.(type) {
 		case *messages.InputAccepted:
-			if span := w.trace.inputs[f.GetInputId()]; span != nil {
-				w.svc.ends(span, "")
-				delete(w.trace.inputs, f.GetInputId())
-			}
+			w.traceRefused(f.GetInputId(), "")
 		case *messages.TurnStarted:
 			w.traceTurn(false)
 		case *messages.GenerationFailed:
@@ -213,12 +221,31 @@ func (w *Worker) cutTrace() {
 	for exec := range w.trace.calls {
 		w.traceCalled(exec, "cut_off", "cut_off")
 	}
+	if done := w.completing(); done != nil {
+		w.traceDone(done)
+	}
 	clear(w.trace.asked) // they are still asked
-	clear(w.trace.inputs)
+	for input := range w.trace.inputs {
+		w.traceRefused(input, "cut_off")
+	}
 	if span := w.trace.turn; span != nil {
 		if t := w.state.Turn(); t == nil || span.SpanContext().SpanID() != telemetry.SpanOf(t.ID) {
 			w.svc.ends(span, "", telemetry.Outcome.String("suspended"))
 		}
 		w.trace.turn = nil
 	}
+}
+
+// completing is the end of the open turn, while it is on its way to the store. Nobody waits for it here any more, and who comes after this worker finds
+// the turn ended, so that nobody else would end its span.
+func (w *Worker) completing() *messages.TurnCompleted {
+	if w.inflight == nil || w.inflight.refused {
+		return nil
+	}
+	for _, f := range w.inflight.facts {
+		if done, ok := f.(*messages.TurnCompleted); ok {
+			return done
+		}
+	}
+	return nil
 }
