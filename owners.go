@@ -29,7 +29,8 @@ func (rt *Runtime) ConnectOwner(ctx context.Context, m *messages.ConnectOwner, o
 	if g == nil {
 		return 0, nil, messages.Fail(messages.CodeNoWorkspace, fmt.Sprintf("session %s has no workspace %s of another machine", v.GetId(), m.GetUri()), "attach it first")
 	}
-	if _, err := send[*messages.Ack](ctx, rt, &messages.RegisterHost{Host: g.GetOwner(), TokenId: m.GetTokenId()}); err != nil {
+	register := &messages.RegisterHost{Host: actors.HostIn(v.GetTenant(), g.GetOwner()), TokenId: m.GetTokenId()}
+	if _, err := send[*messages.Ack](ctx, rt, register); err != nil {
 		return 0, nil, err
 	}
 	epoch, leave, fail := rt.svc.Owners.Connect(actors.Place{Session: v.GetId(), URI: g.GetUri()}, owner, m.GetClient(), m.GetSteal())

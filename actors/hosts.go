@@ -2,14 +2,24 @@ package actors
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/troupe-dev/troupe/messages"
 )
 
+// HostIn is the name of a machine among those of a tenant, each of which has names of its own.
+func HostIn(tenant, host string) string {
+	if tenant == "" {
+		return host
+	}
+	return tenant + "/" + host // no host has a slash in it
+}
+
 // registerHost gives the name of a machine to the token that comes with it first (acceptance row 77).
 func registerHost(svc *Services, m *messages.RegisterHost) *rulesChanged {
+	host := m.GetHost()[strings.LastIndexByte(m.GetHost(), '/')+1:]
 	fail := func(code string, err error) *rulesChanged {
-		return &rulesChanged{reply: messages.Fail(code, "register host "+m.GetHost()+": "+err.Error(), "")}
+		return &rulesChanged{reply: messages.Fail(code, "register host "+host+": "+err.Error(), "")}
 	}
 	j, f, err := openSystem(svc)
 	if err != nil {
@@ -19,7 +29,7 @@ func registerHost(svc *Services, m *messages.RegisterHost) *rulesChanged {
 	switch token, taken := f.hosts[m.GetHost()]; {
 	case taken && token != m.GetTokenId():
 		return &rulesChanged{facts: f, reply: messages.Fail(messages.CodeDenied,
-			fmt.Sprintf("the host name %s belongs to another token", m.GetHost()), "use another name (`troupe attach --as NAME`)")}
+			fmt.Sprintf("the host name %s belongs to another token", host), "use another name (`troupe attach --as NAME`)")}
 	case taken:
 		return &rulesChanged{facts: f, reply: &messages.Ack{}}
 	}

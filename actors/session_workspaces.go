@@ -43,7 +43,7 @@ func (f *sessionFacts) grantOf(standing []string, project []*messages.EnvVar) (*
 			return nil, fmt.Errorf("workspace %s: %w", a.GetUri(), err)
 		}
 		g.Workspaces = append(g.Workspaces, &messages.WorkspaceGrant{
-			Id: addr.ID(), Name: a.GetName(), Uri: addr.Canonical, Kind: a.GetKind(), Mode: a.GetMode(), Trust: a.GetTrust(),
+			Id: idIn(f.created.GetTenant(), addr, elsewhere(a) != ""), Name: a.GetName(), Uri: addr.Canonical, Kind: a.GetKind(), Mode: a.GetMode(), Trust: a.GetTrust(),
 			Path: a.GetPath(), Order: a.GetOrder(), Primary: a == first, Tools: a.GetTools(),
 			Owner: elsewhere(a), Source: a.GetSource(), Commit: a.GetCommit(), ClonePath: a.GetClonePath(), ProjectDir: a.GetProjectDir(), Worker: a.GetWorker(),
 		})
@@ -375,6 +375,15 @@ func elsewhere(a *messages.WorkspaceAttached) string {
 		return a.GetOwner()
 	}
 	return ""
+}
+
+// idIn is the id of a workspace among those of a tenant. Machines belong to tenants: what one calls laptop:/src is another folder than what another one calls so, and
+// neither waits for a lease of the other, reads its fields, or can tell that it is there. Folders of this machine are the same for all.
+func idIn(tenant string, addr *workspace.Address, elsewhere bool) string {
+	if tenant == "" || !elsewhere {
+		return addr.ID()
+	}
+	return (&workspace.Address{Canonical: tenant + "\x00" + addr.Canonical}).ID() // no address has a zero in it
 }
 
 // folderOf is what a session is found by, and whose project it belongs to: of a copy, what that was made of.

@@ -120,6 +120,7 @@ func (w *Worker) noWorkspace(c actor.Context, why string) {
 	cancel := &messages.CancelRequested{By: conversation.ByFailure, Reason: reason}
 	switch staged := w.state.Staged(); {
 	case st != nil:
+		w.traceRefused(st.fact.GetInputId(), messages.CodeUnavailable)
 		if asker := st.askerOrNil(); asker != nil {
 			c.Send(asker, messages.Fail(messages.CodeUnavailable, reason, "see the log of the process; it is tried anew when all sessions of the folder have left it"))
 		}
@@ -155,12 +156,21 @@ func (w *Worker) sendRelease(c actor.Context, l *messages.LeaseToken, request ui
 	if i := slices.IndexFunc(w.leases.taken, func(g *messages.WorkspaceGrant) bool { return g.GetUri() == l.GetWorkspace() }); i >= 0 {
 		id = w.leases.taken[i].GetId()
 	} else { // it came late
-		id = idOf(l)
+		id = w.leasedID(l)
 	}
 	c.Send(w.peers.workspace(c.ActorSystem(), id), &messages.ReleaseLease{Workspace: l.GetWorkspace(), Token: l.GetToken(), Request: request, Holder: w.id})
 }
 
-// idOf is the id of the workspace that a lease is of.
+// leasedID is the id of a workspace that the worker had a lease of, which may have been taken from it since.
+func (w *Worker) leasedID(l *messages.LeaseToken) string {
+	addr, err := workspace.Parse(l.GetWorkspace(), w.svc.ServerName)
+	if err != nil {
+		return idOf(l)
+	}
+	return idIn(w.grant.GetTenant(), addr, addr.Kind == workspace.KindClient && addr.Host != workspace.LocalHost)
+}
+
+// idOf is the id of the workspace of this machine that a lease is of.
 func idOf(l *messages.LeaseToken) string {
 	return (&workspace.Address{Canonical: l.GetWorkspace()}).ID()
 }
