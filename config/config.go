@@ -39,7 +39,7 @@ type Server struct {
 	Listen string           `yaml:"listen" default:"127.0.0.1:7777" kind:"address" doc:"Address of troupe serve; port 0 takes a free one. Anything but loopback needs TLS and a token."`
 	Admin  string           `yaml:"admin" kind:"address" doc:"Address, on loopback, for profiles of the server (pprof); empty: none. Whoever is on this machine may read them."`
 	Grace  time.Duration    `yaml:"grace" default:"10s" doc:"How long a server that stops lets turns end; what is open then goes on at the next start."`
-	Conns  int64            `yaml:"connections" default:"4096" min:"1" max:"1000000" doc:"Connections to troupe serve at a time; one more is closed."`
+	Conns  int64            `yaml:"connections" default:"4096" min:"1" max:"1000000" doc:"Connections to troupe serve at a time, and as many to the socket of its data directory; one more is closed."`
 	PerIP  int64            `yaml:"connections_per_address" default:"256" min:"0" max:"1000000" doc:"The same from one address, of IPv6 from one /64; loopback is not counted, where a proxy sits. 0: no bound of its own."`
 	TLS    TLS              `yaml:"tls" doc:"Certificate of the server, read anew when it changes; ca: whom commands that talk to a server trust besides the system's authorities."`
 	Roots  []string         `yaml:"roots" kind:"path" doc:"Folders below which tokens without scope admin may attach workspaces."`

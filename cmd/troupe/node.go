@@ -59,6 +59,7 @@ type house struct {
 	log      *logFile
 	traces   *export.Traces    // nil: nothing is traced
 	listener *countingListener // nil: nobody is served
+	most     int               // connections to it at a time
 	gateway  gateway.Options   // of who comes by the socket
 }
 
@@ -202,7 +203,7 @@ func hold(ctx context.Context, in opening, o troupe.Options, log *logFile) (*hou
 		h.log = nil // the caller's, who closes it
 		return nil, errors.Join(&exitError{code: exitIO, what: err.Error(), err: err}, h.close(ctx))
 	}
-	h.listener = &countingListener{Listener: l}
+	h.listener, h.most = &countingListener{Listener: l}, int(in.loaded.Config.Server.Conns)
 	return h, nil
 }
 
@@ -270,7 +271,8 @@ func (h *house) addServer(ctx context.Context, g *run.Group) {
 	o := h.gateway
 	o.Logger, o.Version = h.log.logger, readVersion().Version
 	handler := h.listener.noting(gateway.New(h.rt, o))
-	g.Add(func() error { return serve(ctx, h.listener, handler) }, func(error) { stop() })
+	l := gateway.LimitConnections(h.listener, h.most, 0, o.Metrics.ConnectionRefused)
+	g.Add(func() error { return serve(ctx, l, handler) }, func(error) { stop() })
 }
 
 // serve answers on a listener until ctx ends. Its stop is bounded, as the process is about to end: a

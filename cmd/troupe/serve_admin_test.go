@@ -7,9 +7,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/troupe-dev/troupe/client"
 )
 
 func TestProfilesAreForThisMachineAndBounded(t *testing.T) {
@@ -50,28 +53,41 @@ func TestProfilesAreForThisMachineAndBounded(t *testing.T) {
 	}
 }
 
-func TestAConnectionTooManyIsClosed(t *testing.T) {
+func TestAConnectionTooManyIsClosedOnTheAddressAndOnTheSocket(t *testing.T) {
 	m := newMachine(t)
 	s := m.serve("--config", m.write("few.yaml", "server: {connections: 3}\n"))
-	open := 0
-	for ; open < 4; open++ {
-		c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	http.DefaultClient.CloseIdleConnections()
+	for network, address := range map[string]string{"tcp": strings.TrimPrefix(s.url, "http://"), "unix": client.SocketPath(filepath.Join(m.home, ".local/share/troupe"))} {
+		m.eventually(network+": three connections have a place", func() bool { // that of a request before may have to be given back
+			n := answered(t, network, address, 5)
+			if n > 3 {
+				t.Fatalf("%s: %d connections are answered at a time", network, n)
+			}
+			return n == 3
+		})
+		m.eventually(network+": places that were given back are given again", func() bool { return answered(t, network, address, 1) == 1 })
+	}
+}
+
+// answered opens so many connections, one after the other, tells how many of them were answered until one was not, and closes them.
+func answered(t *testing.T, network, address string, most int) int {
+	t.Helper()
+	for open := range most {
+		c, err := net.Dial(network, address)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
 		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		if _, err := io.WriteString(c, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
-			break
+			return open
 		}
 		if n, err := c.Read(make([]byte, 1)); n == 0 {
 			if errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Error("one too many is left waiting")
+				t.Fatal("one too many is left waiting")
 			}
-			break
+			return open
 		}
 	}
-	if open > 3 {
-		t.Errorf("%d connections are answered at a time", open)
-	}
+	return most
 }
