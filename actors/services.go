@@ -49,14 +49,18 @@ type Price struct{ Input, Output, Cached float64 }
 type Agent struct {
 	Name   string
 	System string
-	Model  string
-	Tools  []string // nil: every built-in tool; a name here also adds it to the Restricted toolset
+	// Description says for other agents what it is for.
+	Description string
+	Model       string
+	Tools       []string // nil: every built-in tool; a name here also adds it to the Restricted toolset
 	// Unknown is what becomes of its calls of which a crash left unknown whether they ran; "": what the tool says.
 	Unknown policy.Unknown
 	// Context names files of the primary workspace that stand in the system prompt, as they are when a turn begins;
 	// nil: AGENTS.md. One that does not exist is left out, one over 32 KiB is named and not read.
 	Context []string
 	Rules   []string // policy rules for this agent alone
+	// Handoff names the agents to which it may give its conversation (handoff).
+	Handoff []string
 	MCP     []string // names of the MCP servers whose tools it has, besides its own
 	Fields  string   // a JSON schema: the fields that its sessions give their primary workspace, unless somebody else declared some
 	Isolate bool     // workers of it, but for steps of pipelines, work in a copy of their own of the primary folder

@@ -105,7 +105,7 @@ func (s *Session) subtree(c actor.Context) {
 func workerNode(w *messages.WorkerView) *messages.ActorView {
 	v := &messages.ActorView{
 		Kind: "worker", Id: w.GetId(), State: w.GetState(), Restarts: w.GetRestarts(), Pending: w.GetPending() + w.GetStaged(), LastError: w.GetLastError(),
-		Parent: w.GetParent(),
+		Parent: w.GetParent(), Agent: w.GetAgent(), Background: w.GetBackground(),
 	}
 	if w.GetExecutor() != "" {
 		state := running

@@ -19,10 +19,11 @@ type role struct {
 	noMCP bool
 }
 
-// roles are the worker's own and, of a child, its parent's: what it may do, both may.
+// roles are the worker's own and those that it is held to: of a child its parent's, and what it was reduced to before it was handed over.
+// What it may do, all of them may.
 func (w *Worker) roles() []role {
 	own := []role{{w.state.Agent(), w.state.Tools(), w.state.NoMCP()}}
-	if b := w.state.Bounds(); b != nil {
+	for _, b := range w.state.Bounds() {
 		own = append(own, role{b.GetAgent(), b.GetTools(), b.GetNoMcp()})
 	}
 	return own
@@ -39,11 +40,19 @@ func (w *Worker) verdict(spec *tools.Spec, g *messages.WorkspaceGrant, args map[
 		case i == 0:
 			question, verdict = q, v
 		case rank[v.Action] > rank[verdict.Action]:
-			v.Reason += ", for the agent that delegated"
+			v.Reason += ", for " + w.whose(i)
 			question, verdict = q, v
 		}
 	}
 	return question, verdict
+}
+
+// whose says, for people, in whose name a role is that is not the worker's own.
+func (w *Worker) whose(role int) string {
+	if role == 1 && w.state.Parent() != "" {
+		return "the agent that delegated"
+	}
+	return "what the worker was reduced to before it was handed over"
 }
 
 // delegates says whether a tool is the one by which agents delegate.
@@ -73,7 +82,7 @@ func (w *Worker) delegation(call *conversation.Call) *messages.SpawnChild {
 	var a delegateArgs
 	_ = json.Unmarshal([]byte(call.Arguments), &a) // checked when it was planned, and again before it is run
 	m := &messages.SpawnChild{
-		Agent: a.Agent, Bounds: &messages.Bounds{Agent: w.agent(), Tools: w.state.Tools(), NoMcp: w.state.NoMCP()},
+		Agent: a.Agent, Bounds: &messages.Bounds{Agent: w.agent(), Tools: w.state.Tools(), NoMcp: w.state.NoMCP(), Also: w.state.Bounds()},
 	}
 	if m.People = messages.InputAccepted_NOBODY; w.mayAsk() {
 		m.People = messages.InputAccepted_ASKED

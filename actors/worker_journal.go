@@ -59,7 +59,7 @@ func (w *Worker) appendActivated(c actor.Context, asker *actor.PID, then func(ac
 		facts = append([]proto.Message{a}, facts...)
 		w.activated = true
 	}
-	facts = w.settling(w.nudging(facts))
+	facts = w.settling(w.following(w.nudging(facts)))
 	in := &appending{facts: slices.Clone(facts), then: then, asker: asker, records: make([]*messages.Record, 0, len(facts))}
 	turn, gen := w.turnOf(facts), ""
 	for i, f := range facts {
@@ -130,8 +130,11 @@ func (w *Worker) appended(c actor.Context, m *appended) {
 			w.fail(c, fmt.Sprintf("apply %T that was just written: %v", f, err), &messages.Panicked{Reason: err.Error()})
 			return
 		}
-		if a, ok := f.(*messages.InputAccepted); ok {
-			w.state.SetCursor(a.GetInputId(), first+uint64(i))
+		switch f := f.(type) {
+		case *messages.InputAccepted:
+			w.state.SetCursor(f.GetInputId(), first+uint64(i))
+		case *messages.HandedOver:
+			w.system, w.tools, w.around = "", nil, around{}
 		}
 	}
 	if settles(in.facts) {
@@ -239,6 +242,8 @@ func (w *Worker) index(facts []proto.Message) []persistence.IndexOp {
 			v.LastOutcome = conversation.OutcomeName(f.GetOutcome())
 		case *messages.BudgetSettled:
 			v.Spent, v.Reserved = w.state.Spent().Plus(f.Amounts()), nil
+		case *messages.HandedOver:
+			v.Agent, v.Model = f.GetAgent(), f.GetModel()
 		case *messages.HistoryCompacted:
 			v.Usage = sumUsage(v.GetUsage(), f.GetUsage())
 		case *messages.GenerationCompleted:
@@ -259,7 +264,8 @@ func (w *Worker) index(facts []proto.Message) []persistence.IndexOp {
 // relists says that a fact changes what is listed of its worker.
 func relists(fact proto.Message) bool {
 	switch fact.(type) {
-	case *messages.InputAccepted, *messages.InputWithdrawn, *messages.TurnStarted, *messages.TurnCompleted, *messages.Released, *messages.HistoryCompacted:
+	case *messages.InputAccepted, *messages.InputWithdrawn, *messages.TurnStarted, *messages.TurnCompleted, *messages.Released, *messages.HistoryCompacted,
+		*messages.HandedOver:
 		return true
 	}
 	return false

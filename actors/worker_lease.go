@@ -20,6 +20,7 @@ type leases struct {
 	held    []*messages.LeaseToken
 	taken   []*messages.WorkspaceGrant // all of the cycle, those that are held and those that are wanted
 	since   time.Time                  // when they were first asked for
+	shared  bool                       // with those who only read, as they were asked for
 	behind  string                     // session of who works in the one that is waited for, when it is known
 	staging *staging                   // an input that is accepted with its turn, if that can start at once
 	then    func(actor.Context)        // once all are held
@@ -52,8 +53,9 @@ func (w *Worker) nextLease(c actor.Context) {
 
 func (w *Worker) askLease(c actor.Context, again bool) {
 	g := w.leases.want[0]
+	w.leases.shared = w.readsOnly()
 	c.Request(w.peers.workspace(c.ActorSystem(), g.GetId()), &messages.AcquireLease{
-		Workspace: g.GetUri(), Holder: w.id, Request: w.leases.request, Shared: w.readsOnly(), Again: again, Parent: w.state.Parent(),
+		Workspace: g.GetUri(), Holder: w.id, Request: w.leases.request, Shared: w.leases.shared, Again: again, Parent: w.state.Parent(),
 	})
 }
 

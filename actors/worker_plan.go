@@ -29,6 +29,9 @@ func (w *Worker) planFacts(calls []*messages.ToolCall, from int) []proto.Message
 	children, left := 0, w.callsLeft()
 	for i, call := range calls {
 		p, refusal := w.planCall(call)
+		if f := w.noHandoff(p, from+len(calls)); f != nil && refusal == nil {
+			refusal = f
+		}
 		if left == 0 {
 			refusal = tooManyCalls(p)
 		} else if left > 0 {
@@ -237,7 +240,8 @@ func Question(spec *tools.Spec, args map[string]any) policy.Question {
 		if u, err := url.Parse(text(args, "url")); err == nil {
 			q.Host = u.Hostname()
 		}
-	case "todo", "update_workspace", "job_output", "job_list", "job_kill": // the last three are about what was decided on before
+	case "todo", "update_workspace", "job_output", "job_list", "job_kill", // the last three are about what was decided on before
+		HandoffName: // the agent's profile says to whom
 		q.NeverAsks = true
 	case "git_commit":
 		q.Kind, q.Deep, q.Paths = policy.Edit, true, []string{"."}
@@ -360,6 +364,9 @@ func (w *Worker) inToolset(r role, name string, trust messages.Trust_Level) bool
 	if t, err := w.svc.Tools.Lookup(name); err == nil && t.Spec().Server != "" {
 		return !r.noMCP && slices.Contains(agent.MCP, t.Spec().Server) && (own == nil || slices.Contains(own, name))
 	}
+	if name == HandoffName { // by its own list alone, whatever else it has
+		return len(agent.Handoff) > 0 && (own == nil || slices.Contains(own, name))
+	}
 	if own == nil {
 		own = agent.Tools
 	}
@@ -383,7 +390,8 @@ func (w *Worker) toolDefs() []model.ToolDef {
 			return !added && !w.usable(r, name) || w.delegates(name) && w.noDelegation() != ""
 		})
 	}
-	w.tools = w.svc.offer(names)
+	agent, _ := w.svc.agent(w.state.Agent())
+	w.tools = w.svc.withTargets(agent, w.svc.offer(names))
 	return w.tools
 }
 

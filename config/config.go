@@ -140,6 +140,7 @@ type Agent struct {
 	Fields      string      `yaml:"fields" kind:"path" doc:"File with a JSON schema: the fields that its sessions give their primary workspace, unless others were declared there."`
 	Tools       []string    `yaml:"tools" doc:"Tools it has; empty: those of the workspace's trust."`
 	MCP         []string    `yaml:"mcp" doc:"MCP servers whose tools it has, besides its own."`
+	Handoff     []string    `yaml:"handoff" doc:"Agents to which it may give its conversation; empty: to none."`
 	Limits      Limits      `yaml:"limits" doc:"Tighter bounds for this agent; 0: the common ones."`
 	Policy      AgentPolicy `yaml:"policy" doc:"Approvals and unknown outcomes of this agent."`
 	Isolate     bool        `yaml:"isolate" default:"false" project:"free" doc:"It works in a copy of its own of the folder: the first agent of a session, those that are added, and those that are delegated to; not steps of pipelines. troupe diff and apply bring the changes back."`

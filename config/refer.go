@@ -61,6 +61,11 @@ func (c *checker) agents() {
 	for _, name := range slices.Sorted(maps.Keys(cfg.Agents)) {
 		a, at := cfg.Agents[name], child("agents", name)
 		c.model(child(at, "model"), a.Model)
+		for _, other := range a.Handoff {
+			if _, ok := cfg.Agents[other]; !ok && other != "default" {
+				c.add(child(at, "handoff"), fmt.Sprintf("%s: no agent is called %q", at, other), didYouMean(other, slices.Sorted(maps.Keys(cfg.Agents))))
+			}
+		}
 		for _, s := range a.MCP {
 			if !slices.Contains(servers, s) {
 				c.add(child(at, "mcp"), fmt.Sprintf("%s: no MCP server is called %q", at, s), didYouMean(s, servers))

@@ -93,6 +93,11 @@ func (s *State) fold(fact proto.Message, r *messages.Record) error {
 		return s.applyTurnStarted(f, r)
 	case *messages.HistoryCompacted:
 		return s.applyCompacted(f, r)
+	case *messages.HandedOver:
+		return s.applyHandedOver(f)
+	}
+	if known, err := s.foldMail(fact); known {
+		return err
 	}
 	if known, err := s.foldTimer(fact); known {
 		return err
@@ -113,7 +118,7 @@ func (s *State) foldTurn(fact proto.Message, r *messages.Record) error {
 			*messages.ToolDispatched, *messages.CallDoubted, *messages.CallResolved, *messages.ToolFinished, *messages.TurnCompleted:
 			return ErrIllegal
 		}
-		return nil // children, outbox: no part of the conversation
+		return nil // no part of the conversation
 	}
 	switch f := fact.(type) {
 	case *messages.GenerationStarted:
@@ -185,6 +190,7 @@ func (s *State) applyInput(f *messages.InputAccepted, r *messages.Record) error 
 	}
 	s.known[f.GetInputId()] = &accepted{hash: f.GetContentHash()}
 	s.inputs = append(s.inputs, &Input{InputAccepted: f, Seq: r.GetSeq(), AtMs: r.GetAtUnixMs()})
+	s.noteMail(f)
 	return nil
 }
 

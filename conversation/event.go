@@ -127,7 +127,7 @@ func project(fact proto.Message) *messages.Event {
 	case *messages.Released:
 		return &messages.Event{Type: messages.EventWorkerSpawned, Status: "released", Reason: f.GetBy()}
 	case *messages.InputAccepted:
-		return &messages.Event{Type: messages.EventInputAccepted, InputId: f.GetInputId(), Text: InputText(f.GetParts())}
+		return &messages.Event{Type: messages.EventInputAccepted, InputId: f.GetInputId(), Text: InputText(f.GetParts()), From: f.GetMail().GetWorkerId()}
 	case *messages.InputWithdrawn:
 		return &messages.Event{Type: messages.EventInputWithdrawn, InputId: f.GetInputId(), Reason: f.GetBy()}
 	case *messages.TurnStarted:
@@ -146,6 +146,9 @@ func project(fact proto.Message) *messages.Event {
 		return compactedEvent(f)
 	}
 	if e := projectBudget(fact); e != nil {
+		return e
+	}
+	if e := projectMail(fact); e != nil {
 		return e
 	}
 	if e := projectGeneration(fact); e != nil {
@@ -175,6 +178,22 @@ func projectBudget(fact proto.Message) *messages.Event {
 		return e
 	case *messages.BudgetChanged:
 		return &messages.Event{Type: messages.EventBudgetChanged, Status: "changed", Budget: f.GetBudget(), Reason: f.GetBy()}
+	}
+	return nil
+}
+
+func projectMail(fact proto.Message) *messages.Event {
+	switch f := fact.(type) {
+	case *messages.HandedOver:
+		return &messages.Event{
+			Type: messages.EventWorkerHandedOver, ExecId: f.GetExecId(), From: f.GetFrom(), Agent: f.GetAgent(), Model: f.GetModel(), Reason: f.GetMessage(),
+		}
+	case *messages.OutboxEnqueued:
+		return &messages.Event{Type: messages.EventMessageSent, To: f.GetTo(), ExecId: f.GetMail().GetExecId(), Text: InputText(f.GetParts())}
+	case *messages.OutboxAcked:
+		if f.GetRefused() != "" {
+			return &messages.Event{Type: messages.EventMessageRefused, Reason: f.GetRefused()}
+		}
 	}
 	return nil
 }

@@ -71,6 +71,7 @@ func (r *restorer) state(m *messages.ConversationSnapshot) *State {
 		forgets: true, lead: int(m.GetLead()), estimated: m.GetEstimated(), reported: m.GetReported(),
 		panics: int(m.GetPanics()), deaths: int(m.GetDeaths()), fell: m.GetFell(), barred: m.GetQuarantined(), resumed: int(m.GetResumed()), known: make(map[string]*accepted, len(m.GetKnown())),
 		spent: m.GetSpent(), reserved: m.GetReserved(),
+		bounds: m.GetBounds(), handed: m.GetHanded(), outbox: m.GetOutbox(), children: m.GetChildren(), unasked: int(m.GetUnasked()),
 	}
 	copy(s.chain[:], m.GetChain())
 	for _, k := range m.GetHistory() {

@@ -102,6 +102,7 @@ func (f *Frozen) Encode() ([]byte, error) {
 		Resumed: int32(s.resumed), Inputs: keptInputs(s.inputs), Known: keptAnswers(s.known),
 		Files: keptFiles(s.files), Lead: uint32(s.lead), Estimated: s.estimated, Reported: s.reported,
 		Spent: s.spent, Reserved: s.reserved,
+		Bounds: s.bounds, Handed: s.handed, Outbox: s.outbox, Children: s.children, Unasked: uint32(s.unasked),
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.timers)) {
 		m.Timers = append(m.Timers, &messages.KeptTimer{Fact: s.timers[id].TimerSet, End: s.timers[id].End})

@@ -61,6 +61,12 @@ type State struct {
 	barred  string                       // why it is quarantined; "" when it is not
 	resumed int                          // activations
 
+	bounds   []*messages.Bounds         // that handoffs left behind
+	handed   bool                       // its agent is another one than it began with
+	outbox   []*messages.OutboxEnqueued // not acknowledged, in order
+	children []*messages.ChildSpawned   // that work in the background, and have not told what became of their task
+	unasked  int                        // messages taken and tasks delegated in the background since anybody but a worker said something
+
 	spent    *messages.Amounts        // of a budget, as settled
 	reserved *messages.BudgetReserved // for the model call under way, or one that a crash cut off
 }
@@ -195,11 +201,13 @@ func (s *State) Session() string { return s.created.GetSessionId() }
 // Parent is the worker that delegated to this one; "" when nobody did.
 func (s *State) Parent() string { return s.created.GetParent() }
 
-// Bounds are what its parent could be asked for; nil when it has none.
-func (s *State) Bounds() *messages.Bounds { return s.created.GetBounds() }
-
 // Alias is what its agent is called where the worker was made; "" for the name of its profile.
-func (s *State) Alias() string { return s.created.GetAlias() }
+func (s *State) Alias() string {
+	if s.handed {
+		return ""
+	}
+	return s.created.GetAlias()
+}
 
 // Rules are policy rules for this worker alone, and how long what its calls ask may wait, in ms, and why they ask.
 func (s *State) Rules() (rules []string, waitMs int64, reason string) {

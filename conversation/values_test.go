@@ -159,6 +159,7 @@ func TestEventsSayWhatHappenedAndNothingInternal(t *testing.T) {
 		"generation_failed": messages.EventGenerationDiscarded, "tool_planned": messages.EventToolPlanned,
 		"approval_requested": messages.EventApprovalRequested, "approval_resolved": messages.EventApprovalResolved,
 		"tool_dispatched": messages.EventToolDispatched, "tool_finished": messages.EventToolFinished,
+		"handed_over": messages.EventWorkerHandedOver, "outbox_enqueued": messages.EventMessageSent,
 		"panicked": messages.EventWorkerEnded, "released": messages.EventWorkerSpawned, // of a quarantine: the fact is filled in
 	}
 	for f, e := range want {
@@ -166,7 +167,7 @@ func TestEventsSayWhatHappenedAndNothingInternal(t *testing.T) {
 			t.Errorf("%s gives event %q, want %q", f, types[f], e)
 		}
 	}
-	for _, f := range []string{"budget_reserved", "outbox_enqueued", "timer_set", "activated", "policy_changed"} {
+	for _, f := range []string{"budget_reserved", "child_spawned", "timer_set", "activated", "policy_changed"} {
 		if types[f] != "" {
 			t.Errorf("%s, which is nobody's business outside, gives event %q", f, types[f])
 		}

@@ -73,7 +73,7 @@ func (x ReleasePermit_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ReleasePermit_Outcome.Descriptor instead.
 func (ReleasePermit_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{101, 0}
+	return file_command_proto_rawDescGZIP(), []int{109, 0}
 }
 
 type UseFile_Action int32
@@ -125,7 +125,7 @@ func (x UseFile_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UseFile_Action.Descriptor instead.
 func (UseFile_Action) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{129, 0}
+	return file_command_proto_rawDescGZIP(), []int{137, 0}
 }
 
 // CreateSession makes a session, its first worker and, when given, the first input, in one append.
@@ -760,6 +760,9 @@ type ToSession struct {
 	//	*ToSession_CancelRun
 	//	*ToSession_AwaitRun
 	//	*ToSession_Announce
+	//	*ToSession_ShareConversation
+	//	*ToSession_SubmitTurn
+	//	*ToSession_ReadConversation
 	Command       isToSession_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1196,6 +1199,33 @@ func (x *ToSession) GetAnnounce() *Announce {
 	return nil
 }
 
+func (x *ToSession) GetShareConversation() *ShareConversation {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_ShareConversation); ok {
+			return x.ShareConversation
+		}
+	}
+	return nil
+}
+
+func (x *ToSession) GetSubmitTurn() *SubmitTurn {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_SubmitTurn); ok {
+			return x.SubmitTurn
+		}
+	}
+	return nil
+}
+
+func (x *ToSession) GetReadConversation() *ReadConversation {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_ReadConversation); ok {
+			return x.ReadConversation
+		}
+	}
+	return nil
+}
+
 type isToSession_Command interface {
 	isToSession_Command()
 }
@@ -1372,6 +1402,18 @@ type ToSession_Announce struct {
 	Announce *Announce `protobuf:"bytes,51,opt,name=announce,proto3,oneof"`
 }
 
+type ToSession_ShareConversation struct {
+	ShareConversation *ShareConversation `protobuf:"bytes,110,opt,name=share_conversation,json=shareConversation,proto3,oneof"`
+}
+
+type ToSession_SubmitTurn struct {
+	SubmitTurn *SubmitTurn `protobuf:"bytes,111,opt,name=submit_turn,json=submitTurn,proto3,oneof"`
+}
+
+type ToSession_ReadConversation struct {
+	ReadConversation *ReadConversation `protobuf:"bytes,112,opt,name=read_conversation,json=readConversation,proto3,oneof"`
+}
+
 func (*ToSession_Submit) isToSession_Command() {}
 
 func (*ToSession_AwaitTurn) isToSession_Command() {}
@@ -1458,6 +1500,12 @@ func (*ToSession_AwaitRun) isToSession_Command() {}
 
 func (*ToSession_Announce) isToSession_Command() {}
 
+func (*ToSession_ShareConversation) isToSession_Command() {}
+
+func (*ToSession_SubmitTurn) isToSession_Command() {}
+
+func (*ToSession_ReadConversation) isToSession_Command() {}
+
 // Describe of the live tree. Reply: Tree.
 type DescribeTree struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1512,8 +1560,10 @@ type ActorView struct {
 	Pending       int32                  `protobuf:"varint,5,opt,name=pending,proto3" json:"pending,omitempty"`
 	LastError     string                 `protobuf:"bytes,6,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	Children      []*ActorView           `protobuf:"bytes,7,rep,name=children,proto3" json:"children,omitempty"`
-	Parent        string                 `protobuf:"bytes,8,opt,name=parent,proto3" json:"parent,omitempty"`     // the worker that delegated to this one
-	Waiting       []string               `protobuf:"bytes,130,rep,name=waiting,proto3" json:"waiting,omitempty"` // of a limiter: the workers that wait for a permit, the next one first
+	Parent        string                 `protobuf:"bytes,8,opt,name=parent,proto3" json:"parent,omitempty"`            // the worker that delegated to this one
+	Agent         string                 `protobuf:"bytes,110,opt,name=agent,proto3" json:"agent,omitempty"`            // of a worker
+	Background    bool                   `protobuf:"varint,111,opt,name=background,proto3" json:"background,omitempty"` // a worker that nobody waits for
+	Waiting       []string               `protobuf:"bytes,130,rep,name=waiting,proto3" json:"waiting,omitempty"`        // of a limiter: the workers that wait for a permit, the next one first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1602,6 +1652,20 @@ func (x *ActorView) GetParent() string {
 		return x.Parent
 	}
 	return ""
+}
+
+func (x *ActorView) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *ActorView) GetBackground() bool {
+	if x != nil {
+		return x.Background
+	}
+	return false
 }
 
 func (x *ActorView) GetWaiting() []string {
@@ -2720,6 +2784,7 @@ type SpawnChild struct {
 	Attach        bool                   `protobuf:"varint,9,opt,name=attach,proto3" json:"attach,omitempty"`                                      // make none
 	People        InputAccepted_People   `protobuf:"varint,10,opt,name=people,proto3,enum=troupe.v1.InputAccepted_People" json:"people,omitempty"` // as in the parent's turn
 	Traceparent   string                 `protobuf:"bytes,60,opt,name=traceparent,proto3" json:"traceparent,omitempty"`                            // the span of the call
+	Background    bool                   `protobuf:"varint,110,opt,name=background,proto3" json:"background,omitempty"`                            // nobody waits for it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2831,6 +2896,13 @@ func (x *SpawnChild) GetTraceparent() string {
 	return ""
 }
 
+func (x *SpawnChild) GetBackground() bool {
+	if x != nil {
+		return x.Background
+	}
+	return false
+}
+
 type ChildReady struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
@@ -2883,6 +2955,469 @@ func (x *ChildReady) GetInputId() string {
 	return ""
 }
 
+// DeliverMail brings a message from the outbox of one worker to another one of its session, or to a shared conversation. Reply:
+// InputReply, once it is durable there, or a Failure.
+type DeliverMail struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // its receiver
+	Mail          *OutboxEnqueued        `protobuf:"bytes,2,opt,name=mail,proto3" json:"mail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeliverMail) Reset() {
+	*x = DeliverMail{}
+	mi := &file_command_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeliverMail) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeliverMail) ProtoMessage() {}
+
+func (x *DeliverMail) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeliverMail.ProtoReflect.Descriptor instead.
+func (*DeliverMail) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *DeliverMail) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *DeliverMail) GetMail() *OutboxEnqueued {
+	if x != nil {
+		return x.Mail
+	}
+	return nil
+}
+
+// FindWorker asks whether a worker can be sent messages. From a ToolExecutor. Reply: ActorView, or a Failure not_found, closed or bad_request.
+type FindWorker struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	From          string                 `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`                         // who asks
+	WorkerId      string                 `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // id, or parent
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindWorker) Reset() {
+	*x = FindWorker{}
+	mi := &file_command_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindWorker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindWorker) ProtoMessage() {}
+
+func (x *FindWorker) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindWorker.ProtoReflect.Descriptor instead.
+func (*FindWorker) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *FindWorker) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *FindWorker) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+// ShareConversation makes a conversation that workers of the session share, or finds it. Reply: SharedConversation.
+type ShareConversation struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShareConversation) Reset() {
+	*x = ShareConversation{}
+	mi := &file_command_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShareConversation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShareConversation) ProtoMessage() {}
+
+func (x *ShareConversation) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShareConversation.ProtoReflect.Descriptor instead.
+func (*ShareConversation) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ShareConversation) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// SubmitTurn adds a whole turn of a member to a shared conversation; who has not joined joins with it. Reply: SharedConversation, without
+// the turns, once it is durable.
+type SubmitTurn struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Turn          *TurnSubmitted         `protobuf:"bytes,2,opt,name=turn,proto3" json:"turn,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubmitTurn) Reset() {
+	*x = SubmitTurn{}
+	mi := &file_command_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubmitTurn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubmitTurn) ProtoMessage() {}
+
+func (x *SubmitTurn) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubmitTurn.ProtoReflect.Descriptor instead.
+func (*SubmitTurn) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *SubmitTurn) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SubmitTurn) GetTurn() *TurnSubmitted {
+	if x != nil {
+		return x.Turn
+	}
+	return nil
+}
+
+// ReadConversation answers with a copy of a shared conversation: SharedConversation.
+type ReadConversation struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	After         uint64                 `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"` // turns up to this record are left out
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadConversation) Reset() {
+	*x = ReadConversation{}
+	mi := &file_command_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadConversation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadConversation) ProtoMessage() {}
+
+func (x *ReadConversation) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadConversation.ProtoReflect.Descriptor instead.
+func (*ReadConversation) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *ReadConversation) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ReadConversation) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+type SharedConversation struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	ConversationId string                 `protobuf:"bytes,1,opt,name=conversation_id,json=conversationId,proto3" json:"conversation_id,omitempty"`
+	Name           string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Turns          []*SharedTurn          `protobuf:"bytes,3,rep,name=turns,proto3" json:"turns,omitempty"` // in order of their arrival
+	Members        []*SharedMember        `protobuf:"bytes,4,rep,name=members,proto3" json:"members,omitempty"`
+	Seq            uint64                 `protobuf:"varint,5,opt,name=seq,proto3" json:"seq,omitempty"` // of the newest record
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *SharedConversation) Reset() {
+	*x = SharedConversation{}
+	mi := &file_command_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SharedConversation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SharedConversation) ProtoMessage() {}
+
+func (x *SharedConversation) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SharedConversation.ProtoReflect.Descriptor instead.
+func (*SharedConversation) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *SharedConversation) GetConversationId() string {
+	if x != nil {
+		return x.ConversationId
+	}
+	return ""
+}
+
+func (x *SharedConversation) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SharedConversation) GetTurns() []*SharedTurn {
+	if x != nil {
+		return x.Turns
+	}
+	return nil
+}
+
+func (x *SharedConversation) GetMembers() []*SharedMember {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *SharedConversation) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+type SharedTurn struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	AtUnixMs      int64                  `protobuf:"varint,2,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"`
+	Turn          *TurnSubmitted         `protobuf:"bytes,3,opt,name=turn,proto3" json:"turn,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SharedTurn) Reset() {
+	*x = SharedTurn{}
+	mi := &file_command_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SharedTurn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SharedTurn) ProtoMessage() {}
+
+func (x *SharedTurn) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SharedTurn.ProtoReflect.Descriptor instead.
+func (*SharedTurn) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *SharedTurn) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *SharedTurn) GetAtUnixMs() int64 {
+	if x != nil {
+		return x.AtUnixMs
+	}
+	return 0
+}
+
+func (x *SharedTurn) GetTurn() *TurnSubmitted {
+	if x != nil {
+		return x.Turn
+	}
+	return nil
+}
+
+type SharedMember struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	Agent         string                 `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
+	Left          string                 `protobuf:"bytes,3,opt,name=left,proto3" json:"left,omitempty"` // why it is no member any more; empty: it is one
+	Turns         int32                  `protobuf:"varint,4,opt,name=turns,proto3" json:"turns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SharedMember) Reset() {
+	*x = SharedMember{}
+	mi := &file_command_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SharedMember) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SharedMember) ProtoMessage() {}
+
+func (x *SharedMember) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SharedMember.ProtoReflect.Descriptor instead.
+func (*SharedMember) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *SharedMember) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *SharedMember) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *SharedMember) GetLeft() string {
+	if x != nil {
+		return x.Left
+	}
+	return ""
+}
+
+func (x *SharedMember) GetTurns() int32 {
+	if x != nil {
+		return x.Turns
+	}
+	return 0
+}
+
 // DeleteWorker ends a worker for good: its turn is cancelled, the inputs that wait are taken back, and nothing is taken any
 // more. What it did stays in the journals. Reply: Ack.
 type DeleteWorker struct {
@@ -2896,7 +3431,7 @@ type DeleteWorker struct {
 
 func (x *DeleteWorker) Reset() {
 	*x = DeleteWorker{}
-	mi := &file_command_proto_msgTypes[27]
+	mi := &file_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2908,7 +3443,7 @@ func (x *DeleteWorker) String() string {
 func (*DeleteWorker) ProtoMessage() {}
 
 func (x *DeleteWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[27]
+	mi := &file_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2921,7 +3456,7 @@ func (x *DeleteWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorker.ProtoReflect.Descriptor instead.
 func (*DeleteWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{27}
+	return file_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *DeleteWorker) GetWorkerId() string {
@@ -2953,7 +3488,7 @@ type DescribeSession struct {
 
 func (x *DescribeSession) Reset() {
 	*x = DescribeSession{}
-	mi := &file_command_proto_msgTypes[28]
+	mi := &file_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2965,7 +3500,7 @@ func (x *DescribeSession) String() string {
 func (*DescribeSession) ProtoMessage() {}
 
 func (x *DescribeSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[28]
+	mi := &file_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2978,7 +3513,7 @@ func (x *DescribeSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeSession.ProtoReflect.Descriptor instead.
 func (*DescribeSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{28}
+	return file_command_proto_rawDescGZIP(), []int{36}
 }
 
 // CountJobs asks how many turns are open in a session, how many inputs wait for theirs, and how many commands agents left running.
@@ -2991,7 +3526,7 @@ type CountJobs struct {
 
 func (x *CountJobs) Reset() {
 	*x = CountJobs{}
-	mi := &file_command_proto_msgTypes[29]
+	mi := &file_command_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3003,7 +3538,7 @@ func (x *CountJobs) String() string {
 func (*CountJobs) ProtoMessage() {}
 
 func (x *CountJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[29]
+	mi := &file_command_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3016,7 +3551,7 @@ func (x *CountJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountJobs.ProtoReflect.Descriptor instead.
 func (*CountJobs) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{29}
+	return file_command_proto_rawDescGZIP(), []int{37}
 }
 
 type JobCount struct {
@@ -3030,7 +3565,7 @@ type JobCount struct {
 
 func (x *JobCount) Reset() {
 	*x = JobCount{}
-	mi := &file_command_proto_msgTypes[30]
+	mi := &file_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3042,7 +3577,7 @@ func (x *JobCount) String() string {
 func (*JobCount) ProtoMessage() {}
 
 func (x *JobCount) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[30]
+	mi := &file_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3055,7 +3590,7 @@ func (x *JobCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCount.ProtoReflect.Descriptor instead.
 func (*JobCount) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{30}
+	return file_command_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *JobCount) GetRunning() int32 {
@@ -3094,7 +3629,7 @@ type ResolveCall struct {
 
 func (x *ResolveCall) Reset() {
 	*x = ResolveCall{}
-	mi := &file_command_proto_msgTypes[31]
+	mi := &file_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3106,7 +3641,7 @@ func (x *ResolveCall) String() string {
 func (*ResolveCall) ProtoMessage() {}
 
 func (x *ResolveCall) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[31]
+	mi := &file_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3119,7 +3654,7 @@ func (x *ResolveCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveCall.ProtoReflect.Descriptor instead.
 func (*ResolveCall) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{31}
+	return file_command_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ResolveCall) GetWorkerId() string {
@@ -3177,7 +3712,7 @@ type ResolveApproval struct {
 
 func (x *ResolveApproval) Reset() {
 	*x = ResolveApproval{}
-	mi := &file_command_proto_msgTypes[32]
+	mi := &file_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3189,7 +3724,7 @@ func (x *ResolveApproval) String() string {
 func (*ResolveApproval) ProtoMessage() {}
 
 func (x *ResolveApproval) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[32]
+	mi := &file_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3202,7 +3737,7 @@ func (x *ResolveApproval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveApproval.ProtoReflect.Descriptor instead.
 func (*ResolveApproval) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{32}
+	return file_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ResolveApproval) GetWorkerId() string {
@@ -3293,7 +3828,7 @@ type RememberRule struct {
 
 func (x *RememberRule) Reset() {
 	*x = RememberRule{}
-	mi := &file_command_proto_msgTypes[33]
+	mi := &file_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3305,7 +3840,7 @@ func (x *RememberRule) String() string {
 func (*RememberRule) ProtoMessage() {}
 
 func (x *RememberRule) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[33]
+	mi := &file_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3318,7 +3853,7 @@ func (x *RememberRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberRule.ProtoReflect.Descriptor instead.
 func (*RememberRule) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{33}
+	return file_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RememberRule) GetRule() string {
@@ -3388,7 +3923,7 @@ type Remembered struct {
 
 func (x *Remembered) Reset() {
 	*x = Remembered{}
-	mi := &file_command_proto_msgTypes[34]
+	mi := &file_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3400,7 +3935,7 @@ func (x *Remembered) String() string {
 func (*Remembered) ProtoMessage() {}
 
 func (x *Remembered) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[34]
+	mi := &file_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3413,7 +3948,7 @@ func (x *Remembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remembered.ProtoReflect.Descriptor instead.
 func (*Remembered) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{34}
+	return file_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Remembered) GetRule() *RuleView {
@@ -3456,7 +3991,7 @@ type RuleView struct {
 
 func (x *RuleView) Reset() {
 	*x = RuleView{}
-	mi := &file_command_proto_msgTypes[35]
+	mi := &file_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3468,7 +4003,7 @@ func (x *RuleView) String() string {
 func (*RuleView) ProtoMessage() {}
 
 func (x *RuleView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[35]
+	mi := &file_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3481,7 +4016,7 @@ func (x *RuleView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleView.ProtoReflect.Descriptor instead.
 func (*RuleView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{35}
+	return file_command_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RuleView) GetRuleId() string {
@@ -3564,7 +4099,7 @@ type ListRules struct {
 
 func (x *ListRules) Reset() {
 	*x = ListRules{}
-	mi := &file_command_proto_msgTypes[36]
+	mi := &file_command_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3576,7 +4111,7 @@ func (x *ListRules) String() string {
 func (*ListRules) ProtoMessage() {}
 
 func (x *ListRules) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[36]
+	mi := &file_command_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3589,7 +4124,7 @@ func (x *ListRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRules.ProtoReflect.Descriptor instead.
 func (*ListRules) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{36}
+	return file_command_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListRules) GetSessionId() string {
@@ -3608,7 +4143,7 @@ type Rules struct {
 
 func (x *Rules) Reset() {
 	*x = Rules{}
-	mi := &file_command_proto_msgTypes[37]
+	mi := &file_command_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3620,7 +4155,7 @@ func (x *Rules) String() string {
 func (*Rules) ProtoMessage() {}
 
 func (x *Rules) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[37]
+	mi := &file_command_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3633,7 +4168,7 @@ func (x *Rules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rules.ProtoReflect.Descriptor instead.
 func (*Rules) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{37}
+	return file_command_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Rules) GetRules() []*RuleView {
@@ -3654,7 +4189,7 @@ type RevokeRule struct {
 
 func (x *RevokeRule) Reset() {
 	*x = RevokeRule{}
-	mi := &file_command_proto_msgTypes[38]
+	mi := &file_command_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3666,7 +4201,7 @@ func (x *RevokeRule) String() string {
 func (*RevokeRule) ProtoMessage() {}
 
 func (x *RevokeRule) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[38]
+	mi := &file_command_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3679,7 +4214,7 @@ func (x *RevokeRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeRule.ProtoReflect.Descriptor instead.
 func (*RevokeRule) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{38}
+	return file_command_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RevokeRule) GetRuleId() string {
@@ -3707,7 +4242,7 @@ type ReleaseWorker struct {
 
 func (x *ReleaseWorker) Reset() {
 	*x = ReleaseWorker{}
-	mi := &file_command_proto_msgTypes[39]
+	mi := &file_command_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3719,7 +4254,7 @@ func (x *ReleaseWorker) String() string {
 func (*ReleaseWorker) ProtoMessage() {}
 
 func (x *ReleaseWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[39]
+	mi := &file_command_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3732,7 +4267,7 @@ func (x *ReleaseWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseWorker.ProtoReflect.Descriptor instead.
 func (*ReleaseWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{39}
+	return file_command_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ReleaseWorker) GetWorkerId() string {
@@ -3761,7 +4296,7 @@ type CompactHistory struct {
 
 func (x *CompactHistory) Reset() {
 	*x = CompactHistory{}
-	mi := &file_command_proto_msgTypes[40]
+	mi := &file_command_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3773,7 +4308,7 @@ func (x *CompactHistory) String() string {
 func (*CompactHistory) ProtoMessage() {}
 
 func (x *CompactHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[40]
+	mi := &file_command_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3786,7 +4321,7 @@ func (x *CompactHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactHistory.ProtoReflect.Descriptor instead.
 func (*CompactHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{40}
+	return file_command_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CompactHistory) GetWorkerId() string {
@@ -3817,7 +4352,7 @@ type Compacted struct {
 
 func (x *Compacted) Reset() {
 	*x = Compacted{}
-	mi := &file_command_proto_msgTypes[41]
+	mi := &file_command_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3829,7 +4364,7 @@ func (x *Compacted) String() string {
 func (*Compacted) ProtoMessage() {}
 
 func (x *Compacted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[41]
+	mi := &file_command_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3842,7 +4377,7 @@ func (x *Compacted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compacted.ProtoReflect.Descriptor instead.
 func (*Compacted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{41}
+	return file_command_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Compacted) GetWorkerId() string {
@@ -3902,7 +4437,7 @@ type SetTimer struct {
 
 func (x *SetTimer) Reset() {
 	*x = SetTimer{}
-	mi := &file_command_proto_msgTypes[42]
+	mi := &file_command_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3914,7 +4449,7 @@ func (x *SetTimer) String() string {
 func (*SetTimer) ProtoMessage() {}
 
 func (x *SetTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[42]
+	mi := &file_command_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3927,7 +4462,7 @@ func (x *SetTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTimer.ProtoReflect.Descriptor instead.
 func (*SetTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{42}
+	return file_command_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SetTimer) GetWorkerId() string {
@@ -3984,7 +4519,7 @@ type CancelTimer struct {
 
 func (x *CancelTimer) Reset() {
 	*x = CancelTimer{}
-	mi := &file_command_proto_msgTypes[43]
+	mi := &file_command_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3996,7 +4531,7 @@ func (x *CancelTimer) String() string {
 func (*CancelTimer) ProtoMessage() {}
 
 func (x *CancelTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[43]
+	mi := &file_command_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4009,7 +4544,7 @@ func (x *CancelTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTimer.ProtoReflect.Descriptor instead.
 func (*CancelTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{43}
+	return file_command_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CancelTimer) GetWorkerId() string {
@@ -4043,7 +4578,7 @@ type ListTimers struct {
 
 func (x *ListTimers) Reset() {
 	*x = ListTimers{}
-	mi := &file_command_proto_msgTypes[44]
+	mi := &file_command_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4055,7 +4590,7 @@ func (x *ListTimers) String() string {
 func (*ListTimers) ProtoMessage() {}
 
 func (x *ListTimers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[44]
+	mi := &file_command_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4068,7 +4603,7 @@ func (x *ListTimers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTimers.ProtoReflect.Descriptor instead.
 func (*ListTimers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{44}
+	return file_command_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListTimers) GetWorkerId() string {
@@ -4092,7 +4627,7 @@ type TimerView struct {
 
 func (x *TimerView) Reset() {
 	*x = TimerView{}
-	mi := &file_command_proto_msgTypes[45]
+	mi := &file_command_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4104,7 +4639,7 @@ func (x *TimerView) String() string {
 func (*TimerView) ProtoMessage() {}
 
 func (x *TimerView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[45]
+	mi := &file_command_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4117,7 +4652,7 @@ func (x *TimerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerView.ProtoReflect.Descriptor instead.
 func (*TimerView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{45}
+	return file_command_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *TimerView) GetTimerId() string {
@@ -4171,7 +4706,7 @@ type Timers struct {
 
 func (x *Timers) Reset() {
 	*x = Timers{}
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_command_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4183,7 +4718,7 @@ func (x *Timers) String() string {
 func (*Timers) ProtoMessage() {}
 
 func (x *Timers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_command_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4196,7 +4731,7 @@ func (x *Timers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timers.ProtoReflect.Descriptor instead.
 func (*Timers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{46}
+	return file_command_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Timers) GetTimers() []*TimerView {
@@ -4218,7 +4753,7 @@ type FireTimer struct {
 
 func (x *FireTimer) Reset() {
 	*x = FireTimer{}
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_command_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4230,7 +4765,7 @@ func (x *FireTimer) String() string {
 func (*FireTimer) ProtoMessage() {}
 
 func (x *FireTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_command_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4243,7 +4778,7 @@ func (x *FireTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FireTimer.ProtoReflect.Descriptor instead.
 func (*FireTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{47}
+	return file_command_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *FireTimer) GetWorkerId() string {
@@ -4270,7 +4805,7 @@ type TimerChanged struct {
 
 func (x *TimerChanged) Reset() {
 	*x = TimerChanged{}
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_command_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4282,7 +4817,7 @@ func (x *TimerChanged) String() string {
 func (*TimerChanged) ProtoMessage() {}
 
 func (x *TimerChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_command_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4295,7 +4830,7 @@ func (x *TimerChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerChanged.ProtoReflect.Descriptor instead.
 func (*TimerChanged) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{48}
+	return file_command_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *TimerChanged) GetDueUnixMs() int64 {
@@ -4315,7 +4850,7 @@ type SaveHistory struct {
 
 func (x *SaveHistory) Reset() {
 	*x = SaveHistory{}
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_command_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4327,7 +4862,7 @@ func (x *SaveHistory) String() string {
 func (*SaveHistory) ProtoMessage() {}
 
 func (x *SaveHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_command_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4340,7 +4875,7 @@ func (x *SaveHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveHistory.ProtoReflect.Descriptor instead.
 func (*SaveHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{49}
+	return file_command_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SaveHistory) GetWorkerId() string {
@@ -4360,7 +4895,7 @@ type WaitIdle struct {
 
 func (x *WaitIdle) Reset() {
 	*x = WaitIdle{}
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_command_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4372,7 +4907,7 @@ func (x *WaitIdle) String() string {
 func (*WaitIdle) ProtoMessage() {}
 
 func (x *WaitIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_command_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4385,7 +4920,7 @@ func (x *WaitIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitIdle.ProtoReflect.Descriptor instead.
 func (*WaitIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{50}
+	return file_command_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *WaitIdle) GetWorkerId() string {
@@ -4408,7 +4943,7 @@ type CloseSession struct {
 
 func (x *CloseSession) Reset() {
 	*x = CloseSession{}
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_command_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4420,7 +4955,7 @@ func (x *CloseSession) String() string {
 func (*CloseSession) ProtoMessage() {}
 
 func (x *CloseSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_command_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4433,7 +4968,7 @@ func (x *CloseSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSession.ProtoReflect.Descriptor instead.
 func (*CloseSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{51}
+	return file_command_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CloseSession) GetReason() string {
@@ -4468,7 +5003,7 @@ type Subscribe struct {
 
 func (x *Subscribe) Reset() {
 	*x = Subscribe{}
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4480,7 +5015,7 @@ func (x *Subscribe) String() string {
 func (*Subscribe) ProtoMessage() {}
 
 func (x *Subscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4493,7 +5028,7 @@ func (x *Subscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribe.ProtoReflect.Descriptor instead.
 func (*Subscribe) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{52}
+	return file_command_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Subscribe) GetRequest() uint64 {
@@ -4513,7 +5048,7 @@ type Subscribed struct {
 
 func (x *Subscribed) Reset() {
 	*x = Subscribed{}
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4525,7 +5060,7 @@ func (x *Subscribed) String() string {
 func (*Subscribed) ProtoMessage() {}
 
 func (x *Subscribed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4538,7 +5073,7 @@ func (x *Subscribed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribed.ProtoReflect.Descriptor instead.
 func (*Subscribed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{53}
+	return file_command_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Subscribed) GetCursor() uint64 {
@@ -4563,7 +5098,7 @@ type Unsubscribe struct {
 
 func (x *Unsubscribe) Reset() {
 	*x = Unsubscribe{}
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4575,7 +5110,7 @@ func (x *Unsubscribe) String() string {
 func (*Unsubscribe) ProtoMessage() {}
 
 func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4588,7 +5123,7 @@ func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unsubscribe.ProtoReflect.Descriptor instead.
 func (*Unsubscribe) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{54}
+	return file_command_proto_rawDescGZIP(), []int{62}
 }
 
 // Published carries events to a watcher. Cursors of one session are dense, so a watcher puts
@@ -4604,7 +5139,7 @@ type Published struct {
 
 func (x *Published) Reset() {
 	*x = Published{}
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4616,7 +5151,7 @@ func (x *Published) String() string {
 func (*Published) ProtoMessage() {}
 
 func (x *Published) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4629,7 +5164,7 @@ func (x *Published) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Published.ProtoReflect.Descriptor instead.
 func (*Published) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{55}
+	return file_command_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Published) GetFirstCursor() uint64 {
@@ -4663,7 +5198,7 @@ type ReadHistory struct {
 
 func (x *ReadHistory) Reset() {
 	*x = ReadHistory{}
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4675,7 +5210,7 @@ func (x *ReadHistory) String() string {
 func (*ReadHistory) ProtoMessage() {}
 
 func (x *ReadHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4688,7 +5223,7 @@ func (x *ReadHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadHistory.ProtoReflect.Descriptor instead.
 func (*ReadHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{56}
+	return file_command_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ReadHistory) GetWorkerId() string {
@@ -4711,7 +5246,7 @@ type History struct {
 
 func (x *History) Reset() {
 	*x = History{}
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4723,7 +5258,7 @@ func (x *History) String() string {
 func (*History) ProtoMessage() {}
 
 func (x *History) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4736,7 +5271,7 @@ func (x *History) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use History.ProtoReflect.Descriptor instead.
 func (*History) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{57}
+	return file_command_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *History) GetWorkerId() string {
@@ -4790,7 +5325,7 @@ type ConfigureWorker struct {
 
 func (x *ConfigureWorker) Reset() {
 	*x = ConfigureWorker{}
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4802,7 +5337,7 @@ func (x *ConfigureWorker) String() string {
 func (*ConfigureWorker) ProtoMessage() {}
 
 func (x *ConfigureWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4815,7 +5350,7 @@ func (x *ConfigureWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureWorker.ProtoReflect.Descriptor instead.
 func (*ConfigureWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{58}
+	return file_command_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ConfigureWorker) GetWorkerId() string {
@@ -4892,7 +5427,7 @@ type SessionView struct {
 
 func (x *SessionView) Reset() {
 	*x = SessionView{}
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4904,7 +5439,7 @@ func (x *SessionView) String() string {
 func (*SessionView) ProtoMessage() {}
 
 func (x *SessionView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4917,7 +5452,7 @@ func (x *SessionView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionView.ProtoReflect.Descriptor instead.
 func (*SessionView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{59}
+	return file_command_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SessionView) GetId() string {
@@ -5065,6 +5600,8 @@ type WorkerView struct {
 	Parent          string                 `protobuf:"bytes,21,opt,name=parent,proto3" json:"parent,omitempty"`                     // the worker that delegated to it
 	Spent           *Amounts               `protobuf:"bytes,101,opt,name=spent,proto3" json:"spent,omitempty"`                      // of its session's budget
 	Reserved        *Amounts               `protobuf:"bytes,102,opt,name=reserved,proto3" json:"reserved,omitempty"`                // of it, for a model call under way
+	Outbox          int32                  `protobuf:"varint,110,opt,name=outbox,proto3" json:"outbox,omitempty"`                   // messages to others that are not known to be there
+	Background      bool                   `protobuf:"varint,111,opt,name=background,proto3" json:"background,omitempty"`           // nobody waits for it
 	Waiting         *Waiting               `protobuf:"bytes,130,opt,name=waiting,proto3" json:"waiting,omitempty"`                  // on what, of what no listing shows; of a live worker alone
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -5072,7 +5609,7 @@ type WorkerView struct {
 
 func (x *WorkerView) Reset() {
 	*x = WorkerView{}
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5084,7 +5621,7 @@ func (x *WorkerView) String() string {
 func (*WorkerView) ProtoMessage() {}
 
 func (x *WorkerView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5097,7 +5634,7 @@ func (x *WorkerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerView.ProtoReflect.Descriptor instead.
 func (*WorkerView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{60}
+	return file_command_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *WorkerView) GetId() string {
@@ -5268,6 +5805,20 @@ func (x *WorkerView) GetReserved() *Amounts {
 	return nil
 }
 
+func (x *WorkerView) GetOutbox() int32 {
+	if x != nil {
+		return x.Outbox
+	}
+	return 0
+}
+
+func (x *WorkerView) GetBackground() bool {
+	if x != nil {
+		return x.Background
+	}
+	return false
+}
+
 func (x *WorkerView) GetWaiting() *Waiting {
 	if x != nil {
 		return x.Waiting
@@ -5290,7 +5841,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5302,7 +5853,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5315,7 +5866,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{61}
+	return file_command_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Waiting) GetKind() string {
@@ -5381,7 +5932,7 @@ type CallView struct {
 
 func (x *CallView) Reset() {
 	*x = CallView{}
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5393,7 +5944,7 @@ func (x *CallView) String() string {
 func (*CallView) ProtoMessage() {}
 
 func (x *CallView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5406,7 +5957,7 @@ func (x *CallView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallView.ProtoReflect.Descriptor instead.
 func (*CallView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{62}
+	return file_command_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *CallView) GetExecId() string {
@@ -5523,7 +6074,7 @@ type ApprovalView struct {
 
 func (x *ApprovalView) Reset() {
 	*x = ApprovalView{}
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5535,7 +6086,7 @@ func (x *ApprovalView) String() string {
 func (*ApprovalView) ProtoMessage() {}
 
 func (x *ApprovalView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5548,7 +6099,7 @@ func (x *ApprovalView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalView.ProtoReflect.Descriptor instead.
 func (*ApprovalView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{63}
+	return file_command_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ApprovalView) GetApprovalId() string {
@@ -5709,7 +6260,7 @@ type Viewer struct {
 
 func (x *Viewer) Reset() {
 	*x = Viewer{}
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5721,7 +6272,7 @@ func (x *Viewer) String() string {
 func (*Viewer) ProtoMessage() {}
 
 func (x *Viewer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5734,7 +6285,7 @@ func (x *Viewer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Viewer.ProtoReflect.Descriptor instead.
 func (*Viewer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{64}
+	return file_command_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Viewer) GetBy() string {
@@ -5762,7 +6313,7 @@ type ShowApproval struct {
 
 func (x *ShowApproval) Reset() {
 	*x = ShowApproval{}
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5774,7 +6325,7 @@ func (x *ShowApproval) String() string {
 func (*ShowApproval) ProtoMessage() {}
 
 func (x *ShowApproval) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5787,7 +6338,7 @@ func (x *ShowApproval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShowApproval.ProtoReflect.Descriptor instead.
 func (*ShowApproval) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{65}
+	return file_command_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ShowApproval) GetApprovalId() string {
@@ -5814,7 +6365,7 @@ type Announce struct {
 
 func (x *Announce) Reset() {
 	*x = Announce{}
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5826,7 +6377,7 @@ func (x *Announce) String() string {
 func (*Announce) ProtoMessage() {}
 
 func (x *Announce) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5839,7 +6390,7 @@ func (x *Announce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Announce.ProtoReflect.Descriptor instead.
 func (*Announce) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{66}
+	return file_command_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Announce) GetEvent() *Event {
@@ -5859,7 +6410,7 @@ type ListApprovals struct {
 
 func (x *ListApprovals) Reset() {
 	*x = ListApprovals{}
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5871,7 +6422,7 @@ func (x *ListApprovals) String() string {
 func (*ListApprovals) ProtoMessage() {}
 
 func (x *ListApprovals) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5884,7 +6435,7 @@ func (x *ListApprovals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListApprovals.ProtoReflect.Descriptor instead.
 func (*ListApprovals) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{67}
+	return file_command_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ListApprovals) GetSessionId() string {
@@ -5903,7 +6454,7 @@ type Approvals struct {
 
 func (x *Approvals) Reset() {
 	*x = Approvals{}
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5915,7 +6466,7 @@ func (x *Approvals) String() string {
 func (*Approvals) ProtoMessage() {}
 
 func (x *Approvals) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5928,7 +6479,7 @@ func (x *Approvals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approvals.ProtoReflect.Descriptor instead.
 func (*Approvals) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{68}
+	return file_command_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Approvals) GetApprovals() []*ApprovalView {
@@ -5950,7 +6501,7 @@ type ListAudit struct {
 
 func (x *ListAudit) Reset() {
 	*x = ListAudit{}
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5962,7 +6513,7 @@ func (x *ListAudit) String() string {
 func (*ListAudit) ProtoMessage() {}
 
 func (x *ListAudit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5975,7 +6526,7 @@ func (x *ListAudit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAudit.ProtoReflect.Descriptor instead.
 func (*ListAudit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{69}
+	return file_command_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ListAudit) GetSessionId() string {
@@ -6002,7 +6553,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6014,7 +6565,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6027,7 +6578,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{70}
+	return file_command_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Audit) GetEntries() []*AuditView {
@@ -6077,7 +6628,7 @@ type AuditView struct {
 
 func (x *AuditView) Reset() {
 	*x = AuditView{}
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6089,7 +6640,7 @@ func (x *AuditView) String() string {
 func (*AuditView) ProtoMessage() {}
 
 func (x *AuditView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6102,7 +6653,7 @@ func (x *AuditView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditView.ProtoReflect.Descriptor instead.
 func (*AuditView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{71}
+	return file_command_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *AuditView) GetAtUnixMs() int64 {
@@ -6283,7 +6834,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6295,7 +6846,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6308,7 +6859,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{72}
+	return file_command_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *OpenSession) GetSessionId() string {
@@ -6329,7 +6880,7 @@ type SessionIdle struct {
 
 func (x *SessionIdle) Reset() {
 	*x = SessionIdle{}
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6341,7 +6892,7 @@ func (x *SessionIdle) String() string {
 func (*SessionIdle) ProtoMessage() {}
 
 func (x *SessionIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6354,7 +6905,7 @@ func (x *SessionIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionIdle.ProtoReflect.Descriptor instead.
 func (*SessionIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{73}
+	return file_command_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *SessionIdle) GetSessionId() string {
@@ -6373,7 +6924,7 @@ type Passivate struct {
 
 func (x *Passivate) Reset() {
 	*x = Passivate{}
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6385,7 +6936,7 @@ func (x *Passivate) String() string {
 func (*Passivate) ProtoMessage() {}
 
 func (x *Passivate) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6398,7 +6949,7 @@ func (x *Passivate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Passivate.ProtoReflect.Descriptor instead.
 func (*Passivate) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{74}
+	return file_command_proto_rawDescGZIP(), []int{82}
 }
 
 type Staying struct {
@@ -6410,7 +6961,7 @@ type Staying struct {
 
 func (x *Staying) Reset() {
 	*x = Staying{}
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6422,7 +6973,7 @@ func (x *Staying) String() string {
 func (*Staying) ProtoMessage() {}
 
 func (x *Staying) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6435,7 +6986,7 @@ func (x *Staying) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Staying.ProtoReflect.Descriptor instead.
 func (*Staying) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{75}
+	return file_command_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Staying) GetSessionId() string {
@@ -6454,7 +7005,7 @@ type ReportIdle struct {
 
 func (x *ReportIdle) Reset() {
 	*x = ReportIdle{}
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6466,7 +7017,7 @@ func (x *ReportIdle) String() string {
 func (*ReportIdle) ProtoMessage() {}
 
 func (x *ReportIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6479,7 +7030,7 @@ func (x *ReportIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportIdle.ProtoReflect.Descriptor instead.
 func (*ReportIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{76}
+	return file_command_proto_rawDescGZIP(), []int{84}
 }
 
 type Idleness struct {
@@ -6493,7 +7044,7 @@ type Idleness struct {
 
 func (x *Idleness) Reset() {
 	*x = Idleness{}
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6505,7 +7056,7 @@ func (x *Idleness) String() string {
 func (*Idleness) ProtoMessage() {}
 
 func (x *Idleness) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6518,7 +7069,7 @@ func (x *Idleness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Idleness.ProtoReflect.Descriptor instead.
 func (*Idleness) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{77}
+	return file_command_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Idleness) GetIdle() bool {
@@ -6561,7 +7112,7 @@ type Configure struct {
 
 func (x *Configure) Reset() {
 	*x = Configure{}
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6573,7 +7124,7 @@ func (x *Configure) String() string {
 func (*Configure) ProtoMessage() {}
 
 func (x *Configure) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6586,7 +7137,7 @@ func (x *Configure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Configure.ProtoReflect.Descriptor instead.
 func (*Configure) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{78}
+	return file_command_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Configure) GetGrant() *Grant {
@@ -6674,7 +7225,7 @@ type WorkerFailed struct {
 
 func (x *WorkerFailed) Reset() {
 	*x = WorkerFailed{}
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6686,7 +7237,7 @@ func (x *WorkerFailed) String() string {
 func (*WorkerFailed) ProtoMessage() {}
 
 func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6699,7 +7250,7 @@ func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerFailed.ProtoReflect.Descriptor instead.
 func (*WorkerFailed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{79}
+	return file_command_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *WorkerFailed) GetWorkerId() string {
@@ -6750,7 +7301,7 @@ type SessionEnded struct {
 
 func (x *SessionEnded) Reset() {
 	*x = SessionEnded{}
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6762,7 +7313,7 @@ func (x *SessionEnded) String() string {
 func (*SessionEnded) ProtoMessage() {}
 
 func (x *SessionEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6775,7 +7326,7 @@ func (x *SessionEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionEnded.ProtoReflect.Descriptor instead.
 func (*SessionEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{80}
+	return file_command_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *SessionEnded) GetSessionId() string {
@@ -6808,7 +7359,7 @@ type DescribeWorker struct {
 
 func (x *DescribeWorker) Reset() {
 	*x = DescribeWorker{}
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6820,7 +7371,7 @@ func (x *DescribeWorker) String() string {
 func (*DescribeWorker) ProtoMessage() {}
 
 func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6833,7 +7384,7 @@ func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorker.ProtoReflect.Descriptor instead.
 func (*DescribeWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{81}
+	return file_command_proto_rawDescGZIP(), []int{89}
 }
 
 // Watched tells a worker whether anybody looks at its live events.
@@ -6846,7 +7397,7 @@ type Watched struct {
 
 func (x *Watched) Reset() {
 	*x = Watched{}
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6858,7 +7409,7 @@ func (x *Watched) String() string {
 func (*Watched) ProtoMessage() {}
 
 func (x *Watched) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6871,7 +7422,7 @@ func (x *Watched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watched.ProtoReflect.Descriptor instead.
 func (*Watched) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{82}
+	return file_command_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Watched) GetOn() bool {
@@ -6898,7 +7449,7 @@ type AcquireLease struct {
 
 func (x *AcquireLease) Reset() {
 	*x = AcquireLease{}
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6910,7 +7461,7 @@ func (x *AcquireLease) String() string {
 func (*AcquireLease) ProtoMessage() {}
 
 func (x *AcquireLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6923,7 +7474,7 @@ func (x *AcquireLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireLease.ProtoReflect.Descriptor instead.
 func (*AcquireLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{83}
+	return file_command_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *AcquireLease) GetWorkspace() string {
@@ -6987,7 +7538,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6999,7 +7550,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7012,7 +7563,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{84}
+	return file_command_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *LeaseGranted) GetWorkspace() string {
@@ -7055,7 +7606,7 @@ type LeaseQueued struct {
 
 func (x *LeaseQueued) Reset() {
 	*x = LeaseQueued{}
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7067,7 +7618,7 @@ func (x *LeaseQueued) String() string {
 func (*LeaseQueued) ProtoMessage() {}
 
 func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7080,7 +7631,7 @@ func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseQueued.ProtoReflect.Descriptor instead.
 func (*LeaseQueued) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{85}
+	return file_command_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *LeaseQueued) GetWorkspace() string {
@@ -7124,7 +7675,7 @@ type ReleaseLease struct {
 
 func (x *ReleaseLease) Reset() {
 	*x = ReleaseLease{}
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7136,7 +7687,7 @@ func (x *ReleaseLease) String() string {
 func (*ReleaseLease) ProtoMessage() {}
 
 func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7149,7 +7700,7 @@ func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseLease.ProtoReflect.Descriptor instead.
 func (*ReleaseLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{86}
+	return file_command_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ReleaseLease) GetWorkspace() string {
@@ -7194,7 +7745,7 @@ type EffectBegun struct {
 
 func (x *EffectBegun) Reset() {
 	*x = EffectBegun{}
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7206,7 +7757,7 @@ func (x *EffectBegun) String() string {
 func (*EffectBegun) ProtoMessage() {}
 
 func (x *EffectBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7219,7 +7770,7 @@ func (x *EffectBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectBegun.ProtoReflect.Descriptor instead.
 func (*EffectBegun) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{87}
+	return file_command_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *EffectBegun) GetWorkspace() string {
@@ -7259,7 +7810,7 @@ type EffectAllowed struct {
 
 func (x *EffectAllowed) Reset() {
 	*x = EffectAllowed{}
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7271,7 +7822,7 @@ func (x *EffectAllowed) String() string {
 func (*EffectAllowed) ProtoMessage() {}
 
 func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7284,7 +7835,7 @@ func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectAllowed.ProtoReflect.Descriptor instead.
 func (*EffectAllowed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{88}
+	return file_command_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *EffectAllowed) GetExecId() string {
@@ -7305,7 +7856,7 @@ type EffectEnded struct {
 
 func (x *EffectEnded) Reset() {
 	*x = EffectEnded{}
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7317,7 +7868,7 @@ func (x *EffectEnded) String() string {
 func (*EffectEnded) ProtoMessage() {}
 
 func (x *EffectEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7330,7 +7881,7 @@ func (x *EffectEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectEnded.ProtoReflect.Descriptor instead.
 func (*EffectEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{89}
+	return file_command_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *EffectEnded) GetWorkspace() string {
@@ -7367,7 +7918,7 @@ type OpenWorkspace struct {
 
 func (x *OpenWorkspace) Reset() {
 	*x = OpenWorkspace{}
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7379,7 +7930,7 @@ func (x *OpenWorkspace) String() string {
 func (*OpenWorkspace) ProtoMessage() {}
 
 func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7392,7 +7943,7 @@ func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkspace.ProtoReflect.Descriptor instead.
 func (*OpenWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{90}
+	return file_command_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *OpenWorkspace) GetGrant() *WorkspaceGrant {
@@ -7425,7 +7976,7 @@ type WorkspaceReady struct {
 
 func (x *WorkspaceReady) Reset() {
 	*x = WorkspaceReady{}
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7437,7 +7988,7 @@ func (x *WorkspaceReady) String() string {
 func (*WorkspaceReady) ProtoMessage() {}
 
 func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7450,7 +8001,7 @@ func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceReady.ProtoReflect.Descriptor instead.
 func (*WorkspaceReady) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{91}
+	return file_command_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *WorkspaceReady) GetOverlaps() []*WorkspaceRef {
@@ -7471,7 +8022,7 @@ type KeepWorkspaces struct {
 
 func (x *KeepWorkspaces) Reset() {
 	*x = KeepWorkspaces{}
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7483,7 +8034,7 @@ func (x *KeepWorkspaces) String() string {
 func (*KeepWorkspaces) ProtoMessage() {}
 
 func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7496,7 +8047,7 @@ func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepWorkspaces.ProtoReflect.Descriptor instead.
 func (*KeepWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{92}
+	return file_command_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *KeepWorkspaces) GetSessionId() string {
@@ -7524,7 +8075,7 @@ type RetireWorkspace struct {
 
 func (x *RetireWorkspace) Reset() {
 	*x = RetireWorkspace{}
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7536,7 +8087,7 @@ func (x *RetireWorkspace) String() string {
 func (*RetireWorkspace) ProtoMessage() {}
 
 func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7549,7 +8100,7 @@ func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireWorkspace.ProtoReflect.Descriptor instead.
 func (*RetireWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{93}
+	return file_command_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *RetireWorkspace) GetGeneration() uint64 {
@@ -7569,7 +8120,7 @@ type WorkspaceUnused struct {
 
 func (x *WorkspaceUnused) Reset() {
 	*x = WorkspaceUnused{}
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7581,7 +8132,7 @@ func (x *WorkspaceUnused) String() string {
 func (*WorkspaceUnused) ProtoMessage() {}
 
 func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7594,7 +8145,7 @@ func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceUnused.ProtoReflect.Descriptor instead.
 func (*WorkspaceUnused) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{94}
+	return file_command_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *WorkspaceUnused) GetId() string {
@@ -7619,7 +8170,7 @@ type DescribeWorkspace struct {
 
 func (x *DescribeWorkspace) Reset() {
 	*x = DescribeWorkspace{}
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7631,7 +8182,7 @@ func (x *DescribeWorkspace) String() string {
 func (*DescribeWorkspace) ProtoMessage() {}
 
 func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7644,7 +8195,7 @@ func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorkspace.ProtoReflect.Descriptor instead.
 func (*DescribeWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{95}
+	return file_command_proto_rawDescGZIP(), []int{103}
 }
 
 type WorkspaceView struct {
@@ -7660,7 +8211,7 @@ type WorkspaceView struct {
 
 func (x *WorkspaceView) Reset() {
 	*x = WorkspaceView{}
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7672,7 +8223,7 @@ func (x *WorkspaceView) String() string {
 func (*WorkspaceView) ProtoMessage() {}
 
 func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7685,7 +8236,7 @@ func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceView.ProtoReflect.Descriptor instead.
 func (*WorkspaceView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{96}
+	return file_command_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *WorkspaceView) GetUri() string {
@@ -7733,7 +8284,7 @@ type FindActor struct {
 
 func (x *FindActor) Reset() {
 	*x = FindActor{}
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7745,7 +8296,7 @@ func (x *FindActor) String() string {
 func (*FindActor) ProtoMessage() {}
 
 func (x *FindActor) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7758,7 +8309,7 @@ func (x *FindActor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindActor.ProtoReflect.Descriptor instead.
 func (*FindActor) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{97}
+	return file_command_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *FindActor) GetName() string {
@@ -7778,7 +8329,7 @@ type Replaced struct {
 
 func (x *Replaced) Reset() {
 	*x = Replaced{}
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7790,7 +8341,7 @@ func (x *Replaced) String() string {
 func (*Replaced) ProtoMessage() {}
 
 func (x *Replaced) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7803,7 +8354,7 @@ func (x *Replaced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replaced.ProtoReflect.Descriptor instead.
 func (*Replaced) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{98}
+	return file_command_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *Replaced) GetName() string {
@@ -7832,7 +8383,7 @@ type AcquirePermit struct {
 
 func (x *AcquirePermit) Reset() {
 	*x = AcquirePermit{}
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7844,7 +8395,7 @@ func (x *AcquirePermit) String() string {
 func (*AcquirePermit) ProtoMessage() {}
 
 func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7857,7 +8408,7 @@ func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquirePermit.ProtoReflect.Descriptor instead.
 func (*AcquirePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{99}
+	return file_command_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *AcquirePermit) GetRequest() uint64 {
@@ -7897,7 +8448,7 @@ type PermitGranted struct {
 
 func (x *PermitGranted) Reset() {
 	*x = PermitGranted{}
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7909,7 +8460,7 @@ func (x *PermitGranted) String() string {
 func (*PermitGranted) ProtoMessage() {}
 
 func (x *PermitGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7922,7 +8473,7 @@ func (x *PermitGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitGranted.ProtoReflect.Descriptor instead.
 func (*PermitGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{100}
+	return file_command_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *PermitGranted) GetRequest() uint64 {
@@ -7945,7 +8496,7 @@ type ReleasePermit struct {
 
 func (x *ReleasePermit) Reset() {
 	*x = ReleasePermit{}
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7957,7 +8508,7 @@ func (x *ReleasePermit) String() string {
 func (*ReleasePermit) ProtoMessage() {}
 
 func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7970,7 +8521,7 @@ func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasePermit.ProtoReflect.Descriptor instead.
 func (*ReleasePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{101}
+	return file_command_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ReleasePermit) GetRequest() uint64 {
@@ -8023,7 +8574,7 @@ type AskBudget struct {
 
 func (x *AskBudget) Reset() {
 	*x = AskBudget{}
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8035,7 +8586,7 @@ func (x *AskBudget) String() string {
 func (*AskBudget) ProtoMessage() {}
 
 func (x *AskBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8048,7 +8599,7 @@ func (x *AskBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskBudget.ProtoReflect.Descriptor instead.
 func (*AskBudget) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{102}
+	return file_command_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *AskBudget) GetWorkerId() string {
@@ -8097,7 +8648,7 @@ type BudgetGranted struct {
 
 func (x *BudgetGranted) Reset() {
 	*x = BudgetGranted{}
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8109,7 +8660,7 @@ func (x *BudgetGranted) String() string {
 func (*BudgetGranted) ProtoMessage() {}
 
 func (x *BudgetGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8122,7 +8673,7 @@ func (x *BudgetGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetGranted.ProtoReflect.Descriptor instead.
 func (*BudgetGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{103}
+	return file_command_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *BudgetGranted) GetAsk() uint64 {
@@ -8157,7 +8708,7 @@ type BudgetRefused struct {
 
 func (x *BudgetRefused) Reset() {
 	*x = BudgetRefused{}
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8169,7 +8720,7 @@ func (x *BudgetRefused) String() string {
 func (*BudgetRefused) ProtoMessage() {}
 
 func (x *BudgetRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8182,7 +8733,7 @@ func (x *BudgetRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetRefused.ProtoReflect.Descriptor instead.
 func (*BudgetRefused) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{104}
+	return file_command_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *BudgetRefused) GetAsk() uint64 {
@@ -8216,7 +8767,7 @@ type BudgetShort struct {
 
 func (x *BudgetShort) Reset() {
 	*x = BudgetShort{}
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8228,7 +8779,7 @@ func (x *BudgetShort) String() string {
 func (*BudgetShort) ProtoMessage() {}
 
 func (x *BudgetShort) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8241,7 +8792,7 @@ func (x *BudgetShort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetShort.ProtoReflect.Descriptor instead.
 func (*BudgetShort) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{105}
+	return file_command_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *BudgetShort) GetAsk() uint64 {
@@ -8269,7 +8820,7 @@ type ReportBudget struct {
 
 func (x *ReportBudget) Reset() {
 	*x = ReportBudget{}
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8281,7 +8832,7 @@ func (x *ReportBudget) String() string {
 func (*ReportBudget) ProtoMessage() {}
 
 func (x *ReportBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8294,7 +8845,7 @@ func (x *ReportBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportBudget.ProtoReflect.Descriptor instead.
 func (*ReportBudget) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{106}
+	return file_command_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ReportBudget) GetWorkerId() string {
@@ -8350,7 +8901,7 @@ type Execute struct {
 
 func (x *Execute) Reset() {
 	*x = Execute{}
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8362,7 +8913,7 @@ func (x *Execute) String() string {
 func (*Execute) ProtoMessage() {}
 
 func (x *Execute) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8375,7 +8926,7 @@ func (x *Execute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Execute.ProtoReflect.Descriptor instead.
 func (*Execute) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{107}
+	return file_command_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *Execute) GetExecId() string {
@@ -8614,7 +9165,7 @@ type ToolReply struct {
 
 func (x *ToolReply) Reset() {
 	*x = ToolReply{}
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8626,7 +9177,7 @@ func (x *ToolReply) String() string {
 func (*ToolReply) ProtoMessage() {}
 
 func (x *ToolReply) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8639,7 +9190,7 @@ func (x *ToolReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolReply.ProtoReflect.Descriptor instead.
 func (*ToolReply) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{108}
+	return file_command_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ToolReply) GetExecId() string {
@@ -8774,7 +9325,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8786,7 +9337,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8799,7 +9350,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{109}
+	return file_command_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *LedgerEntry) GetExecId() string {
@@ -8841,7 +9392,7 @@ type CancelCalls struct {
 
 func (x *CancelCalls) Reset() {
 	*x = CancelCalls{}
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8853,7 +9404,7 @@ func (x *CancelCalls) String() string {
 func (*CancelCalls) ProtoMessage() {}
 
 func (x *CancelCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8866,7 +9417,7 @@ func (x *CancelCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCalls.ProtoReflect.Descriptor instead.
 func (*CancelCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{110}
+	return file_command_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *CancelCalls) GetExecIds() []string {
@@ -8898,7 +9449,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8910,7 +9461,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8923,7 +9474,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{111}
+	return file_command_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *Progress) GetExecId() string {
@@ -8977,7 +9528,7 @@ type ListProjects struct {
 
 func (x *ListProjects) Reset() {
 	*x = ListProjects{}
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8989,7 +9540,7 @@ func (x *ListProjects) String() string {
 func (*ListProjects) ProtoMessage() {}
 
 func (x *ListProjects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9002,7 +9553,7 @@ func (x *ListProjects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProjects.ProtoReflect.Descriptor instead.
 func (*ListProjects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{112}
+	return file_command_proto_rawDescGZIP(), []int{120}
 }
 
 type Projects struct {
@@ -9014,7 +9565,7 @@ type Projects struct {
 
 func (x *Projects) Reset() {
 	*x = Projects{}
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9026,7 +9577,7 @@ func (x *Projects) String() string {
 func (*Projects) ProtoMessage() {}
 
 func (x *Projects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9039,7 +9590,7 @@ func (x *Projects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Projects.ProtoReflect.Descriptor instead.
 func (*Projects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{113}
+	return file_command_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *Projects) GetProjects() []*Project {
@@ -9060,7 +9611,7 @@ type SaveProject struct {
 
 func (x *SaveProject) Reset() {
 	*x = SaveProject{}
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9072,7 +9623,7 @@ func (x *SaveProject) String() string {
 func (*SaveProject) ProtoMessage() {}
 
 func (x *SaveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9085,7 +9636,7 @@ func (x *SaveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveProject.ProtoReflect.Descriptor instead.
 func (*SaveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{114}
+	return file_command_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *SaveProject) GetName() string {
@@ -9112,7 +9663,7 @@ type RemoveProject struct {
 
 func (x *RemoveProject) Reset() {
 	*x = RemoveProject{}
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9124,7 +9675,7 @@ func (x *RemoveProject) String() string {
 func (*RemoveProject) ProtoMessage() {}
 
 func (x *RemoveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9137,7 +9688,7 @@ func (x *RemoveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProject.ProtoReflect.Descriptor instead.
 func (*RemoveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{115}
+	return file_command_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *RemoveProject) GetProject() string {
@@ -9159,7 +9710,7 @@ type SetVariables struct {
 
 func (x *SetVariables) Reset() {
 	*x = SetVariables{}
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9171,7 +9722,7 @@ func (x *SetVariables) String() string {
 func (*SetVariables) ProtoMessage() {}
 
 func (x *SetVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9184,7 +9735,7 @@ func (x *SetVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVariables.ProtoReflect.Descriptor instead.
 func (*SetVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{116}
+	return file_command_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *SetVariables) GetProject() string {
@@ -9218,7 +9769,7 @@ type TakeVariables struct {
 
 func (x *TakeVariables) Reset() {
 	*x = TakeVariables{}
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9230,7 +9781,7 @@ func (x *TakeVariables) String() string {
 func (*TakeVariables) ProtoMessage() {}
 
 func (x *TakeVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9243,7 +9794,7 @@ func (x *TakeVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeVariables.ProtoReflect.Descriptor instead.
 func (*TakeVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{117}
+	return file_command_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *TakeVariables) GetProjectId() string {
@@ -9263,7 +9814,7 @@ type ReadFields struct {
 
 func (x *ReadFields) Reset() {
 	*x = ReadFields{}
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9275,7 +9826,7 @@ func (x *ReadFields) String() string {
 func (*ReadFields) ProtoMessage() {}
 
 func (x *ReadFields) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9288,7 +9839,7 @@ func (x *ReadFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFields.ProtoReflect.Descriptor instead.
 func (*ReadFields) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{118}
+	return file_command_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *ReadFields) GetWorkspace() string {
@@ -9310,7 +9861,7 @@ type FieldsView struct {
 
 func (x *FieldsView) Reset() {
 	*x = FieldsView{}
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9322,7 +9873,7 @@ func (x *FieldsView) String() string {
 func (*FieldsView) ProtoMessage() {}
 
 func (x *FieldsView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9335,7 +9886,7 @@ func (x *FieldsView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldsView.ProtoReflect.Descriptor instead.
 func (*FieldsView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{119}
+	return file_command_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *FieldsView) GetWorkspace() string {
@@ -9382,7 +9933,7 @@ type FieldView struct {
 
 func (x *FieldView) Reset() {
 	*x = FieldView{}
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9394,7 +9945,7 @@ func (x *FieldView) String() string {
 func (*FieldView) ProtoMessage() {}
 
 func (x *FieldView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9407,7 +9958,7 @@ func (x *FieldView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldView.ProtoReflect.Descriptor instead.
 func (*FieldView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{120}
+	return file_command_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *FieldView) GetName() string {
@@ -9484,7 +10035,7 @@ type SetField struct {
 
 func (x *SetField) Reset() {
 	*x = SetField{}
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9496,7 +10047,7 @@ func (x *SetField) String() string {
 func (*SetField) ProtoMessage() {}
 
 func (x *SetField) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9509,7 +10060,7 @@ func (x *SetField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetField.ProtoReflect.Descriptor instead.
 func (*SetField) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{121}
+	return file_command_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *SetField) GetWorkspace() string {
@@ -9579,7 +10130,7 @@ type FieldUpdated struct {
 
 func (x *FieldUpdated) Reset() {
 	*x = FieldUpdated{}
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9591,7 +10142,7 @@ func (x *FieldUpdated) String() string {
 func (*FieldUpdated) ProtoMessage() {}
 
 func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9604,7 +10155,7 @@ func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldUpdated.ProtoReflect.Descriptor instead.
 func (*FieldUpdated) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{122}
+	return file_command_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *FieldUpdated) GetWorkspace() string {
@@ -9641,7 +10192,7 @@ type DeclareFields struct {
 
 func (x *DeclareFields) Reset() {
 	*x = DeclareFields{}
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9653,7 +10204,7 @@ func (x *DeclareFields) String() string {
 func (*DeclareFields) ProtoMessage() {}
 
 func (x *DeclareFields) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9666,7 +10217,7 @@ func (x *DeclareFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareFields.ProtoReflect.Descriptor instead.
 func (*DeclareFields) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{123}
+	return file_command_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *DeclareFields) GetWorkspace() string {
@@ -9708,7 +10259,7 @@ type FieldChanged struct {
 
 func (x *FieldChanged) Reset() {
 	*x = FieldChanged{}
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9720,7 +10271,7 @@ func (x *FieldChanged) String() string {
 func (*FieldChanged) ProtoMessage() {}
 
 func (x *FieldChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9733,7 +10284,7 @@ func (x *FieldChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChanged.ProtoReflect.Descriptor instead.
 func (*FieldChanged) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{124}
+	return file_command_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *FieldChanged) GetId() string {
@@ -9760,7 +10311,7 @@ type DiffCopy struct {
 
 func (x *DiffCopy) Reset() {
 	*x = DiffCopy{}
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9772,7 +10323,7 @@ func (x *DiffCopy) String() string {
 func (*DiffCopy) ProtoMessage() {}
 
 func (x *DiffCopy) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9785,7 +10336,7 @@ func (x *DiffCopy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffCopy.ProtoReflect.Descriptor instead.
 func (*DiffCopy) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{125}
+	return file_command_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *DiffCopy) GetWorker() string {
@@ -9807,7 +10358,7 @@ type ApplyCopy struct {
 
 func (x *ApplyCopy) Reset() {
 	*x = ApplyCopy{}
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9819,7 +10370,7 @@ func (x *ApplyCopy) String() string {
 func (*ApplyCopy) ProtoMessage() {}
 
 func (x *ApplyCopy) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9832,7 +10383,7 @@ func (x *ApplyCopy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyCopy.ProtoReflect.Descriptor instead.
 func (*ApplyCopy) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{126}
+	return file_command_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *ApplyCopy) GetBy() string {
@@ -9861,7 +10412,7 @@ type Changes struct {
 
 func (x *Changes) Reset() {
 	*x = Changes{}
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9873,7 +10424,7 @@ func (x *Changes) String() string {
 func (*Changes) ProtoMessage() {}
 
 func (x *Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9886,7 +10437,7 @@ func (x *Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changes.ProtoReflect.Descriptor instead.
 func (*Changes) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{127}
+	return file_command_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *Changes) GetFolder() string {
@@ -9930,7 +10481,7 @@ type FileChange struct {
 
 func (x *FileChange) Reset() {
 	*x = FileChange{}
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9942,7 +10493,7 @@ func (x *FileChange) String() string {
 func (*FileChange) ProtoMessage() {}
 
 func (x *FileChange) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9955,7 +10506,7 @@ func (x *FileChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
 func (*FileChange) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{128}
+	return file_command_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *FileChange) GetPath() string {
@@ -10006,7 +10557,7 @@ type UseFile struct {
 
 func (x *UseFile) Reset() {
 	*x = UseFile{}
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10018,7 +10569,7 @@ func (x *UseFile) String() string {
 func (*UseFile) ProtoMessage() {}
 
 func (x *UseFile) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10031,7 +10582,7 @@ func (x *UseFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseFile.ProtoReflect.Descriptor instead.
 func (*UseFile) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{129}
+	return file_command_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *UseFile) GetAction() UseFile_Action {
@@ -10065,7 +10616,7 @@ type Files struct {
 
 func (x *Files) Reset() {
 	*x = Files{}
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10077,7 +10628,7 @@ func (x *Files) String() string {
 func (*Files) ProtoMessage() {}
 
 func (x *Files) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10090,7 +10641,7 @@ func (x *Files) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Files.ProtoReflect.Descriptor instead.
 func (*Files) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{130}
+	return file_command_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *Files) GetEntries() []*FileEntry {
@@ -10119,7 +10670,7 @@ type FileEntry struct {
 
 func (x *FileEntry) Reset() {
 	*x = FileEntry{}
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10131,7 +10682,7 @@ func (x *FileEntry) String() string {
 func (*FileEntry) ProtoMessage() {}
 
 func (x *FileEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10144,7 +10695,7 @@ func (x *FileEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEntry.ProtoReflect.Descriptor instead.
 func (*FileEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{131}
+	return file_command_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *FileEntry) GetPath() string {
@@ -10185,7 +10736,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10197,7 +10748,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10210,7 +10761,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{132}
+	return file_command_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -10236,7 +10787,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10248,7 +10799,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10261,7 +10812,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{133}
+	return file_command_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -10280,7 +10831,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10292,7 +10843,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10305,7 +10856,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{134}
+	return file_command_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -10324,7 +10875,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10336,7 +10887,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10349,7 +10900,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{135}
+	return file_command_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -10369,7 +10920,7 @@ type ListWorkspaces struct {
 
 func (x *ListWorkspaces) Reset() {
 	*x = ListWorkspaces{}
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10381,7 +10932,7 @@ func (x *ListWorkspaces) String() string {
 func (*ListWorkspaces) ProtoMessage() {}
 
 func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10394,7 +10945,7 @@ func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspaces.ProtoReflect.Descriptor instead.
 func (*ListWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{136}
+	return file_command_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *ListWorkspaces) GetSessionId() string {
@@ -10413,7 +10964,7 @@ type Workspaces struct {
 
 func (x *Workspaces) Reset() {
 	*x = Workspaces{}
-	mi := &file_command_proto_msgTypes[137]
+	mi := &file_command_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10425,7 +10976,7 @@ func (x *Workspaces) String() string {
 func (*Workspaces) ProtoMessage() {}
 
 func (x *Workspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[137]
+	mi := &file_command_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10438,7 +10989,7 @@ func (x *Workspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workspaces.ProtoReflect.Descriptor instead.
 func (*Workspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{137}
+	return file_command_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *Workspaces) GetWorkspaces() []*SessionWorkspace {
@@ -10459,7 +11010,7 @@ type SessionWorkspace struct {
 
 func (x *SessionWorkspace) Reset() {
 	*x = SessionWorkspace{}
-	mi := &file_command_proto_msgTypes[138]
+	mi := &file_command_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10471,7 +11022,7 @@ func (x *SessionWorkspace) String() string {
 func (*SessionWorkspace) ProtoMessage() {}
 
 func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[138]
+	mi := &file_command_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10484,7 +11035,7 @@ func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionWorkspace.ProtoReflect.Descriptor instead.
 func (*SessionWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{138}
+	return file_command_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *SessionWorkspace) GetSessionId() string {
@@ -10518,7 +11069,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[139]
+	mi := &file_command_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10530,7 +11081,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[139]
+	mi := &file_command_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10543,7 +11094,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{139}
+	return file_command_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -10569,7 +11120,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[140]
+	mi := &file_command_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10581,7 +11132,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[140]
+	mi := &file_command_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10594,7 +11145,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{140}
+	return file_command_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -10614,7 +11165,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[141]
+	mi := &file_command_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10626,7 +11177,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[141]
+	mi := &file_command_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10639,7 +11190,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{141}
+	return file_command_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *Show) GetId() string {
@@ -10660,7 +11211,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[142]
+	mi := &file_command_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10672,7 +11223,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[142]
+	mi := &file_command_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10685,7 +11236,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{142}
+	return file_command_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -10729,7 +11280,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[143]
+	mi := &file_command_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10741,7 +11292,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[143]
+	mi := &file_command_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10754,7 +11305,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{143}
+	return file_command_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -10856,7 +11407,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[144]
+	mi := &file_command_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10868,7 +11419,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[144]
+	mi := &file_command_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10881,7 +11432,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{144}
+	return file_command_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -10943,7 +11494,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[145]
+	mi := &file_command_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10955,7 +11506,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[145]
+	mi := &file_command_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10968,7 +11519,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{145}
+	return file_command_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -10989,7 +11540,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[146]
+	mi := &file_command_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11001,7 +11552,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[146]
+	mi := &file_command_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11014,7 +11565,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{146}
+	return file_command_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -11049,7 +11600,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[147]
+	mi := &file_command_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11061,7 +11612,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[147]
+	mi := &file_command_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11074,7 +11625,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{147}
+	return file_command_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *Finding) GetStream() string {
@@ -11111,7 +11662,7 @@ type ForkSession struct {
 
 func (x *ForkSession) Reset() {
 	*x = ForkSession{}
-	mi := &file_command_proto_msgTypes[148]
+	mi := &file_command_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11123,7 +11674,7 @@ func (x *ForkSession) String() string {
 func (*ForkSession) ProtoMessage() {}
 
 func (x *ForkSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[148]
+	mi := &file_command_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11136,7 +11687,7 @@ func (x *ForkSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSession.ProtoReflect.Descriptor instead.
 func (*ForkSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{148}
+	return file_command_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *ForkSession) GetSessionId() string {
@@ -11175,7 +11726,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_command_proto_msgTypes[149]
+	mi := &file_command_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11187,7 +11738,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[149]
+	mi := &file_command_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11200,7 +11751,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{149}
+	return file_command_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *Forked) GetSession() *SessionView {
@@ -11263,7 +11814,7 @@ type ImportSession struct {
 
 func (x *ImportSession) Reset() {
 	*x = ImportSession{}
-	mi := &file_command_proto_msgTypes[150]
+	mi := &file_command_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11275,7 +11826,7 @@ func (x *ImportSession) String() string {
 func (*ImportSession) ProtoMessage() {}
 
 func (x *ImportSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[150]
+	mi := &file_command_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11288,7 +11839,7 @@ func (x *ImportSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSession.ProtoReflect.Descriptor instead.
 func (*ImportSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{150}
+	return file_command_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *ImportSession) GetNewId() bool {
@@ -11321,7 +11872,7 @@ type Imported struct {
 
 func (x *Imported) Reset() {
 	*x = Imported{}
-	mi := &file_command_proto_msgTypes[151]
+	mi := &file_command_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11333,7 +11884,7 @@ func (x *Imported) String() string {
 func (*Imported) ProtoMessage() {}
 
 func (x *Imported) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[151]
+	mi := &file_command_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11346,7 +11897,7 @@ func (x *Imported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Imported.ProtoReflect.Descriptor instead.
 func (*Imported) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{151}
+	return file_command_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *Imported) GetSession() *SessionView {
@@ -11414,7 +11965,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[152]
+	mi := &file_command_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11426,7 +11977,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[152]
+	mi := &file_command_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11439,7 +11990,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{152}
+	return file_command_proto_rawDescGZIP(), []int{160}
 }
 
 type Holder struct {
@@ -11454,7 +12005,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[153]
+	mi := &file_command_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11466,7 +12017,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[153]
+	mi := &file_command_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11479,7 +12030,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{153}
+	return file_command_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -11521,7 +12072,7 @@ type RegisterHost struct {
 
 func (x *RegisterHost) Reset() {
 	*x = RegisterHost{}
-	mi := &file_command_proto_msgTypes[154]
+	mi := &file_command_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11533,7 +12084,7 @@ func (x *RegisterHost) String() string {
 func (*RegisterHost) ProtoMessage() {}
 
 func (x *RegisterHost) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[154]
+	mi := &file_command_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11546,7 +12097,7 @@ func (x *RegisterHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterHost.ProtoReflect.Descriptor instead.
 func (*RegisterHost) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{154}
+	return file_command_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *RegisterHost) GetHost() string {
@@ -11577,7 +12128,7 @@ type ConnectOwner struct {
 
 func (x *ConnectOwner) Reset() {
 	*x = ConnectOwner{}
-	mi := &file_command_proto_msgTypes[155]
+	mi := &file_command_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11589,7 +12140,7 @@ func (x *ConnectOwner) String() string {
 func (*ConnectOwner) ProtoMessage() {}
 
 func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[155]
+	mi := &file_command_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11602,7 +12153,7 @@ func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectOwner.ProtoReflect.Descriptor instead.
 func (*ConnectOwner) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{155}
+	return file_command_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *ConnectOwner) GetSessionId() string {
@@ -11698,7 +12249,7 @@ const file_command_proto_rawDesc = "" +
 	"\x05trust\x18\x02 \x01(\x0e2\x16.troupe.v1.Trust.LevelR\x05trust\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x1f\n" +
 	"\vapproval_id\x18\x04 \x01(\tR\n" +
-	"approvalId\"\xcc\x13\n" +
+	"approvalId\"\xa1\x15\n" +
 	"\tToSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x120\n" +
@@ -11756,10 +12307,14 @@ const file_command_proto_rawDesc = "" +
 	"\n" +
 	"cancel_run\x18\x85\x01 \x01(\v2\x14.troupe.v1.CancelRunH\x00R\tcancelRun\x123\n" +
 	"\tawait_run\x18\x86\x01 \x01(\v2\x13.troupe.v1.AwaitRunH\x00R\bawaitRun\x121\n" +
-	"\bannounce\x183 \x01(\v2\x13.troupe.v1.AnnounceH\x00R\bannounceB\t\n" +
+	"\bannounce\x183 \x01(\v2\x13.troupe.v1.AnnounceH\x00R\bannounce\x12M\n" +
+	"\x12share_conversation\x18n \x01(\v2\x1c.troupe.v1.ShareConversationH\x00R\x11shareConversation\x128\n" +
+	"\vsubmit_turn\x18o \x01(\v2\x15.troupe.v1.SubmitTurnH\x00R\n" +
+	"submitTurn\x12J\n" +
+	"\x11read_conversation\x18p \x01(\v2\x1b.troupe.v1.ReadConversationH\x00R\x10readConversationB\t\n" +
 	"\acommand\"\"\n" +
 	"\fDescribeTree\x12\x12\n" +
-	"\x04deep\x18\x01 \x01(\bR\x04deep\"\xff\x01\n" +
+	"\x04deep\x18\x01 \x01(\bR\x04deep\"\xb5\x02\n" +
 	"\tActorView\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
@@ -11769,7 +12324,11 @@ const file_command_proto_rawDesc = "" +
 	"\n" +
 	"last_error\x18\x06 \x01(\tR\tlastError\x120\n" +
 	"\bchildren\x18\a \x03(\v2\x14.troupe.v1.ActorViewR\bchildren\x12\x16\n" +
-	"\x06parent\x18\b \x01(\tR\x06parent\x12\x19\n" +
+	"\x06parent\x18\b \x01(\tR\x06parent\x12\x14\n" +
+	"\x05agent\x18n \x01(\tR\x05agent\x12\x1e\n" +
+	"\n" +
+	"background\x18o \x01(\bR\n" +
+	"background\x12\x19\n" +
 	"\awaiting\x18\x82\x01 \x03(\tR\awaiting\"0\n" +
 	"\x04Tree\x12(\n" +
 	"\x04root\x18\x01 \x01(\v2\x14.troupe.v1.ActorViewR\x04root\"\xc7\x02\n" +
@@ -11864,7 +12423,7 @@ const file_command_proto_rawDesc = "" +
 	"\x06system\x18\x03 \x01(\tR\x06system\x12*\n" +
 	"\x06origin\x18\x04 \x01(\v2\x12.troupe.v1.LineageR\x06origin\x12'\n" +
 	"\x06copied\x18\x05 \x03(\v2\x0f.troupe.v1.TurnR\x06copied\x12\x18\n" +
-	"\aisolate\x18F \x01(\bR\aisolate\"\xee\x02\n" +
+	"\aisolate\x18F \x01(\bR\aisolate\"\x8e\x03\n" +
 	"\n" +
 	"SpawnChild\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x16\n" +
@@ -11878,11 +12437,47 @@ const file_command_proto_rawDesc = "" +
 	"\x06attach\x18\t \x01(\bR\x06attach\x127\n" +
 	"\x06people\x18\n" +
 	" \x01(\x0e2\x1f.troupe.v1.InputAccepted.PeopleR\x06people\x12 \n" +
-	"\vtraceparent\x18< \x01(\tR\vtraceparent\"D\n" +
+	"\vtraceparent\x18< \x01(\tR\vtraceparent\x12\x1e\n" +
+	"\n" +
+	"background\x18n \x01(\bR\n" +
+	"background\"D\n" +
 	"\n" +
 	"ChildReady\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x19\n" +
-	"\binput_id\x18\x02 \x01(\tR\ainputId\"S\n" +
+	"\binput_id\x18\x02 \x01(\tR\ainputId\"Y\n" +
+	"\vDeliverMail\x12\x1b\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12-\n" +
+	"\x04mail\x18\x02 \x01(\v2\x19.troupe.v1.OutboxEnqueuedR\x04mail\"=\n" +
+	"\n" +
+	"FindWorker\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\tR\x04from\x12\x1b\n" +
+	"\tworker_id\x18\x02 \x01(\tR\bworkerId\"'\n" +
+	"\x11ShareConversation\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"N\n" +
+	"\n" +
+	"SubmitTurn\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12,\n" +
+	"\x04turn\x18\x02 \x01(\v2\x18.troupe.v1.TurnSubmittedR\x04turn\"<\n" +
+	"\x10ReadConversation\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\x04R\x05after\"\xc3\x01\n" +
+	"\x12SharedConversation\x12'\n" +
+	"\x0fconversation_id\x18\x01 \x01(\tR\x0econversationId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12+\n" +
+	"\x05turns\x18\x03 \x03(\v2\x15.troupe.v1.SharedTurnR\x05turns\x121\n" +
+	"\amembers\x18\x04 \x03(\v2\x17.troupe.v1.SharedMemberR\amembers\x12\x10\n" +
+	"\x03seq\x18\x05 \x01(\x04R\x03seq\"j\n" +
+	"\n" +
+	"SharedTurn\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x1c\n" +
+	"\n" +
+	"at_unix_ms\x18\x02 \x01(\x03R\batUnixMs\x12,\n" +
+	"\x04turn\x18\x03 \x01(\v2\x18.troupe.v1.TurnSubmittedR\x04turn\"k\n" +
+	"\fSharedMember\x12\x1b\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x14\n" +
+	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x12\n" +
+	"\x04left\x18\x03 \x01(\tR\x04left\x12\x14\n" +
+	"\x05turns\x18\x04 \x01(\x05R\x05turns\"S\n" +
 	"\fDeleteWorker\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
@@ -12054,7 +12649,7 @@ const file_command_proto_rawDesc = "" +
 	"project_id\x18\x0e \x01(\tR\tprojectId\x123\n" +
 	"\apersist\x18\x14 \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\x12\x16\n" +
 	"\x06tenant\x18( \x01(\tR\x06tenant\x12-\n" +
-	"\x06budget\x18d \x01(\v2\x15.troupe.v1.BudgetViewR\x06budget\"\xed\x05\n" +
+	"\x06budget\x18d \x01(\v2\x15.troupe.v1.BudgetViewR\x06budget\"\xa5\x06\n" +
 	"\n" +
 	"WorkerView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -12083,7 +12678,11 @@ const file_command_proto_rawDesc = "" +
 	"\x05tools\x18\x1e \x03(\tR\x05tools\x12\x16\n" +
 	"\x06parent\x18\x15 \x01(\tR\x06parent\x12(\n" +
 	"\x05spent\x18e \x01(\v2\x12.troupe.v1.AmountsR\x05spent\x12.\n" +
-	"\breserved\x18f \x01(\v2\x12.troupe.v1.AmountsR\breserved\x12-\n" +
+	"\breserved\x18f \x01(\v2\x12.troupe.v1.AmountsR\breserved\x12\x16\n" +
+	"\x06outbox\x18n \x01(\x05R\x06outbox\x12\x1e\n" +
+	"\n" +
+	"background\x18o \x01(\bR\n" +
+	"background\x12-\n" +
 	"\awaiting\x18\x82\x01 \x01(\v2\x12.troupe.v1.WaitingR\awaiting\"\xb1\x01\n" +
 	"\aWaiting\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
@@ -12631,7 +13230,7 @@ func file_command_proto_rawDescGZIP() []byte {
 }
 
 var file_command_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 156)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 164)
 var file_command_proto_goTypes = []any{
 	(ReleasePermit_Outcome)(0),   // 0: troupe.v1.ReleasePermit.Outcome
 	(UseFile_Action)(0),          // 1: troupe.v1.UseFile.Action
@@ -12662,187 +13261,197 @@ var file_command_proto_goTypes = []any{
 	(*SpawnWorker)(nil),          // 26: troupe.v1.SpawnWorker
 	(*SpawnChild)(nil),           // 27: troupe.v1.SpawnChild
 	(*ChildReady)(nil),           // 28: troupe.v1.ChildReady
-	(*DeleteWorker)(nil),         // 29: troupe.v1.DeleteWorker
-	(*DescribeSession)(nil),      // 30: troupe.v1.DescribeSession
-	(*CountJobs)(nil),            // 31: troupe.v1.CountJobs
-	(*JobCount)(nil),             // 32: troupe.v1.JobCount
-	(*ResolveCall)(nil),          // 33: troupe.v1.ResolveCall
-	(*ResolveApproval)(nil),      // 34: troupe.v1.ResolveApproval
-	(*RememberRule)(nil),         // 35: troupe.v1.RememberRule
-	(*Remembered)(nil),           // 36: troupe.v1.Remembered
-	(*RuleView)(nil),             // 37: troupe.v1.RuleView
-	(*ListRules)(nil),            // 38: troupe.v1.ListRules
-	(*Rules)(nil),                // 39: troupe.v1.Rules
-	(*RevokeRule)(nil),           // 40: troupe.v1.RevokeRule
-	(*ReleaseWorker)(nil),        // 41: troupe.v1.ReleaseWorker
-	(*CompactHistory)(nil),       // 42: troupe.v1.CompactHistory
-	(*Compacted)(nil),            // 43: troupe.v1.Compacted
-	(*SetTimer)(nil),             // 44: troupe.v1.SetTimer
-	(*CancelTimer)(nil),          // 45: troupe.v1.CancelTimer
-	(*ListTimers)(nil),           // 46: troupe.v1.ListTimers
-	(*TimerView)(nil),            // 47: troupe.v1.TimerView
-	(*Timers)(nil),               // 48: troupe.v1.Timers
-	(*FireTimer)(nil),            // 49: troupe.v1.FireTimer
-	(*TimerChanged)(nil),         // 50: troupe.v1.TimerChanged
-	(*SaveHistory)(nil),          // 51: troupe.v1.SaveHistory
-	(*WaitIdle)(nil),             // 52: troupe.v1.WaitIdle
-	(*CloseSession)(nil),         // 53: troupe.v1.CloseSession
-	(*Subscribe)(nil),            // 54: troupe.v1.Subscribe
-	(*Subscribed)(nil),           // 55: troupe.v1.Subscribed
-	(*Unsubscribe)(nil),          // 56: troupe.v1.Unsubscribe
-	(*Published)(nil),            // 57: troupe.v1.Published
-	(*ReadHistory)(nil),          // 58: troupe.v1.ReadHistory
-	(*History)(nil),              // 59: troupe.v1.History
-	(*ConfigureWorker)(nil),      // 60: troupe.v1.ConfigureWorker
-	(*SessionView)(nil),          // 61: troupe.v1.SessionView
-	(*WorkerView)(nil),           // 62: troupe.v1.WorkerView
-	(*Waiting)(nil),              // 63: troupe.v1.Waiting
-	(*CallView)(nil),             // 64: troupe.v1.CallView
-	(*ApprovalView)(nil),         // 65: troupe.v1.ApprovalView
-	(*Viewer)(nil),               // 66: troupe.v1.Viewer
-	(*ShowApproval)(nil),         // 67: troupe.v1.ShowApproval
-	(*Announce)(nil),             // 68: troupe.v1.Announce
-	(*ListApprovals)(nil),        // 69: troupe.v1.ListApprovals
-	(*Approvals)(nil),            // 70: troupe.v1.Approvals
-	(*ListAudit)(nil),            // 71: troupe.v1.ListAudit
-	(*Audit)(nil),                // 72: troupe.v1.Audit
-	(*AuditView)(nil),            // 73: troupe.v1.AuditView
-	(*OpenSession)(nil),          // 74: troupe.v1.OpenSession
-	(*SessionIdle)(nil),          // 75: troupe.v1.SessionIdle
-	(*Passivate)(nil),            // 76: troupe.v1.Passivate
-	(*Staying)(nil),              // 77: troupe.v1.Staying
-	(*ReportIdle)(nil),           // 78: troupe.v1.ReportIdle
-	(*Idleness)(nil),             // 79: troupe.v1.Idleness
-	(*Configure)(nil),            // 80: troupe.v1.Configure
-	(*WorkerFailed)(nil),         // 81: troupe.v1.WorkerFailed
-	(*SessionEnded)(nil),         // 82: troupe.v1.SessionEnded
-	(*DescribeWorker)(nil),       // 83: troupe.v1.DescribeWorker
-	(*Watched)(nil),              // 84: troupe.v1.Watched
-	(*AcquireLease)(nil),         // 85: troupe.v1.AcquireLease
-	(*LeaseGranted)(nil),         // 86: troupe.v1.LeaseGranted
-	(*LeaseQueued)(nil),          // 87: troupe.v1.LeaseQueued
-	(*ReleaseLease)(nil),         // 88: troupe.v1.ReleaseLease
-	(*EffectBegun)(nil),          // 89: troupe.v1.EffectBegun
-	(*EffectAllowed)(nil),        // 90: troupe.v1.EffectAllowed
-	(*EffectEnded)(nil),          // 91: troupe.v1.EffectEnded
-	(*OpenWorkspace)(nil),        // 92: troupe.v1.OpenWorkspace
-	(*WorkspaceReady)(nil),       // 93: troupe.v1.WorkspaceReady
-	(*KeepWorkspaces)(nil),       // 94: troupe.v1.KeepWorkspaces
-	(*RetireWorkspace)(nil),      // 95: troupe.v1.RetireWorkspace
-	(*WorkspaceUnused)(nil),      // 96: troupe.v1.WorkspaceUnused
-	(*DescribeWorkspace)(nil),    // 97: troupe.v1.DescribeWorkspace
-	(*WorkspaceView)(nil),        // 98: troupe.v1.WorkspaceView
-	(*FindActor)(nil),            // 99: troupe.v1.FindActor
-	(*Replaced)(nil),             // 100: troupe.v1.Replaced
-	(*AcquirePermit)(nil),        // 101: troupe.v1.AcquirePermit
-	(*PermitGranted)(nil),        // 102: troupe.v1.PermitGranted
-	(*ReleasePermit)(nil),        // 103: troupe.v1.ReleasePermit
-	(*AskBudget)(nil),            // 104: troupe.v1.AskBudget
-	(*BudgetGranted)(nil),        // 105: troupe.v1.BudgetGranted
-	(*BudgetRefused)(nil),        // 106: troupe.v1.BudgetRefused
-	(*BudgetShort)(nil),          // 107: troupe.v1.BudgetShort
-	(*ReportBudget)(nil),         // 108: troupe.v1.ReportBudget
-	(*Execute)(nil),              // 109: troupe.v1.Execute
-	(*ToolReply)(nil),            // 110: troupe.v1.ToolReply
-	(*LedgerEntry)(nil),          // 111: troupe.v1.LedgerEntry
-	(*CancelCalls)(nil),          // 112: troupe.v1.CancelCalls
-	(*Progress)(nil),             // 113: troupe.v1.Progress
-	(*ListProjects)(nil),         // 114: troupe.v1.ListProjects
-	(*Projects)(nil),             // 115: troupe.v1.Projects
-	(*SaveProject)(nil),          // 116: troupe.v1.SaveProject
-	(*RemoveProject)(nil),        // 117: troupe.v1.RemoveProject
-	(*SetVariables)(nil),         // 118: troupe.v1.SetVariables
-	(*TakeVariables)(nil),        // 119: troupe.v1.TakeVariables
-	(*ReadFields)(nil),           // 120: troupe.v1.ReadFields
-	(*FieldsView)(nil),           // 121: troupe.v1.FieldsView
-	(*FieldView)(nil),            // 122: troupe.v1.FieldView
-	(*SetField)(nil),             // 123: troupe.v1.SetField
-	(*FieldUpdated)(nil),         // 124: troupe.v1.FieldUpdated
-	(*DeclareFields)(nil),        // 125: troupe.v1.DeclareFields
-	(*FieldChanged)(nil),         // 126: troupe.v1.FieldChanged
-	(*DiffCopy)(nil),             // 127: troupe.v1.DiffCopy
-	(*ApplyCopy)(nil),            // 128: troupe.v1.ApplyCopy
-	(*Changes)(nil),              // 129: troupe.v1.Changes
-	(*FileChange)(nil),           // 130: troupe.v1.FileChange
-	(*UseFile)(nil),              // 131: troupe.v1.UseFile
-	(*Files)(nil),                // 132: troupe.v1.Files
-	(*FileEntry)(nil),            // 133: troupe.v1.FileEntry
-	(*ListSessions)(nil),         // 134: troupe.v1.ListSessions
-	(*Sessions)(nil),             // 135: troupe.v1.Sessions
-	(*ListWorkers)(nil),          // 136: troupe.v1.ListWorkers
-	(*Workers)(nil),              // 137: troupe.v1.Workers
-	(*ListWorkspaces)(nil),       // 138: troupe.v1.ListWorkspaces
-	(*Workspaces)(nil),           // 139: troupe.v1.Workspaces
-	(*SessionWorkspace)(nil),     // 140: troupe.v1.SessionWorkspace
-	(*ListCalls)(nil),            // 141: troupe.v1.ListCalls
-	(*Calls)(nil),                // 142: troupe.v1.Calls
-	(*Show)(nil),                 // 143: troupe.v1.Show
-	(*Shown)(nil),                // 144: troupe.v1.Shown
-	(*TurnView)(nil),             // 145: troupe.v1.TurnView
-	(*GenerationView)(nil),       // 146: troupe.v1.GenerationView
-	(*Verify)(nil),               // 147: troupe.v1.Verify
-	(*Verified)(nil),             // 148: troupe.v1.Verified
-	(*Finding)(nil),              // 149: troupe.v1.Finding
-	(*ForkSession)(nil),          // 150: troupe.v1.ForkSession
-	(*Forked)(nil),               // 151: troupe.v1.Forked
-	(*ImportSession)(nil),        // 152: troupe.v1.ImportSession
-	(*Imported)(nil),             // 153: troupe.v1.Imported
-	(*Hello)(nil),                // 154: troupe.v1.Hello
-	(*Holder)(nil),               // 155: troupe.v1.Holder
-	(*RegisterHost)(nil),         // 156: troupe.v1.RegisterHost
-	(*ConnectOwner)(nil),         // 157: troupe.v1.ConnectOwner
-	(*EnvVar)(nil),               // 158: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 159: troupe.v1.Lineage
-	(*Turn)(nil),                 // 160: troupe.v1.Turn
-	(Persist_Policy)(0),          // 161: troupe.v1.Persist.Policy
-	(*RunStarted)(nil),           // 162: troupe.v1.RunStarted
-	(*Budget)(nil),               // 163: troupe.v1.Budget
-	(*Amounts)(nil),              // 164: troupe.v1.Amounts
-	(Trust_Level)(0),             // 165: troupe.v1.Trust.Level
-	(*ShowRun)(nil),              // 166: troupe.v1.ShowRun
-	(*ResumeRun)(nil),            // 167: troupe.v1.ResumeRun
-	(*CancelRun)(nil),            // 168: troupe.v1.CancelRun
-	(*AwaitRun)(nil),             // 169: troupe.v1.AwaitRun
-	(*Part)(nil),                 // 170: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 171: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 172: troupe.v1.InputAccepted.Origin
-	(InputAccepted_People)(0),    // 173: troupe.v1.InputAccepted.People
-	(TurnCompleted_Outcome)(0),   // 174: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 175: troupe.v1.Usage
-	(*Place)(nil),                // 176: troupe.v1.Place
-	(*Bounds)(nil),               // 177: troupe.v1.Bounds
-	(CallResolved_Resolution)(0), // 178: troupe.v1.CallResolved.Resolution
-	(Decision_Value)(0),          // 179: troupe.v1.Decision.Value
-	(*Failure)(nil),              // 180: troupe.v1.Failure
-	(TimerSet_Misfire)(0),        // 181: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 182: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 183: troupe.v1.WorkspaceGrant
-	(*BudgetView)(nil),           // 184: troupe.v1.BudgetView
-	(*Grant)(nil),                // 185: troupe.v1.Grant
-	(*WorkspaceRef)(nil),         // 186: troupe.v1.WorkspaceRef
-	(*LeaseToken)(nil),           // 187: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 188: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 189: troupe.v1.ToolFinished.Status
-	(*Project)(nil),              // 190: troupe.v1.Project
-	(*Variable)(nil),             // 191: troupe.v1.Variable
-	(*FieldSet)(nil),             // 192: troupe.v1.FieldSet
-	(*FieldNoted)(nil),           // 193: troupe.v1.FieldNoted
-	(*Timing)(nil),               // 194: troupe.v1.Timing
+	(*DeliverMail)(nil),          // 29: troupe.v1.DeliverMail
+	(*FindWorker)(nil),           // 30: troupe.v1.FindWorker
+	(*ShareConversation)(nil),    // 31: troupe.v1.ShareConversation
+	(*SubmitTurn)(nil),           // 32: troupe.v1.SubmitTurn
+	(*ReadConversation)(nil),     // 33: troupe.v1.ReadConversation
+	(*SharedConversation)(nil),   // 34: troupe.v1.SharedConversation
+	(*SharedTurn)(nil),           // 35: troupe.v1.SharedTurn
+	(*SharedMember)(nil),         // 36: troupe.v1.SharedMember
+	(*DeleteWorker)(nil),         // 37: troupe.v1.DeleteWorker
+	(*DescribeSession)(nil),      // 38: troupe.v1.DescribeSession
+	(*CountJobs)(nil),            // 39: troupe.v1.CountJobs
+	(*JobCount)(nil),             // 40: troupe.v1.JobCount
+	(*ResolveCall)(nil),          // 41: troupe.v1.ResolveCall
+	(*ResolveApproval)(nil),      // 42: troupe.v1.ResolveApproval
+	(*RememberRule)(nil),         // 43: troupe.v1.RememberRule
+	(*Remembered)(nil),           // 44: troupe.v1.Remembered
+	(*RuleView)(nil),             // 45: troupe.v1.RuleView
+	(*ListRules)(nil),            // 46: troupe.v1.ListRules
+	(*Rules)(nil),                // 47: troupe.v1.Rules
+	(*RevokeRule)(nil),           // 48: troupe.v1.RevokeRule
+	(*ReleaseWorker)(nil),        // 49: troupe.v1.ReleaseWorker
+	(*CompactHistory)(nil),       // 50: troupe.v1.CompactHistory
+	(*Compacted)(nil),            // 51: troupe.v1.Compacted
+	(*SetTimer)(nil),             // 52: troupe.v1.SetTimer
+	(*CancelTimer)(nil),          // 53: troupe.v1.CancelTimer
+	(*ListTimers)(nil),           // 54: troupe.v1.ListTimers
+	(*TimerView)(nil),            // 55: troupe.v1.TimerView
+	(*Timers)(nil),               // 56: troupe.v1.Timers
+	(*FireTimer)(nil),            // 57: troupe.v1.FireTimer
+	(*TimerChanged)(nil),         // 58: troupe.v1.TimerChanged
+	(*SaveHistory)(nil),          // 59: troupe.v1.SaveHistory
+	(*WaitIdle)(nil),             // 60: troupe.v1.WaitIdle
+	(*CloseSession)(nil),         // 61: troupe.v1.CloseSession
+	(*Subscribe)(nil),            // 62: troupe.v1.Subscribe
+	(*Subscribed)(nil),           // 63: troupe.v1.Subscribed
+	(*Unsubscribe)(nil),          // 64: troupe.v1.Unsubscribe
+	(*Published)(nil),            // 65: troupe.v1.Published
+	(*ReadHistory)(nil),          // 66: troupe.v1.ReadHistory
+	(*History)(nil),              // 67: troupe.v1.History
+	(*ConfigureWorker)(nil),      // 68: troupe.v1.ConfigureWorker
+	(*SessionView)(nil),          // 69: troupe.v1.SessionView
+	(*WorkerView)(nil),           // 70: troupe.v1.WorkerView
+	(*Waiting)(nil),              // 71: troupe.v1.Waiting
+	(*CallView)(nil),             // 72: troupe.v1.CallView
+	(*ApprovalView)(nil),         // 73: troupe.v1.ApprovalView
+	(*Viewer)(nil),               // 74: troupe.v1.Viewer
+	(*ShowApproval)(nil),         // 75: troupe.v1.ShowApproval
+	(*Announce)(nil),             // 76: troupe.v1.Announce
+	(*ListApprovals)(nil),        // 77: troupe.v1.ListApprovals
+	(*Approvals)(nil),            // 78: troupe.v1.Approvals
+	(*ListAudit)(nil),            // 79: troupe.v1.ListAudit
+	(*Audit)(nil),                // 80: troupe.v1.Audit
+	(*AuditView)(nil),            // 81: troupe.v1.AuditView
+	(*OpenSession)(nil),          // 82: troupe.v1.OpenSession
+	(*SessionIdle)(nil),          // 83: troupe.v1.SessionIdle
+	(*Passivate)(nil),            // 84: troupe.v1.Passivate
+	(*Staying)(nil),              // 85: troupe.v1.Staying
+	(*ReportIdle)(nil),           // 86: troupe.v1.ReportIdle
+	(*Idleness)(nil),             // 87: troupe.v1.Idleness
+	(*Configure)(nil),            // 88: troupe.v1.Configure
+	(*WorkerFailed)(nil),         // 89: troupe.v1.WorkerFailed
+	(*SessionEnded)(nil),         // 90: troupe.v1.SessionEnded
+	(*DescribeWorker)(nil),       // 91: troupe.v1.DescribeWorker
+	(*Watched)(nil),              // 92: troupe.v1.Watched
+	(*AcquireLease)(nil),         // 93: troupe.v1.AcquireLease
+	(*LeaseGranted)(nil),         // 94: troupe.v1.LeaseGranted
+	(*LeaseQueued)(nil),          // 95: troupe.v1.LeaseQueued
+	(*ReleaseLease)(nil),         // 96: troupe.v1.ReleaseLease
+	(*EffectBegun)(nil),          // 97: troupe.v1.EffectBegun
+	(*EffectAllowed)(nil),        // 98: troupe.v1.EffectAllowed
+	(*EffectEnded)(nil),          // 99: troupe.v1.EffectEnded
+	(*OpenWorkspace)(nil),        // 100: troupe.v1.OpenWorkspace
+	(*WorkspaceReady)(nil),       // 101: troupe.v1.WorkspaceReady
+	(*KeepWorkspaces)(nil),       // 102: troupe.v1.KeepWorkspaces
+	(*RetireWorkspace)(nil),      // 103: troupe.v1.RetireWorkspace
+	(*WorkspaceUnused)(nil),      // 104: troupe.v1.WorkspaceUnused
+	(*DescribeWorkspace)(nil),    // 105: troupe.v1.DescribeWorkspace
+	(*WorkspaceView)(nil),        // 106: troupe.v1.WorkspaceView
+	(*FindActor)(nil),            // 107: troupe.v1.FindActor
+	(*Replaced)(nil),             // 108: troupe.v1.Replaced
+	(*AcquirePermit)(nil),        // 109: troupe.v1.AcquirePermit
+	(*PermitGranted)(nil),        // 110: troupe.v1.PermitGranted
+	(*ReleasePermit)(nil),        // 111: troupe.v1.ReleasePermit
+	(*AskBudget)(nil),            // 112: troupe.v1.AskBudget
+	(*BudgetGranted)(nil),        // 113: troupe.v1.BudgetGranted
+	(*BudgetRefused)(nil),        // 114: troupe.v1.BudgetRefused
+	(*BudgetShort)(nil),          // 115: troupe.v1.BudgetShort
+	(*ReportBudget)(nil),         // 116: troupe.v1.ReportBudget
+	(*Execute)(nil),              // 117: troupe.v1.Execute
+	(*ToolReply)(nil),            // 118: troupe.v1.ToolReply
+	(*LedgerEntry)(nil),          // 119: troupe.v1.LedgerEntry
+	(*CancelCalls)(nil),          // 120: troupe.v1.CancelCalls
+	(*Progress)(nil),             // 121: troupe.v1.Progress
+	(*ListProjects)(nil),         // 122: troupe.v1.ListProjects
+	(*Projects)(nil),             // 123: troupe.v1.Projects
+	(*SaveProject)(nil),          // 124: troupe.v1.SaveProject
+	(*RemoveProject)(nil),        // 125: troupe.v1.RemoveProject
+	(*SetVariables)(nil),         // 126: troupe.v1.SetVariables
+	(*TakeVariables)(nil),        // 127: troupe.v1.TakeVariables
+	(*ReadFields)(nil),           // 128: troupe.v1.ReadFields
+	(*FieldsView)(nil),           // 129: troupe.v1.FieldsView
+	(*FieldView)(nil),            // 130: troupe.v1.FieldView
+	(*SetField)(nil),             // 131: troupe.v1.SetField
+	(*FieldUpdated)(nil),         // 132: troupe.v1.FieldUpdated
+	(*DeclareFields)(nil),        // 133: troupe.v1.DeclareFields
+	(*FieldChanged)(nil),         // 134: troupe.v1.FieldChanged
+	(*DiffCopy)(nil),             // 135: troupe.v1.DiffCopy
+	(*ApplyCopy)(nil),            // 136: troupe.v1.ApplyCopy
+	(*Changes)(nil),              // 137: troupe.v1.Changes
+	(*FileChange)(nil),           // 138: troupe.v1.FileChange
+	(*UseFile)(nil),              // 139: troupe.v1.UseFile
+	(*Files)(nil),                // 140: troupe.v1.Files
+	(*FileEntry)(nil),            // 141: troupe.v1.FileEntry
+	(*ListSessions)(nil),         // 142: troupe.v1.ListSessions
+	(*Sessions)(nil),             // 143: troupe.v1.Sessions
+	(*ListWorkers)(nil),          // 144: troupe.v1.ListWorkers
+	(*Workers)(nil),              // 145: troupe.v1.Workers
+	(*ListWorkspaces)(nil),       // 146: troupe.v1.ListWorkspaces
+	(*Workspaces)(nil),           // 147: troupe.v1.Workspaces
+	(*SessionWorkspace)(nil),     // 148: troupe.v1.SessionWorkspace
+	(*ListCalls)(nil),            // 149: troupe.v1.ListCalls
+	(*Calls)(nil),                // 150: troupe.v1.Calls
+	(*Show)(nil),                 // 151: troupe.v1.Show
+	(*Shown)(nil),                // 152: troupe.v1.Shown
+	(*TurnView)(nil),             // 153: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 154: troupe.v1.GenerationView
+	(*Verify)(nil),               // 155: troupe.v1.Verify
+	(*Verified)(nil),             // 156: troupe.v1.Verified
+	(*Finding)(nil),              // 157: troupe.v1.Finding
+	(*ForkSession)(nil),          // 158: troupe.v1.ForkSession
+	(*Forked)(nil),               // 159: troupe.v1.Forked
+	(*ImportSession)(nil),        // 160: troupe.v1.ImportSession
+	(*Imported)(nil),             // 161: troupe.v1.Imported
+	(*Hello)(nil),                // 162: troupe.v1.Hello
+	(*Holder)(nil),               // 163: troupe.v1.Holder
+	(*RegisterHost)(nil),         // 164: troupe.v1.RegisterHost
+	(*ConnectOwner)(nil),         // 165: troupe.v1.ConnectOwner
+	(*EnvVar)(nil),               // 166: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 167: troupe.v1.Lineage
+	(*Turn)(nil),                 // 168: troupe.v1.Turn
+	(Persist_Policy)(0),          // 169: troupe.v1.Persist.Policy
+	(*RunStarted)(nil),           // 170: troupe.v1.RunStarted
+	(*Budget)(nil),               // 171: troupe.v1.Budget
+	(*Amounts)(nil),              // 172: troupe.v1.Amounts
+	(Trust_Level)(0),             // 173: troupe.v1.Trust.Level
+	(*ShowRun)(nil),              // 174: troupe.v1.ShowRun
+	(*ResumeRun)(nil),            // 175: troupe.v1.ResumeRun
+	(*CancelRun)(nil),            // 176: troupe.v1.CancelRun
+	(*AwaitRun)(nil),             // 177: troupe.v1.AwaitRun
+	(*Part)(nil),                 // 178: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 179: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 180: troupe.v1.InputAccepted.Origin
+	(InputAccepted_People)(0),    // 181: troupe.v1.InputAccepted.People
+	(TurnCompleted_Outcome)(0),   // 182: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 183: troupe.v1.Usage
+	(*Place)(nil),                // 184: troupe.v1.Place
+	(*Bounds)(nil),               // 185: troupe.v1.Bounds
+	(*OutboxEnqueued)(nil),       // 186: troupe.v1.OutboxEnqueued
+	(*TurnSubmitted)(nil),        // 187: troupe.v1.TurnSubmitted
+	(CallResolved_Resolution)(0), // 188: troupe.v1.CallResolved.Resolution
+	(Decision_Value)(0),          // 189: troupe.v1.Decision.Value
+	(*Failure)(nil),              // 190: troupe.v1.Failure
+	(TimerSet_Misfire)(0),        // 191: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 192: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 193: troupe.v1.WorkspaceGrant
+	(*BudgetView)(nil),           // 194: troupe.v1.BudgetView
+	(*Grant)(nil),                // 195: troupe.v1.Grant
+	(*WorkspaceRef)(nil),         // 196: troupe.v1.WorkspaceRef
+	(*LeaseToken)(nil),           // 197: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 198: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 199: troupe.v1.ToolFinished.Status
+	(*Project)(nil),              // 200: troupe.v1.Project
+	(*Variable)(nil),             // 201: troupe.v1.Variable
+	(*FieldSet)(nil),             // 202: troupe.v1.FieldSet
+	(*FieldNoted)(nil),           // 203: troupe.v1.FieldNoted
+	(*Timing)(nil),               // 204: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	4,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	158, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	166, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	13,  // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	159, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	160, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	161, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	162, // 6: troupe.v1.CreateSession.run:type_name -> troupe.v1.RunStarted
-	163, // 7: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
-	164, // 8: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
-	165, // 9: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	167, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	168, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	169, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	170, // 6: troupe.v1.CreateSession.run:type_name -> troupe.v1.RunStarted
+	171, // 7: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
+	172, // 8: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
+	173, // 9: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	5,   // 10: troupe.v1.WorkspaceSpec.bounds:type_name -> troupe.v1.PathBounds
 	4,   // 11: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
-	165, // 12: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
+	173, // 12: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
 	13,  // 13: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
 	16,  // 14: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
 	19,  // 15: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
@@ -12850,133 +13459,141 @@ var file_command_proto_depIdxs = []int32{
 	24,  // 17: troupe.v1.ToSession.withdraw_input:type_name -> troupe.v1.WithdrawInput
 	25,  // 18: troupe.v1.ToSession.call_tool:type_name -> troupe.v1.CallTool
 	26,  // 19: troupe.v1.ToSession.spawn_worker:type_name -> troupe.v1.SpawnWorker
-	29,  // 20: troupe.v1.ToSession.delete_worker:type_name -> troupe.v1.DeleteWorker
-	30,  // 21: troupe.v1.ToSession.describe:type_name -> troupe.v1.DescribeSession
-	54,  // 22: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
-	58,  // 23: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
-	60,  // 24: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
-	31,  // 25: troupe.v1.ToSession.count_jobs:type_name -> troupe.v1.CountJobs
-	52,  // 26: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
-	53,  // 27: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
-	56,  // 28: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
-	33,  // 29: troupe.v1.ToSession.resolve_call:type_name -> troupe.v1.ResolveCall
-	41,  // 30: troupe.v1.ToSession.release_worker:type_name -> troupe.v1.ReleaseWorker
-	42,  // 31: troupe.v1.ToSession.compact:type_name -> troupe.v1.CompactHistory
-	44,  // 32: troupe.v1.ToSession.set_timer:type_name -> troupe.v1.SetTimer
-	45,  // 33: troupe.v1.ToSession.cancel_timer:type_name -> troupe.v1.CancelTimer
-	46,  // 34: troupe.v1.ToSession.list_timers:type_name -> troupe.v1.ListTimers
-	51,  // 35: troupe.v1.ToSession.save:type_name -> troupe.v1.SaveHistory
+	37,  // 20: troupe.v1.ToSession.delete_worker:type_name -> troupe.v1.DeleteWorker
+	38,  // 21: troupe.v1.ToSession.describe:type_name -> troupe.v1.DescribeSession
+	62,  // 22: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
+	66,  // 23: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
+	68,  // 24: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
+	39,  // 25: troupe.v1.ToSession.count_jobs:type_name -> troupe.v1.CountJobs
+	60,  // 26: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
+	61,  // 27: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
+	64,  // 28: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
+	41,  // 29: troupe.v1.ToSession.resolve_call:type_name -> troupe.v1.ResolveCall
+	49,  // 30: troupe.v1.ToSession.release_worker:type_name -> troupe.v1.ReleaseWorker
+	50,  // 31: troupe.v1.ToSession.compact:type_name -> troupe.v1.CompactHistory
+	52,  // 32: troupe.v1.ToSession.set_timer:type_name -> troupe.v1.SetTimer
+	53,  // 33: troupe.v1.ToSession.cancel_timer:type_name -> troupe.v1.CancelTimer
+	54,  // 34: troupe.v1.ToSession.list_timers:type_name -> troupe.v1.ListTimers
+	59,  // 35: troupe.v1.ToSession.save:type_name -> troupe.v1.SaveHistory
 	15,  // 36: troupe.v1.ToSession.run:type_name -> troupe.v1.RunInput
-	49,  // 37: troupe.v1.ToSession.fire_timer:type_name -> troupe.v1.FireTimer
-	34,  // 38: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
+	57,  // 37: troupe.v1.ToSession.fire_timer:type_name -> troupe.v1.FireTimer
+	42,  // 38: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
 	6,   // 39: troupe.v1.ToSession.attach_workspace:type_name -> troupe.v1.AttachWorkspace
 	7,   // 40: troupe.v1.ToSession.detach_workspace:type_name -> troupe.v1.DetachWorkspace
-	131, // 41: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
-	119, // 42: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
-	40,  // 43: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
+	139, // 41: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
+	127, // 42: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
+	48,  // 43: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
 	8,   // 44: troupe.v1.ToSession.change_trust:type_name -> troupe.v1.ChangeTrust
-	120, // 45: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
-	123, // 46: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
-	125, // 47: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
-	127, // 48: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
-	128, // 49: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
+	128, // 45: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
+	131, // 46: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
+	133, // 47: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
+	135, // 48: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
+	136, // 49: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
 	3,   // 50: troupe.v1.ToSession.add_budget:type_name -> troupe.v1.AddBudget
-	166, // 51: troupe.v1.ToSession.show_run:type_name -> troupe.v1.ShowRun
-	167, // 52: troupe.v1.ToSession.resume_run:type_name -> troupe.v1.ResumeRun
-	168, // 53: troupe.v1.ToSession.cancel_run:type_name -> troupe.v1.CancelRun
-	169, // 54: troupe.v1.ToSession.await_run:type_name -> troupe.v1.AwaitRun
-	68,  // 55: troupe.v1.ToSession.announce:type_name -> troupe.v1.Announce
-	11,  // 56: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
-	11,  // 57: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	170, // 58: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	171, // 59: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	172, // 60: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	173, // 61: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
-	13,  // 62: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	174, // 63: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	175, // 64: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
-	18,  // 65: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
-	22,  // 66: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	159, // 67: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	160, // 68: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	170, // 69: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
-	176, // 70: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
-	177, // 71: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
-	173, // 72: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
-	178, // 73: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	179, // 74: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
-	37,  // 75: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
-	180, // 76: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
-	37,  // 77: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
-	170, // 78: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	181, // 79: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
-	47,  // 80: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	182, // 81: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	160, // 82: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	183, // 83: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
-	62,  // 84: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	175, // 85: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
-	14,  // 86: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	161, // 87: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	184, // 88: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
-	175, // 89: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	164, // 90: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
-	164, // 91: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
-	63,  // 92: troupe.v1.WorkerView.waiting:type_name -> troupe.v1.Waiting
-	66,  // 93: troupe.v1.ApprovalView.shown:type_name -> troupe.v1.Viewer
-	182, // 94: troupe.v1.Announce.event:type_name -> troupe.v1.Event
-	65,  // 95: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
-	73,  // 96: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
-	185, // 97: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	161, // 98: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	183, // 99: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	186, // 100: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
-	0,   // 101: troupe.v1.ReleasePermit.outcome:type_name -> troupe.v1.ReleasePermit.Outcome
-	164, // 102: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
-	164, // 103: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
-	164, // 104: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
-	164, // 105: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
-	164, // 106: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
-	183, // 107: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	187, // 108: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	158, // 109: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	188, // 110: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	188, // 111: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	183, // 112: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	188, // 113: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
-	187, // 114: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
-	27,  // 115: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
-	189, // 116: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	188, // 117: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	110, // 118: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	190, // 119: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
-	191, // 120: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
-	122, // 121: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
-	192, // 122: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
-	193, // 123: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
-	130, // 124: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
-	1,   // 125: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
-	133, // 126: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
-	61,  // 127: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	62,  // 128: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	140, // 129: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
-	183, // 130: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
-	64,  // 131: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	61,  // 132: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	145, // 133: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	175, // 134: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	18,  // 135: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	146, // 136: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	194, // 137: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	175, // 138: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	149, // 139: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	61,  // 140: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
-	61,  // 141: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
-	142, // [142:142] is the sub-list for method output_type
-	142, // [142:142] is the sub-list for method input_type
-	142, // [142:142] is the sub-list for extension type_name
-	142, // [142:142] is the sub-list for extension extendee
-	0,   // [0:142] is the sub-list for field type_name
+	174, // 51: troupe.v1.ToSession.show_run:type_name -> troupe.v1.ShowRun
+	175, // 52: troupe.v1.ToSession.resume_run:type_name -> troupe.v1.ResumeRun
+	176, // 53: troupe.v1.ToSession.cancel_run:type_name -> troupe.v1.CancelRun
+	177, // 54: troupe.v1.ToSession.await_run:type_name -> troupe.v1.AwaitRun
+	76,  // 55: troupe.v1.ToSession.announce:type_name -> troupe.v1.Announce
+	31,  // 56: troupe.v1.ToSession.share_conversation:type_name -> troupe.v1.ShareConversation
+	32,  // 57: troupe.v1.ToSession.submit_turn:type_name -> troupe.v1.SubmitTurn
+	33,  // 58: troupe.v1.ToSession.read_conversation:type_name -> troupe.v1.ReadConversation
+	11,  // 59: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
+	11,  // 60: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
+	178, // 61: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	179, // 62: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	180, // 63: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	181, // 64: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
+	13,  // 65: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
+	182, // 66: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	183, // 67: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	18,  // 68: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
+	22,  // 69: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
+	167, // 70: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	168, // 71: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	178, // 72: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
+	184, // 73: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
+	185, // 74: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
+	181, // 75: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
+	186, // 76: troupe.v1.DeliverMail.mail:type_name -> troupe.v1.OutboxEnqueued
+	187, // 77: troupe.v1.SubmitTurn.turn:type_name -> troupe.v1.TurnSubmitted
+	35,  // 78: troupe.v1.SharedConversation.turns:type_name -> troupe.v1.SharedTurn
+	36,  // 79: troupe.v1.SharedConversation.members:type_name -> troupe.v1.SharedMember
+	187, // 80: troupe.v1.SharedTurn.turn:type_name -> troupe.v1.TurnSubmitted
+	188, // 81: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	189, // 82: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	45,  // 83: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
+	190, // 84: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
+	45,  // 85: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
+	178, // 86: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	191, // 87: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	55,  // 88: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
+	192, // 89: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	168, // 90: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	193, // 91: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	70,  // 92: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
+	183, // 93: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	14,  // 94: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
+	169, // 95: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	194, // 96: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
+	183, // 97: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	172, // 98: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
+	172, // 99: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
+	71,  // 100: troupe.v1.WorkerView.waiting:type_name -> troupe.v1.Waiting
+	74,  // 101: troupe.v1.ApprovalView.shown:type_name -> troupe.v1.Viewer
+	192, // 102: troupe.v1.Announce.event:type_name -> troupe.v1.Event
+	73,  // 103: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
+	81,  // 104: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
+	195, // 105: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	169, // 106: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	193, // 107: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	196, // 108: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
+	0,   // 109: troupe.v1.ReleasePermit.outcome:type_name -> troupe.v1.ReleasePermit.Outcome
+	172, // 110: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
+	172, // 111: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
+	172, // 112: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
+	172, // 113: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
+	172, // 114: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
+	193, // 115: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	197, // 116: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	166, // 117: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	198, // 118: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	198, // 119: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	193, // 120: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	198, // 121: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	197, // 122: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
+	27,  // 123: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
+	199, // 124: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	198, // 125: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	118, // 126: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	200, // 127: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
+	201, // 128: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
+	130, // 129: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
+	202, // 130: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
+	203, // 131: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
+	138, // 132: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
+	1,   // 133: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
+	141, // 134: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
+	69,  // 135: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	70,  // 136: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	148, // 137: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
+	193, // 138: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	72,  // 139: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	69,  // 140: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	153, // 141: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	183, // 142: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	18,  // 143: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	154, // 144: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	204, // 145: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	183, // 146: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	157, // 147: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	69,  // 148: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
+	69,  // 149: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
+	150, // [150:150] is the sub-list for method output_type
+	150, // [150:150] is the sub-list for method input_type
+	150, // [150:150] is the sub-list for extension type_name
+	150, // [150:150] is the sub-list for extension extendee
+	0,   // [0:150] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }
@@ -13033,6 +13650,9 @@ func file_command_proto_init() {
 		(*ToSession_CancelRun)(nil),
 		(*ToSession_AwaitRun)(nil),
 		(*ToSession_Announce)(nil),
+		(*ToSession_ShareConversation)(nil),
+		(*ToSession_SubmitTurn)(nil),
+		(*ToSession_ReadConversation)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -13040,7 +13660,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   156,
+			NumMessages:   164,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -29,6 +29,9 @@ const (
 	EventToolFinished        = "tool.finished"
 	EventWorkerSpawned       = "worker.spawned"
 	EventWorkerEnded         = "worker.ended"
+	EventWorkerHandedOver    = "worker.handed_over" // from one agent to another
+	EventMessageSent         = "message.sent"       // to another worker
+	EventMessageRefused      = "message.refused"    // by the worker that it was sent to
 	EventFieldChanged        = "field.changed"
 	EventBudgetChanged       = "budget.changed"
 	EventTurnCompleted       = "turn.completed"
@@ -76,6 +79,8 @@ type eventJSON struct {
 	Unit         string          `json:"unit,omitempty"`
 	State        string          `json:"state,omitempty"`  // of a tool call, as in listings; of an approval: shown | pending
 	By           string          `json:"by,omitempty"`     // who sees an approval
+	From         string          `json:"from,omitempty"`   // worker that sent an input; agent that gave a conversation away
+	To           string          `json:"to,omitempty"`     // worker that a message goes to
 	Spent        *AmountsJSON    `json:"spent,omitempty"`  // of a budget, by one model call and what follows from it
 	Budget       *BudgetJSON     `json:"budget,omitempty"` // as it is from now on
 }
@@ -135,7 +140,7 @@ func (x *Event) MarshalJSON() ([]byte, error) {
 		Outcome: x.GetOutcome(), Reason: x.GetReason(), ApprovalID: x.GetApprovalId(), Decision: x.GetDecision(),
 		Workspace: x.GetWorkspace(), DurationUs: x.GetDurationUs(), Scripted: x.GetScripted(), Diff: x.GetDiff(),
 		Details: raw(x.GetDetailsJson()), Meta: raw(x.GetMetaJson()), Effect: x.GetEffect(),
-		Done: x.GetDone(), Total: x.GetTotal(), Unit: x.GetUnit(), State: x.GetState(), Parent: x.GetParent(), By: x.GetBy(),
+		Done: x.GetDone(), Total: x.GetTotal(), Unit: x.GetUnit(), State: x.GetState(), Parent: x.GetParent(), By: x.GetBy(), From: x.GetFrom(), To: x.GetTo(),
 	}
 	if t := x.GetText(); t != "" || textual(x.GetType()) {
 		j.Text = &t
@@ -178,6 +183,7 @@ func (x *Event) UnmarshalJSON(b []byte) error {
 	x.ErrorCode, x.Truncated, x.Outcome, x.Reason = j.ErrorCode, j.Truncated, j.Outcome, j.Reason
 	x.ApprovalId, x.Decision, x.Workspace, x.DurationUs = j.ApprovalID, j.Decision, j.Workspace, j.DurationUs
 	x.Scripted, x.Diff, x.DetailsJson, x.MetaJson = j.Scripted, j.Diff, string(j.Details), string(j.Meta)
+	x.From, x.To = j.From, j.To
 	x.Effect, x.Done, x.Total, x.Unit, x.State, x.Parent, x.By = j.Effect, j.Done, j.Total, j.Unit, j.State, j.Parent, j.By
 	if j.Text != nil {
 		x.Text = *j.Text

@@ -57,6 +57,15 @@ func NewRunRecord(fact proto.Message) (*Record, error) {
 	return newRecord(fact, num, "")
 }
 
+// NewConversationRecord is NewRecord for the stream of a shared conversation.
+func NewConversationRecord(fact proto.Message) (*Record, error) {
+	num, ok := conversationFacts()[fact.ProtoReflect().Descriptor()]
+	if !ok {
+		return nil, fmt.Errorf("make record of %T: no fact of a shared conversation", fact)
+	}
+	return newRecord(fact, num, "")
+}
+
 func newRecord(fact proto.Message, num protowire.Number, turnID string) (*Record, error) {
 	// What is written is a WorkerFact or a SessionFact with this one field: without the detour over
 	// the message of the oneof, which costs more than the fact.
@@ -134,6 +143,19 @@ func WorkspaceFactIn(r *Record) (proto.Message, error) {
 	return f, known("workspace", r, &f)
 }
 
+// ConversationFactIn is WorkerFactIn for the stream of a shared conversation.
+func ConversationFactIn(r *Record) (proto.Message, error) {
+	var w ConversationFact
+	if err := proto.Unmarshal(r.GetBody(), &w); err != nil {
+		return nil, fmt.Errorf("decode conversation record %d: %w", r.GetSeq(), err)
+	}
+	var f proto.Message
+	if field := w.ProtoReflect().WhichOneof(w.ProtoReflect().Descriptor().Oneofs().ByName("fact")); field != nil {
+		f = w.ProtoReflect().Get(field).Message().Interface()
+	}
+	return f, known("conversation", r, &f)
+}
+
 // RunFactIn is WorkerFactIn for the stream of a pipeline run.
 func RunFactIn(r *Record) (proto.Message, error) {
 	var w RunFact
@@ -169,6 +191,8 @@ var (
 
 	runFacts       = sync.OnceValue(func() factNumbers { return numbers(&RunFact{}) })
 	workspaceFacts = sync.OnceValue(func() factNumbers { return numbers(&WorkspaceFact{}) })
+
+	conversationFacts = sync.OnceValue(func() factNumbers { return numbers(&ConversationFact{}) })
 )
 
 type factNumbers map[protoreflect.MessageDescriptor]protowire.Number
@@ -253,6 +277,8 @@ func UnwrapWorker(w *WorkerFact) proto.Message { //nolint:funlen // one case per
 		return f.CallDoubted
 	case *WorkerFact_Suspended:
 		return f.Suspended
+	case *WorkerFact_HandedOver:
+		return f.HandedOver
 	}
 	return nil
 }
@@ -288,6 +314,8 @@ func UnwrapSession(w *SessionFact) proto.Message {
 		return f.BudgetChanged
 	case *SessionFact_BudgetAllotted:
 		return f.BudgetAllotted
+	case *SessionFact_ConversationShared:
+		return f.ConversationShared
 	}
 	return nil
 }

@@ -41,6 +41,7 @@ type SessionFact struct {
 	//	*SessionFact_FieldNoted
 	//	*SessionFact_BudgetChanged
 	//	*SessionFact_BudgetAllotted
+	//	*SessionFact_ConversationShared
 	Fact          isSessionFact_Fact `protobuf_oneof:"fact"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -209,6 +210,15 @@ func (x *SessionFact) GetBudgetAllotted() *BudgetAllotted {
 	return nil
 }
 
+func (x *SessionFact) GetConversationShared() *ConversationShared {
+	if x != nil {
+		if x, ok := x.Fact.(*SessionFact_ConversationShared); ok {
+			return x.ConversationShared
+		}
+	}
+	return nil
+}
+
 type isSessionFact_Fact interface {
 	isSessionFact_Fact()
 }
@@ -269,6 +279,10 @@ type SessionFact_BudgetAllotted struct {
 	BudgetAllotted *BudgetAllotted `protobuf:"bytes,101,opt,name=budget_allotted,json=budgetAllotted,proto3,oneof"`
 }
 
+type SessionFact_ConversationShared struct {
+	ConversationShared *ConversationShared `protobuf:"bytes,110,opt,name=conversation_shared,json=conversationShared,proto3,oneof"`
+}
+
 func (*SessionFact_SessionCreated) isSessionFact_Fact() {}
 
 func (*SessionFact_WorkspaceAttached) isSessionFact_Fact() {}
@@ -296,6 +310,8 @@ func (*SessionFact_FieldNoted) isSessionFact_Fact() {}
 func (*SessionFact_BudgetChanged) isSessionFact_Fact() {}
 
 func (*SessionFact_BudgetAllotted) isSessionFact_Fact() {}
+
+func (*SessionFact_ConversationShared) isSessionFact_Fact() {}
 
 // BudgetChanged gives the session's budget more, or its first limits.
 type BudgetChanged struct {
@@ -420,6 +436,59 @@ func (x *BudgetAllotted) GetUntil() *Amounts {
 	return nil
 }
 
+// ConversationShared says that the session has a conversation that several of its workers share. Its turns are in its own journal.
+type ConversationShared struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	ConversationId string                 `protobuf:"bytes,1,opt,name=conversation_id,json=conversationId,proto3" json:"conversation_id,omitempty"`
+	Name           string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ConversationShared) Reset() {
+	*x = ConversationShared{}
+	mi := &file_session_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConversationShared) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConversationShared) ProtoMessage() {}
+
+func (x *ConversationShared) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConversationShared.ProtoReflect.Descriptor instead.
+func (*ConversationShared) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ConversationShared) GetConversationId() string {
+	if x != nil {
+		return x.ConversationId
+	}
+	return ""
+}
+
+func (x *ConversationShared) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 // FieldNoted says that a field of one of the session's workspaces was set, by whomever. The value is with the workspace.
 type FieldNoted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -431,7 +500,7 @@ type FieldNoted struct {
 
 func (x *FieldNoted) Reset() {
 	*x = FieldNoted{}
-	mi := &file_session_proto_msgTypes[3]
+	mi := &file_session_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -443,7 +512,7 @@ func (x *FieldNoted) String() string {
 func (*FieldNoted) ProtoMessage() {}
 
 func (x *FieldNoted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[3]
+	mi := &file_session_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -456,7 +525,7 @@ func (x *FieldNoted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldNoted.ProtoReflect.Descriptor instead.
 func (*FieldNoted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{3}
+	return file_session_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *FieldNoted) GetWorkspace() string {
@@ -483,7 +552,7 @@ type VariablesChanged struct {
 
 func (x *VariablesChanged) Reset() {
 	*x = VariablesChanged{}
-	mi := &file_session_proto_msgTypes[4]
+	mi := &file_session_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -495,7 +564,7 @@ func (x *VariablesChanged) String() string {
 func (*VariablesChanged) ProtoMessage() {}
 
 func (x *VariablesChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[4]
+	mi := &file_session_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -508,7 +577,7 @@ func (x *VariablesChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VariablesChanged.ProtoReflect.Descriptor instead.
 func (*VariablesChanged) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{4}
+	return file_session_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *VariablesChanged) GetProjectId() string {
@@ -539,7 +608,7 @@ type SessionCreated struct {
 
 func (x *SessionCreated) Reset() {
 	*x = SessionCreated{}
-	mi := &file_session_proto_msgTypes[5]
+	mi := &file_session_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -551,7 +620,7 @@ func (x *SessionCreated) String() string {
 func (*SessionCreated) ProtoMessage() {}
 
 func (x *SessionCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[5]
+	mi := &file_session_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -564,7 +633,7 @@ func (x *SessionCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionCreated.ProtoReflect.Descriptor instead.
 func (*SessionCreated) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{5}
+	return file_session_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SessionCreated) GetSessionId() string {
@@ -682,7 +751,7 @@ type WorkspaceAttached struct {
 
 func (x *WorkspaceAttached) Reset() {
 	*x = WorkspaceAttached{}
-	mi := &file_session_proto_msgTypes[6]
+	mi := &file_session_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -694,7 +763,7 @@ func (x *WorkspaceAttached) String() string {
 func (*WorkspaceAttached) ProtoMessage() {}
 
 func (x *WorkspaceAttached) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[6]
+	mi := &file_session_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -707,7 +776,7 @@ func (x *WorkspaceAttached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceAttached.ProtoReflect.Descriptor instead.
 func (*WorkspaceAttached) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{6}
+	return file_session_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *WorkspaceAttached) GetUri() string {
@@ -832,7 +901,7 @@ type WorkspaceDetached struct {
 
 func (x *WorkspaceDetached) Reset() {
 	*x = WorkspaceDetached{}
-	mi := &file_session_proto_msgTypes[7]
+	mi := &file_session_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -844,7 +913,7 @@ func (x *WorkspaceDetached) String() string {
 func (*WorkspaceDetached) ProtoMessage() {}
 
 func (x *WorkspaceDetached) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[7]
+	mi := &file_session_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -857,7 +926,7 @@ func (x *WorkspaceDetached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceDetached.ProtoReflect.Descriptor instead.
 func (*WorkspaceDetached) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{7}
+	return file_session_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WorkspaceDetached) GetUri() string {
@@ -887,7 +956,7 @@ type TrustChanged struct {
 
 func (x *TrustChanged) Reset() {
 	*x = TrustChanged{}
-	mi := &file_session_proto_msgTypes[8]
+	mi := &file_session_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -899,7 +968,7 @@ func (x *TrustChanged) String() string {
 func (*TrustChanged) ProtoMessage() {}
 
 func (x *TrustChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[8]
+	mi := &file_session_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -912,7 +981,7 @@ func (x *TrustChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrustChanged.ProtoReflect.Descriptor instead.
 func (*TrustChanged) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{8}
+	return file_session_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TrustChanged) GetUri() string {
@@ -954,13 +1023,14 @@ type WorkerSpawned struct {
 	Places        []*Place               `protobuf:"bytes,22,rep,name=places,proto3" json:"places,omitempty"`                  // where a child may work: never more than its parent had then
 	RunId         string                 `protobuf:"bytes,82,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`       // the pipeline run that it works for
 	CopyOf        string                 `protobuf:"bytes,70,opt,name=copy_of,json=copyOf,proto3" json:"copy_of,omitempty"`    // address of the folder that it works in a copy of its own of; empty: it works where the session does
+	Background    bool                   `protobuf:"varint,110,opt,name=background,proto3" json:"background,omitempty"`        // nobody waits for it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WorkerSpawned) Reset() {
 	*x = WorkerSpawned{}
-	mi := &file_session_proto_msgTypes[9]
+	mi := &file_session_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -972,7 +1042,7 @@ func (x *WorkerSpawned) String() string {
 func (*WorkerSpawned) ProtoMessage() {}
 
 func (x *WorkerSpawned) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[9]
+	mi := &file_session_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -985,7 +1055,7 @@ func (x *WorkerSpawned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerSpawned.ProtoReflect.Descriptor instead.
 func (*WorkerSpawned) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{9}
+	return file_session_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WorkerSpawned) GetWorkerId() string {
@@ -1051,6 +1121,13 @@ func (x *WorkerSpawned) GetCopyOf() string {
 	return ""
 }
 
+func (x *WorkerSpawned) GetBackground() bool {
+	if x != nil {
+		return x.Background
+	}
+	return false
+}
+
 type WorkerEnded struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
@@ -1061,7 +1138,7 @@ type WorkerEnded struct {
 
 func (x *WorkerEnded) Reset() {
 	*x = WorkerEnded{}
-	mi := &file_session_proto_msgTypes[10]
+	mi := &file_session_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1073,7 +1150,7 @@ func (x *WorkerEnded) String() string {
 func (*WorkerEnded) ProtoMessage() {}
 
 func (x *WorkerEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[10]
+	mi := &file_session_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1086,7 +1163,7 @@ func (x *WorkerEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerEnded.ProtoReflect.Descriptor instead.
 func (*WorkerEnded) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{10}
+	return file_session_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WorkerEnded) GetWorkerId() string {
@@ -1112,7 +1189,7 @@ type PolicyChanged struct {
 
 func (x *PolicyChanged) Reset() {
 	*x = PolicyChanged{}
-	mi := &file_session_proto_msgTypes[11]
+	mi := &file_session_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1124,7 +1201,7 @@ func (x *PolicyChanged) String() string {
 func (*PolicyChanged) ProtoMessage() {}
 
 func (x *PolicyChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[11]
+	mi := &file_session_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1137,7 +1214,7 @@ func (x *PolicyChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyChanged.ProtoReflect.Descriptor instead.
 func (*PolicyChanged) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{11}
+	return file_session_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PolicyChanged) GetRules() []string {
@@ -1162,7 +1239,7 @@ type RuleAdded struct {
 
 func (x *RuleAdded) Reset() {
 	*x = RuleAdded{}
-	mi := &file_session_proto_msgTypes[12]
+	mi := &file_session_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1174,7 +1251,7 @@ func (x *RuleAdded) String() string {
 func (*RuleAdded) ProtoMessage() {}
 
 func (x *RuleAdded) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[12]
+	mi := &file_session_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1187,7 +1264,7 @@ func (x *RuleAdded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleAdded.ProtoReflect.Descriptor instead.
 func (*RuleAdded) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{12}
+	return file_session_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RuleAdded) GetRule() string {
@@ -1242,7 +1319,7 @@ type SessionClosed struct {
 
 func (x *SessionClosed) Reset() {
 	*x = SessionClosed{}
-	mi := &file_session_proto_msgTypes[13]
+	mi := &file_session_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1254,7 +1331,7 @@ func (x *SessionClosed) String() string {
 func (*SessionClosed) ProtoMessage() {}
 
 func (x *SessionClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[13]
+	mi := &file_session_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1267,7 +1344,7 @@ func (x *SessionClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClosed.ProtoReflect.Descriptor instead.
 func (*SessionClosed) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{13}
+	return file_session_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SessionClosed) GetReason() string {
@@ -1301,7 +1378,7 @@ type WorkspaceFact struct {
 
 func (x *WorkspaceFact) Reset() {
 	*x = WorkspaceFact{}
-	mi := &file_session_proto_msgTypes[14]
+	mi := &file_session_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1313,7 +1390,7 @@ func (x *WorkspaceFact) String() string {
 func (*WorkspaceFact) ProtoMessage() {}
 
 func (x *WorkspaceFact) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[14]
+	mi := &file_session_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1326,7 +1403,7 @@ func (x *WorkspaceFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceFact.ProtoReflect.Descriptor instead.
 func (*WorkspaceFact) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{14}
+	return file_session_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WorkspaceFact) GetFact() isWorkspaceFact_Fact {
@@ -1440,7 +1517,7 @@ type WorkspaceOpened struct {
 
 func (x *WorkspaceOpened) Reset() {
 	*x = WorkspaceOpened{}
-	mi := &file_session_proto_msgTypes[15]
+	mi := &file_session_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1452,7 +1529,7 @@ func (x *WorkspaceOpened) String() string {
 func (*WorkspaceOpened) ProtoMessage() {}
 
 func (x *WorkspaceOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[15]
+	mi := &file_session_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1465,7 +1542,7 @@ func (x *WorkspaceOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceOpened.ProtoReflect.Descriptor instead.
 func (*WorkspaceOpened) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{15}
+	return file_session_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WorkspaceOpened) GetUri() string {
@@ -1501,7 +1578,7 @@ type FieldSet struct {
 
 func (x *FieldSet) Reset() {
 	*x = FieldSet{}
-	mi := &file_session_proto_msgTypes[16]
+	mi := &file_session_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1513,7 +1590,7 @@ func (x *FieldSet) String() string {
 func (*FieldSet) ProtoMessage() {}
 
 func (x *FieldSet) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[16]
+	mi := &file_session_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1526,7 +1603,7 @@ func (x *FieldSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldSet.ProtoReflect.Descriptor instead.
 func (*FieldSet) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{16}
+	return file_session_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FieldSet) GetField() string {
@@ -1610,7 +1687,7 @@ type FieldChange struct {
 
 func (x *FieldChange) Reset() {
 	*x = FieldChange{}
-	mi := &file_session_proto_msgTypes[17]
+	mi := &file_session_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1622,7 +1699,7 @@ func (x *FieldChange) String() string {
 func (*FieldChange) ProtoMessage() {}
 
 func (x *FieldChange) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[17]
+	mi := &file_session_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1635,7 +1712,7 @@ func (x *FieldChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
 func (*FieldChange) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{17}
+	return file_session_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FieldChange) GetField() string {
@@ -1673,7 +1750,7 @@ type FieldsDeclared struct {
 
 func (x *FieldsDeclared) Reset() {
 	*x = FieldsDeclared{}
-	mi := &file_session_proto_msgTypes[18]
+	mi := &file_session_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1685,7 +1762,7 @@ func (x *FieldsDeclared) String() string {
 func (*FieldsDeclared) ProtoMessage() {}
 
 func (x *FieldsDeclared) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[18]
+	mi := &file_session_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1698,7 +1775,7 @@ func (x *FieldsDeclared) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldsDeclared.ProtoReflect.Descriptor instead.
 func (*FieldsDeclared) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{18}
+	return file_session_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FieldsDeclared) GetSchema() string {
@@ -1749,7 +1826,7 @@ type FieldEffectStarted struct {
 
 func (x *FieldEffectStarted) Reset() {
 	*x = FieldEffectStarted{}
-	mi := &file_session_proto_msgTypes[19]
+	mi := &file_session_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1761,7 +1838,7 @@ func (x *FieldEffectStarted) String() string {
 func (*FieldEffectStarted) ProtoMessage() {}
 
 func (x *FieldEffectStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[19]
+	mi := &file_session_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1774,7 +1851,7 @@ func (x *FieldEffectStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldEffectStarted.ProtoReflect.Descriptor instead.
 func (*FieldEffectStarted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{19}
+	return file_session_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FieldEffectStarted) GetRev() uint64 {
@@ -1810,7 +1887,7 @@ type FieldEffectEnded struct {
 
 func (x *FieldEffectEnded) Reset() {
 	*x = FieldEffectEnded{}
-	mi := &file_session_proto_msgTypes[20]
+	mi := &file_session_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1822,7 +1899,7 @@ func (x *FieldEffectEnded) String() string {
 func (*FieldEffectEnded) ProtoMessage() {}
 
 func (x *FieldEffectEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[20]
+	mi := &file_session_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1835,7 +1912,7 @@ func (x *FieldEffectEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldEffectEnded.ProtoReflect.Descriptor instead.
 func (*FieldEffectEnded) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{20}
+	return file_session_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *FieldEffectEnded) GetRev() uint64 {
@@ -1876,7 +1953,7 @@ type LeaseRevoked struct {
 
 func (x *LeaseRevoked) Reset() {
 	*x = LeaseRevoked{}
-	mi := &file_session_proto_msgTypes[21]
+	mi := &file_session_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1888,7 +1965,7 @@ func (x *LeaseRevoked) String() string {
 func (*LeaseRevoked) ProtoMessage() {}
 
 func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[21]
+	mi := &file_session_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1901,7 +1978,7 @@ func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRevoked.ProtoReflect.Descriptor instead.
 func (*LeaseRevoked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{21}
+	return file_session_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LeaseRevoked) GetToken() uint64 {
@@ -1933,7 +2010,7 @@ type ConversationFact struct {
 
 func (x *ConversationFact) Reset() {
 	*x = ConversationFact{}
-	mi := &file_session_proto_msgTypes[22]
+	mi := &file_session_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1945,7 +2022,7 @@ func (x *ConversationFact) String() string {
 func (*ConversationFact) ProtoMessage() {}
 
 func (x *ConversationFact) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[22]
+	mi := &file_session_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1958,7 +2035,7 @@ func (x *ConversationFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversationFact.ProtoReflect.Descriptor instead.
 func (*ConversationFact) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{22}
+	return file_session_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ConversationFact) GetFact() isConversationFact_Fact {
@@ -2036,13 +2113,14 @@ type ConversationOpened struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	ConversationId string                 `protobuf:"bytes,1,opt,name=conversation_id,json=conversationId,proto3" json:"conversation_id,omitempty"`
 	SessionId      string                 `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	Name           string                 `protobuf:"bytes,110,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ConversationOpened) Reset() {
 	*x = ConversationOpened{}
-	mi := &file_session_proto_msgTypes[23]
+	mi := &file_session_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2132,7 @@ func (x *ConversationOpened) String() string {
 func (*ConversationOpened) ProtoMessage() {}
 
 func (x *ConversationOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[23]
+	mi := &file_session_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,7 +2145,7 @@ func (x *ConversationOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversationOpened.ProtoReflect.Descriptor instead.
 func (*ConversationOpened) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{23}
+	return file_session_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ConversationOpened) GetConversationId() string {
@@ -2084,16 +2162,24 @@ func (x *ConversationOpened) GetSessionId() string {
 	return ""
 }
 
+func (x *ConversationOpened) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 type MemberJoined struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	Agent         string                 `protobuf:"bytes,110,opt,name=agent,proto3" json:"agent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MemberJoined) Reset() {
 	*x = MemberJoined{}
-	mi := &file_session_proto_msgTypes[24]
+	mi := &file_session_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2105,7 +2191,7 @@ func (x *MemberJoined) String() string {
 func (*MemberJoined) ProtoMessage() {}
 
 func (x *MemberJoined) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[24]
+	mi := &file_session_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2118,7 +2204,7 @@ func (x *MemberJoined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberJoined.ProtoReflect.Descriptor instead.
 func (*MemberJoined) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{24}
+	return file_session_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *MemberJoined) GetWorkerId() string {
@@ -2128,18 +2214,28 @@ func (x *MemberJoined) GetWorkerId() string {
 	return ""
 }
 
+func (x *MemberJoined) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+// TurnSubmitted is one whole turn of a member: what it was asked, and its answer.
 type TurnSubmitted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	TurnId        string                 `protobuf:"bytes,2,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	TurnId        string                 `protobuf:"bytes,2,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"` // the same turn again is taken once
 	Text          string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	Agent         string                 `protobuf:"bytes,110,opt,name=agent,proto3" json:"agent,omitempty"` // as it is called where it was made
+	Input         string                 `protobuf:"bytes,111,opt,name=input,proto3" json:"input,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TurnSubmitted) Reset() {
 	*x = TurnSubmitted{}
-	mi := &file_session_proto_msgTypes[25]
+	mi := &file_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2151,7 +2247,7 @@ func (x *TurnSubmitted) String() string {
 func (*TurnSubmitted) ProtoMessage() {}
 
 func (x *TurnSubmitted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[25]
+	mi := &file_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2164,7 +2260,7 @@ func (x *TurnSubmitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnSubmitted.ProtoReflect.Descriptor instead.
 func (*TurnSubmitted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{25}
+	return file_session_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TurnSubmitted) GetWorkerId() string {
@@ -2188,6 +2284,20 @@ func (x *TurnSubmitted) GetText() string {
 	return ""
 }
 
+func (x *TurnSubmitted) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *TurnSubmitted) GetInput() string {
+	if x != nil {
+		return x.Input
+	}
+	return ""
+}
+
 type MemberLeft struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
@@ -2198,7 +2308,7 @@ type MemberLeft struct {
 
 func (x *MemberLeft) Reset() {
 	*x = MemberLeft{}
-	mi := &file_session_proto_msgTypes[26]
+	mi := &file_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2210,7 +2320,7 @@ func (x *MemberLeft) String() string {
 func (*MemberLeft) ProtoMessage() {}
 
 func (x *MemberLeft) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[26]
+	mi := &file_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2223,7 +2333,7 @@ func (x *MemberLeft) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberLeft.ProtoReflect.Descriptor instead.
 func (*MemberLeft) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{26}
+	return file_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MemberLeft) GetWorkerId() string {
@@ -2262,7 +2372,7 @@ type SystemFact struct {
 
 func (x *SystemFact) Reset() {
 	*x = SystemFact{}
-	mi := &file_session_proto_msgTypes[27]
+	mi := &file_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2274,7 +2384,7 @@ func (x *SystemFact) String() string {
 func (*SystemFact) ProtoMessage() {}
 
 func (x *SystemFact) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[27]
+	mi := &file_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2287,7 +2397,7 @@ func (x *SystemFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemFact.ProtoReflect.Descriptor instead.
 func (*SystemFact) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{27}
+	return file_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SystemFact) GetFact() isSystemFact_Fact {
@@ -2477,7 +2587,7 @@ type NodeBooted struct {
 
 func (x *NodeBooted) Reset() {
 	*x = NodeBooted{}
-	mi := &file_session_proto_msgTypes[28]
+	mi := &file_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2489,7 +2599,7 @@ func (x *NodeBooted) String() string {
 func (*NodeBooted) ProtoMessage() {}
 
 func (x *NodeBooted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[28]
+	mi := &file_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2502,7 +2612,7 @@ func (x *NodeBooted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeBooted.ProtoReflect.Descriptor instead.
 func (*NodeBooted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{28}
+	return file_session_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *NodeBooted) GetBoot() uint64 {
@@ -2544,7 +2654,7 @@ type RuleRemembered struct {
 
 func (x *RuleRemembered) Reset() {
 	*x = RuleRemembered{}
-	mi := &file_session_proto_msgTypes[29]
+	mi := &file_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2556,7 +2666,7 @@ func (x *RuleRemembered) String() string {
 func (*RuleRemembered) ProtoMessage() {}
 
 func (x *RuleRemembered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[29]
+	mi := &file_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2569,7 +2679,7 @@ func (x *RuleRemembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleRemembered.ProtoReflect.Descriptor instead.
 func (*RuleRemembered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{29}
+	return file_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RuleRemembered) GetRule() string {
@@ -2647,7 +2757,7 @@ type RuleRevoked struct {
 
 func (x *RuleRevoked) Reset() {
 	*x = RuleRevoked{}
-	mi := &file_session_proto_msgTypes[30]
+	mi := &file_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2659,7 +2769,7 @@ func (x *RuleRevoked) String() string {
 func (*RuleRevoked) ProtoMessage() {}
 
 func (x *RuleRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[30]
+	mi := &file_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2672,7 +2782,7 @@ func (x *RuleRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleRevoked.ProtoReflect.Descriptor instead.
 func (*RuleRevoked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{30}
+	return file_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RuleRevoked) GetRule() string {
@@ -2708,7 +2818,7 @@ type TokenCreated struct {
 
 func (x *TokenCreated) Reset() {
 	*x = TokenCreated{}
-	mi := &file_session_proto_msgTypes[31]
+	mi := &file_session_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2720,7 +2830,7 @@ func (x *TokenCreated) String() string {
 func (*TokenCreated) ProtoMessage() {}
 
 func (x *TokenCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[31]
+	mi := &file_session_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2733,7 +2843,7 @@ func (x *TokenCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenCreated.ProtoReflect.Descriptor instead.
 func (*TokenCreated) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{31}
+	return file_session_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TokenCreated) GetTokenId() string {
@@ -2773,7 +2883,7 @@ type TokenRevoked struct {
 
 func (x *TokenRevoked) Reset() {
 	*x = TokenRevoked{}
-	mi := &file_session_proto_msgTypes[32]
+	mi := &file_session_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2785,7 +2895,7 @@ func (x *TokenRevoked) String() string {
 func (*TokenRevoked) ProtoMessage() {}
 
 func (x *TokenRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[32]
+	mi := &file_session_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2798,7 +2908,7 @@ func (x *TokenRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenRevoked.ProtoReflect.Descriptor instead.
 func (*TokenRevoked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{32}
+	return file_session_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *TokenRevoked) GetTokenId() string {
@@ -2818,7 +2928,7 @@ type HostRegistered struct {
 
 func (x *HostRegistered) Reset() {
 	*x = HostRegistered{}
-	mi := &file_session_proto_msgTypes[33]
+	mi := &file_session_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2830,7 +2940,7 @@ func (x *HostRegistered) String() string {
 func (*HostRegistered) ProtoMessage() {}
 
 func (x *HostRegistered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[33]
+	mi := &file_session_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2843,7 +2953,7 @@ func (x *HostRegistered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostRegistered.ProtoReflect.Descriptor instead.
 func (*HostRegistered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{33}
+	return file_session_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *HostRegistered) GetHost() string {
@@ -2872,7 +2982,7 @@ type ProjectSaved struct {
 
 func (x *ProjectSaved) Reset() {
 	*x = ProjectSaved{}
-	mi := &file_session_proto_msgTypes[34]
+	mi := &file_session_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2884,7 +2994,7 @@ func (x *ProjectSaved) String() string {
 func (*ProjectSaved) ProtoMessage() {}
 
 func (x *ProjectSaved) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[34]
+	mi := &file_session_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2897,7 +3007,7 @@ func (x *ProjectSaved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProjectSaved.ProtoReflect.Descriptor instead.
 func (*ProjectSaved) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{34}
+	return file_session_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ProjectSaved) GetProjectId() string {
@@ -2937,7 +3047,7 @@ type ProjectRemoved struct {
 
 func (x *ProjectRemoved) Reset() {
 	*x = ProjectRemoved{}
-	mi := &file_session_proto_msgTypes[35]
+	mi := &file_session_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2949,7 +3059,7 @@ func (x *ProjectRemoved) String() string {
 func (*ProjectRemoved) ProtoMessage() {}
 
 func (x *ProjectRemoved) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[35]
+	mi := &file_session_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2962,7 +3072,7 @@ func (x *ProjectRemoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProjectRemoved.ProtoReflect.Descriptor instead.
 func (*ProjectRemoved) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{35}
+	return file_session_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ProjectRemoved) GetProjectId() string {
@@ -2982,7 +3092,7 @@ type FolderTrusted struct {
 
 func (x *FolderTrusted) Reset() {
 	*x = FolderTrusted{}
-	mi := &file_session_proto_msgTypes[36]
+	mi := &file_session_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2994,7 +3104,7 @@ func (x *FolderTrusted) String() string {
 func (*FolderTrusted) ProtoMessage() {}
 
 func (x *FolderTrusted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[36]
+	mi := &file_session_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3007,7 +3117,7 @@ func (x *FolderTrusted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FolderTrusted.ProtoReflect.Descriptor instead.
 func (*FolderTrusted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{36}
+	return file_session_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *FolderTrusted) GetUri() string {
@@ -3034,7 +3144,7 @@ type FolderUntrusted struct {
 
 func (x *FolderUntrusted) Reset() {
 	*x = FolderUntrusted{}
-	mi := &file_session_proto_msgTypes[37]
+	mi := &file_session_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3046,7 +3156,7 @@ func (x *FolderUntrusted) String() string {
 func (*FolderUntrusted) ProtoMessage() {}
 
 func (x *FolderUntrusted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[37]
+	mi := &file_session_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3059,7 +3169,7 @@ func (x *FolderUntrusted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FolderUntrusted.ProtoReflect.Descriptor instead.
 func (*FolderUntrusted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{37}
+	return file_session_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *FolderUntrusted) GetUri() string {
@@ -3090,7 +3200,7 @@ type Audited struct {
 
 func (x *Audited) Reset() {
 	*x = Audited{}
-	mi := &file_session_proto_msgTypes[38]
+	mi := &file_session_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3102,7 +3212,7 @@ func (x *Audited) String() string {
 func (*Audited) ProtoMessage() {}
 
 func (x *Audited) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[38]
+	mi := &file_session_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3115,7 +3225,7 @@ func (x *Audited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audited.ProtoReflect.Descriptor instead.
 func (*Audited) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{38}
+	return file_session_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Audited) GetWho() string {
@@ -3164,7 +3274,7 @@ var File_session_proto protoreflect.FileDescriptor
 
 const file_session_proto_rawDesc = "" +
 	"\n" +
-	"\rsession.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\xc2\a\n" +
+	"\rsession.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\x94\b\n" +
 	"\vSessionFact\x12D\n" +
 	"\x0fsession_created\x18\x01 \x01(\v2\x19.troupe.v1.SessionCreatedH\x00R\x0esessionCreated\x12M\n" +
 	"\x12workspace_attached\x18\x02 \x01(\v2\x1c.troupe.v1.WorkspaceAttachedH\x00R\x11workspaceAttached\x12M\n" +
@@ -3182,7 +3292,8 @@ const file_session_proto_rawDesc = "" +
 	"\vfield_noted\x18\x14 \x01(\v2\x15.troupe.v1.FieldNotedH\x00R\n" +
 	"fieldNoted\x12A\n" +
 	"\x0ebudget_changed\x18d \x01(\v2\x18.troupe.v1.BudgetChangedH\x00R\rbudgetChanged\x12D\n" +
-	"\x0fbudget_allotted\x18e \x01(\v2\x19.troupe.v1.BudgetAllottedH\x00R\x0ebudgetAllottedB\x06\n" +
+	"\x0fbudget_allotted\x18e \x01(\v2\x19.troupe.v1.BudgetAllottedH\x00R\x0ebudgetAllotted\x12P\n" +
+	"\x13conversation_shared\x18n \x01(\v2\x1d.troupe.v1.ConversationSharedH\x00R\x12conversationSharedB\x06\n" +
 	"\x04fact\"\x91\x01\n" +
 	"\rBudgetChanged\x12)\n" +
 	"\x06budget\x18\x01 \x01(\v2\x11.troupe.v1.BudgetR\x06budget\x12(\n" +
@@ -3192,6 +3303,9 @@ const file_session_proto_rawDesc = "" +
 	"\x0eBudgetAllotted\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12(\n" +
 	"\x05until\x18\x02 \x01(\v2\x12.troupe.v1.AmountsR\x05until\"Q\n" +
+	"\x12ConversationShared\x12'\n" +
+	"\x0fconversation_id\x18\x01 \x01(\tR\x0econversationId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"Q\n" +
 	"\n" +
 	"FieldNoted\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12%\n" +
@@ -3244,7 +3358,7 @@ const file_session_proto_rawDesc = "" +
 	"\x05trust\x18\x02 \x01(\x0e2\x16.troupe.v1.Trust.LevelR\x05trust\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x1f\n" +
 	"\vapproval_id\x18\x04 \x01(\tR\n" +
-	"approvalId\"\xfe\x01\n" +
+	"approvalId\"\x9e\x02\n" +
 	"\rWorkerSpawned\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x14\n" +
@@ -3254,7 +3368,10 @@ const file_session_proto_rawDesc = "" +
 	"\binput_id\x18\x15 \x01(\tR\ainputId\x12(\n" +
 	"\x06places\x18\x16 \x03(\v2\x10.troupe.v1.PlaceR\x06places\x12\x15\n" +
 	"\x06run_id\x18R \x01(\tR\x05runId\x12\x17\n" +
-	"\acopy_of\x18F \x01(\tR\x06copyOf\"B\n" +
+	"\acopy_of\x18F \x01(\tR\x06copyOf\x12\x1e\n" +
+	"\n" +
+	"background\x18n \x01(\bR\n" +
+	"background\"B\n" +
 	"\vWorkerEnded\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"%\n" +
@@ -3324,17 +3441,21 @@ const file_session_proto_rawDesc = "" +
 	"\x0eturn_submitted\x18\x03 \x01(\v2\x18.troupe.v1.TurnSubmittedH\x00R\rturnSubmitted\x128\n" +
 	"\vmember_left\x18\x04 \x01(\v2\x15.troupe.v1.MemberLeftH\x00R\n" +
 	"memberLeftB\x06\n" +
-	"\x04fact\"\\\n" +
+	"\x04fact\"p\n" +
 	"\x12ConversationOpened\x12'\n" +
 	"\x0fconversation_id\x18\x01 \x01(\tR\x0econversationId\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x02 \x01(\tR\tsessionId\"+\n" +
+	"session_id\x18\x02 \x01(\tR\tsessionId\x12\x12\n" +
+	"\x04name\x18n \x01(\tR\x04name\"A\n" +
 	"\fMemberJoined\x12\x1b\n" +
-	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"Y\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x14\n" +
+	"\x05agent\x18n \x01(\tR\x05agent\"\x85\x01\n" +
 	"\rTurnSubmitted\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x17\n" +
 	"\aturn_id\x18\x02 \x01(\tR\x06turnId\x12\x12\n" +
-	"\x04text\x18\x03 \x01(\tR\x04text\"A\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\x12\x14\n" +
+	"\x05agent\x18n \x01(\tR\x05agent\x12\x14\n" +
+	"\x05input\x18o \x01(\tR\x05input\"A\n" +
 	"\n" +
 	"MemberLeft\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x16\n" +
@@ -3422,108 +3543,110 @@ func file_session_proto_rawDescGZIP() []byte {
 	return file_session_proto_rawDescData
 }
 
-var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_session_proto_goTypes = []any{
 	(*SessionFact)(nil),        // 0: troupe.v1.SessionFact
 	(*BudgetChanged)(nil),      // 1: troupe.v1.BudgetChanged
 	(*BudgetAllotted)(nil),     // 2: troupe.v1.BudgetAllotted
-	(*FieldNoted)(nil),         // 3: troupe.v1.FieldNoted
-	(*VariablesChanged)(nil),   // 4: troupe.v1.VariablesChanged
-	(*SessionCreated)(nil),     // 5: troupe.v1.SessionCreated
-	(*WorkspaceAttached)(nil),  // 6: troupe.v1.WorkspaceAttached
-	(*WorkspaceDetached)(nil),  // 7: troupe.v1.WorkspaceDetached
-	(*TrustChanged)(nil),       // 8: troupe.v1.TrustChanged
-	(*WorkerSpawned)(nil),      // 9: troupe.v1.WorkerSpawned
-	(*WorkerEnded)(nil),        // 10: troupe.v1.WorkerEnded
-	(*PolicyChanged)(nil),      // 11: troupe.v1.PolicyChanged
-	(*RuleAdded)(nil),          // 12: troupe.v1.RuleAdded
-	(*SessionClosed)(nil),      // 13: troupe.v1.SessionClosed
-	(*WorkspaceFact)(nil),      // 14: troupe.v1.WorkspaceFact
-	(*WorkspaceOpened)(nil),    // 15: troupe.v1.WorkspaceOpened
-	(*FieldSet)(nil),           // 16: troupe.v1.FieldSet
-	(*FieldChange)(nil),        // 17: troupe.v1.FieldChange
-	(*FieldsDeclared)(nil),     // 18: troupe.v1.FieldsDeclared
-	(*FieldEffectStarted)(nil), // 19: troupe.v1.FieldEffectStarted
-	(*FieldEffectEnded)(nil),   // 20: troupe.v1.FieldEffectEnded
-	(*LeaseRevoked)(nil),       // 21: troupe.v1.LeaseRevoked
-	(*ConversationFact)(nil),   // 22: troupe.v1.ConversationFact
-	(*ConversationOpened)(nil), // 23: troupe.v1.ConversationOpened
-	(*MemberJoined)(nil),       // 24: troupe.v1.MemberJoined
-	(*TurnSubmitted)(nil),      // 25: troupe.v1.TurnSubmitted
-	(*MemberLeft)(nil),         // 26: troupe.v1.MemberLeft
-	(*SystemFact)(nil),         // 27: troupe.v1.SystemFact
-	(*NodeBooted)(nil),         // 28: troupe.v1.NodeBooted
-	(*RuleRemembered)(nil),     // 29: troupe.v1.RuleRemembered
-	(*RuleRevoked)(nil),        // 30: troupe.v1.RuleRevoked
-	(*TokenCreated)(nil),       // 31: troupe.v1.TokenCreated
-	(*TokenRevoked)(nil),       // 32: troupe.v1.TokenRevoked
-	(*HostRegistered)(nil),     // 33: troupe.v1.HostRegistered
-	(*ProjectSaved)(nil),       // 34: troupe.v1.ProjectSaved
-	(*ProjectRemoved)(nil),     // 35: troupe.v1.ProjectRemoved
-	(*FolderTrusted)(nil),      // 36: troupe.v1.FolderTrusted
-	(*FolderUntrusted)(nil),    // 37: troupe.v1.FolderUntrusted
-	(*Audited)(nil),            // 38: troupe.v1.Audited
-	(*Budget)(nil),             // 39: troupe.v1.Budget
-	(*Amounts)(nil),            // 40: troupe.v1.Amounts
-	(Persist_Policy)(0),        // 41: troupe.v1.Persist.Policy
-	(*EnvVar)(nil),             // 42: troupe.v1.EnvVar
-	(Trust_Level)(0),           // 43: troupe.v1.Trust.Level
-	(*Place)(nil),              // 44: troupe.v1.Place
+	(*ConversationShared)(nil), // 3: troupe.v1.ConversationShared
+	(*FieldNoted)(nil),         // 4: troupe.v1.FieldNoted
+	(*VariablesChanged)(nil),   // 5: troupe.v1.VariablesChanged
+	(*SessionCreated)(nil),     // 6: troupe.v1.SessionCreated
+	(*WorkspaceAttached)(nil),  // 7: troupe.v1.WorkspaceAttached
+	(*WorkspaceDetached)(nil),  // 8: troupe.v1.WorkspaceDetached
+	(*TrustChanged)(nil),       // 9: troupe.v1.TrustChanged
+	(*WorkerSpawned)(nil),      // 10: troupe.v1.WorkerSpawned
+	(*WorkerEnded)(nil),        // 11: troupe.v1.WorkerEnded
+	(*PolicyChanged)(nil),      // 12: troupe.v1.PolicyChanged
+	(*RuleAdded)(nil),          // 13: troupe.v1.RuleAdded
+	(*SessionClosed)(nil),      // 14: troupe.v1.SessionClosed
+	(*WorkspaceFact)(nil),      // 15: troupe.v1.WorkspaceFact
+	(*WorkspaceOpened)(nil),    // 16: troupe.v1.WorkspaceOpened
+	(*FieldSet)(nil),           // 17: troupe.v1.FieldSet
+	(*FieldChange)(nil),        // 18: troupe.v1.FieldChange
+	(*FieldsDeclared)(nil),     // 19: troupe.v1.FieldsDeclared
+	(*FieldEffectStarted)(nil), // 20: troupe.v1.FieldEffectStarted
+	(*FieldEffectEnded)(nil),   // 21: troupe.v1.FieldEffectEnded
+	(*LeaseRevoked)(nil),       // 22: troupe.v1.LeaseRevoked
+	(*ConversationFact)(nil),   // 23: troupe.v1.ConversationFact
+	(*ConversationOpened)(nil), // 24: troupe.v1.ConversationOpened
+	(*MemberJoined)(nil),       // 25: troupe.v1.MemberJoined
+	(*TurnSubmitted)(nil),      // 26: troupe.v1.TurnSubmitted
+	(*MemberLeft)(nil),         // 27: troupe.v1.MemberLeft
+	(*SystemFact)(nil),         // 28: troupe.v1.SystemFact
+	(*NodeBooted)(nil),         // 29: troupe.v1.NodeBooted
+	(*RuleRemembered)(nil),     // 30: troupe.v1.RuleRemembered
+	(*RuleRevoked)(nil),        // 31: troupe.v1.RuleRevoked
+	(*TokenCreated)(nil),       // 32: troupe.v1.TokenCreated
+	(*TokenRevoked)(nil),       // 33: troupe.v1.TokenRevoked
+	(*HostRegistered)(nil),     // 34: troupe.v1.HostRegistered
+	(*ProjectSaved)(nil),       // 35: troupe.v1.ProjectSaved
+	(*ProjectRemoved)(nil),     // 36: troupe.v1.ProjectRemoved
+	(*FolderTrusted)(nil),      // 37: troupe.v1.FolderTrusted
+	(*FolderUntrusted)(nil),    // 38: troupe.v1.FolderUntrusted
+	(*Audited)(nil),            // 39: troupe.v1.Audited
+	(*Budget)(nil),             // 40: troupe.v1.Budget
+	(*Amounts)(nil),            // 41: troupe.v1.Amounts
+	(Persist_Policy)(0),        // 42: troupe.v1.Persist.Policy
+	(*EnvVar)(nil),             // 43: troupe.v1.EnvVar
+	(Trust_Level)(0),           // 44: troupe.v1.Trust.Level
+	(*Place)(nil),              // 45: troupe.v1.Place
 }
 var file_session_proto_depIdxs = []int32{
-	5,  // 0: troupe.v1.SessionFact.session_created:type_name -> troupe.v1.SessionCreated
-	6,  // 1: troupe.v1.SessionFact.workspace_attached:type_name -> troupe.v1.WorkspaceAttached
-	7,  // 2: troupe.v1.SessionFact.workspace_detached:type_name -> troupe.v1.WorkspaceDetached
-	8,  // 3: troupe.v1.SessionFact.trust_changed:type_name -> troupe.v1.TrustChanged
-	9,  // 4: troupe.v1.SessionFact.worker_spawned:type_name -> troupe.v1.WorkerSpawned
-	10, // 5: troupe.v1.SessionFact.worker_ended:type_name -> troupe.v1.WorkerEnded
-	11, // 6: troupe.v1.SessionFact.policy_changed:type_name -> troupe.v1.PolicyChanged
-	12, // 7: troupe.v1.SessionFact.rule_added:type_name -> troupe.v1.RuleAdded
-	13, // 8: troupe.v1.SessionFact.session_closed:type_name -> troupe.v1.SessionClosed
-	4,  // 9: troupe.v1.SessionFact.variables_changed:type_name -> troupe.v1.VariablesChanged
-	30, // 10: troupe.v1.SessionFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
-	3,  // 11: troupe.v1.SessionFact.field_noted:type_name -> troupe.v1.FieldNoted
+	6,  // 0: troupe.v1.SessionFact.session_created:type_name -> troupe.v1.SessionCreated
+	7,  // 1: troupe.v1.SessionFact.workspace_attached:type_name -> troupe.v1.WorkspaceAttached
+	8,  // 2: troupe.v1.SessionFact.workspace_detached:type_name -> troupe.v1.WorkspaceDetached
+	9,  // 3: troupe.v1.SessionFact.trust_changed:type_name -> troupe.v1.TrustChanged
+	10, // 4: troupe.v1.SessionFact.worker_spawned:type_name -> troupe.v1.WorkerSpawned
+	11, // 5: troupe.v1.SessionFact.worker_ended:type_name -> troupe.v1.WorkerEnded
+	12, // 6: troupe.v1.SessionFact.policy_changed:type_name -> troupe.v1.PolicyChanged
+	13, // 7: troupe.v1.SessionFact.rule_added:type_name -> troupe.v1.RuleAdded
+	14, // 8: troupe.v1.SessionFact.session_closed:type_name -> troupe.v1.SessionClosed
+	5,  // 9: troupe.v1.SessionFact.variables_changed:type_name -> troupe.v1.VariablesChanged
+	31, // 10: troupe.v1.SessionFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
+	4,  // 11: troupe.v1.SessionFact.field_noted:type_name -> troupe.v1.FieldNoted
 	1,  // 12: troupe.v1.SessionFact.budget_changed:type_name -> troupe.v1.BudgetChanged
 	2,  // 13: troupe.v1.SessionFact.budget_allotted:type_name -> troupe.v1.BudgetAllotted
-	39, // 14: troupe.v1.BudgetChanged.budget:type_name -> troupe.v1.Budget
-	40, // 15: troupe.v1.BudgetChanged.added:type_name -> troupe.v1.Amounts
-	40, // 16: troupe.v1.BudgetAllotted.until:type_name -> troupe.v1.Amounts
-	16, // 17: troupe.v1.FieldNoted.set:type_name -> troupe.v1.FieldSet
-	41, // 18: troupe.v1.SessionCreated.persist:type_name -> troupe.v1.Persist.Policy
-	42, // 19: troupe.v1.SessionCreated.env:type_name -> troupe.v1.EnvVar
-	39, // 20: troupe.v1.SessionCreated.budget:type_name -> troupe.v1.Budget
-	43, // 21: troupe.v1.WorkspaceAttached.trust:type_name -> troupe.v1.Trust.Level
-	43, // 22: troupe.v1.TrustChanged.trust:type_name -> troupe.v1.Trust.Level
-	44, // 23: troupe.v1.WorkerSpawned.places:type_name -> troupe.v1.Place
-	15, // 24: troupe.v1.WorkspaceFact.workspace_opened:type_name -> troupe.v1.WorkspaceOpened
-	16, // 25: troupe.v1.WorkspaceFact.field_set:type_name -> troupe.v1.FieldSet
-	21, // 26: troupe.v1.WorkspaceFact.lease_revoked:type_name -> troupe.v1.LeaseRevoked
-	18, // 27: troupe.v1.WorkspaceFact.fields_declared:type_name -> troupe.v1.FieldsDeclared
-	19, // 28: troupe.v1.WorkspaceFact.field_effect_started:type_name -> troupe.v1.FieldEffectStarted
-	20, // 29: troupe.v1.WorkspaceFact.field_effect_ended:type_name -> troupe.v1.FieldEffectEnded
-	17, // 30: troupe.v1.FieldSet.derived:type_name -> troupe.v1.FieldChange
-	17, // 31: troupe.v1.FieldsDeclared.derived:type_name -> troupe.v1.FieldChange
-	23, // 32: troupe.v1.ConversationFact.conversation_opened:type_name -> troupe.v1.ConversationOpened
-	24, // 33: troupe.v1.ConversationFact.member_joined:type_name -> troupe.v1.MemberJoined
-	25, // 34: troupe.v1.ConversationFact.turn_submitted:type_name -> troupe.v1.TurnSubmitted
-	26, // 35: troupe.v1.ConversationFact.member_left:type_name -> troupe.v1.MemberLeft
-	28, // 36: troupe.v1.SystemFact.node_booted:type_name -> troupe.v1.NodeBooted
-	29, // 37: troupe.v1.SystemFact.rule_remembered:type_name -> troupe.v1.RuleRemembered
-	30, // 38: troupe.v1.SystemFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
-	31, // 39: troupe.v1.SystemFact.token_created:type_name -> troupe.v1.TokenCreated
-	32, // 40: troupe.v1.SystemFact.token_revoked:type_name -> troupe.v1.TokenRevoked
-	33, // 41: troupe.v1.SystemFact.host_registered:type_name -> troupe.v1.HostRegistered
-	34, // 42: troupe.v1.SystemFact.project_saved:type_name -> troupe.v1.ProjectSaved
-	35, // 43: troupe.v1.SystemFact.project_removed:type_name -> troupe.v1.ProjectRemoved
-	36, // 44: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
-	37, // 45: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
-	38, // 46: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
-	42, // 47: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
-	48, // [48:48] is the sub-list for method output_type
-	48, // [48:48] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	3,  // 14: troupe.v1.SessionFact.conversation_shared:type_name -> troupe.v1.ConversationShared
+	40, // 15: troupe.v1.BudgetChanged.budget:type_name -> troupe.v1.Budget
+	41, // 16: troupe.v1.BudgetChanged.added:type_name -> troupe.v1.Amounts
+	41, // 17: troupe.v1.BudgetAllotted.until:type_name -> troupe.v1.Amounts
+	17, // 18: troupe.v1.FieldNoted.set:type_name -> troupe.v1.FieldSet
+	42, // 19: troupe.v1.SessionCreated.persist:type_name -> troupe.v1.Persist.Policy
+	43, // 20: troupe.v1.SessionCreated.env:type_name -> troupe.v1.EnvVar
+	40, // 21: troupe.v1.SessionCreated.budget:type_name -> troupe.v1.Budget
+	44, // 22: troupe.v1.WorkspaceAttached.trust:type_name -> troupe.v1.Trust.Level
+	44, // 23: troupe.v1.TrustChanged.trust:type_name -> troupe.v1.Trust.Level
+	45, // 24: troupe.v1.WorkerSpawned.places:type_name -> troupe.v1.Place
+	16, // 25: troupe.v1.WorkspaceFact.workspace_opened:type_name -> troupe.v1.WorkspaceOpened
+	17, // 26: troupe.v1.WorkspaceFact.field_set:type_name -> troupe.v1.FieldSet
+	22, // 27: troupe.v1.WorkspaceFact.lease_revoked:type_name -> troupe.v1.LeaseRevoked
+	19, // 28: troupe.v1.WorkspaceFact.fields_declared:type_name -> troupe.v1.FieldsDeclared
+	20, // 29: troupe.v1.WorkspaceFact.field_effect_started:type_name -> troupe.v1.FieldEffectStarted
+	21, // 30: troupe.v1.WorkspaceFact.field_effect_ended:type_name -> troupe.v1.FieldEffectEnded
+	18, // 31: troupe.v1.FieldSet.derived:type_name -> troupe.v1.FieldChange
+	18, // 32: troupe.v1.FieldsDeclared.derived:type_name -> troupe.v1.FieldChange
+	24, // 33: troupe.v1.ConversationFact.conversation_opened:type_name -> troupe.v1.ConversationOpened
+	25, // 34: troupe.v1.ConversationFact.member_joined:type_name -> troupe.v1.MemberJoined
+	26, // 35: troupe.v1.ConversationFact.turn_submitted:type_name -> troupe.v1.TurnSubmitted
+	27, // 36: troupe.v1.ConversationFact.member_left:type_name -> troupe.v1.MemberLeft
+	29, // 37: troupe.v1.SystemFact.node_booted:type_name -> troupe.v1.NodeBooted
+	30, // 38: troupe.v1.SystemFact.rule_remembered:type_name -> troupe.v1.RuleRemembered
+	31, // 39: troupe.v1.SystemFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
+	32, // 40: troupe.v1.SystemFact.token_created:type_name -> troupe.v1.TokenCreated
+	33, // 41: troupe.v1.SystemFact.token_revoked:type_name -> troupe.v1.TokenRevoked
+	34, // 42: troupe.v1.SystemFact.host_registered:type_name -> troupe.v1.HostRegistered
+	35, // 43: troupe.v1.SystemFact.project_saved:type_name -> troupe.v1.ProjectSaved
+	36, // 44: troupe.v1.SystemFact.project_removed:type_name -> troupe.v1.ProjectRemoved
+	37, // 45: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
+	38, // 46: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
+	39, // 47: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
+	43, // 48: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
+	49, // [49:49] is the sub-list for method output_type
+	49, // [49:49] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_session_proto_init() }
@@ -3547,8 +3670,9 @@ func file_session_proto_init() {
 		(*SessionFact_FieldNoted)(nil),
 		(*SessionFact_BudgetChanged)(nil),
 		(*SessionFact_BudgetAllotted)(nil),
+		(*SessionFact_ConversationShared)(nil),
 	}
-	file_session_proto_msgTypes[14].OneofWrappers = []any{
+	file_session_proto_msgTypes[15].OneofWrappers = []any{
 		(*WorkspaceFact_WorkspaceOpened)(nil),
 		(*WorkspaceFact_FieldSet)(nil),
 		(*WorkspaceFact_LeaseRevoked)(nil),
@@ -3556,13 +3680,13 @@ func file_session_proto_init() {
 		(*WorkspaceFact_FieldEffectStarted)(nil),
 		(*WorkspaceFact_FieldEffectEnded)(nil),
 	}
-	file_session_proto_msgTypes[22].OneofWrappers = []any{
+	file_session_proto_msgTypes[23].OneofWrappers = []any{
 		(*ConversationFact_ConversationOpened)(nil),
 		(*ConversationFact_MemberJoined)(nil),
 		(*ConversationFact_TurnSubmitted)(nil),
 		(*ConversationFact_MemberLeft)(nil),
 	}
-	file_session_proto_msgTypes[27].OneofWrappers = []any{
+	file_session_proto_msgTypes[28].OneofWrappers = []any{
 		(*SystemFact_NodeBooted)(nil),
 		(*SystemFact_RuleRemembered)(nil),
 		(*SystemFact_RuleRevoked)(nil),
@@ -3581,7 +3705,7 @@ func file_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_session_proto_rawDesc), len(file_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   39,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

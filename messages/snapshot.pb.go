@@ -56,6 +56,11 @@ type ConversationSnapshot struct {
 	Estimated     int64                  `protobuf:"varint,31,opt,name=estimated,proto3" json:"estimated,omitempty"` // tokens of a request, and what its provider counted
 	Reported      int64                  `protobuf:"varint,32,opt,name=reported,proto3" json:"reported,omitempty"`
 	NoMcp         bool                   `protobuf:"varint,33,opt,name=no_mcp,json=noMcp,proto3" json:"no_mcp,omitempty"` // its agent's MCP servers are not used
+	Outbox        []*OutboxEnqueued      `protobuf:"bytes,110,rep,name=outbox,proto3" json:"outbox,omitempty"`            // not acknowledged
+	Children      []*ChildSpawned        `protobuf:"bytes,111,rep,name=children,proto3" json:"children,omitempty"`        // that work in the background
+	Bounds        []*Bounds              `protobuf:"bytes,112,rep,name=bounds,proto3" json:"bounds,omitempty"`            // that handoffs left behind
+	Handed        bool                   `protobuf:"varint,115,opt,name=handed,proto3" json:"handed,omitempty"`           // its agent is another one than it began with
+	Unasked       uint32                 `protobuf:"varint,116,opt,name=unasked,proto3" json:"unasked,omitempty"`         // messages taken and tasks delegated in the background since somebody else's word
 	Spent         *Amounts               `protobuf:"bytes,113,opt,name=spent,proto3" json:"spent,omitempty"`              // of a budget
 	Reserved      *BudgetReserved        `protobuf:"bytes,114,opt,name=reserved,proto3" json:"reserved,omitempty"`        // for a call under way
 	unknownFields protoimpl.UnknownFields
@@ -293,6 +298,41 @@ func (x *ConversationSnapshot) GetNoMcp() bool {
 		return x.NoMcp
 	}
 	return false
+}
+
+func (x *ConversationSnapshot) GetOutbox() []*OutboxEnqueued {
+	if x != nil {
+		return x.Outbox
+	}
+	return nil
+}
+
+func (x *ConversationSnapshot) GetChildren() []*ChildSpawned {
+	if x != nil {
+		return x.Children
+	}
+	return nil
+}
+
+func (x *ConversationSnapshot) GetBounds() []*Bounds {
+	if x != nil {
+		return x.Bounds
+	}
+	return nil
+}
+
+func (x *ConversationSnapshot) GetHanded() bool {
+	if x != nil {
+		return x.Handed
+	}
+	return false
+}
+
+func (x *ConversationSnapshot) GetUnasked() uint32 {
+	if x != nil {
+		return x.Unasked
+	}
+	return 0
 }
 
 func (x *ConversationSnapshot) GetSpent() *Amounts {
@@ -1135,7 +1175,7 @@ var File_snapshot_proto protoreflect.FileDescriptor
 
 const file_snapshot_proto_rawDesc = "" +
 	"\n" +
-	"\x0esnapshot.proto\x12\ttroupe.v1\x1a\fcommon.proto\x1a\fworker.proto\"\x91\b\n" +
+	"\x0esnapshot.proto\x12\ttroupe.v1\x1a\fcommon.proto\x1a\fworker.proto\"\xd6\t\n" +
 	"\x14ConversationSnapshot\x12\x1b\n" +
 	"\trecord_id\x18\x01 \x01(\fR\brecordId\x122\n" +
 	"\acreated\x18\x02 \x01(\v2\x18.troupe.v1.WorkerCreatedR\acreated\x12\x14\n" +
@@ -1167,7 +1207,12 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x04lead\x18\x1e \x01(\rR\x04lead\x12\x1c\n" +
 	"\testimated\x18\x1f \x01(\x03R\testimated\x12\x1a\n" +
 	"\breported\x18  \x01(\x03R\breported\x12\x15\n" +
-	"\x06no_mcp\x18! \x01(\bR\x05noMcp\x12(\n" +
+	"\x06no_mcp\x18! \x01(\bR\x05noMcp\x121\n" +
+	"\x06outbox\x18n \x03(\v2\x19.troupe.v1.OutboxEnqueuedR\x06outbox\x123\n" +
+	"\bchildren\x18o \x03(\v2\x17.troupe.v1.ChildSpawnedR\bchildren\x12)\n" +
+	"\x06bounds\x18p \x03(\v2\x11.troupe.v1.BoundsR\x06bounds\x12\x16\n" +
+	"\x06handed\x18s \x01(\bR\x06handed\x12\x18\n" +
+	"\aunasked\x18t \x01(\rR\aunasked\x12(\n" +
 	"\x05spent\x18q \x01(\v2\x12.troupe.v1.AmountsR\x05spent\x125\n" +
 	"\breserved\x18r \x01(\v2\x19.troupe.v1.BudgetReservedR\breserved\"\x8f\x01\n" +
 	"\vKeptMessage\x120\n" +
@@ -1276,25 +1321,28 @@ var file_snapshot_proto_goTypes = []any{
 	(*KeptFiles)(nil),            // 9: troupe.v1.KeptFiles
 	(*WorkerCreated)(nil),        // 10: troupe.v1.WorkerCreated
 	(*Usage)(nil),                // 11: troupe.v1.Usage
-	(*Amounts)(nil),              // 12: troupe.v1.Amounts
-	(*BudgetReserved)(nil),       // 13: troupe.v1.BudgetReserved
-	(*ChatMessage)(nil),          // 14: troupe.v1.ChatMessage
-	(TurnCompleted_Outcome)(0),   // 15: troupe.v1.TurnCompleted.Outcome
-	(*InputAccepted)(nil),        // 16: troupe.v1.InputAccepted
-	(*LeaseToken)(nil),           // 17: troupe.v1.LeaseToken
-	(*GenerationStarted)(nil),    // 18: troupe.v1.GenerationStarted
-	(*GenerationFailed)(nil),     // 19: troupe.v1.GenerationFailed
-	(*CancelRequested)(nil),      // 20: troupe.v1.CancelRequested
-	(*TurnCompleted)(nil),        // 21: troupe.v1.TurnCompleted
-	(*GenerationCompleted)(nil),  // 22: troupe.v1.GenerationCompleted
-	(*ToolPlanned)(nil),          // 23: troupe.v1.ToolPlanned
-	(*ApprovalRequested)(nil),    // 24: troupe.v1.ApprovalRequested
-	(*ApprovalResolved)(nil),     // 25: troupe.v1.ApprovalResolved
-	(*ToolDispatched)(nil),       // 26: troupe.v1.ToolDispatched
-	(*ToolFinished)(nil),         // 27: troupe.v1.ToolFinished
-	(*CallResolved)(nil),         // 28: troupe.v1.CallResolved
-	(*TimerSet)(nil),             // 29: troupe.v1.TimerSet
-	(*FileHash)(nil),             // 30: troupe.v1.FileHash
+	(*OutboxEnqueued)(nil),       // 12: troupe.v1.OutboxEnqueued
+	(*ChildSpawned)(nil),         // 13: troupe.v1.ChildSpawned
+	(*Bounds)(nil),               // 14: troupe.v1.Bounds
+	(*Amounts)(nil),              // 15: troupe.v1.Amounts
+	(*BudgetReserved)(nil),       // 16: troupe.v1.BudgetReserved
+	(*ChatMessage)(nil),          // 17: troupe.v1.ChatMessage
+	(TurnCompleted_Outcome)(0),   // 18: troupe.v1.TurnCompleted.Outcome
+	(*InputAccepted)(nil),        // 19: troupe.v1.InputAccepted
+	(*LeaseToken)(nil),           // 20: troupe.v1.LeaseToken
+	(*GenerationStarted)(nil),    // 21: troupe.v1.GenerationStarted
+	(*GenerationFailed)(nil),     // 22: troupe.v1.GenerationFailed
+	(*CancelRequested)(nil),      // 23: troupe.v1.CancelRequested
+	(*TurnCompleted)(nil),        // 24: troupe.v1.TurnCompleted
+	(*GenerationCompleted)(nil),  // 25: troupe.v1.GenerationCompleted
+	(*ToolPlanned)(nil),          // 26: troupe.v1.ToolPlanned
+	(*ApprovalRequested)(nil),    // 27: troupe.v1.ApprovalRequested
+	(*ApprovalResolved)(nil),     // 28: troupe.v1.ApprovalResolved
+	(*ToolDispatched)(nil),       // 29: troupe.v1.ToolDispatched
+	(*ToolFinished)(nil),         // 30: troupe.v1.ToolFinished
+	(*CallResolved)(nil),         // 31: troupe.v1.CallResolved
+	(*TimerSet)(nil),             // 32: troupe.v1.TimerSet
+	(*FileHash)(nil),             // 33: troupe.v1.FileHash
 }
 var file_snapshot_proto_depIdxs = []int32{
 	10, // 0: troupe.v1.ConversationSnapshot.created:type_name -> troupe.v1.WorkerCreated
@@ -1307,34 +1355,37 @@ var file_snapshot_proto_depIdxs = []int32{
 	11, // 7: troupe.v1.ConversationSnapshot.usage:type_name -> troupe.v1.Usage
 	9,  // 8: troupe.v1.ConversationSnapshot.files:type_name -> troupe.v1.KeptFiles
 	8,  // 9: troupe.v1.ConversationSnapshot.timers:type_name -> troupe.v1.KeptTimer
-	12, // 10: troupe.v1.ConversationSnapshot.spent:type_name -> troupe.v1.Amounts
-	13, // 11: troupe.v1.ConversationSnapshot.reserved:type_name -> troupe.v1.BudgetReserved
-	14, // 12: troupe.v1.KeptMessage.message:type_name -> troupe.v1.ChatMessage
-	15, // 13: troupe.v1.KeptBorder.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	16, // 14: troupe.v1.KeptInput.fact:type_name -> troupe.v1.InputAccepted
-	3,  // 15: troupe.v1.KeptTurn.inputs:type_name -> troupe.v1.KeptInput
-	17, // 16: troupe.v1.KeptTurn.leases:type_name -> troupe.v1.LeaseToken
-	18, // 17: troupe.v1.KeptTurn.gen:type_name -> troupe.v1.GenerationStarted
-	19, // 18: troupe.v1.KeptTurn.failed:type_name -> troupe.v1.GenerationFailed
-	6,  // 19: troupe.v1.KeptTurn.generations:type_name -> troupe.v1.KeptGeneration
-	7,  // 20: troupe.v1.KeptTurn.calls:type_name -> troupe.v1.KeptCall
-	11, // 21: troupe.v1.KeptTurn.usage:type_name -> troupe.v1.Usage
-	20, // 22: troupe.v1.KeptTurn.cancelled:type_name -> troupe.v1.CancelRequested
-	21, // 23: troupe.v1.KeptTurn.completed:type_name -> troupe.v1.TurnCompleted
-	22, // 24: troupe.v1.KeptGeneration.fact:type_name -> troupe.v1.GenerationCompleted
-	23, // 25: troupe.v1.KeptCall.plan:type_name -> troupe.v1.ToolPlanned
-	24, // 26: troupe.v1.KeptCall.requested:type_name -> troupe.v1.ApprovalRequested
-	25, // 27: troupe.v1.KeptCall.resolved:type_name -> troupe.v1.ApprovalResolved
-	26, // 28: troupe.v1.KeptCall.dispatched:type_name -> troupe.v1.ToolDispatched
-	27, // 29: troupe.v1.KeptCall.finished:type_name -> troupe.v1.ToolFinished
-	28, // 30: troupe.v1.KeptCall.answer:type_name -> troupe.v1.CallResolved
-	29, // 31: troupe.v1.KeptTimer.fact:type_name -> troupe.v1.TimerSet
-	30, // 32: troupe.v1.KeptFiles.files:type_name -> troupe.v1.FileHash
-	33, // [33:33] is the sub-list for method output_type
-	33, // [33:33] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	12, // 10: troupe.v1.ConversationSnapshot.outbox:type_name -> troupe.v1.OutboxEnqueued
+	13, // 11: troupe.v1.ConversationSnapshot.children:type_name -> troupe.v1.ChildSpawned
+	14, // 12: troupe.v1.ConversationSnapshot.bounds:type_name -> troupe.v1.Bounds
+	15, // 13: troupe.v1.ConversationSnapshot.spent:type_name -> troupe.v1.Amounts
+	16, // 14: troupe.v1.ConversationSnapshot.reserved:type_name -> troupe.v1.BudgetReserved
+	17, // 15: troupe.v1.KeptMessage.message:type_name -> troupe.v1.ChatMessage
+	18, // 16: troupe.v1.KeptBorder.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	19, // 17: troupe.v1.KeptInput.fact:type_name -> troupe.v1.InputAccepted
+	3,  // 18: troupe.v1.KeptTurn.inputs:type_name -> troupe.v1.KeptInput
+	20, // 19: troupe.v1.KeptTurn.leases:type_name -> troupe.v1.LeaseToken
+	21, // 20: troupe.v1.KeptTurn.gen:type_name -> troupe.v1.GenerationStarted
+	22, // 21: troupe.v1.KeptTurn.failed:type_name -> troupe.v1.GenerationFailed
+	6,  // 22: troupe.v1.KeptTurn.generations:type_name -> troupe.v1.KeptGeneration
+	7,  // 23: troupe.v1.KeptTurn.calls:type_name -> troupe.v1.KeptCall
+	11, // 24: troupe.v1.KeptTurn.usage:type_name -> troupe.v1.Usage
+	23, // 25: troupe.v1.KeptTurn.cancelled:type_name -> troupe.v1.CancelRequested
+	24, // 26: troupe.v1.KeptTurn.completed:type_name -> troupe.v1.TurnCompleted
+	25, // 27: troupe.v1.KeptGeneration.fact:type_name -> troupe.v1.GenerationCompleted
+	26, // 28: troupe.v1.KeptCall.plan:type_name -> troupe.v1.ToolPlanned
+	27, // 29: troupe.v1.KeptCall.requested:type_name -> troupe.v1.ApprovalRequested
+	28, // 30: troupe.v1.KeptCall.resolved:type_name -> troupe.v1.ApprovalResolved
+	29, // 31: troupe.v1.KeptCall.dispatched:type_name -> troupe.v1.ToolDispatched
+	30, // 32: troupe.v1.KeptCall.finished:type_name -> troupe.v1.ToolFinished
+	31, // 33: troupe.v1.KeptCall.answer:type_name -> troupe.v1.CallResolved
+	32, // 34: troupe.v1.KeptTimer.fact:type_name -> troupe.v1.TimerSet
+	33, // 35: troupe.v1.KeptFiles.files:type_name -> troupe.v1.FileHash
+	36, // [36:36] is the sub-list for method output_type
+	36, // [36:36] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_snapshot_proto_init() }

@@ -91,6 +91,9 @@ type WorkerJSON struct {
 	Tools       []string  `json:"tools,omitempty"`  // its own toolset, where it was given one
 	Parent      string    `json:"parent,omitempty"` // the worker that delegated to it
 
+	Background bool  `json:"background,omitempty"` // nobody waits for it
+	Outbox     int32 `json:"outbox,omitempty"`     // messages to others that are not known to be there
+
 	Waiting *WaitingJSON `json:"waiting,omitempty"` // on what, besides people and its calls; of a live worker
 	Spent   *AmountsJSON `json:"spent,omitempty"`   // of its session's budget
 
@@ -142,8 +145,11 @@ type ActorJSON struct {
 	Pending   int32       `json:"pending,omitempty"`
 	LastError string      `json:"last_error,omitempty"`
 	Parent    string      `json:"parent,omitempty"`  // the worker that delegated to this one
+	Agent     string      `json:"agent,omitempty"`   // of a worker
 	Waiting   []string    `json:"waiting,omitempty"` // of a limiter: the workers that wait for a permit, the next one first
 	Children  []ActorJSON `json:"children,omitempty"`
+
+	Background bool `json:"background,omitempty"` // a worker that nobody waits for
 }
 
 // VerifiedJSON is what a check of the store came to.
@@ -270,7 +276,7 @@ func (x *WorkerView) JSON() WorkerJSON {
 		Staged: x.GetStaged(), Restarts: x.GetRestarts(), LastOutcome: x.GetLastOutcome(), LastError: x.GetLastError(),
 		Quarantined: x.GetQuarantined(), InDoubt: x.GetInDoubt(), Approvals: x.GetApprovals(), Turn: x.GetTurn(),
 		WaitsFor: x.GetWaitsFor(), Pending: x.GetPending(), Executor: x.GetExecutor(), Calls: x.GetCalls(),
-		UpdatedAt: timeText(x.GetUpdatedAtUnixMs()), Usage: x.GetUsage().JSON(), Tools: x.GetTools(), Parent: x.GetParent(),
+		UpdatedAt: timeText(x.GetUpdatedAtUnixMs()), Usage: x.GetUsage().JSON(), Tools: x.GetTools(), Parent: x.GetParent(), Background: x.GetBackground(), Outbox: x.GetOutbox(),
 		Waiting: x.GetWaiting().JSON(),
 	}
 	if x.GetSpent() != nil {
@@ -291,7 +297,7 @@ func (j WorkerJSON) Proto() *WorkerView {
 		Restarts: j.Restarts, LastOutcome: j.LastOutcome, LastError: j.LastError, UpdatedAtUnixMs: timeRead(j.UpdatedAt),
 		Quarantined: j.Quarantined, InDoubt: j.InDoubt, Approvals: j.Approvals, Turn: j.Turn,
 		WaitsFor: j.WaitsFor, Pending: j.Pending, Executor: j.Executor, Calls: j.Calls,
-		Usage: j.Usage.Proto(), Tools: j.Tools, Parent: j.Parent, Waiting: j.Waiting.Proto(),
+		Usage: j.Usage.Proto(), Tools: j.Tools, Parent: j.Parent, Background: j.Background, Outbox: j.Outbox, Waiting: j.Waiting.Proto(),
 	}
 	if j.Spent != nil {
 		v.Spent = j.Spent.amounts()
@@ -358,7 +364,7 @@ func (j StagedJSON) Proto() *InputView {
 func (x *ActorView) JSON() ActorJSON {
 	return ActorJSON{
 		ID: x.GetId(), Kind: x.GetKind(), State: x.GetState(), Restarts: x.GetRestarts(), Pending: x.GetPending(),
-		LastError: x.GetLastError(), Parent: x.GetParent(), Waiting: x.GetWaiting(), Children: convert(x.GetChildren(), (*ActorView).JSON),
+		LastError: x.GetLastError(), Parent: x.GetParent(), Agent: x.GetAgent(), Background: x.GetBackground(), Waiting: x.GetWaiting(), Children: convert(x.GetChildren(), (*ActorView).JSON),
 	}
 }
 
@@ -366,7 +372,7 @@ func (x *ActorView) JSON() ActorJSON {
 func (j ActorJSON) Proto() *ActorView {
 	return &ActorView{
 		Id: j.ID, Kind: j.Kind, State: j.State, Restarts: j.Restarts, Pending: j.Pending, LastError: j.LastError,
-		Parent: j.Parent, Waiting: j.Waiting, Children: convert(j.Children, ActorJSON.Proto),
+		Parent: j.Parent, Agent: j.Agent, Background: j.Background, Waiting: j.Waiting, Children: convert(j.Children, ActorJSON.Proto),
 	}
 }
 

@@ -87,7 +87,7 @@ func (x RecoveryDecision_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RecoveryDecision_Action.Descriptor instead.
 func (RecoveryDecision_Action) EnumDescriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{7, 0}
+	return file_worker_proto_rawDescGZIP(), []int{8, 0}
 }
 
 type InputAccepted_Mode int32
@@ -139,7 +139,7 @@ func (x InputAccepted_Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use InputAccepted_Mode.Descriptor instead.
 func (InputAccepted_Mode) EnumDescriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{8, 0}
+	return file_worker_proto_rawDescGZIP(), []int{9, 0}
 }
 
 type InputAccepted_Origin int32
@@ -191,7 +191,7 @@ func (x InputAccepted_Origin) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use InputAccepted_Origin.Descriptor instead.
 func (InputAccepted_Origin) EnumDescriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{8, 1}
+	return file_worker_proto_rawDescGZIP(), []int{9, 1}
 }
 
 type InputAccepted_People int32
@@ -240,7 +240,56 @@ func (x InputAccepted_People) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use InputAccepted_People.Descriptor instead.
 func (InputAccepted_People) EnumDescriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{8, 2}
+	return file_worker_proto_rawDescGZIP(), []int{9, 2}
+}
+
+type Mail_Kind int32
+
+const (
+	Mail_UNSPECIFIED Mail_Kind = 0
+	Mail_MESSAGE     Mail_Kind = 1 // an agent sent it
+	Mail_RESULT      Mail_Kind = 2 // what became of a task that its receiver delegated in the background
+)
+
+// Enum value maps for Mail_Kind.
+var (
+	Mail_Kind_name = map[int32]string{
+		0: "UNSPECIFIED",
+		1: "MESSAGE",
+		2: "RESULT",
+	}
+	Mail_Kind_value = map[string]int32{
+		"UNSPECIFIED": 0,
+		"MESSAGE":     1,
+		"RESULT":      2,
+	}
+)
+
+func (x Mail_Kind) Enum() *Mail_Kind {
+	p := new(Mail_Kind)
+	*p = x
+	return p
+}
+
+func (x Mail_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Mail_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_worker_proto_enumTypes[4].Descriptor()
+}
+
+func (Mail_Kind) Type() protoreflect.EnumType {
+	return &file_worker_proto_enumTypes[4]
+}
+
+func (x Mail_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Mail_Kind.Descriptor instead.
+func (Mail_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{10, 0}
 }
 
 type ToolFinished_Status int32
@@ -294,11 +343,11 @@ func (x ToolFinished_Status) String() string {
 }
 
 func (ToolFinished_Status) Descriptor() protoreflect.EnumDescriptor {
-	return file_worker_proto_enumTypes[4].Descriptor()
+	return file_worker_proto_enumTypes[5].Descriptor()
 }
 
 func (ToolFinished_Status) Type() protoreflect.EnumType {
-	return &file_worker_proto_enumTypes[4]
+	return &file_worker_proto_enumTypes[5]
 }
 
 func (x ToolFinished_Status) Number() protoreflect.EnumNumber {
@@ -307,7 +356,7 @@ func (x ToolFinished_Status) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolFinished_Status.Descriptor instead.
 func (ToolFinished_Status) EnumDescriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{20, 0}
+	return file_worker_proto_rawDescGZIP(), []int{22, 0}
 }
 
 type TurnCompleted_Outcome int32
@@ -358,11 +407,11 @@ func (x TurnCompleted_Outcome) String() string {
 }
 
 func (TurnCompleted_Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_worker_proto_enumTypes[5].Descriptor()
+	return file_worker_proto_enumTypes[6].Descriptor()
 }
 
 func (TurnCompleted_Outcome) Type() protoreflect.EnumType {
-	return &file_worker_proto_enumTypes[5]
+	return &file_worker_proto_enumTypes[6]
 }
 
 func (x TurnCompleted_Outcome) Number() protoreflect.EnumNumber {
@@ -371,7 +420,7 @@ func (x TurnCompleted_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TurnCompleted_Outcome.Descriptor instead.
 func (TurnCompleted_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{21, 0}
+	return file_worker_proto_rawDescGZIP(), []int{23, 0}
 }
 
 // Misfire says what becomes of a timer that nobody was there to fire in time.
@@ -405,11 +454,11 @@ func (x TimerSet_Misfire) String() string {
 }
 
 func (TimerSet_Misfire) Descriptor() protoreflect.EnumDescriptor {
-	return file_worker_proto_enumTypes[6].Descriptor()
+	return file_worker_proto_enumTypes[7].Descriptor()
 }
 
 func (TimerSet_Misfire) Type() protoreflect.EnumType {
-	return &file_worker_proto_enumTypes[6]
+	return &file_worker_proto_enumTypes[7]
 }
 
 func (x TimerSet_Misfire) Number() protoreflect.EnumNumber {
@@ -418,7 +467,7 @@ func (x TimerSet_Misfire) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TimerSet_Misfire.Descriptor instead.
 func (TimerSet_Misfire) EnumDescriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{24, 0}
+	return file_worker_proto_rawDescGZIP(), []int{26, 0}
 }
 
 type CallResolved_Resolution int32
@@ -457,11 +506,11 @@ func (x CallResolved_Resolution) String() string {
 }
 
 func (CallResolved_Resolution) Descriptor() protoreflect.EnumDescriptor {
-	return file_worker_proto_enumTypes[7].Descriptor()
+	return file_worker_proto_enumTypes[8].Descriptor()
 }
 
 func (CallResolved_Resolution) Type() protoreflect.EnumType {
-	return &file_worker_proto_enumTypes[7]
+	return &file_worker_proto_enumTypes[8]
 }
 
 func (x CallResolved_Resolution) Number() protoreflect.EnumNumber {
@@ -470,7 +519,7 @@ func (x CallResolved_Resolution) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CallResolved_Resolution.Descriptor instead.
 func (CallResolved_Resolution) EnumDescriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{40, 0}
+	return file_worker_proto_rawDescGZIP(), []int{42, 0}
 }
 
 // WorkerFact is the body of every record in a worker's stream.
@@ -512,6 +561,7 @@ type WorkerFact struct {
 	//	*WorkerFact_Released
 	//	*WorkerFact_CallDoubted
 	//	*WorkerFact_Suspended
+	//	*WorkerFact_HandedOver
 	Fact          isWorkerFact_Fact `protobuf_oneof:"fact"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -860,6 +910,15 @@ func (x *WorkerFact) GetSuspended() *Suspended {
 	return nil
 }
 
+func (x *WorkerFact) GetHandedOver() *HandedOver {
+	if x != nil {
+		if x, ok := x.Fact.(*WorkerFact_HandedOver); ok {
+			return x.HandedOver
+		}
+	}
+	return nil
+}
+
 type isWorkerFact_Fact interface {
 	isWorkerFact_Fact()
 }
@@ -1000,6 +1059,10 @@ type WorkerFact_Suspended struct {
 	Suspended *Suspended `protobuf:"bytes,34,opt,name=suspended,proto3,oneof"` // ignorable
 }
 
+type WorkerFact_HandedOver struct {
+	HandedOver *HandedOver `protobuf:"bytes,110,opt,name=handed_over,json=handedOver,proto3,oneof"`
+}
+
 func (*WorkerFact_WorkerCreated) isWorkerFact_Fact() {}
 
 func (*WorkerFact_Activated) isWorkerFact_Fact() {}
@@ -1067,6 +1130,8 @@ func (*WorkerFact_Released) isWorkerFact_Fact() {}
 func (*WorkerFact_CallDoubted) isWorkerFact_Fact() {}
 
 func (*WorkerFact_Suspended) isWorkerFact_Fact() {}
+
+func (*WorkerFact_HandedOver) isWorkerFact_Fact() {}
 
 // Origin is a conversation that another one continues (rows 33 and 96).
 type Lineage struct {
@@ -1139,6 +1204,8 @@ type WorkerCreated struct {
 	Tools          []string               `protobuf:"bytes,73,rep,name=tools,proto3" json:"tools,omitempty"`                                         // its toolset from the beginning; "-" alone: none; empty: its agent's
 	ApprovalMs     int64                  `protobuf:"varint,74,opt,name=approval_ms,json=approvalMs,proto3" json:"approval_ms,omitempty"`            // how long its calls wait for an answer; 0: as configured
 	ApprovalReason string                 `protobuf:"bytes,75,opt,name=approval_reason,json=approvalReason,proto3" json:"approval_reason,omitempty"` // why its calls ask, for people
+	Background     bool                   `protobuf:"varint,110,opt,name=background,proto3" json:"background,omitempty"`                             // nobody waits for it: what becomes of its task goes to its parent as a message
+	Task           string                 `protobuf:"bytes,111,opt,name=task,proto3" json:"task,omitempty"`                                          // the input that is the task
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1285,19 +1352,127 @@ func (x *WorkerCreated) GetApprovalReason() string {
 	return ""
 }
 
+func (x *WorkerCreated) GetBackground() bool {
+	if x != nil {
+		return x.Background
+	}
+	return false
+}
+
+func (x *WorkerCreated) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+// HandedOver gives the conversation to another agent: what comes next is done with its prompt, model, tools, limits and rules.
+type HandedOver struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ExecId        string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"` // the call that did
+	From          string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`                   // the agent before
+	Agent         string                 `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
+	Model         string                 `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	System        string                 `protobuf:"bytes,5,opt,name=system,proto3" json:"system,omitempty"`
+	Message       string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"` // of the one to the other
+	Bounds        *Bounds                `protobuf:"bytes,7,opt,name=bounds,proto3" json:"bounds,omitempty"`   // that the one before was reduced to: the other one is so, too; absent: it was not
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HandedOver) Reset() {
+	*x = HandedOver{}
+	mi := &file_worker_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HandedOver) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HandedOver) ProtoMessage() {}
+
+func (x *HandedOver) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HandedOver.ProtoReflect.Descriptor instead.
+func (*HandedOver) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *HandedOver) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *HandedOver) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *HandedOver) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *HandedOver) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *HandedOver) GetSystem() string {
+	if x != nil {
+		return x.System
+	}
+	return ""
+}
+
+func (x *HandedOver) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *HandedOver) GetBounds() *Bounds {
+	if x != nil {
+		return x.Bounds
+	}
+	return nil
+}
+
 // Bounds are what a parent could be asked for when it delegated, by the names of what the configuration says of them.
 type Bounds struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`               // its profile, whose rules and tools count
 	Tools         []string               `protobuf:"bytes,2,rep,name=tools,proto3" json:"tools,omitempty"`               // that it was reduced to; empty: those of the profile
 	NoMcp         bool                   `protobuf:"varint,3,opt,name=no_mcp,json=noMcp,proto3" json:"no_mcp,omitempty"` // the tools of its MCP servers were switched off
+	Also          []*Bounds              `protobuf:"bytes,110,rep,name=also,proto3" json:"also,omitempty"`               // that it was held to itself
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Bounds) Reset() {
 	*x = Bounds{}
-	mi := &file_worker_proto_msgTypes[3]
+	mi := &file_worker_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1309,7 +1484,7 @@ func (x *Bounds) String() string {
 func (*Bounds) ProtoMessage() {}
 
 func (x *Bounds) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[3]
+	mi := &file_worker_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1322,7 +1497,7 @@ func (x *Bounds) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bounds.ProtoReflect.Descriptor instead.
 func (*Bounds) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{3}
+	return file_worker_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Bounds) GetAgent() string {
@@ -1346,6 +1521,13 @@ func (x *Bounds) GetNoMcp() bool {
 	return false
 }
 
+func (x *Bounds) GetAlso() []*Bounds {
+	if x != nil {
+		return x.Also
+	}
+	return nil
+}
+
 // Turn is one exchange of a conversation as a value, as handed from task to task (row 33).
 type Turn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1358,7 +1540,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_worker_proto_msgTypes[4]
+	mi := &file_worker_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1370,7 +1552,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[4]
+	mi := &file_worker_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1383,7 +1565,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{4}
+	return file_worker_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Turn) GetMessages() []*ChatMessage {
@@ -1422,7 +1604,7 @@ type ChatMessage struct {
 
 func (x *ChatMessage) Reset() {
 	*x = ChatMessage{}
-	mi := &file_worker_proto_msgTypes[5]
+	mi := &file_worker_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1434,7 +1616,7 @@ func (x *ChatMessage) String() string {
 func (*ChatMessage) ProtoMessage() {}
 
 func (x *ChatMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[5]
+	mi := &file_worker_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1447,7 +1629,7 @@ func (x *ChatMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChatMessage.ProtoReflect.Descriptor instead.
 func (*ChatMessage) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{5}
+	return file_worker_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ChatMessage) GetRole() string {
@@ -1506,7 +1688,7 @@ type Activated struct {
 
 func (x *Activated) Reset() {
 	*x = Activated{}
-	mi := &file_worker_proto_msgTypes[6]
+	mi := &file_worker_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1518,7 +1700,7 @@ func (x *Activated) String() string {
 func (*Activated) ProtoMessage() {}
 
 func (x *Activated) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[6]
+	mi := &file_worker_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1531,7 +1713,7 @@ func (x *Activated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Activated.ProtoReflect.Descriptor instead.
 func (*Activated) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{6}
+	return file_worker_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Activated) GetEpoch() uint64 {
@@ -1587,7 +1769,7 @@ type RecoveryDecision struct {
 
 func (x *RecoveryDecision) Reset() {
 	*x = RecoveryDecision{}
-	mi := &file_worker_proto_msgTypes[7]
+	mi := &file_worker_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1599,7 +1781,7 @@ func (x *RecoveryDecision) String() string {
 func (*RecoveryDecision) ProtoMessage() {}
 
 func (x *RecoveryDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[7]
+	mi := &file_worker_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1612,7 +1794,7 @@ func (x *RecoveryDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveryDecision.ProtoReflect.Descriptor instead.
 func (*RecoveryDecision) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{7}
+	return file_worker_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RecoveryDecision) GetExecId() string {
@@ -1642,13 +1824,15 @@ type InputAccepted struct {
 	RequiresApproval bool                   `protobuf:"varint,48,opt,name=requires_approval,json=requiresApproval,proto3" json:"requires_approval,omitempty"` // of the call: a person is asked, whatever the policy says (row 38)
 	ApprovalMs       int64                  `protobuf:"varint,49,opt,name=approval_ms,json=approvalMs,proto3" json:"approval_ms,omitempty"`                   // that its approval may wait; 0: as the runtime says
 	Traceparent      string                 `protobuf:"bytes,60,opt,name=traceparent,proto3" json:"traceparent,omitempty"`                                    // the span of its acceptance, in the trace of its turn; empty: nothing was traced
+	Mail             *Mail                  `protobuf:"bytes,110,opt,name=mail,proto3" json:"mail,omitempty"`                                                 // of a message from another worker
+	Shared           string                 `protobuf:"bytes,111,opt,name=shared,proto3" json:"shared,omitempty"`                                             // the shared conversation that its turn is a part of; empty: none
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *InputAccepted) Reset() {
 	*x = InputAccepted{}
-	mi := &file_worker_proto_msgTypes[8]
+	mi := &file_worker_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1660,7 +1844,7 @@ func (x *InputAccepted) String() string {
 func (*InputAccepted) ProtoMessage() {}
 
 func (x *InputAccepted) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[8]
+	mi := &file_worker_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1673,7 +1857,7 @@ func (x *InputAccepted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputAccepted.ProtoReflect.Descriptor instead.
 func (*InputAccepted) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{8}
+	return file_worker_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *InputAccepted) GetInputId() string {
@@ -1753,6 +1937,113 @@ func (x *InputAccepted) GetTraceparent() string {
 	return ""
 }
 
+func (x *InputAccepted) GetMail() *Mail {
+	if x != nil {
+		return x.Mail
+	}
+	return nil
+}
+
+func (x *InputAccepted) GetShared() string {
+	if x != nil {
+		return x.Shared
+	}
+	return ""
+}
+
+// Mail says of a message where it comes from. Its text is another agent's, and no person's word.
+type Mail struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	MessageId     string                 `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	Kind          Mail_Kind              `protobuf:"varint,2,opt,name=kind,proto3,enum=troupe.v1.Mail_Kind" json:"kind,omitempty"`
+	WorkerId      string                 `protobuf:"bytes,3,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // of the sender
+	Agent         string                 `protobuf:"bytes,4,opt,name=agent,proto3" json:"agent,omitempty"`
+	ExecId        string                 `protobuf:"bytes,5,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`                           // of a result: the receiver's call that delegated
+	Outcome       TurnCompleted_Outcome  `protobuf:"varint,6,opt,name=outcome,proto3,enum=troupe.v1.TurnCompleted_Outcome" json:"outcome,omitempty"` // of a result
+	Usage         *Usage                 `protobuf:"bytes,7,opt,name=usage,proto3" json:"usage,omitempty"`                                           // of a result
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Mail) Reset() {
+	*x = Mail{}
+	mi := &file_worker_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Mail) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Mail) ProtoMessage() {}
+
+func (x *Mail) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Mail.ProtoReflect.Descriptor instead.
+func (*Mail) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Mail) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *Mail) GetKind() Mail_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return Mail_UNSPECIFIED
+}
+
+func (x *Mail) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *Mail) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *Mail) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *Mail) GetOutcome() TurnCompleted_Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return TurnCompleted_UNSPECIFIED
+}
+
+func (x *Mail) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
 type InputWithdrawn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	InputId       string                 `protobuf:"bytes,1,opt,name=input_id,json=inputId,proto3" json:"input_id,omitempty"`
@@ -1763,7 +2054,7 @@ type InputWithdrawn struct {
 
 func (x *InputWithdrawn) Reset() {
 	*x = InputWithdrawn{}
-	mi := &file_worker_proto_msgTypes[9]
+	mi := &file_worker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1775,7 +2066,7 @@ func (x *InputWithdrawn) String() string {
 func (*InputWithdrawn) ProtoMessage() {}
 
 func (x *InputWithdrawn) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[9]
+	mi := &file_worker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1788,7 +2079,7 @@ func (x *InputWithdrawn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputWithdrawn.ProtoReflect.Descriptor instead.
 func (*InputWithdrawn) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{9}
+	return file_worker_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *InputWithdrawn) GetInputId() string {
@@ -1816,7 +2107,7 @@ type TurnStarted struct {
 
 func (x *TurnStarted) Reset() {
 	*x = TurnStarted{}
-	mi := &file_worker_proto_msgTypes[10]
+	mi := &file_worker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1828,7 +2119,7 @@ func (x *TurnStarted) String() string {
 func (*TurnStarted) ProtoMessage() {}
 
 func (x *TurnStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[10]
+	mi := &file_worker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1841,7 +2132,7 @@ func (x *TurnStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnStarted.ProtoReflect.Descriptor instead.
 func (*TurnStarted) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{10}
+	return file_worker_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TurnStarted) GetTurnId() string {
@@ -1881,7 +2172,7 @@ type GenerationStarted struct {
 
 func (x *GenerationStarted) Reset() {
 	*x = GenerationStarted{}
-	mi := &file_worker_proto_msgTypes[11]
+	mi := &file_worker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1893,7 +2184,7 @@ func (x *GenerationStarted) String() string {
 func (*GenerationStarted) ProtoMessage() {}
 
 func (x *GenerationStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[11]
+	mi := &file_worker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1906,7 +2197,7 @@ func (x *GenerationStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationStarted.ProtoReflect.Descriptor instead.
 func (*GenerationStarted) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{11}
+	return file_worker_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GenerationStarted) GetGenId() string {
@@ -1977,7 +2268,7 @@ type Timing struct {
 
 func (x *Timing) Reset() {
 	*x = Timing{}
-	mi := &file_worker_proto_msgTypes[12]
+	mi := &file_worker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1989,7 +2280,7 @@ func (x *Timing) String() string {
 func (*Timing) ProtoMessage() {}
 
 func (x *Timing) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[12]
+	mi := &file_worker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +2293,7 @@ func (x *Timing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timing.ProtoReflect.Descriptor instead.
 func (*Timing) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{12}
+	return file_worker_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Timing) GetStartedAtUnixMs() int64 {
@@ -2052,7 +2343,7 @@ type GenerationCompleted struct {
 
 func (x *GenerationCompleted) Reset() {
 	*x = GenerationCompleted{}
-	mi := &file_worker_proto_msgTypes[13]
+	mi := &file_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2064,7 +2355,7 @@ func (x *GenerationCompleted) String() string {
 func (*GenerationCompleted) ProtoMessage() {}
 
 func (x *GenerationCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[13]
+	mi := &file_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2077,7 +2368,7 @@ func (x *GenerationCompleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationCompleted.ProtoReflect.Descriptor instead.
 func (*GenerationCompleted) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{13}
+	return file_worker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GenerationCompleted) GetGenId() string {
@@ -2170,7 +2461,7 @@ type GenerationFailed struct {
 
 func (x *GenerationFailed) Reset() {
 	*x = GenerationFailed{}
-	mi := &file_worker_proto_msgTypes[14]
+	mi := &file_worker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2182,7 +2473,7 @@ func (x *GenerationFailed) String() string {
 func (*GenerationFailed) ProtoMessage() {}
 
 func (x *GenerationFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[14]
+	mi := &file_worker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2195,7 +2486,7 @@ func (x *GenerationFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationFailed.ProtoReflect.Descriptor instead.
 func (*GenerationFailed) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{14}
+	return file_worker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GenerationFailed) GetGenId() string {
@@ -2253,7 +2544,7 @@ type ToolPlanned struct {
 
 func (x *ToolPlanned) Reset() {
 	*x = ToolPlanned{}
-	mi := &file_worker_proto_msgTypes[15]
+	mi := &file_worker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2265,7 +2556,7 @@ func (x *ToolPlanned) String() string {
 func (*ToolPlanned) ProtoMessage() {}
 
 func (x *ToolPlanned) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[15]
+	mi := &file_worker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2278,7 +2569,7 @@ func (x *ToolPlanned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolPlanned.ProtoReflect.Descriptor instead.
 func (*ToolPlanned) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{15}
+	return file_worker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ToolPlanned) GetCallId() string {
@@ -2386,7 +2677,7 @@ type ApprovalRequested struct {
 
 func (x *ApprovalRequested) Reset() {
 	*x = ApprovalRequested{}
-	mi := &file_worker_proto_msgTypes[16]
+	mi := &file_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2398,7 +2689,7 @@ func (x *ApprovalRequested) String() string {
 func (*ApprovalRequested) ProtoMessage() {}
 
 func (x *ApprovalRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[16]
+	mi := &file_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2411,7 +2702,7 @@ func (x *ApprovalRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalRequested.ProtoReflect.Descriptor instead.
 func (*ApprovalRequested) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{16}
+	return file_worker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ApprovalRequested) GetApprovalId() string {
@@ -2523,7 +2814,7 @@ type ApprovalResolved struct {
 
 func (x *ApprovalResolved) Reset() {
 	*x = ApprovalResolved{}
-	mi := &file_worker_proto_msgTypes[17]
+	mi := &file_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2535,7 +2826,7 @@ func (x *ApprovalResolved) String() string {
 func (*ApprovalResolved) ProtoMessage() {}
 
 func (x *ApprovalResolved) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[17]
+	mi := &file_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2548,7 +2839,7 @@ func (x *ApprovalResolved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalResolved.ProtoReflect.Descriptor instead.
 func (*ApprovalResolved) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{17}
+	return file_worker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ApprovalResolved) GetApprovalId() string {
@@ -2632,7 +2923,7 @@ type FileHash struct {
 
 func (x *FileHash) Reset() {
 	*x = FileHash{}
-	mi := &file_worker_proto_msgTypes[18]
+	mi := &file_worker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2644,7 +2935,7 @@ func (x *FileHash) String() string {
 func (*FileHash) ProtoMessage() {}
 
 func (x *FileHash) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[18]
+	mi := &file_worker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2657,7 +2948,7 @@ func (x *FileHash) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileHash.ProtoReflect.Descriptor instead.
 func (*FileHash) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{18}
+	return file_worker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FileHash) GetPath() string {
@@ -2695,7 +2986,7 @@ type ToolDispatched struct {
 
 func (x *ToolDispatched) Reset() {
 	*x = ToolDispatched{}
-	mi := &file_worker_proto_msgTypes[19]
+	mi := &file_worker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2707,7 +2998,7 @@ func (x *ToolDispatched) String() string {
 func (*ToolDispatched) ProtoMessage() {}
 
 func (x *ToolDispatched) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[19]
+	mi := &file_worker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2720,7 +3011,7 @@ func (x *ToolDispatched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolDispatched.ProtoReflect.Descriptor instead.
 func (*ToolDispatched) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{19}
+	return file_worker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ToolDispatched) GetExecId() string {
@@ -2786,7 +3077,7 @@ type ToolFinished struct {
 
 func (x *ToolFinished) Reset() {
 	*x = ToolFinished{}
-	mi := &file_worker_proto_msgTypes[20]
+	mi := &file_worker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2798,7 +3089,7 @@ func (x *ToolFinished) String() string {
 func (*ToolFinished) ProtoMessage() {}
 
 func (x *ToolFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[20]
+	mi := &file_worker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2811,7 +3102,7 @@ func (x *ToolFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolFinished.ProtoReflect.Descriptor instead.
 func (*ToolFinished) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{20}
+	return file_worker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ToolFinished) GetExecId() string {
@@ -2920,7 +3211,7 @@ type TurnCompleted struct {
 
 func (x *TurnCompleted) Reset() {
 	*x = TurnCompleted{}
-	mi := &file_worker_proto_msgTypes[21]
+	mi := &file_worker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2932,7 +3223,7 @@ func (x *TurnCompleted) String() string {
 func (*TurnCompleted) ProtoMessage() {}
 
 func (x *TurnCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[21]
+	mi := &file_worker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2945,7 +3236,7 @@ func (x *TurnCompleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnCompleted.ProtoReflect.Descriptor instead.
 func (*TurnCompleted) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{21}
+	return file_worker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TurnCompleted) GetTurnId() string {
@@ -3013,7 +3304,7 @@ type BudgetReserved struct {
 
 func (x *BudgetReserved) Reset() {
 	*x = BudgetReserved{}
-	mi := &file_worker_proto_msgTypes[22]
+	mi := &file_worker_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3025,7 +3316,7 @@ func (x *BudgetReserved) String() string {
 func (*BudgetReserved) ProtoMessage() {}
 
 func (x *BudgetReserved) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[22]
+	mi := &file_worker_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3038,7 +3329,7 @@ func (x *BudgetReserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetReserved.ProtoReflect.Descriptor instead.
 func (*BudgetReserved) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{22}
+	return file_worker_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *BudgetReserved) GetGenId() string {
@@ -3105,7 +3396,7 @@ type BudgetSettled struct {
 
 func (x *BudgetSettled) Reset() {
 	*x = BudgetSettled{}
-	mi := &file_worker_proto_msgTypes[23]
+	mi := &file_worker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3117,7 +3408,7 @@ func (x *BudgetSettled) String() string {
 func (*BudgetSettled) ProtoMessage() {}
 
 func (x *BudgetSettled) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[23]
+	mi := &file_worker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3130,7 +3421,7 @@ func (x *BudgetSettled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetSettled.ProtoReflect.Descriptor instead.
 func (*BudgetSettled) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{23}
+	return file_worker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *BudgetSettled) GetGenId() string {
@@ -3189,7 +3480,7 @@ type TimerSet struct {
 
 func (x *TimerSet) Reset() {
 	*x = TimerSet{}
-	mi := &file_worker_proto_msgTypes[24]
+	mi := &file_worker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3201,7 +3492,7 @@ func (x *TimerSet) String() string {
 func (*TimerSet) ProtoMessage() {}
 
 func (x *TimerSet) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[24]
+	mi := &file_worker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3214,7 +3505,7 @@ func (x *TimerSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerSet.ProtoReflect.Descriptor instead.
 func (*TimerSet) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{24}
+	return file_worker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TimerSet) GetTimerId() string {
@@ -3271,7 +3562,7 @@ type TimerFired struct {
 
 func (x *TimerFired) Reset() {
 	*x = TimerFired{}
-	mi := &file_worker_proto_msgTypes[25]
+	mi := &file_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3283,7 +3574,7 @@ func (x *TimerFired) String() string {
 func (*TimerFired) ProtoMessage() {}
 
 func (x *TimerFired) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[25]
+	mi := &file_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3296,7 +3587,7 @@ func (x *TimerFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerFired.ProtoReflect.Descriptor instead.
 func (*TimerFired) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{25}
+	return file_worker_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TimerFired) GetTimerId() string {
@@ -3337,7 +3628,7 @@ type TimerCancelled struct {
 
 func (x *TimerCancelled) Reset() {
 	*x = TimerCancelled{}
-	mi := &file_worker_proto_msgTypes[26]
+	mi := &file_worker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3349,7 +3640,7 @@ func (x *TimerCancelled) String() string {
 func (*TimerCancelled) ProtoMessage() {}
 
 func (x *TimerCancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[26]
+	mi := &file_worker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3362,7 +3653,7 @@ func (x *TimerCancelled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerCancelled.ProtoReflect.Descriptor instead.
 func (*TimerCancelled) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{26}
+	return file_worker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TimerCancelled) GetTimerId() string {
@@ -3396,7 +3687,7 @@ type HistoryCompacted struct {
 
 func (x *HistoryCompacted) Reset() {
 	*x = HistoryCompacted{}
-	mi := &file_worker_proto_msgTypes[27]
+	mi := &file_worker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3408,7 +3699,7 @@ func (x *HistoryCompacted) String() string {
 func (*HistoryCompacted) ProtoMessage() {}
 
 func (x *HistoryCompacted) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[27]
+	mi := &file_worker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3421,7 +3712,7 @@ func (x *HistoryCompacted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryCompacted.ProtoReflect.Descriptor instead.
 func (*HistoryCompacted) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{27}
+	return file_worker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *HistoryCompacted) GetUptoSeq() uint64 {
@@ -3501,7 +3792,7 @@ type ConfigChanged struct {
 
 func (x *ConfigChanged) Reset() {
 	*x = ConfigChanged{}
-	mi := &file_worker_proto_msgTypes[28]
+	mi := &file_worker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3513,7 +3804,7 @@ func (x *ConfigChanged) String() string {
 func (*ConfigChanged) ProtoMessage() {}
 
 func (x *ConfigChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[28]
+	mi := &file_worker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3526,7 +3817,7 @@ func (x *ConfigChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigChanged.ProtoReflect.Descriptor instead.
 func (*ConfigChanged) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{28}
+	return file_worker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ConfigChanged) GetAgent() string {
@@ -3582,7 +3873,7 @@ type ChildSpawned struct {
 
 func (x *ChildSpawned) Reset() {
 	*x = ChildSpawned{}
-	mi := &file_worker_proto_msgTypes[29]
+	mi := &file_worker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3594,7 +3885,7 @@ func (x *ChildSpawned) String() string {
 func (*ChildSpawned) ProtoMessage() {}
 
 func (x *ChildSpawned) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[29]
+	mi := &file_worker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3607,7 +3898,7 @@ func (x *ChildSpawned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildSpawned.ProtoReflect.Descriptor instead.
 func (*ChildSpawned) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{29}
+	return file_worker_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ChildSpawned) GetWorkerId() string {
@@ -3642,7 +3933,7 @@ type ChildEnded struct {
 
 func (x *ChildEnded) Reset() {
 	*x = ChildEnded{}
-	mi := &file_worker_proto_msgTypes[30]
+	mi := &file_worker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3654,7 +3945,7 @@ func (x *ChildEnded) String() string {
 func (*ChildEnded) ProtoMessage() {}
 
 func (x *ChildEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[30]
+	mi := &file_worker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3667,7 +3958,7 @@ func (x *ChildEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildEnded.ProtoReflect.Descriptor instead.
 func (*ChildEnded) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{30}
+	return file_worker_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ChildEnded) GetWorkerId() string {
@@ -3702,7 +3993,7 @@ type AllotmentGranted struct {
 
 func (x *AllotmentGranted) Reset() {
 	*x = AllotmentGranted{}
-	mi := &file_worker_proto_msgTypes[31]
+	mi := &file_worker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3714,7 +4005,7 @@ func (x *AllotmentGranted) String() string {
 func (*AllotmentGranted) ProtoMessage() {}
 
 func (x *AllotmentGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[31]
+	mi := &file_worker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3727,7 +4018,7 @@ func (x *AllotmentGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllotmentGranted.ProtoReflect.Descriptor instead.
 func (*AllotmentGranted) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{31}
+	return file_worker_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AllotmentGranted) GetWorkerId() string {
@@ -3762,7 +4053,7 @@ type AllotmentReturned struct {
 
 func (x *AllotmentReturned) Reset() {
 	*x = AllotmentReturned{}
-	mi := &file_worker_proto_msgTypes[32]
+	mi := &file_worker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3774,7 +4065,7 @@ func (x *AllotmentReturned) String() string {
 func (*AllotmentReturned) ProtoMessage() {}
 
 func (x *AllotmentReturned) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[32]
+	mi := &file_worker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3787,7 +4078,7 @@ func (x *AllotmentReturned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllotmentReturned.ProtoReflect.Descriptor instead.
 func (*AllotmentReturned) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{32}
+	return file_worker_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AllotmentReturned) GetWorkerId() string {
@@ -3821,7 +4112,7 @@ type Suspended struct {
 
 func (x *Suspended) Reset() {
 	*x = Suspended{}
-	mi := &file_worker_proto_msgTypes[33]
+	mi := &file_worker_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3833,7 +4124,7 @@ func (x *Suspended) String() string {
 func (*Suspended) ProtoMessage() {}
 
 func (x *Suspended) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[33]
+	mi := &file_worker_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3846,7 +4137,7 @@ func (x *Suspended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Suspended.ProtoReflect.Descriptor instead.
 func (*Suspended) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{33}
+	return file_worker_proto_rawDescGZIP(), []int{35}
 }
 
 type Panicked struct {
@@ -3860,7 +4151,7 @@ type Panicked struct {
 
 func (x *Panicked) Reset() {
 	*x = Panicked{}
-	mi := &file_worker_proto_msgTypes[34]
+	mi := &file_worker_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3872,7 +4163,7 @@ func (x *Panicked) String() string {
 func (*Panicked) ProtoMessage() {}
 
 func (x *Panicked) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[34]
+	mi := &file_worker_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3885,7 +4176,7 @@ func (x *Panicked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Panicked.ProtoReflect.Descriptor instead.
 func (*Panicked) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{34}
+	return file_worker_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Panicked) GetReason() string {
@@ -3909,18 +4200,23 @@ func (x *Panicked) GetQuarantined() bool {
 	return false
 }
 
+// OutboxEnqueued is a message to another worker of the session, in the append that decides on it. It is sent until OutboxAcked says that it is
+// durable there, which knows it by its id.
 type OutboxEnqueued struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	MessageId     string                 `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	To            string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	To            string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"` // a worker, or a shared conversation
 	Body          []byte                 `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
+	Mail          *Mail                  `protobuf:"bytes,110,opt,name=mail,proto3" json:"mail,omitempty"`
+	Parts         []*Part                `protobuf:"bytes,111,rep,name=parts,proto3" json:"parts,omitempty"`
+	People        InputAccepted_People   `protobuf:"varint,112,opt,name=people,proto3,enum=troupe.v1.InputAccepted_People" json:"people,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OutboxEnqueued) Reset() {
 	*x = OutboxEnqueued{}
-	mi := &file_worker_proto_msgTypes[35]
+	mi := &file_worker_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3932,7 +4228,7 @@ func (x *OutboxEnqueued) String() string {
 func (*OutboxEnqueued) ProtoMessage() {}
 
 func (x *OutboxEnqueued) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[35]
+	mi := &file_worker_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3945,7 +4241,7 @@ func (x *OutboxEnqueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutboxEnqueued.ProtoReflect.Descriptor instead.
 func (*OutboxEnqueued) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{35}
+	return file_worker_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *OutboxEnqueued) GetMessageId() string {
@@ -3969,16 +4265,38 @@ func (x *OutboxEnqueued) GetBody() []byte {
 	return nil
 }
 
+func (x *OutboxEnqueued) GetMail() *Mail {
+	if x != nil {
+		return x.Mail
+	}
+	return nil
+}
+
+func (x *OutboxEnqueued) GetParts() []*Part {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *OutboxEnqueued) GetPeople() InputAccepted_People {
+	if x != nil {
+		return x.People
+	}
+	return InputAccepted_AS_SESSION
+}
+
 type OutboxAcked struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	MessageId     string                 `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	Refused       string                 `protobuf:"bytes,110,opt,name=refused,proto3" json:"refused,omitempty"` // why it was not taken, and never will be; empty: it was
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OutboxAcked) Reset() {
 	*x = OutboxAcked{}
-	mi := &file_worker_proto_msgTypes[36]
+	mi := &file_worker_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3990,7 +4308,7 @@ func (x *OutboxAcked) String() string {
 func (*OutboxAcked) ProtoMessage() {}
 
 func (x *OutboxAcked) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[36]
+	mi := &file_worker_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4003,12 +4321,19 @@ func (x *OutboxAcked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutboxAcked.ProtoReflect.Descriptor instead.
 func (*OutboxAcked) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{36}
+	return file_worker_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *OutboxAcked) GetMessageId() string {
 	if x != nil {
 		return x.MessageId
+	}
+	return ""
+}
+
+func (x *OutboxAcked) GetRefused() string {
+	if x != nil {
+		return x.Refused
 	}
 	return ""
 }
@@ -4024,7 +4349,7 @@ type CancelRequested struct {
 
 func (x *CancelRequested) Reset() {
 	*x = CancelRequested{}
-	mi := &file_worker_proto_msgTypes[37]
+	mi := &file_worker_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4036,7 +4361,7 @@ func (x *CancelRequested) String() string {
 func (*CancelRequested) ProtoMessage() {}
 
 func (x *CancelRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[37]
+	mi := &file_worker_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4049,7 +4374,7 @@ func (x *CancelRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequested.ProtoReflect.Descriptor instead.
 func (*CancelRequested) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{37}
+	return file_worker_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CancelRequested) GetBy() string {
@@ -4082,7 +4407,7 @@ type Closed struct {
 
 func (x *Closed) Reset() {
 	*x = Closed{}
-	mi := &file_worker_proto_msgTypes[38]
+	mi := &file_worker_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4094,7 +4419,7 @@ func (x *Closed) String() string {
 func (*Closed) ProtoMessage() {}
 
 func (x *Closed) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[38]
+	mi := &file_worker_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4107,7 +4432,7 @@ func (x *Closed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Closed.ProtoReflect.Descriptor instead.
 func (*Closed) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{38}
+	return file_worker_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Closed) GetReason() string {
@@ -4129,7 +4454,7 @@ type CallDoubted struct {
 
 func (x *CallDoubted) Reset() {
 	*x = CallDoubted{}
-	mi := &file_worker_proto_msgTypes[39]
+	mi := &file_worker_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4141,7 +4466,7 @@ func (x *CallDoubted) String() string {
 func (*CallDoubted) ProtoMessage() {}
 
 func (x *CallDoubted) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[39]
+	mi := &file_worker_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4154,7 +4479,7 @@ func (x *CallDoubted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDoubted.ProtoReflect.Descriptor instead.
 func (*CallDoubted) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{39}
+	return file_worker_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CallDoubted) GetExecId() string {
@@ -4191,7 +4516,7 @@ type CallResolved struct {
 
 func (x *CallResolved) Reset() {
 	*x = CallResolved{}
-	mi := &file_worker_proto_msgTypes[40]
+	mi := &file_worker_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4203,7 +4528,7 @@ func (x *CallResolved) String() string {
 func (*CallResolved) ProtoMessage() {}
 
 func (x *CallResolved) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[40]
+	mi := &file_worker_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4216,7 +4541,7 @@ func (x *CallResolved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallResolved.ProtoReflect.Descriptor instead.
 func (*CallResolved) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{40}
+	return file_worker_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CallResolved) GetExecId() string {
@@ -4257,7 +4582,7 @@ type Released struct {
 
 func (x *Released) Reset() {
 	*x = Released{}
-	mi := &file_worker_proto_msgTypes[41]
+	mi := &file_worker_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4269,7 +4594,7 @@ func (x *Released) String() string {
 func (*Released) ProtoMessage() {}
 
 func (x *Released) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[41]
+	mi := &file_worker_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4282,7 +4607,7 @@ func (x *Released) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Released.ProtoReflect.Descriptor instead.
 func (*Released) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{41}
+	return file_worker_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Released) GetBy() string {
@@ -4296,7 +4621,7 @@ var File_worker_proto protoreflect.FileDescriptor
 
 const file_worker_proto_rawDesc = "" +
 	"\n" +
-	"\fworker.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\xd7\x11\n" +
+	"\fworker.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\x91\x12\n" +
 	"\n" +
 	"WorkerFact\x12A\n" +
 	"\x0eworker_created\x18\x01 \x01(\v2\x18.troupe.v1.WorkerCreatedH\x00R\rworkerCreated\x124\n" +
@@ -4335,11 +4660,13 @@ const file_worker_proto_rawDesc = "" +
 	"\rcall_resolved\x18\x1f \x01(\v2\x17.troupe.v1.CallResolvedH\x00R\fcallResolved\x121\n" +
 	"\breleased\x18  \x01(\v2\x13.troupe.v1.ReleasedH\x00R\breleased\x12;\n" +
 	"\fcall_doubted\x18! \x01(\v2\x16.troupe.v1.CallDoubtedH\x00R\vcallDoubted\x124\n" +
-	"\tsuspended\x18\" \x01(\v2\x14.troupe.v1.SuspendedH\x00R\tsuspendedB\x06\n" +
+	"\tsuspended\x18\" \x01(\v2\x14.troupe.v1.SuspendedH\x00R\tsuspended\x128\n" +
+	"\vhanded_over\x18n \x01(\v2\x15.troupe.v1.HandedOverH\x00R\n" +
+	"handedOverB\x06\n" +
 	"\x04fact\"?\n" +
 	"\aLineage\x12\"\n" +
 	"\fconversation\x18\x01 \x01(\tR\fconversation\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xed\x03\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xa1\x04\n" +
 	"\rWorkerCreated\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x1d\n" +
 	"\n" +
@@ -4360,11 +4687,25 @@ const file_worker_proto_rawDesc = "" +
 	"\x05tools\x18I \x03(\tR\x05tools\x12\x1f\n" +
 	"\vapproval_ms\x18J \x01(\x03R\n" +
 	"approvalMs\x12'\n" +
-	"\x0fapproval_reason\x18K \x01(\tR\x0eapprovalReason\"K\n" +
+	"\x0fapproval_reason\x18K \x01(\tR\x0eapprovalReason\x12\x1e\n" +
+	"\n" +
+	"background\x18n \x01(\bR\n" +
+	"background\x12\x12\n" +
+	"\x04task\x18o \x01(\tR\x04task\"\xc2\x01\n" +
+	"\n" +
+	"HandedOver\x12\x17\n" +
+	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\tR\x04from\x12\x14\n" +
+	"\x05agent\x18\x03 \x01(\tR\x05agent\x12\x14\n" +
+	"\x05model\x18\x04 \x01(\tR\x05model\x12\x16\n" +
+	"\x06system\x18\x05 \x01(\tR\x06system\x12\x18\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\x12)\n" +
+	"\x06bounds\x18\a \x01(\v2\x11.troupe.v1.BoundsR\x06bounds\"r\n" +
 	"\x06Bounds\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x14\n" +
 	"\x05tools\x18\x02 \x03(\tR\x05tools\x12\x15\n" +
-	"\x06no_mcp\x18\x03 \x01(\bR\x05noMcp\"r\n" +
+	"\x06no_mcp\x18\x03 \x01(\bR\x05noMcp\x12%\n" +
+	"\x04also\x18n \x03(\v2\x11.troupe.v1.BoundsR\x04also\"r\n" +
 	"\x04Turn\x122\n" +
 	"\bmessages\x18\x01 \x03(\v2\x16.troupe.v1.ChatMessageR\bmessages\x12\x18\n" +
 	"\aoutcome\x18\x02 \x01(\tR\aoutcome\x12\x1c\n" +
@@ -4398,7 +4739,7 @@ const file_worker_proto_rawDesc = "" +
 	"ASK_PERSON\x10\x05\x12\r\n" +
 	"\tFAIL_TURN\x10\x06\x12\x11\n" +
 	"\rWAIT_APPROVAL\x10\a\x12\t\n" +
-	"\x05KNOWN\x10\b\"\xe7\x04\n" +
+	"\x05KNOWN\x10\b\"\xa4\x05\n" +
 	"\rInputAccepted\x12\x19\n" +
 	"\binput_id\x18\x01 \x01(\tR\ainputId\x121\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\x1d.troupe.v1.InputAccepted.ModeR\x04mode\x127\n" +
@@ -4411,7 +4752,9 @@ const file_worker_proto_rawDesc = "" +
 	"\x11requires_approval\x180 \x01(\bR\x10requiresApproval\x12\x1f\n" +
 	"\vapproval_ms\x181 \x01(\x03R\n" +
 	"approvalMs\x12 \n" +
-	"\vtraceparent\x18< \x01(\tR\vtraceparent\"7\n" +
+	"\vtraceparent\x18< \x01(\tR\vtraceparent\x12#\n" +
+	"\x04mail\x18n \x01(\v2\x0f.troupe.v1.MailR\x04mail\x12\x16\n" +
+	"\x06shared\x18o \x01(\tR\x06shared\"7\n" +
 	"\x04Mode\x12\t\n" +
 	"\x05QUEUE\x10\x00\x12\t\n" +
 	"\x05STEER\x10\x01\x12\r\n" +
@@ -4430,7 +4773,21 @@ const file_worker_proto_rawDesc = "" +
 	"AS_SESSION\x10\x00\x12\t\n" +
 	"\x05ASKED\x10\x01\x12\n" +
 	"\n" +
-	"\x06NOBODY\x10\x02\";\n" +
+	"\x06NOBODY\x10\x02\"\xb1\x02\n" +
+	"\x04Mail\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x01 \x01(\tR\tmessageId\x12(\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x14.troupe.v1.Mail.KindR\x04kind\x12\x1b\n" +
+	"\tworker_id\x18\x03 \x01(\tR\bworkerId\x12\x14\n" +
+	"\x05agent\x18\x04 \x01(\tR\x05agent\x12\x17\n" +
+	"\aexec_id\x18\x05 \x01(\tR\x06execId\x12:\n" +
+	"\aoutcome\x18\x06 \x01(\x0e2 .troupe.v1.TurnCompleted.OutcomeR\aoutcome\x12&\n" +
+	"\x05usage\x18\a \x01(\v2\x10.troupe.v1.UsageR\x05usage\"0\n" +
+	"\x04Kind\x12\x0f\n" +
+	"\vUNSPECIFIED\x10\x00\x12\v\n" +
+	"\aMESSAGE\x10\x01\x12\n" +
+	"\n" +
+	"\x06RESULT\x10\x02\";\n" +
 	"\x0eInputWithdrawn\x12\x19\n" +
 	"\binput_id\x18\x01 \x01(\tR\ainputId\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\"r\n" +
@@ -4654,15 +5011,19 @@ const file_worker_proto_rawDesc = "" +
 	"\bPanicked\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05stack\x18\x02 \x01(\tR\x05stack\x12 \n" +
-	"\vquarantined\x18\x03 \x01(\bR\vquarantined\"S\n" +
+	"\vquarantined\x18\x03 \x01(\bR\vquarantined\"\xd8\x01\n" +
 	"\x0eOutboxEnqueued\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x01 \x01(\tR\tmessageId\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x12\n" +
-	"\x04body\x18\x03 \x01(\fR\x04body\",\n" +
+	"\x04body\x18\x03 \x01(\fR\x04body\x12#\n" +
+	"\x04mail\x18n \x01(\v2\x0f.troupe.v1.MailR\x04mail\x12%\n" +
+	"\x05parts\x18o \x03(\v2\x0f.troupe.v1.PartR\x05parts\x127\n" +
+	"\x06people\x18p \x01(\x0e2\x1f.troupe.v1.InputAccepted.PeopleR\x06people\"F\n" +
 	"\vOutboxAcked\x12\x1d\n" +
 	"\n" +
-	"message_id\x18\x01 \x01(\tR\tmessageId\"S\n" +
+	"message_id\x18\x01 \x01(\tR\tmessageId\x12\x18\n" +
+	"\arefused\x18n \x01(\tR\arefused\"S\n" +
 	"\x0fCancelRequested\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
@@ -4701,140 +5062,153 @@ func file_worker_proto_rawDescGZIP() []byte {
 	return file_worker_proto_rawDescData
 }
 
-var file_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
+var file_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_worker_proto_goTypes = []any{
 	(RecoveryDecision_Action)(0), // 0: troupe.v1.RecoveryDecision.Action
 	(InputAccepted_Mode)(0),      // 1: troupe.v1.InputAccepted.Mode
 	(InputAccepted_Origin)(0),    // 2: troupe.v1.InputAccepted.Origin
 	(InputAccepted_People)(0),    // 3: troupe.v1.InputAccepted.People
-	(ToolFinished_Status)(0),     // 4: troupe.v1.ToolFinished.Status
-	(TurnCompleted_Outcome)(0),   // 5: troupe.v1.TurnCompleted.Outcome
-	(TimerSet_Misfire)(0),        // 6: troupe.v1.TimerSet.Misfire
-	(CallResolved_Resolution)(0), // 7: troupe.v1.CallResolved.Resolution
-	(*WorkerFact)(nil),           // 8: troupe.v1.WorkerFact
-	(*Lineage)(nil),              // 9: troupe.v1.Lineage
-	(*WorkerCreated)(nil),        // 10: troupe.v1.WorkerCreated
-	(*Bounds)(nil),               // 11: troupe.v1.Bounds
-	(*Turn)(nil),                 // 12: troupe.v1.Turn
-	(*ChatMessage)(nil),          // 13: troupe.v1.ChatMessage
-	(*Activated)(nil),            // 14: troupe.v1.Activated
-	(*RecoveryDecision)(nil),     // 15: troupe.v1.RecoveryDecision
-	(*InputAccepted)(nil),        // 16: troupe.v1.InputAccepted
-	(*InputWithdrawn)(nil),       // 17: troupe.v1.InputWithdrawn
-	(*TurnStarted)(nil),          // 18: troupe.v1.TurnStarted
-	(*GenerationStarted)(nil),    // 19: troupe.v1.GenerationStarted
-	(*Timing)(nil),               // 20: troupe.v1.Timing
-	(*GenerationCompleted)(nil),  // 21: troupe.v1.GenerationCompleted
-	(*GenerationFailed)(nil),     // 22: troupe.v1.GenerationFailed
-	(*ToolPlanned)(nil),          // 23: troupe.v1.ToolPlanned
-	(*ApprovalRequested)(nil),    // 24: troupe.v1.ApprovalRequested
-	(*ApprovalResolved)(nil),     // 25: troupe.v1.ApprovalResolved
-	(*FileHash)(nil),             // 26: troupe.v1.FileHash
-	(*ToolDispatched)(nil),       // 27: troupe.v1.ToolDispatched
-	(*ToolFinished)(nil),         // 28: troupe.v1.ToolFinished
-	(*TurnCompleted)(nil),        // 29: troupe.v1.TurnCompleted
-	(*BudgetReserved)(nil),       // 30: troupe.v1.BudgetReserved
-	(*BudgetSettled)(nil),        // 31: troupe.v1.BudgetSettled
-	(*TimerSet)(nil),             // 32: troupe.v1.TimerSet
-	(*TimerFired)(nil),           // 33: troupe.v1.TimerFired
-	(*TimerCancelled)(nil),       // 34: troupe.v1.TimerCancelled
-	(*HistoryCompacted)(nil),     // 35: troupe.v1.HistoryCompacted
-	(*ConfigChanged)(nil),        // 36: troupe.v1.ConfigChanged
-	(*ChildSpawned)(nil),         // 37: troupe.v1.ChildSpawned
-	(*ChildEnded)(nil),           // 38: troupe.v1.ChildEnded
-	(*AllotmentGranted)(nil),     // 39: troupe.v1.AllotmentGranted
-	(*AllotmentReturned)(nil),    // 40: troupe.v1.AllotmentReturned
-	(*Suspended)(nil),            // 41: troupe.v1.Suspended
-	(*Panicked)(nil),             // 42: troupe.v1.Panicked
-	(*OutboxEnqueued)(nil),       // 43: troupe.v1.OutboxEnqueued
-	(*OutboxAcked)(nil),          // 44: troupe.v1.OutboxAcked
-	(*CancelRequested)(nil),      // 45: troupe.v1.CancelRequested
-	(*Closed)(nil),               // 46: troupe.v1.Closed
-	(*CallDoubted)(nil),          // 47: troupe.v1.CallDoubted
-	(*CallResolved)(nil),         // 48: troupe.v1.CallResolved
-	(*Released)(nil),             // 49: troupe.v1.Released
-	(*ToolCall)(nil),             // 50: troupe.v1.ToolCall
-	(*LeaseToken)(nil),           // 51: troupe.v1.LeaseToken
-	(*Part)(nil),                 // 52: troupe.v1.Part
-	(*Usage)(nil),                // 53: troupe.v1.Usage
-	(Effect_Class)(0),            // 54: troupe.v1.Effect.Class
-	(UnknownOutcome_Policy)(0),   // 55: troupe.v1.UnknownOutcome.Policy
-	(Decision_Value)(0),          // 56: troupe.v1.Decision.Value
+	(Mail_Kind)(0),               // 4: troupe.v1.Mail.Kind
+	(ToolFinished_Status)(0),     // 5: troupe.v1.ToolFinished.Status
+	(TurnCompleted_Outcome)(0),   // 6: troupe.v1.TurnCompleted.Outcome
+	(TimerSet_Misfire)(0),        // 7: troupe.v1.TimerSet.Misfire
+	(CallResolved_Resolution)(0), // 8: troupe.v1.CallResolved.Resolution
+	(*WorkerFact)(nil),           // 9: troupe.v1.WorkerFact
+	(*Lineage)(nil),              // 10: troupe.v1.Lineage
+	(*WorkerCreated)(nil),        // 11: troupe.v1.WorkerCreated
+	(*HandedOver)(nil),           // 12: troupe.v1.HandedOver
+	(*Bounds)(nil),               // 13: troupe.v1.Bounds
+	(*Turn)(nil),                 // 14: troupe.v1.Turn
+	(*ChatMessage)(nil),          // 15: troupe.v1.ChatMessage
+	(*Activated)(nil),            // 16: troupe.v1.Activated
+	(*RecoveryDecision)(nil),     // 17: troupe.v1.RecoveryDecision
+	(*InputAccepted)(nil),        // 18: troupe.v1.InputAccepted
+	(*Mail)(nil),                 // 19: troupe.v1.Mail
+	(*InputWithdrawn)(nil),       // 20: troupe.v1.InputWithdrawn
+	(*TurnStarted)(nil),          // 21: troupe.v1.TurnStarted
+	(*GenerationStarted)(nil),    // 22: troupe.v1.GenerationStarted
+	(*Timing)(nil),               // 23: troupe.v1.Timing
+	(*GenerationCompleted)(nil),  // 24: troupe.v1.GenerationCompleted
+	(*GenerationFailed)(nil),     // 25: troupe.v1.GenerationFailed
+	(*ToolPlanned)(nil),          // 26: troupe.v1.ToolPlanned
+	(*ApprovalRequested)(nil),    // 27: troupe.v1.ApprovalRequested
+	(*ApprovalResolved)(nil),     // 28: troupe.v1.ApprovalResolved
+	(*FileHash)(nil),             // 29: troupe.v1.FileHash
+	(*ToolDispatched)(nil),       // 30: troupe.v1.ToolDispatched
+	(*ToolFinished)(nil),         // 31: troupe.v1.ToolFinished
+	(*TurnCompleted)(nil),        // 32: troupe.v1.TurnCompleted
+	(*BudgetReserved)(nil),       // 33: troupe.v1.BudgetReserved
+	(*BudgetSettled)(nil),        // 34: troupe.v1.BudgetSettled
+	(*TimerSet)(nil),             // 35: troupe.v1.TimerSet
+	(*TimerFired)(nil),           // 36: troupe.v1.TimerFired
+	(*TimerCancelled)(nil),       // 37: troupe.v1.TimerCancelled
+	(*HistoryCompacted)(nil),     // 38: troupe.v1.HistoryCompacted
+	(*ConfigChanged)(nil),        // 39: troupe.v1.ConfigChanged
+	(*ChildSpawned)(nil),         // 40: troupe.v1.ChildSpawned
+	(*ChildEnded)(nil),           // 41: troupe.v1.ChildEnded
+	(*AllotmentGranted)(nil),     // 42: troupe.v1.AllotmentGranted
+	(*AllotmentReturned)(nil),    // 43: troupe.v1.AllotmentReturned
+	(*Suspended)(nil),            // 44: troupe.v1.Suspended
+	(*Panicked)(nil),             // 45: troupe.v1.Panicked
+	(*OutboxEnqueued)(nil),       // 46: troupe.v1.OutboxEnqueued
+	(*OutboxAcked)(nil),          // 47: troupe.v1.OutboxAcked
+	(*CancelRequested)(nil),      // 48: troupe.v1.CancelRequested
+	(*Closed)(nil),               // 49: troupe.v1.Closed
+	(*CallDoubted)(nil),          // 50: troupe.v1.CallDoubted
+	(*CallResolved)(nil),         // 51: troupe.v1.CallResolved
+	(*Released)(nil),             // 52: troupe.v1.Released
+	(*ToolCall)(nil),             // 53: troupe.v1.ToolCall
+	(*LeaseToken)(nil),           // 54: troupe.v1.LeaseToken
+	(*Part)(nil),                 // 55: troupe.v1.Part
+	(*Usage)(nil),                // 56: troupe.v1.Usage
+	(Effect_Class)(0),            // 57: troupe.v1.Effect.Class
+	(UnknownOutcome_Policy)(0),   // 58: troupe.v1.UnknownOutcome.Policy
+	(Decision_Value)(0),          // 59: troupe.v1.Decision.Value
 }
 var file_worker_proto_depIdxs = []int32{
-	10, // 0: troupe.v1.WorkerFact.worker_created:type_name -> troupe.v1.WorkerCreated
-	14, // 1: troupe.v1.WorkerFact.activated:type_name -> troupe.v1.Activated
-	16, // 2: troupe.v1.WorkerFact.input_accepted:type_name -> troupe.v1.InputAccepted
-	17, // 3: troupe.v1.WorkerFact.input_withdrawn:type_name -> troupe.v1.InputWithdrawn
-	18, // 4: troupe.v1.WorkerFact.turn_started:type_name -> troupe.v1.TurnStarted
-	19, // 5: troupe.v1.WorkerFact.generation_started:type_name -> troupe.v1.GenerationStarted
-	21, // 6: troupe.v1.WorkerFact.generation_completed:type_name -> troupe.v1.GenerationCompleted
-	22, // 7: troupe.v1.WorkerFact.generation_failed:type_name -> troupe.v1.GenerationFailed
-	23, // 8: troupe.v1.WorkerFact.tool_planned:type_name -> troupe.v1.ToolPlanned
-	24, // 9: troupe.v1.WorkerFact.approval_requested:type_name -> troupe.v1.ApprovalRequested
-	25, // 10: troupe.v1.WorkerFact.approval_resolved:type_name -> troupe.v1.ApprovalResolved
-	27, // 11: troupe.v1.WorkerFact.tool_dispatched:type_name -> troupe.v1.ToolDispatched
-	28, // 12: troupe.v1.WorkerFact.tool_finished:type_name -> troupe.v1.ToolFinished
-	29, // 13: troupe.v1.WorkerFact.turn_completed:type_name -> troupe.v1.TurnCompleted
-	30, // 14: troupe.v1.WorkerFact.budget_reserved:type_name -> troupe.v1.BudgetReserved
-	31, // 15: troupe.v1.WorkerFact.budget_settled:type_name -> troupe.v1.BudgetSettled
-	32, // 16: troupe.v1.WorkerFact.timer_set:type_name -> troupe.v1.TimerSet
-	33, // 17: troupe.v1.WorkerFact.timer_fired:type_name -> troupe.v1.TimerFired
-	34, // 18: troupe.v1.WorkerFact.timer_cancelled:type_name -> troupe.v1.TimerCancelled
-	35, // 19: troupe.v1.WorkerFact.history_compacted:type_name -> troupe.v1.HistoryCompacted
-	36, // 20: troupe.v1.WorkerFact.config_changed:type_name -> troupe.v1.ConfigChanged
-	37, // 21: troupe.v1.WorkerFact.child_spawned:type_name -> troupe.v1.ChildSpawned
-	38, // 22: troupe.v1.WorkerFact.child_ended:type_name -> troupe.v1.ChildEnded
-	39, // 23: troupe.v1.WorkerFact.allotment_granted:type_name -> troupe.v1.AllotmentGranted
-	40, // 24: troupe.v1.WorkerFact.allotment_returned:type_name -> troupe.v1.AllotmentReturned
-	42, // 25: troupe.v1.WorkerFact.panicked:type_name -> troupe.v1.Panicked
-	43, // 26: troupe.v1.WorkerFact.outbox_enqueued:type_name -> troupe.v1.OutboxEnqueued
-	44, // 27: troupe.v1.WorkerFact.outbox_acked:type_name -> troupe.v1.OutboxAcked
-	45, // 28: troupe.v1.WorkerFact.cancel_requested:type_name -> troupe.v1.CancelRequested
-	46, // 29: troupe.v1.WorkerFact.closed:type_name -> troupe.v1.Closed
-	48, // 30: troupe.v1.WorkerFact.call_resolved:type_name -> troupe.v1.CallResolved
-	49, // 31: troupe.v1.WorkerFact.released:type_name -> troupe.v1.Released
-	47, // 32: troupe.v1.WorkerFact.call_doubted:type_name -> troupe.v1.CallDoubted
-	41, // 33: troupe.v1.WorkerFact.suspended:type_name -> troupe.v1.Suspended
-	9,  // 34: troupe.v1.WorkerCreated.origin:type_name -> troupe.v1.Lineage
-	12, // 35: troupe.v1.WorkerCreated.copied:type_name -> troupe.v1.Turn
-	11, // 36: troupe.v1.WorkerCreated.bounds:type_name -> troupe.v1.Bounds
-	13, // 37: troupe.v1.Turn.messages:type_name -> troupe.v1.ChatMessage
-	50, // 38: troupe.v1.ChatMessage.tool_calls:type_name -> troupe.v1.ToolCall
-	15, // 39: troupe.v1.Activated.decisions:type_name -> troupe.v1.RecoveryDecision
-	51, // 40: troupe.v1.Activated.leases:type_name -> troupe.v1.LeaseToken
-	0,  // 41: troupe.v1.RecoveryDecision.action:type_name -> troupe.v1.RecoveryDecision.Action
-	1,  // 42: troupe.v1.InputAccepted.mode:type_name -> troupe.v1.InputAccepted.Mode
-	2,  // 43: troupe.v1.InputAccepted.origin:type_name -> troupe.v1.InputAccepted.Origin
-	52, // 44: troupe.v1.InputAccepted.parts:type_name -> troupe.v1.Part
-	50, // 45: troupe.v1.InputAccepted.call:type_name -> troupe.v1.ToolCall
-	3,  // 46: troupe.v1.InputAccepted.people:type_name -> troupe.v1.InputAccepted.People
-	51, // 47: troupe.v1.TurnStarted.leases:type_name -> troupe.v1.LeaseToken
-	50, // 48: troupe.v1.GenerationCompleted.tool_calls:type_name -> troupe.v1.ToolCall
-	53, // 49: troupe.v1.GenerationCompleted.usage:type_name -> troupe.v1.Usage
-	20, // 50: troupe.v1.GenerationCompleted.timing:type_name -> troupe.v1.Timing
-	54, // 51: troupe.v1.ToolPlanned.effect:type_name -> troupe.v1.Effect.Class
-	55, // 52: troupe.v1.ToolPlanned.unknown:type_name -> troupe.v1.UnknownOutcome.Policy
-	26, // 53: troupe.v1.ApprovalRequested.files:type_name -> troupe.v1.FileHash
-	56, // 54: troupe.v1.ApprovalResolved.decision:type_name -> troupe.v1.Decision.Value
-	51, // 55: troupe.v1.ToolDispatched.lease:type_name -> troupe.v1.LeaseToken
-	26, // 56: troupe.v1.ToolDispatched.precondition_hashes:type_name -> troupe.v1.FileHash
-	4,  // 57: troupe.v1.ToolFinished.status:type_name -> troupe.v1.ToolFinished.Status
-	26, // 58: troupe.v1.ToolFinished.postcondition_hashes:type_name -> troupe.v1.FileHash
-	5,  // 59: troupe.v1.TurnCompleted.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	53, // 60: troupe.v1.TurnCompleted.usage:type_name -> troupe.v1.Usage
-	52, // 61: troupe.v1.TimerSet.parts:type_name -> troupe.v1.Part
-	6,  // 62: troupe.v1.TimerSet.misfire:type_name -> troupe.v1.TimerSet.Misfire
-	53, // 63: troupe.v1.HistoryCompacted.usage:type_name -> troupe.v1.Usage
-	5,  // 64: troupe.v1.ChildEnded.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	53, // 65: troupe.v1.ChildEnded.usage:type_name -> troupe.v1.Usage
-	7,  // 66: troupe.v1.CallResolved.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	67, // [67:67] is the sub-list for method output_type
-	67, // [67:67] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	11, // 0: troupe.v1.WorkerFact.worker_created:type_name -> troupe.v1.WorkerCreated
+	16, // 1: troupe.v1.WorkerFact.activated:type_name -> troupe.v1.Activated
+	18, // 2: troupe.v1.WorkerFact.input_accepted:type_name -> troupe.v1.InputAccepted
+	20, // 3: troupe.v1.WorkerFact.input_withdrawn:type_name -> troupe.v1.InputWithdrawn
+	21, // 4: troupe.v1.WorkerFact.turn_started:type_name -> troupe.v1.TurnStarted
+	22, // 5: troupe.v1.WorkerFact.generation_started:type_name -> troupe.v1.GenerationStarted
+	24, // 6: troupe.v1.WorkerFact.generation_completed:type_name -> troupe.v1.GenerationCompleted
+	25, // 7: troupe.v1.WorkerFact.generation_failed:type_name -> troupe.v1.GenerationFailed
+	26, // 8: troupe.v1.WorkerFact.tool_planned:type_name -> troupe.v1.ToolPlanned
+	27, // 9: troupe.v1.WorkerFact.approval_requested:type_name -> troupe.v1.ApprovalRequested
+	28, // 10: troupe.v1.WorkerFact.approval_resolved:type_name -> troupe.v1.ApprovalResolved
+	30, // 11: troupe.v1.WorkerFact.tool_dispatched:type_name -> troupe.v1.ToolDispatched
+	31, // 12: troupe.v1.WorkerFact.tool_finished:type_name -> troupe.v1.ToolFinished
+	32, // 13: troupe.v1.WorkerFact.turn_completed:type_name -> troupe.v1.TurnCompleted
+	33, // 14: troupe.v1.WorkerFact.budget_reserved:type_name -> troupe.v1.BudgetReserved
+	34, // 15: troupe.v1.WorkerFact.budget_settled:type_name -> troupe.v1.BudgetSettled
+	35, // 16: troupe.v1.WorkerFact.timer_set:type_name -> troupe.v1.TimerSet
+	36, // 17: troupe.v1.WorkerFact.timer_fired:type_name -> troupe.v1.TimerFired
+	37, // 18: troupe.v1.WorkerFact.timer_cancelled:type_name -> troupe.v1.TimerCancelled
+	38, // 19: troupe.v1.WorkerFact.history_compacted:type_name -> troupe.v1.HistoryCompacted
+	39, // 20: troupe.v1.WorkerFact.config_changed:type_name -> troupe.v1.ConfigChanged
+	40, // 21: troupe.v1.WorkerFact.child_spawned:type_name -> troupe.v1.ChildSpawned
+	41, // 22: troupe.v1.WorkerFact.child_ended:type_name -> troupe.v1.ChildEnded
+	42, // 23: troupe.v1.WorkerFact.allotment_granted:type_name -> troupe.v1.AllotmentGranted
+	43, // 24: troupe.v1.WorkerFact.allotment_returned:type_name -> troupe.v1.AllotmentReturned
+	45, // 25: troupe.v1.WorkerFact.panicked:type_name -> troupe.v1.Panicked
+	46, // 26: troupe.v1.WorkerFact.outbox_enqueued:type_name -> troupe.v1.OutboxEnqueued
+	47, // 27: troupe.v1.WorkerFact.outbox_acked:type_name -> troupe.v1.OutboxAcked
+	48, // 28: troupe.v1.WorkerFact.cancel_requested:type_name -> troupe.v1.CancelRequested
+	49, // 29: troupe.v1.WorkerFact.closed:type_name -> troupe.v1.Closed
+	51, // 30: troupe.v1.WorkerFact.call_resolved:type_name -> troupe.v1.CallResolved
+	52, // 31: troupe.v1.WorkerFact.released:type_name -> troupe.v1.Released
+	50, // 32: troupe.v1.WorkerFact.call_doubted:type_name -> troupe.v1.CallDoubted
+	44, // 33: troupe.v1.WorkerFact.suspended:type_name -> troupe.v1.Suspended
+	12, // 34: troupe.v1.WorkerFact.handed_over:type_name -> troupe.v1.HandedOver
+	10, // 35: troupe.v1.WorkerCreated.origin:type_name -> troupe.v1.Lineage
+	14, // 36: troupe.v1.WorkerCreated.copied:type_name -> troupe.v1.Turn
+	13, // 37: troupe.v1.WorkerCreated.bounds:type_name -> troupe.v1.Bounds
+	13, // 38: troupe.v1.HandedOver.bounds:type_name -> troupe.v1.Bounds
+	13, // 39: troupe.v1.Bounds.also:type_name -> troupe.v1.Bounds
+	15, // 40: troupe.v1.Turn.messages:type_name -> troupe.v1.ChatMessage
+	53, // 41: troupe.v1.ChatMessage.tool_calls:type_name -> troupe.v1.ToolCall
+	17, // 42: troupe.v1.Activated.decisions:type_name -> troupe.v1.RecoveryDecision
+	54, // 43: troupe.v1.Activated.leases:type_name -> troupe.v1.LeaseToken
+	0,  // 44: troupe.v1.RecoveryDecision.action:type_name -> troupe.v1.RecoveryDecision.Action
+	1,  // 45: troupe.v1.InputAccepted.mode:type_name -> troupe.v1.InputAccepted.Mode
+	2,  // 46: troupe.v1.InputAccepted.origin:type_name -> troupe.v1.InputAccepted.Origin
+	55, // 47: troupe.v1.InputAccepted.parts:type_name -> troupe.v1.Part
+	53, // 48: troupe.v1.InputAccepted.call:type_name -> troupe.v1.ToolCall
+	3,  // 49: troupe.v1.InputAccepted.people:type_name -> troupe.v1.InputAccepted.People
+	19, // 50: troupe.v1.InputAccepted.mail:type_name -> troupe.v1.Mail
+	4,  // 51: troupe.v1.Mail.kind:type_name -> troupe.v1.Mail.Kind
+	6,  // 52: troupe.v1.Mail.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	56, // 53: troupe.v1.Mail.usage:type_name -> troupe.v1.Usage
+	54, // 54: troupe.v1.TurnStarted.leases:type_name -> troupe.v1.LeaseToken
+	53, // 55: troupe.v1.GenerationCompleted.tool_calls:type_name -> troupe.v1.ToolCall
+	56, // 56: troupe.v1.GenerationCompleted.usage:type_name -> troupe.v1.Usage
+	23, // 57: troupe.v1.GenerationCompleted.timing:type_name -> troupe.v1.Timing
+	57, // 58: troupe.v1.ToolPlanned.effect:type_name -> troupe.v1.Effect.Class
+	58, // 59: troupe.v1.ToolPlanned.unknown:type_name -> troupe.v1.UnknownOutcome.Policy
+	29, // 60: troupe.v1.ApprovalRequested.files:type_name -> troupe.v1.FileHash
+	59, // 61: troupe.v1.ApprovalResolved.decision:type_name -> troupe.v1.Decision.Value
+	54, // 62: troupe.v1.ToolDispatched.lease:type_name -> troupe.v1.LeaseToken
+	29, // 63: troupe.v1.ToolDispatched.precondition_hashes:type_name -> troupe.v1.FileHash
+	5,  // 64: troupe.v1.ToolFinished.status:type_name -> troupe.v1.ToolFinished.Status
+	29, // 65: troupe.v1.ToolFinished.postcondition_hashes:type_name -> troupe.v1.FileHash
+	6,  // 66: troupe.v1.TurnCompleted.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	56, // 67: troupe.v1.TurnCompleted.usage:type_name -> troupe.v1.Usage
+	55, // 68: troupe.v1.TimerSet.parts:type_name -> troupe.v1.Part
+	7,  // 69: troupe.v1.TimerSet.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	56, // 70: troupe.v1.HistoryCompacted.usage:type_name -> troupe.v1.Usage
+	6,  // 71: troupe.v1.ChildEnded.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	56, // 72: troupe.v1.ChildEnded.usage:type_name -> troupe.v1.Usage
+	19, // 73: troupe.v1.OutboxEnqueued.mail:type_name -> troupe.v1.Mail
+	55, // 74: troupe.v1.OutboxEnqueued.parts:type_name -> troupe.v1.Part
+	3,  // 75: troupe.v1.OutboxEnqueued.people:type_name -> troupe.v1.InputAccepted.People
+	8,  // 76: troupe.v1.CallResolved.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	77, // [77:77] is the sub-list for method output_type
+	77, // [77:77] is the sub-list for method input_type
+	77, // [77:77] is the sub-list for extension type_name
+	77, // [77:77] is the sub-list for extension extendee
+	0,  // [0:77] is the sub-list for field type_name
 }
 
 func init() { file_worker_proto_init() }
@@ -4878,14 +5252,15 @@ func file_worker_proto_init() {
 		(*WorkerFact_Released)(nil),
 		(*WorkerFact_CallDoubted)(nil),
 		(*WorkerFact_Suspended)(nil),
+		(*WorkerFact_HandedOver)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_worker_proto_rawDesc), len(file_worker_proto_rawDesc)),
-			NumEnums:      8,
-			NumMessages:   42,
+			NumEnums:      9,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

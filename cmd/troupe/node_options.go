@@ -177,7 +177,7 @@ func unbounded(n int64) int {
 // addAgents adds the profiles.
 func addAgents(o *troupe.Options, loaded *config.Loaded) error {
 	for name, agent := range loaded.Config.Agents {
-		own := troupe.Agent{Name: name, System: agent.System, Model: agent.Model, Unknown: troupe.Unknown(agent.Policy.Unknown), XML: agent.Protocol == "xml", Isolate: agent.Isolate, MCP: enabled(loaded.Config, agent.MCP), Limits: troupe.AgentLimits{
+		own := troupe.Agent{Name: name, System: agent.System, Model: agent.Model, Unknown: troupe.Unknown(agent.Policy.Unknown), XML: agent.Protocol == "xml", Isolate: agent.Isolate, Description: agent.Description, Handoff: agent.Handoff, MCP: enabled(loaded.Config, agent.MCP), Limits: troupe.AgentLimits{
 			Steps: int(agent.Limits.Steps), Wall: agent.Limits.Turn, Repeats: int(agent.Limits.Repeats), Children: int(agent.Limits.Children),
 		}}
 		if len(agent.Context) > 0 {

@@ -113,6 +113,12 @@ func (v *tailText) line(e *messages.Event, w *tailWorker) string {
 		return fmt.Sprintf("%s: %s", e.GetApprovalId(), e.GetDecision())
 	case messages.EventToolInDoubt:
 		return v.style.warn(fmt.Sprintf("nobody knows whether %s ran: troupe calls resolve %s retry|done|fail", e.GetTool(), e.GetExecId()))
+	case messages.EventWorkerHandedOver:
+		return visible(fmt.Sprintf("handed over by agent %s to agent %s  %s", e.GetFrom(), e.GetAgent(), oneLine(e.GetReason(), 200)))
+	case messages.EventMessageSent:
+		return visible(fmt.Sprintf("message to %s: %s", e.GetTo(), oneLine(e.GetText(), 200)))
+	case messages.EventMessageRefused:
+		return visible("a message was not taken: " + oneLine(e.GetReason(), 200))
 	case messages.EventHistoryCompacted:
 		return compactedNote(e.GetStatus() == "dropped", e.GetTotal(), e.GetDone(), e.GetReason())
 	case messages.EventTurnCompleted:

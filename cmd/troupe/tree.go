@@ -39,7 +39,13 @@ often it was restarted, how many messages, inputs or requests wait in it, and it
 // treeRows lists an actor and what is below it, indented.
 func treeRows(rows [][]string, j *messages.ActorJSON, depth int) [][]string {
 	name := j.Kind + " " + j.ID
-	if j.Parent != "" {
+	if j.Agent != "" && j.Agent != "default" {
+		name += " (agent " + j.Agent + ")"
+	}
+	switch {
+	case j.Parent != "" && j.Background:
+		name += " (delegated by " + j.Parent + ", in the background)"
+	case j.Parent != "":
 		name += " (delegated by " + j.Parent + ")"
 	}
 	rows = append(rows, []string{

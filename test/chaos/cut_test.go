@@ -54,6 +54,7 @@ func TestEveryCutOfTheJournalRecovers(t *testing.T) {
 type world struct {
 	dir, data string
 	store     persistence.Store
+	agents    []troupe.Agent
 	budget    *messages.Budget                                      // of the session; nil: none
 	script    func(*model.Request) (calls [][2]string, text string) // instead of the turn with calls of every class
 
@@ -85,7 +86,7 @@ func (w *world) run(t *testing.T, store *cutStore) int {
 	store.cut = make(chan struct{})
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	rt, err := troupe.New(ctx, troupe.Options{Model: w, Store: store, DataDir: w.data, Tools: w.tools(t)})
+	rt, err := troupe.New(ctx, troupe.Options{Model: w, Store: store, DataDir: w.data, Tools: w.tools(t), Agents: w.agents})
 	if err != nil {
 		t.Fatal(err)
 	}
