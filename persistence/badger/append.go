@@ -278,7 +278,7 @@ func (t *appendTask) locate(c *committer) ([]uint64, error) {
 		}
 		p, known := c.sessions[b.Session]
 		if !known {
-			last, err := lastCursor(c.cur.view, b.Session)
+			last, err := lastCursor(c.cur.view, c.s.lost, b.Session)
 			if err != nil {
 				return nil, fmt.Errorf("append: %w", err)
 			}

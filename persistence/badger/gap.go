@@ -26,6 +26,9 @@ type gap struct {
 	File string `json:"file"` // the table
 	From []byte `json:"from"` // the first of them
 	To   []byte `json:"to"`   // the first behind the block; a newer version of it may have been in there
+	// Filter knows the keys of the table, and some more; Top is the highest version in there. For blocks that may have held more than records.
+	Filter []byte `json:"filter,omitempty"`
+	Top    uint64 `json:"top,omitempty"`
 }
 
 // gaps are all of a store, in order. nil: there are none.
@@ -33,6 +36,10 @@ type gaps struct {
 	Gaps  []gap        `json:"gaps"`
 	Lost  []lostStream `json:"lost,omitempty"`  // in order of their names
 	Whole []string     `json:"whole,omitempty"` // streams that a gap touches and that lost nothing
+	Doubt []string     `json:"doubt,omitempty"` // streams that a gap with a filter touches, and that may have lost something
+	// The same of sessions.
+	WholeSessions []string `json:"whole_sessions,omitempty"`
+	DoubtSessions []string `json:"doubt_sessions,omitempty"`
 }
 
 // lostStream is a stream that lost records, as its session's cursors tell.
@@ -49,11 +56,15 @@ func (g *gaps) touching(from, to []byte) *gap {
 		return nil
 	}
 	for i := range g.Gaps {
-		if p := &g.Gaps[i]; bytes.Compare(p.From, to) <= 0 && bytes.Compare(from, p.To) <= 0 {
+		if p := &g.Gaps[i]; p.overlaps(from, to) {
 			return p
 		}
 	}
 	return nil
+}
+
+func (p *gap) overlaps(from, to []byte) bool {
+	return bytes.Compare(p.From, to) <= 0 && bytes.Compare(from, p.To) <= 0
 }
 
 // behind returns the first gap that may hold a stream's commits from a key on; nil: none does.
@@ -61,7 +72,16 @@ func (g *gaps) behind(stream string, key []byte) *gap {
 	if g == nil || slices.Contains(g.Whole, stream) {
 		return nil
 	}
-	return g.touching(key, nameKey(nil, tagCommit, stream, ^uint64(0)))
+	to := nameKey(nil, tagCommit, stream, ^uint64(0))
+	for i := range g.Gaps {
+		if p := &g.Gaps[i]; p.Filter == nil && p.overlaps(key, to) {
+			return p
+		}
+	}
+	if p := g.suspect(g.streams(), stream); p != nil && p.overlaps(key, to) {
+		return p
+	}
+	return nil
 }
 
 // missing refuses a stream that lost records, or may have. It is for those who need its end.
@@ -86,7 +106,15 @@ func (g *gaps) missing(txn *engine.Txn, stream string) error {
 
 // at refuses a commit that stands in a gap, or stood there.
 func (g *gaps) at(stream string, key []byte) error {
-	if p := g.touching(key, key); p != nil && !slices.Contains(g.Whole, stream) {
+	if g == nil || slices.Contains(g.Whole, stream) {
+		return nil
+	}
+	for i := range g.Gaps {
+		if p := &g.Gaps[i]; p.Filter == nil && p.covers(key) {
+			return p.refuse(stream)
+		}
+	}
+	if p := g.suspect(g.streams(), stream); p != nil && p.covers(key) {
 		return p.refuse(stream)
 	}
 	return nil
@@ -95,13 +123,20 @@ func (g *gaps) at(stream string, key []byte) error {
 // refuse says what was found wrong with a stream.
 func (p *gap) refuse(stream string) error {
 	what := "may have lost records"
-	if name, seq, ok := splitName(p.From); ok && name == stream {
+	if name, seq, ok := splitName(p.From); ok && p.From[0] == tagCommit && name == stream {
 		what = fmt.Sprintf("lost records from seq %d on", seq)
 	}
-	return fmt.Errorf("stream %s %s, with a damaged block of %s (troupe repair says what is lost, and mends it): %w", stream, what, p.File, persistence.ErrCorrupt)
+	return p.refusal("stream " + stream + " " + what)
+}
+
+func (p *gap) refusal(what string) error {
+	return fmt.Errorf("%s, with a damaged block of %s (troupe repair says what is lost, and mends it): %w", what, p.File, persistence.ErrCorrupt)
 }
 
 func (p *gap) String() string {
+	if p.Filter != nil {
+		return fmt.Sprintf("%s: a block was damaged and is left out; it held entries between %s and %s", p.File, named(p.From), named(p.To))
+	}
 	if p.From[0] != tagCommit {
 		kind := map[byte]string{tagBlob: "body", tagPiece: "a part of the long value"}[p.From[0]]
 		return fmt.Sprintf("%s: a block was damaged and is left out; it held %s %x", p.File, kind, p.From[1:])
@@ -112,6 +147,18 @@ func (p *gap) String() string {
 		return fmt.Sprintf("%s: a block was damaged and is left out; it held records of stream %s, from seq %d on", p.File, from, seq)
 	}
 	return fmt.Sprintf("%s: a block was damaged and is left out; it held records between stream %s seq %d and stream %s seq %d", p.File, from, seq, to, end)
+}
+
+// named is a key for people.
+func named(key []byte) string {
+	name, n, ok := splitName(key)
+	switch {
+	case ok && key[0] == tagCursor:
+		return fmt.Sprintf("session %s cursor %d", name, n)
+	case ok && key[0] == tagCommit:
+		return fmt.Sprintf("stream %s seq %d", name, n)
+	}
+	return fmt.Sprintf("%q", key)
 }
 
 // err refuses what is about all streams; nil: there is no gap.
@@ -185,10 +232,15 @@ func (s *Store) findGaps(ctx context.Context) (write []*engine.Entry, err error)
 			return err
 		}
 		var found []gap
+		var m mended
 		if len(a.keys) == s.missing.entries {
-			write, found = a.mend, a.gaps()
+			write, found = a.entries(), a.gaps()
 		} else if found, _ = s.missing.gaps(); found == nil {
-			return s.missing.err
+			if found, _ = s.missing.doubts(); found == nil {
+				return s.missing.err
+			}
+			m = a.mendable(&gaps{Gaps: slices.Concat(s.lost.all(), found)})
+			write = m.entries(a.due)
 		}
 		s.log.Error("the store is opened without its damaged blocks", "path", s.opts.Dir, "err", s.missing.err, "count", len(write))
 		if len(found) == 0 {
@@ -198,7 +250,7 @@ func (s *Store) findGaps(ctx context.Context) (write []*engine.Entry, err error)
 			s.lost = &gaps{}
 		}
 		s.lost.add(found)
-		if err := s.lost.assess(ctx, txn); err != nil {
+		if err := s.lost.assess(ctx, txn, m); err != nil {
 			return err
 		}
 		e, err := s.lost.entry()

@@ -11,13 +11,15 @@ import (
 )
 
 // The index of a table counts its entries, so it is known how many the damaged blocks held. What should be there and is not can be
-// named: commits by the cursors that lead to them, cursors, bodies and pieces by the commits and the stubs. When those are as many as the blocks
+// named: commits by the cursors that lead to them, cursors, bodies and pieces by the commits and the stubs, places of timers by the timers. When those are as many as the blocks
 // held, they are what the blocks held, each once, and nothing else is lost, whatever else could have stood between their keys.
 
 // hole is where a damaged block of a table was.
 type hole struct {
 	span
-	file string
+	file   string
+	filter []byte // of the table's keys
+	top    uint64 // its highest version
 }
 
 func (h hole) holds(key []byte) bool {
@@ -31,16 +33,18 @@ type absent struct {
 	holes []hole
 	old   *gaps             // what they hold was lost before
 	keys  map[string]string // that were found absent, each with its table
-	mend  []*engine.Entry   // those of them whose content is known
+	// Those of them whose content is known.
+	cursors mended
+	due     []*engine.Entry // places of timers in their order
 }
 
 // absentIn looks for everything that should stand in holes.
 func absentIn(ctx context.Context, txn *engine.Txn, holes []hole, old *gaps) (*absent, error) {
-	a := &absent{ctx: ctx, txn: txn, holes: holes, old: old, keys: map[string]string{}}
+	a := &absent{ctx: ctx, txn: txn, holes: holes, old: old, keys: map[string]string{}, cursors: mended{}}
 	for _, step := range []struct {
 		tag byte
 		fn  func(*engine.Item) error
-	}{{tagCursor, a.cursor}, {tagCommit, a.commit}, {tagBlob, a.pieces}, {tagSnapshot, a.pieces}} {
+	}{{tagCursor, a.cursor}, {tagCommit, a.commit}, {tagBlob, a.pieces}, {tagSnapshot, a.pieces}, {tagTimer, a.timer}} {
 		err := forward(txn, []byte{step.tag}, nil, func(item *engine.Item) error {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -118,10 +122,27 @@ func (a *absent) commit(item *engine.Item) error {
 	key := nameKey(nil, tagCursor, at.session, at.cursor)
 	missing, err := a.look(key)
 	if missing {
-		a.mend = append(a.mend, sealed(key, at.value()))
+		a.cursors[string(key)] = mendedCursor{place: at, version: item.Version(), entry: sealed(key, at.value())}
 	}
 	return err
 }
+
+// timer looks for its place in the order of due times.
+func (a *absent) timer(item *engine.Item) error {
+	value, err := content(a.txn, item)
+	if err != nil || len(value) < dueSize {
+		return nil //nolint:nilerr // one that does not read tells nothing
+	}
+	key := dueKey(value[:dueSize], string(item.Key()[1:]))
+	missing, err := a.look(key)
+	if missing {
+		a.due = append(a.due, sealed(key, nil))
+	}
+	return err
+}
+
+// entries are what is written again.
+func (a *absent) entries() []*engine.Entry { return a.cursors.entries(a.due) }
 
 // pieces looks for those of a value that is cut.
 func (a *absent) pieces(item *engine.Item) error {
@@ -147,7 +168,7 @@ func (a *absent) pieces(item *engine.Item) error {
 
 // gaps are what is lost: a stream's commits as one gap, as nothing else can lie between two in the same block; a body or a piece by itself.
 func (a *absent) gaps() []gap {
-	for _, e := range a.mend {
+	for _, e := range a.entries() {
 		delete(a.keys, string(e.Key))
 	}
 	keys := make([]string, 0, len(a.keys))

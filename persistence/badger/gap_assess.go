@@ -1,6 +1,7 @@
 package badger
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"strings"
@@ -12,7 +13,7 @@ import (
 // cursors tell what was in a gap, and which commits in it are what was written there last.
 
 // assess finds out who lost what, and who lost nothing.
-func (g *gaps) assess(ctx context.Context, txn *engine.Txn) error {
+func (g *gaps) assess(ctx context.Context, txn *engine.Txn, m mended) error {
 	lost := map[string]*lostStream{}
 	err := forward(txn, []byte{tagCursor}, nil, func(item *engine.Item) error {
 		if err := ctx.Err(); err != nil {
@@ -53,7 +54,7 @@ func (g *gaps) assess(ctx context.Context, txn *engine.Txn) error {
 			g.Whole = append(g.Whole, name)
 		}
 	}
-	return nil
+	return g.sort(ctx, txn, lost, m)
 }
 
 // took says whether a cursor leads to records that were lost in a gap.
@@ -67,10 +68,28 @@ func (g *gaps) took(txn *engine.Txn, at place) bool {
 	}
 	item, err := txn.Get(key)
 	if err != nil {
-		return true
+		return g.holding(key, 0) != nil
 	}
 	c, err := decodeCommit(txn, item)
-	return err != nil || !c.current(txn, item.Version())
+	return err != nil || !g.last(txn, c, item.Version())
+}
+
+// last says whether a commit is certain to be what was written last under its key: no gap can hold another, or its cursor shows it, or the commit
+// behind it does, which has the same epoch. A stream that was deleted and begun again has another.
+func (g *gaps) last(txn *engine.Txn, c commitItem, version uint64) bool {
+	if g.holding(nameKey(nil, tagCommit, c.stream, c.first), version) == nil {
+		return true
+	}
+	item, err := txn.Get(nameKey(nil, tagCursor, c.value.GetSession(), c.value.GetFirstCursor()))
+	if err == nil && g.holding(item.Key(), item.Version()) == nil && c.current(txn, version) {
+		return true
+	}
+	key := nameKey(nil, tagCommit, c.stream, c.end())
+	if item, err = txn.Get(key); err != nil || g.holding(key, item.Version()) != nil {
+		return false
+	}
+	next, err := decodeCommit(txn, item)
+	return err == nil && next.value.Records[0].GetEpoch() == c.value.Records[len(c.value.Records)-1].GetEpoch()
 }
 
 // current says whether a commit is what was written last under its key: its cursor leads to it, and is not younger.
@@ -91,7 +110,7 @@ func namesIn(ctx context.Context, txn *engine.Txn, p gap) ([]string, error) {
 	var names []string
 	it := txn.NewIterator(engine.IteratorOptions{Prefix: []byte{tagCommit}})
 	defer it.Close()
-	for it.Seek(p.From); it.Valid(); {
+	for it.Seek(slices.MaxFunc([][]byte{p.From, {tagCommit}}, bytes.Compare)); it.Valid(); {
 		key := it.Item().KeyCopy(nil)
 		name, _, ok := splitName(key)
 		if !ok || string(key) > string(p.To) {
@@ -118,20 +137,20 @@ func (g *gaps) spared(txn *engine.Txn, name string) bool {
 	if err != nil {
 		return false
 	}
-	whole, next := true, uint64(0)
+	whole, next, version := true, uint64(0), uint64(0)
 	err = forward(txn, prefix, start, func(item *engine.Item) error {
 		c, err := decodeCommit(txn, item)
 		switch {
 		case err != nil, next == 0 && c.first > begins, next != 0 && c.first != next:
 			whole = false
-		case g.touching(item.Key(), item.Key()) != nil:
-			whole = c.current(txn, item.Version())
+		default:
+			whole = g.last(txn, c, item.Version())
 		}
 		if !whole {
 			return errStop
 		}
-		next = c.end()
+		next, version = c.end(), max(version, item.Version())
 		return nil
 	})
-	return err == nil && whole && next > 0 && g.touching(nameKey(nil, tagCommit, name, next), nameKey(nil, tagCommit, name, ^uint64(0))) == nil
+	return err == nil && whole && next > 0 && g.ends(tagCommit, name, next, version)
 }

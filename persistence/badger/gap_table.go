@@ -55,14 +55,14 @@ func (in *inspection) without() *missing {
 			if strings.IndexByte(accounted, s.from[0]) < 0 {
 				return nil
 			}
-			m.holes = append(m.holes, hole{s, d.file})
+			m.holes = append(m.holes, hole{s, d.file, d.filter, d.top})
 		}
 	}
 	return m
 }
 
 // accounted are the tags of entries that others tell of.
-const accounted = string(tagCommit) + string(tagCursor) + string(tagBlob) + string(tagPiece)
+const accounted = string(tagCommit) + string(tagCursor) + string(tagBlob) + string(tagPiece) + string(tagDue)
 
 // gaps are what lay in the holes, when that can only be records.
 func (m *missing) gaps() (found []gap, ok bool) {

@@ -30,6 +30,8 @@ type damage struct {
 	blocks int    // that it has
 	// entries is how many stood in those that do not read.
 	entries int
+	filter  []byte // of the table's keys
+	top     uint64 // its highest version
 }
 
 func (d damage) String() string {

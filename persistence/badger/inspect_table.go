@@ -69,7 +69,7 @@ func checkTable(path string, id uint64, m engine.TableManifest, keys *keyring) (
 		}
 	}
 	if d.what != "" {
-		d.entries = t.missing()
+		d.entries, d.filter, d.top = t.missing(), t.filter, t.top
 	}
 	if d.what == "" {
 		return at, nil, nil
@@ -85,6 +85,7 @@ type tableFile struct {
 	blocks      []blockPlace
 	top         uint64 // the highest version in it
 	count       int    // of its entries
+	filter      []byte // of its keys
 }
 
 type blockPlace struct {
@@ -109,6 +110,7 @@ func readTable(b []byte, m engine.TableManifest, keys *keyring) (*tableFile, err
 	err = caught(func() error {
 		ti := fb.GetRootAsTableIndex(index, 0)
 		t.top, t.count = ti.MaxVersion(), int(ti.KeyCount())
+		t.filter = slices.Clone(ti.BloomFilterBytes())
 		for i := range ti.OffsetsLength() {
 			var bo fb.BlockOffset
 			if !ti.Offsets(&bo, i) {

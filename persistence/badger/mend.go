@@ -32,6 +32,7 @@ type mender struct {
 	starts   map[string]uint64 // of sessions that were trimmed
 	boot     uint64            // the highest that wrote a record
 	lost     *gaps
+	doubts   *gaps    // with those that may have held more than records
 	drop     [][]byte // keys to remove
 	put      []*engine.Entry
 }
@@ -210,7 +211,7 @@ func (m *mender) name(streams []string) {
 
 // stream finds where one stops to hold together. What follows is dropped, and said.
 func (m *mender) stream(txn *engine.Txn, name string) error {
-	next, epoch, why := uint64(0), uint64(0), ""
+	next, epoch, version, why := uint64(0), uint64(0), uint64(0), ""
 	top := m.known[name]
 	err := forward(txn, namePrefix(nil, tagCommit, name), nil, func(item *engine.Item) error {
 		c, err := decodeCommit(txn, item)
@@ -240,7 +241,7 @@ func (m *mender) stream(txn *engine.Txn, name string) error {
 			m.drop = append(m.drop, item.KeyCopy(nil))
 			return nil
 		}
-		next, m.kept[name] = c.end(), true
+		next, version, m.kept[name] = c.end(), max(version, item.Version()), true
 		m.out.Records += int64(len(c.value.Records))
 		return m.ctx.Err()
 	})
@@ -252,12 +253,7 @@ func (m *mender) stream(txn *engine.Txn, name string) error {
 	} else {
 		m.gone[name] = true
 	}
-	behind := m.lost.touching(nameKey(nil, tagCommit, name, next), nameKey(nil, tagCommit, name, ^uint64(0)))
-	if behind != nil && (m.kept[name] || top > 0) {
-		if first, seq, ok := splitName(behind.From); ok && first == name {
-			top = max(top, seq) // there was one
-		}
-	}
+	behind, top := m.behind(name, next, version, top)
 	if top >= next {
 		switch {
 		case why != "":
@@ -269,6 +265,21 @@ func (m *mender) stream(txn *engine.Txn, name string) error {
 		m.out.Lost = append(m.out.Lost, Loss{Stream: name, Session: m.sessions[name], From: next, To: top, Why: why})
 	}
 	return nil
+}
+
+// behind returns the gap that may have held what followed a stream's last commit, which has a version, and the highest seq that is then known.
+func (m *mender) behind(name string, next, version, top uint64) (*gap, uint64) {
+	if p := m.lost.touching(nameKey(nil, tagCommit, name, next), nameKey(nil, tagCommit, name, ^uint64(0))); p != nil {
+		if first, seq, ok := splitName(p.From); ok && first == name && (m.kept[name] || top > 0) {
+			top = max(top, seq) // there was one
+		}
+		return p, top
+	}
+	p := m.doubts.next(nameKey(nil, tagCommit, name, next), version)
+	if p != nil && m.kept[name] {
+		top = max(top, next) // there was one, or the filter is wrong
+	}
+	return p, top
 }
 
 // begins is the seq that a stream's first commit should have, given the one that it has: another than 1 when it was

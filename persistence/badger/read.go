@@ -190,7 +190,7 @@ func readSession(ctx context.Context, txn *engine.Txn, lost *gaps, session strin
 		return err
 	}
 	var next uint64
-	return forward(txn, prefix, start, func(item *engine.Item) error {
+	err = forward(txn, prefix, start, func(item *engine.Item) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -226,6 +226,10 @@ func readSession(ctx context.Context, txn *engine.Txn, lost *gaps, session strin
 		}
 		return nil
 	})
+	if refusal := lost.refuseSession(session); refusal != nil && (err == nil || errors.Is(err, persistence.ErrCorrupt)) {
+		return refusal
+	}
+	return err
 }
 
 // Head returns the last durable seq of a stream, 0 when it does not exist.
@@ -237,7 +241,7 @@ func (s *Store) Head(ctx context.Context, stream string) (uint64, error) {
 
 // Cursor returns the last durable cursor of a session, 0 when it has none.
 func (s *Store) Cursor(ctx context.Context, session string) (last uint64, err error) {
-	err = s.view(ctx, func(txn *engine.Txn) (err error) { last, err = lastCursor(txn, session); return err })
+	err = s.view(ctx, func(txn *engine.Txn) (err error) { last, err = lastCursor(txn, s.lost, session); return err })
 	return last, trail(err, "cursor of %s", session)
 }
 

@@ -148,10 +148,11 @@ func (r *repair) mend() error {
 	path := filepath.Join(r.o.Dir, "db.watermark")
 	m := &mender{ctx: r.ctx, db: r.db, needs: r.ro.Needs, out: r.out, known: map[string]uint64{}, cursors: map[string]uint64{}, sessions: map[string]string{}}
 	var err error
-	if m.lost, err = r.gaps(); err != nil {
+	if m.doubts, err = r.gaps(); err != nil {
 		return err
 	}
-	if err := finishDeletions(r.ctx, r.db, m.lost); err != nil {
+	m.lost = m.doubts.ranged()
+	if err := finishDeletions(r.ctx, r.db, m.doubts); err != nil {
 		r.out.Damaged = append(r.out.Damaged, err.Error())
 	}
 	if err := m.recall(path, r.o.EncryptionKey != nil); err != nil {
@@ -187,10 +188,32 @@ func (r *repair) gaps() (g *gaps, err error) {
 			}
 		}
 	}
+	if err == nil {
+		err = r.doubts(g)
+	}
 	if err == nil && len(g.Gaps) == 0 {
 		return nil, nil //nolint:nilnil // none
 	}
 	return g, nil
+}
+
+// doubts adds the gaps of which it is not certain what they held, and that may have held more than records.
+func (r *repair) doubts(g *gaps) error {
+	m := r.in.without()
+	if m == nil {
+		return nil
+	}
+	if _, ranged := m.gaps(); ranged || len(m.holes) == 0 {
+		return nil
+	}
+	return r.db.View(func(txn *engine.Txn) error {
+		a, err := absentIn(r.ctx, txn, m.holes, g)
+		if err == nil && len(a.keys) != m.entries {
+			found, _ := m.doubts()
+			g.add(found)
+		}
+		return err
+	})
 }
 
 // replace keeps the damaged bytes and puts the repaired database in their place. From the second rename

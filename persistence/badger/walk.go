@@ -165,8 +165,11 @@ func lastRecord(txn *engine.Txn, lost *gaps, stream string) (tail, error) {
 }
 
 // lastCursor finds the end of a session; 0 when it has none.
-func lastCursor(txn *engine.Txn, session string) (uint64, error) {
+func lastCursor(txn *engine.Txn, lost *gaps, session string) (uint64, error) {
 	var last uint64
+	if err := lost.refuseSession(session); err != nil {
+		return 0, err
+	}
 	if known, err := begun(txn, tagCursor, session); !known {
 		return 0, err
 	}
