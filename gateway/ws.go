@@ -304,10 +304,15 @@ func (c *conn) send(f messages.Frame) {
 // now sends a last frame past the queue.
 func (c *conn) now(f messages.Frame) {
 	if b, err := messages.EncodeFrame(f); err == nil {
-		ctx, cancel := context.WithTimeout(c.ctx, writeTime)
+		ctx, cancel := c.within(writeTime)
 		defer cancel()
 		_ = c.ws.Write(ctx, websocket.MessageText, b) // the connection ends either way
 	}
+}
+
+// within bounds what is written. The end of the connection does not end it: the library cuts the line off then, and no word of why could follow.
+func (c *conn) within(limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(c.ctx), limit)
 }
 
 // write sends what is queued.
@@ -315,7 +320,7 @@ func (c *conn) write() {
 	for {
 		select {
 		case b := <-c.queue:
-			ctx, cancel := context.WithTimeout(c.ctx, writeTime)
+			ctx, cancel := c.within(writeTime)
 			err := c.ws.Write(ctx, websocket.MessageText, b)
 			cancel()
 			c.qmu.Lock()
@@ -342,7 +347,7 @@ func (c *conn) ping() {
 		case <-c.ctx.Done():
 			return
 		}
-		ctx, cancel := context.WithTimeout(c.ctx, every)
+		ctx, cancel := c.within(every)
 		err := c.ws.Ping(ctx)
 		cancel()
 		missed++

@@ -79,6 +79,7 @@ func fieldsAreEdited(browser context.Context, t *testing.T) {
 	x.sees("melissa: idle")
 
 	// Two of one's own, the second as soon as the page says that the first is saved.
+	value[bool](x, `(input => (input.focus(), input.setSelectionRange(0, 0), true))(document.querySelector('`+form("owner")+` input'))`)
 	x.typeInto(form("owner")+" input", "two ")
 	value[bool](x, `new Promise((done) => {
 		const form = document.querySelector('`+form("owner")+`');
