@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -156,13 +157,26 @@ func words(file string) ([]string, error) {
 	return strings.Fields(string(b)), nil
 }
 
-// writable tries to make a group.
+// probePrefix begins the names of groups that are made to see whether they can be.
+const probePrefix = "troupe-probe-"
+
+// writable tries to make a group, and removes those that a kill has left of earlier tries.
 func writable(dir string) error {
-	probe, err := os.MkdirTemp(dir, "troupe-probe-")
+	probe, err := os.MkdirTemp(dir, probePrefix)
 	if err != nil {
 		return fmt.Errorf("make a control group: %w", err)
 	}
-	return os.Remove(probe)
+	err = os.Remove(probe)
+	if errors.Is(err, fs.ErrNotExist) { // another process tidied up
+		err = nil
+	}
+	all, _ := os.ReadDir(dir) // who cannot look leaves them to the next
+	for _, e := range all {
+		if e.IsDir() && strings.HasPrefix(e.Name(), probePrefix) {
+			_ = os.Remove(filepath.Join(dir, e.Name())) // a group that has processes, or groups in it, is none of ours, and stays
+		}
+	}
+	return err
 }
 
 // newLimits are the limits of a group in cgroup2.
