@@ -24,6 +24,7 @@ import (
 type fieldBook struct {
 	fields  *workspace.Fields    // nil: not read yet
 	journal *persistence.Journal // nil until it is read
+	snaps   *snapshots           // of the journal
 	busy    bool                 // it is read, or written to
 	asker   *actor.PID           // of what is written
 	stash   act.Stash            // what came meanwhile
@@ -34,6 +35,7 @@ type fieldBook struct {
 type fieldsOpened struct {
 	fields  *workspace.Fields
 	journal *persistence.Journal
+	snaps   *snapshots
 	fail    *messages.Failure
 }
 
@@ -137,20 +139,13 @@ func (w *Workspace) openFields(c actor.Context) {
 	svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
 		return &fieldsOpened{fail: messages.Fail(messages.CodeInternal, p.Error(), "")}
 	}, func() any {
-		o := &fieldsOpened{fields: &workspace.Fields{}}
+		o := &fieldsOpened{}
 		ctx := context.Background()
 		j, err := persistence.OpenJournal(ctx, svc.Store, messages.WorkspaceStream(id), "", svc.Node)
 		if err == nil {
 			j.Now = svc.Now
 			o.journal = j
-			err = j.Replay(ctx, 1, func(e persistence.Entry) error {
-				fact, err := messages.WorkspaceFactIn(e.Record)
-				if err != nil {
-					return fmt.Errorf("%w: %w", persistence.ErrCorrupt, err)
-				}
-				o.fields.Apply(fact)
-				return nil
-			})
+			o.fields, o.snaps, err = recoverFields(ctx, j)
 		}
 		if err != nil {
 			o.fail = messages.Fail(unreadable(err), "read the fields of the workspace: "+err.Error(), "run `troupe verify`")
@@ -171,7 +166,7 @@ func (w *Workspace) fieldsOpened(c actor.Context, m *fieldsOpened) {
 		w.grant(c)
 		return
 	}
-	w.book.fields, w.book.journal = m.fields, m.journal
+	w.book.fields, w.book.journal, w.book.snaps = m.fields, m.journal, m.snaps
 	w.resumeFields(c)
 }
 
@@ -232,7 +227,10 @@ func (w *Workspace) fieldsWritten(c actor.Context, m *fieldsWritten) {
 	}
 	for _, f := range m.facts {
 		w.book.fields.Apply(f)
+		w.book.snaps.records++
+		w.book.snaps.bytes += proto.Size(f)
 	}
+	w.sumFields(false, func() {})
 	if m.then != nil {
 		m.then(c)
 	}
@@ -263,7 +261,7 @@ func (w *Workspace) closeFields(c actor.Context) {
 	}
 	w.refuseFields(c, messages.Fail(messages.CodeUnavailable, "the workspace "+w.uri+" is stopping", "try again"))
 	if w.book.journal != nil {
-		w.book.journal.Release()
+		w.sumFields(true, w.book.journal.Release)
 	}
 }
 

@@ -483,8 +483,9 @@ func (x *WorkspaceSpec) GetBy() string {
 // PathBounds say which folders of the server's machine may be attached by who asks.
 type PathBounds struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Roots         []string               `protobuf:"bytes,1,rep,name=roots,proto3" json:"roots,omitempty"`   // absolute: only what lies below one of them
-	Tenant        string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"` // of other sessions' own workspaces: only those of this tenant
+	Roots         []string               `protobuf:"bytes,1,rep,name=roots,proto3" json:"roots,omitempty"`                      // absolute: only what lies below one of them
+	Tenant        string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`                    // of other sessions' own workspaces: only those of this tenant
+	AnyMode       bool                   `protobuf:"varint,95,opt,name=any_mode,json=anyMode,proto3" json:"any_mode,omitempty"` // also one that confines less than the configuration says
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -531,6 +532,13 @@ func (x *PathBounds) GetTenant() string {
 		return x.Tenant
 	}
 	return ""
+}
+
+func (x *PathBounds) GetAnyMode() bool {
+	if x != nil {
+		return x.AnyMode
+	}
+	return false
 }
 
 // AttachWorkspace adds a workspace to a session, from each worker's next turn on. Reply: WorkspaceGrant, once it is durable
@@ -12233,11 +12241,12 @@ const file_command_proto_rawDesc = "" +
 	"\aisolate\x18\x06 \x01(\bR\aisolate\x12\x12\n" +
 	"\x04mode\x18F \x01(\tR\x04mode\x12-\n" +
 	"\x06bounds\x18\x1a \x01(\v2\x15.troupe.v1.PathBoundsR\x06bounds\x12\x0e\n" +
-	"\x02by\x18. \x01(\tR\x02by\":\n" +
+	"\x02by\x18. \x01(\tR\x02by\"U\n" +
 	"\n" +
 	"PathBounds\x12\x14\n" +
 	"\x05roots\x18\x01 \x03(\tR\x05roots\x12\x16\n" +
-	"\x06tenant\x18\x02 \x01(\tR\x06tenant\"Y\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x19\n" +
+	"\bany_mode\x18_ \x01(\bR\aanyMode\"Y\n" +
 	"\x0fAttachWorkspace\x126\n" +
 	"\tworkspace\x18\x01 \x01(\v2\x18.troupe.v1.WorkspaceSpecR\tworkspace\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\"?\n" +

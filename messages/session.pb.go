@@ -3270,6 +3270,151 @@ func (x *Audited) GetHash() []byte {
 	return nil
 }
 
+// FieldsState is the fold of a workspace's journal, as a snapshot of it holds it.
+type FieldsState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Schema        string                 `protobuf:"bytes,1,opt,name=schema,proto3" json:"schema,omitempty"` // empty: none was declared
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	Rev           uint64                 `protobuf:"varint,3,opt,name=rev,proto3" json:"rev,omitempty"`
+	Set           []*FieldChange         `protobuf:"bytes,4,rep,name=set,proto3" json:"set,omitempty"` // by somebody, by name
+	Derived       []*FieldChange         `protobuf:"bytes,5,rep,name=derived,proto3" json:"derived,omitempty"`
+	Edits         []*FieldSet            `protobuf:"bytes,6,rep,name=edits,proto3" json:"edits,omitempty"`     // that are known when they are made again, the oldest first
+	Effects       []*FieldsPending       `protobuf:"bytes,7,rep,name=effects,proto3" json:"effects,omitempty"` // by revision
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FieldsState) Reset() {
+	*x = FieldsState{}
+	mi := &file_session_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FieldsState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FieldsState) ProtoMessage() {}
+
+func (x *FieldsState) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FieldsState.ProtoReflect.Descriptor instead.
+func (*FieldsState) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *FieldsState) GetSchema() string {
+	if x != nil {
+		return x.Schema
+	}
+	return ""
+}
+
+func (x *FieldsState) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *FieldsState) GetRev() uint64 {
+	if x != nil {
+		return x.Rev
+	}
+	return 0
+}
+
+func (x *FieldsState) GetSet() []*FieldChange {
+	if x != nil {
+		return x.Set
+	}
+	return nil
+}
+
+func (x *FieldsState) GetDerived() []*FieldChange {
+	if x != nil {
+		return x.Derived
+	}
+	return nil
+}
+
+func (x *FieldsState) GetEdits() []*FieldSet {
+	if x != nil {
+		return x.Edits
+	}
+	return nil
+}
+
+func (x *FieldsState) GetEffects() []*FieldsPending {
+	if x != nil {
+		return x.Effects
+	}
+	return nil
+}
+
+type FieldsPending struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Set           *FieldSet              `protobuf:"bytes,1,opt,name=set,proto3" json:"set,omitempty"`
+	Attempts      uint32                 `protobuf:"varint,2,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FieldsPending) Reset() {
+	*x = FieldsPending{}
+	mi := &file_session_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FieldsPending) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FieldsPending) ProtoMessage() {}
+
+func (x *FieldsPending) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FieldsPending.ProtoReflect.Descriptor instead.
+func (*FieldsPending) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *FieldsPending) GetSet() *FieldSet {
+	if x != nil {
+		return x.Set
+	}
+	return nil
+}
+
+func (x *FieldsPending) GetAttempts() uint32 {
+	if x != nil {
+		return x.Attempts
+	}
+	return 0
+}
+
 var File_session_proto protoreflect.FileDescriptor
 
 const file_session_proto_rawDesc = "" +
@@ -3529,7 +3674,18 @@ const file_session_proto_rawDesc = "" +
 	"\aoutcome\x18\x04 \x01(\tR\aoutcome\x12\x1f\n" +
 	"\vduration_us\x18\x05 \x01(\x03R\n" +
 	"durationUs\x12\x12\n" +
-	"\x04hash\x18\x06 \x01(\fR\x04hashB0Z.github.com/troupe-dev/troupe/messages;messagesb\x06proto3"
+	"\x04hash\x18\x06 \x01(\fR\x04hash\"\x82\x02\n" +
+	"\vFieldsState\x12\x16\n" +
+	"\x06schema\x18\x01 \x01(\tR\x06schema\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x10\n" +
+	"\x03rev\x18\x03 \x01(\x04R\x03rev\x12(\n" +
+	"\x03set\x18\x04 \x03(\v2\x16.troupe.v1.FieldChangeR\x03set\x120\n" +
+	"\aderived\x18\x05 \x03(\v2\x16.troupe.v1.FieldChangeR\aderived\x12)\n" +
+	"\x05edits\x18\x06 \x03(\v2\x13.troupe.v1.FieldSetR\x05edits\x122\n" +
+	"\aeffects\x18\a \x03(\v2\x18.troupe.v1.FieldsPendingR\aeffects\"R\n" +
+	"\rFieldsPending\x12%\n" +
+	"\x03set\x18\x01 \x01(\v2\x13.troupe.v1.FieldSetR\x03set\x12\x1a\n" +
+	"\battempts\x18\x02 \x01(\rR\battemptsB0Z.github.com/troupe-dev/troupe/messages;messagesb\x06proto3"
 
 var (
 	file_session_proto_rawDescOnce sync.Once
@@ -3543,7 +3699,7 @@ func file_session_proto_rawDescGZIP() []byte {
 	return file_session_proto_rawDescData
 }
 
-var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_session_proto_goTypes = []any{
 	(*SessionFact)(nil),        // 0: troupe.v1.SessionFact
 	(*BudgetChanged)(nil),      // 1: troupe.v1.BudgetChanged
@@ -3585,12 +3741,14 @@ var file_session_proto_goTypes = []any{
 	(*FolderTrusted)(nil),      // 37: troupe.v1.FolderTrusted
 	(*FolderUntrusted)(nil),    // 38: troupe.v1.FolderUntrusted
 	(*Audited)(nil),            // 39: troupe.v1.Audited
-	(*Budget)(nil),             // 40: troupe.v1.Budget
-	(*Amounts)(nil),            // 41: troupe.v1.Amounts
-	(Persist_Policy)(0),        // 42: troupe.v1.Persist.Policy
-	(*EnvVar)(nil),             // 43: troupe.v1.EnvVar
-	(Trust_Level)(0),           // 44: troupe.v1.Trust.Level
-	(*Place)(nil),              // 45: troupe.v1.Place
+	(*FieldsState)(nil),        // 40: troupe.v1.FieldsState
+	(*FieldsPending)(nil),      // 41: troupe.v1.FieldsPending
+	(*Budget)(nil),             // 42: troupe.v1.Budget
+	(*Amounts)(nil),            // 43: troupe.v1.Amounts
+	(Persist_Policy)(0),        // 44: troupe.v1.Persist.Policy
+	(*EnvVar)(nil),             // 45: troupe.v1.EnvVar
+	(Trust_Level)(0),           // 46: troupe.v1.Trust.Level
+	(*Place)(nil),              // 47: troupe.v1.Place
 }
 var file_session_proto_depIdxs = []int32{
 	6,  // 0: troupe.v1.SessionFact.session_created:type_name -> troupe.v1.SessionCreated
@@ -3608,16 +3766,16 @@ var file_session_proto_depIdxs = []int32{
 	1,  // 12: troupe.v1.SessionFact.budget_changed:type_name -> troupe.v1.BudgetChanged
 	2,  // 13: troupe.v1.SessionFact.budget_allotted:type_name -> troupe.v1.BudgetAllotted
 	3,  // 14: troupe.v1.SessionFact.conversation_shared:type_name -> troupe.v1.ConversationShared
-	40, // 15: troupe.v1.BudgetChanged.budget:type_name -> troupe.v1.Budget
-	41, // 16: troupe.v1.BudgetChanged.added:type_name -> troupe.v1.Amounts
-	41, // 17: troupe.v1.BudgetAllotted.until:type_name -> troupe.v1.Amounts
+	42, // 15: troupe.v1.BudgetChanged.budget:type_name -> troupe.v1.Budget
+	43, // 16: troupe.v1.BudgetChanged.added:type_name -> troupe.v1.Amounts
+	43, // 17: troupe.v1.BudgetAllotted.until:type_name -> troupe.v1.Amounts
 	17, // 18: troupe.v1.FieldNoted.set:type_name -> troupe.v1.FieldSet
-	42, // 19: troupe.v1.SessionCreated.persist:type_name -> troupe.v1.Persist.Policy
-	43, // 20: troupe.v1.SessionCreated.env:type_name -> troupe.v1.EnvVar
-	40, // 21: troupe.v1.SessionCreated.budget:type_name -> troupe.v1.Budget
-	44, // 22: troupe.v1.WorkspaceAttached.trust:type_name -> troupe.v1.Trust.Level
-	44, // 23: troupe.v1.TrustChanged.trust:type_name -> troupe.v1.Trust.Level
-	45, // 24: troupe.v1.WorkerSpawned.places:type_name -> troupe.v1.Place
+	44, // 19: troupe.v1.SessionCreated.persist:type_name -> troupe.v1.Persist.Policy
+	45, // 20: troupe.v1.SessionCreated.env:type_name -> troupe.v1.EnvVar
+	42, // 21: troupe.v1.SessionCreated.budget:type_name -> troupe.v1.Budget
+	46, // 22: troupe.v1.WorkspaceAttached.trust:type_name -> troupe.v1.Trust.Level
+	46, // 23: troupe.v1.TrustChanged.trust:type_name -> troupe.v1.Trust.Level
+	47, // 24: troupe.v1.WorkerSpawned.places:type_name -> troupe.v1.Place
 	16, // 25: troupe.v1.WorkspaceFact.workspace_opened:type_name -> troupe.v1.WorkspaceOpened
 	17, // 26: troupe.v1.WorkspaceFact.field_set:type_name -> troupe.v1.FieldSet
 	22, // 27: troupe.v1.WorkspaceFact.lease_revoked:type_name -> troupe.v1.LeaseRevoked
@@ -3641,12 +3799,17 @@ var file_session_proto_depIdxs = []int32{
 	37, // 45: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
 	38, // 46: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
 	39, // 47: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
-	43, // 48: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
-	49, // [49:49] is the sub-list for method output_type
-	49, // [49:49] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	45, // 48: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
+	18, // 49: troupe.v1.FieldsState.set:type_name -> troupe.v1.FieldChange
+	18, // 50: troupe.v1.FieldsState.derived:type_name -> troupe.v1.FieldChange
+	17, // 51: troupe.v1.FieldsState.edits:type_name -> troupe.v1.FieldSet
+	41, // 52: troupe.v1.FieldsState.effects:type_name -> troupe.v1.FieldsPending
+	17, // 53: troupe.v1.FieldsPending.set:type_name -> troupe.v1.FieldSet
+	54, // [54:54] is the sub-list for method output_type
+	54, // [54:54] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_session_proto_init() }
@@ -3705,7 +3868,7 @@ func file_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_session_proto_rawDesc), len(file_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   40,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -266,3 +266,45 @@ func TestHugeFieldsAreCutInThePrompt(t *testing.T) {
 		t.Errorf("%d bytes: %.300s", len(out), out)
 	}
 }
+
+// TestFieldsGoOnFromTheirStateAsFromTheirRecords: with edits that are known, effects that have not ended, and values of an earlier schema.
+func TestFieldsGoOnFromTheirStateAsFromTheirRecords(t *testing.T) {
+	const schema = `{"type":"object","properties":{
+"status":{"type":"string","default":"idle","x-editable":true,"x-effect":"tell"},"other":{"type":"integer","x-editable":true},
+"shown":{"type":"string","x-derive":{"cases":[{"field":"status","equals":"done","value":"all done"}],"else":"not yet"}}}}`
+	f := declared(t, schema)
+	for i, v := range []string{`"a"`, `"b"`, `"done"`} {
+		set(t, f, workspace.FieldEdit{Field: "status", Value: v, ExecID: fmt.Sprint("exe_", i), By: "me"})
+	}
+	set(t, f, workspace.FieldEdit{Field: "other", Value: `4`})
+	f.Apply(&messages.FieldEffectEnded{Rev: 2})
+	f.Apply(&messages.FieldEffectStarted{Rev: 3, Attempt: 2})
+	data, err := proto.Marshal(f.State())
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := &messages.FieldsState{}
+	if err := proto.Unmarshal(data, state); err != nil {
+		t.Fatal(err)
+	}
+	again := workspace.RestoreFields(state)
+	same := func(when string) {
+		t.Helper()
+		if !proto.Equal(f.View("x"), again.View("x")) || !proto.Equal(f.State(), again.State()) || again.DeclaredBy() != f.DeclaredBy() {
+			t.Errorf("%s: %v instead of %v", when, again.State(), f.State())
+		}
+	}
+	same("restored")
+	if p := again.Pending(); len(p) != 2 || p[0].Attempts != 2 || p[0].Name != "tell" {
+		t.Errorf("%v", p)
+	}
+	if fact, duplicate, err := again.Edit(workspace.FieldEdit{Field: "status", Value: `"b"`, ExecID: "exe_1"}); err != nil || !duplicate || fact.GetRev() != 3 {
+		t.Errorf("an edit made again: %v %v %v", fact, duplicate, err)
+	}
+	fact := set(t, f, workspace.FieldEdit{Field: "status", Value: ``, ExecID: "exe_9"})
+	again.Apply(fact)
+	same("after one more edit")
+	if none := workspace.RestoreFields(&messages.FieldsState{}); !proto.Equal(none.State(), (&workspace.Fields{}).State()) {
+		t.Errorf("of none: %v", none.State())
+	}
+}
