@@ -32,11 +32,16 @@ type office struct {
 
 func newOffice(t *testing.T) *office {
 	t.Helper()
-	rt, err := troupe.New(t.Context(), troupe.Options{Model: writesOnce{}})
+	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := filepath.EvalSymlinks(t.TempDir())
+	return officeIn(t, root, troupe.Options{Model: writesOnce{}})
+}
+
+func officeIn(t *testing.T, root string, with troupe.Options) *office {
+	t.Helper()
+	rt, err := troupe.New(t.Context(), with)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/tools"
@@ -28,21 +29,61 @@ func (s *Services) sandboxFor(ctx context.Context, mode string) (tools.Sandbox, 
 	return box, err
 }
 
-// settleMode says where the commands of a new workspace run: as it is asked for, else as configured. What is not there now is refused.
-func (s *Services) settleMode(a *messages.WorkspaceAttached, wanted string) *messages.Failure {
-	a.Mode = cmp.Or(wanted, s.Modes[cmp.Or(a.GetSource(), a.GetUri())], tools.ModeLocal)
-	switch {
+// settleMode says where the commands of a new workspace run: as it is asked for, else as configured. What is not there now is refused, and so is, to
+// who is bounded, what confines less than the configuration says.
+func (s *Services) settleMode(a *messages.WorkspaceAttached, wanted string, bounds *messages.PathBounds) *messages.Failure {
+	called := known(&messages.WorkspaceGrant{Uri: a.GetUri(), Source: a.GetSource()})
+	configured := ConfiguredMode(s.Modes, called)
+	switch a.Mode = cmp.Or(wanted, configured); {
+	case a.GetMode() == tools.ModeLocal && configured != tools.ModeLocal && bounds != nil && !bounds.GetAnyMode():
+		return messages.Fail(messages.CodeForbidden, fmt.Sprintf("the commands of %s run in a container, as the configuration says: mode local needs scope admin", called), "leave the mode out, or use a token that may")
 	case a.GetMode() == tools.ModeLocal:
 		return nil
 	case a.GetMode() != tools.ModeContainer:
-		return messages.Fail(messages.CodeBadRequest, fmt.Sprintf("workspace %s: there is no mode %q", known(&messages.WorkspaceGrant{Uri: a.GetUri(), Source: a.GetSource()}), a.GetMode()), "one of local, container")
+		return messages.Fail(messages.CodeBadRequest, fmt.Sprintf("workspace %s: there is no mode %q", called, a.GetMode()), "one of local, container")
 	case elsewhere(a) != "":
 		return messages.Fail(messages.CodeBadRequest, fmt.Sprintf("the commands of %s run where its owner says", a.GetUri()), "leave the mode out")
 	}
+	return s.contained()
+}
+
+// contained refuses when no container can be made.
+func (s *Services) contained() *messages.Failure {
 	ctx, cancel := s.whileRunning(context.Background())
 	defer cancel()
-	if _, err := s.sandboxFor(ctx, a.GetMode()); err != nil {
+	if _, err := s.sandboxFor(ctx, tools.ModeContainer); err != nil {
 		return messages.Fail(messages.CodeSandbox, "no container can be made: "+err.Error(), "leave the mode out to work in the sandbox of this machine")
+	}
+	return nil
+}
+
+// ConfiguredMode is the mode of an address that nobody says otherwise of: its own; else container, when a folder above it or one in it is
+// configured so, as a command there reaches the files of that.
+func ConfiguredMode(all map[string]string, uri string) string {
+	if mode := all[uri]; mode != "" {
+		return mode
+	}
+	host, path, _ := strings.Cut(uri, ":")
+	for other, mode := range all {
+		h, p, _ := strings.Cut(other, ":")
+		if h == host && h != "git" && mode == tools.ModeContainer && (within(path, p) || within(p, path)) {
+			return mode
+		}
+	}
+	return tools.ModeLocal
+}
+
+// homeMode is the mode of a session's own workspace: commands leave no container by running there. It is that of the primary workspace when
+// that has containers, else as configured.
+func (s *Services) homeMode(home *messages.WorkspaceAttached, others []*messages.WorkspaceAttached) *messages.Failure {
+	home.Mode = ConfiguredMode(s.Modes, home.GetUri())
+	for _, a := range others {
+		if a.GetPrimary() && a.GetMode() == tools.ModeContainer {
+			home.Mode = tools.ModeContainer
+		}
+	}
+	if home.GetMode() == tools.ModeContainer {
+		return s.contained()
 	}
 	return nil
 }

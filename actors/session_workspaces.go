@@ -116,7 +116,7 @@ func openWorkspaces(svc *Services, sys *actor.ActorSystem, session string, g *me
 func (b *sessionBuilder) attached() ([]*messages.WorkspaceAttached, *messages.Failure) {
 	home := &messages.WorkspaceAttached{
 		Uri: b.svc.ServerName + ":/sessions/" + b.m.GetSessionId(), Kind: string(workspace.KindServer), Owner: b.svc.ServerName,
-		Trust: messages.Trust_FULL, Name: HomeName, Mode: "local", Path: homePath(b.svc, b.m.GetSessionId()),
+		Trust: messages.Trust_FULL, Name: HomeName, Path: homePath(b.svc, b.m.GetSessionId()),
 	}
 	specs := b.m.GetWorkspaces()
 	first := max(slices.IndexFunc(specs, (*messages.WorkspaceSpec).GetPrimary), 0)
@@ -140,6 +140,9 @@ func (b *sessionBuilder) attached() ([]*messages.WorkspaceAttached, *messages.Fa
 		all = append(all, a)
 	}
 	home.Primary = len(specs) == 0
+	if fail := b.svc.homeMode(home, all[1:]); fail != nil {
+		return nil, fail
+	}
 	return append(all[1:], home), nil
 }
 
@@ -194,7 +197,7 @@ func (s *Services) place(spec *messages.WorkspaceSpec, have []*messages.Workspac
 	for _, check := range []func() *messages.Failure{
 		func() *messages.Failure { return collides(a, have) },
 		func() *messages.Failure { return s.checkTools(a) },
-		func() *messages.Failure { return s.settleMode(a, spec.GetMode()) },
+		func() *messages.Failure { return s.settleMode(a, spec.GetMode(), spec.GetBounds()) },
 	} {
 		if fail == nil {
 			fail = check()

@@ -322,7 +322,7 @@ func (b *checked) place(who Principal, w *messages.WorkspaceSpec) error {
 	w.By = who.Name
 	w.Bounds = &messages.PathBounds{Roots: b.roots, Tenant: who.Tenant}
 	if who.May(ScopeAdmin) {
-		w.Bounds.Roots = []string{"/"}
+		w.Bounds.Roots, w.Bounds.AnyMode = []string{"/"}, true
 	}
 	return nil
 }

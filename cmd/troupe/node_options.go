@@ -34,7 +34,7 @@ func (a *app) runtimeOptions(ctx context.Context, in opening, log *slog.Logger) 
 		Limits: waits(commonLimits(c.Limits), c), IdleAfter: c.Limits.Idle, Still: !in.work, Brief: !in.serve,
 		IgnoreTimers:   !in.serve, // a command is about what it was told to do
 		ProviderLimits: map[string]troupe.ProviderLimits{}, ToolTimes: map[string]time.Duration{}, Unknown: map[string]troupe.Unknown{},
-		Containers: containers(loaded, c.Data.Dir), Modes: modes(loaded),
+		Containers: containers(loaded, c.Data.Dir),
 	}
 	if !in.alone { // the tour knows no configuration
 		o.Rules = a.rulesOf
@@ -69,6 +69,8 @@ func (a *app) runtimeOptions(ctx context.Context, in opening, log *slog.Logger) 
 		return o, err
 	}
 	addServers(&o, c)
+	var lost error // who works is refused
+	o.Modes, lost = modes(loaded)
 	if !in.work {
 		return o, nil
 	}
@@ -76,6 +78,9 @@ func (a *app) runtimeOptions(ctx context.Context, in opening, log *slog.Logger) 
 		return o, err
 	}
 	o.Reach = reach(loaded)
+	if lost != nil {
+		return o, lost
+	}
 	if o.Sandbox, err = detectSandbox(ctx, loaded, c.Data.Dir); err != nil {
 		return o, err
 	}
@@ -264,21 +269,32 @@ func containers(loaded *config.Loaded, hide ...string) func(context.Context) (to
 	}
 }
 
-// modes are those of the section workspaces, by canonical address.
-func modes(loaded *config.Loaded) map[string]string {
+// modes are those of the section workspaces, by canonical address. One that is to be confined and cannot be found is refused: under the
+// name by which it is there it would not be.
+func modes(loaded *config.Loaded) (map[string]string, error) {
 	out := make(map[string]string)
-	for _, w := range loaded.Config.Workspaces {
+	var problems config.Problems
+	for _, name := range slices.Sorted(maps.Keys(loaded.Config.Workspaces)) {
+		w := loaded.Config.Workspaces[name]
 		addr, err := workspace.Parse(w.URI, loaded.Config.Server.Name)
 		if dir, local := strings.CutPrefix(w.URI, workspace.LocalHost+":"); local || filepath.IsAbs(w.URI) {
-			if real, _, lerr := workspace.Local(dir); lerr == nil { // links followed, as where it is attached
-				addr, err = real, nil
-			}
+			addr, _, err = workspace.Local(dir) // links followed, as where it is attached
 		}
-		if err == nil {
+		switch {
+		case err == nil:
 			out[addr.Canonical] = w.Mode
+		case w.Mode == tools.ModeContainer:
+			path := "workspaces." + name + ".uri"
+			problems = append(problems, &config.Problem{
+				What: fmt.Sprintf("%s: %q cannot be found, so that its mode, container, would not count: %v", path, w.URI, err),
+				Path: path, Origin: loaded.Origin(path), Fix: "correct the address, or take the section out",
+			})
 		}
 	}
-	return out
+	if len(problems) > 0 {
+		return out, problems
+	}
+	return out, nil
 }
 
 // reach are the addresses of sandbox.fetch.

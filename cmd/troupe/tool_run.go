@@ -78,6 +78,11 @@ func (a *app) runTool(ctx context.Context, f *toolFlags, name string) error {
 	if f.trust == "full" || f.trust == "" && a.trusted(addr) {
 		c.trust = messages.Trust_FULL
 	}
+	known, err := modes(loaded)
+	if err != nil {
+		return err
+	}
+	c.mode = actors.ConfiguredMode(known, addr.Canonical)
 	if c.rules, err = configRules(loaded); err != nil {
 		return err
 	}
@@ -115,6 +120,7 @@ type loneCall struct {
 	raw    json.RawMessage
 	trust  messages.Trust_Level
 	rules  []string
+	mode   string // where its commands run
 
 	remembered []string // what answers left behind for every agent, or the default one, in this folder
 }
@@ -202,12 +208,25 @@ func judged(q policy.Question, spec *tools.Spec, ws *workspace.Workspace, args m
 	return policy.Decide(about), nil
 }
 
+// sandbox is what runs commands in the folder, as the configuration says of it.
+func (c *loneCall) sandbox(ctx context.Context) (tools.Sandbox, error) {
+	data := c.loaded.Config.Data.Dir
+	if c.mode != tools.ModeContainer || c.loaded.Config.Sandbox.Exec == tools.ModeContainer {
+		return detectSandbox(ctx, c.loaded, data)
+	}
+	box, err := containers(c.loaded, data)(ctx)
+	if err != nil {
+		return nil, tools.Errorf(tools.CodeSandboxUnavailable, "No container can be made: %v", err)
+	}
+	return box, nil
+}
+
 func (c *loneCall) execute(ctx context.Context, tool tools.Tool, ws *workspace.Workspace) (*tools.Result, error) {
 	spec := tool.Spec()
 	var box tools.Sandbox
 	if spec.Commands || c.loaded.Config.Hooks.AroundCalls() { // its probe is no part of the call's time
 		var err error
-		if box, err = detectSandbox(ctx, c.loaded, c.loaded.Config.Data.Dir); err != nil {
+		if box, err = c.sandbox(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -228,7 +247,7 @@ func (c *loneCall) execute(ctx context.Context, tool tools.Tool, ws *workspace.W
 	}
 	tc := &tools.Context{
 		Signal: ctx, Agent: "default", ProcessEnv: env, Redact: c.a.secrets.String, Sandbox: box, Reach: reach(c.loaded), Workspace: ws, ExecID: messages.NewID(messages.ExecPrefix), Trust: c.trust, Fresh: true, WorkspaceID: c.addr.ID(),
-		WorkspaceInfo: &messages.WorkspaceInfo{Mode: "local", WorkingDirectory: c.dir, ProjectDir: c.dir, ClonePath: c.dir},
+		WorkspaceInfo: &messages.WorkspaceInfo{Mode: c.mode, WorkingDirectory: c.dir, ProjectDir: c.dir, ClonePath: c.dir},
 	}
 	tc.Enter()
 	if !spec.NoTemp {
