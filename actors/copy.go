@@ -39,6 +39,7 @@ type Survey struct {
 	order   []string // of workers, as they were spawned
 	streams map[string]bool
 	placed  map[string]uint64 // address of a workspace -> record that attached it
+	owners  []string          // workers that have copies of their own
 }
 
 // errSurveyed ends the reading.
@@ -93,6 +94,11 @@ func (v *Survey) begun() bool {
 			return false
 		}
 	}
+	for _, id := range v.owners { // whose copies stand before them
+		if !slices.Contains(v.order, id) {
+			return false
+		}
+	}
 	return len(v.order) > 0
 }
 
@@ -129,6 +135,9 @@ func (v *Survey) addSession(id string, r *messages.Record) error {
 		v.order = append(v.order, x.GetWorkerId())
 	case *messages.WorkspaceAttached:
 		v.placed[x.GetUri()] = v.Cursor + 1
+		if x.GetWorker() != "" {
+			v.owners = append(v.owners, x.GetWorker())
+		}
 	case *messages.SessionClosed:
 		return fmt.Errorf("the session was closed by record %d: %w", v.Cursor+1, errClosed)
 	}

@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/troupe-dev/troupe/conversation"
@@ -54,7 +55,7 @@ func (v *Survey) Misplaced() (at uint64, why string) {
 		switch {
 		case err != nil:
 			return at, fmt.Sprintf("workspace %q: %v", a.GetUri(), err)
-		case isCopy(a) && v.remakable(a, addr):
+		case isCopy(a) && (v.remakable(a, addr) || v.leftBehind(a, addr)):
 		case string(addr.Kind) != a.GetKind():
 			return at, fmt.Sprintf("workspace %s is said to be of kind %q", addr.Canonical, a.GetKind())
 		case IsHome(a):
@@ -75,6 +76,24 @@ func (v *Survey) remakable(a *messages.WorkspaceAttached, addr *workspace.Addres
 	id, ok := strings.CutPrefix(addr.Path, "/copies/"+v.Session+"/")
 	return err == nil && source.Kind == workspace.KindGit && source.Canonical == a.GetSource() && a.GetKind() == string(workspace.KindGit) &&
 		ok && messages.ValidID(copyPrefix, id) && a.GetProjectDir() == "" && len(a.GetCommit()) >= 40 && strings.Trim(a.GetCommit(), "0123456789abcdef") == ""
+}
+
+// leftBehind says whether a workspace is a copy of a folder, or of another copy, that the session or one of its workers has: its files do not
+// come along, and calls there find no workspace.
+func (v *Survey) leftBehind(a *messages.WorkspaceAttached, addr *workspace.Address) bool {
+	id, ok := strings.CutPrefix(addr.Path, "/copies/"+v.Session+"/")
+	if !ok || addr.Kind != workspace.KindServer || !messages.ValidID(copyPrefix, id) || a.GetKind() != string(workspace.KindClient) || a.GetCommit() != "" ||
+		a.GetWorker() != "" && !slices.Contains(v.order, a.GetWorker()) {
+		return false
+	}
+	source, err := workspace.Parse(a.GetSource(), a.GetOwner())
+	if err != nil || source.Canonical != a.GetSource() {
+		return false
+	}
+	if source.Kind == workspace.KindClient && source.Host == workspace.LocalHost {
+		return a.GetProjectDir() == source.Path
+	}
+	return a.GetProjectDir() != "" && a.GetSource() != a.GetUri() && v.placed[a.GetSource()] != 0 && v.placed[a.GetSource()] < v.placed[a.GetUri()]
 }
 
 // Closes says whether a record behind the last one is of those by which an import closes what was open, and takes back what is not

@@ -64,9 +64,9 @@ func (n *naming) address(old string) string {
 // renamed says which string fields of facts hold an id of ours, and which an address; all others stay.
 func renamed(field protoreflect.Name) (id, address bool) {
 	switch field {
-	case "session_id", "worker_id", "turn_id", "gen_id", "exec_id", "approval_id", "rule_id", "parent", "conversation":
+	case "session_id", "worker_id", "turn_id", "gen_id", "exec_id", "approval_id", "rule_id", "parent", "conversation", "worker":
 		return true, false
-	case "uri", "workspace", "folder":
+	case "uri", "workspace", "folder", "source", "copy_of":
 		return false, true
 	}
 	return false, false

@@ -207,9 +207,14 @@ func (p *Copying) change(f proto.Message, r *messages.Record) bool {
 			x.Path = homePath(p.svc, p.ID)
 			return true
 		}
-		if isCopy(x) { // it is made again when the session opens
+		if isCopy(x) { // a clone is made again when the session opens; a copy of a folder stays behind
 			x.ClonePath = filepath.Join(copiesPath(p.svc, p.ID), path.Base(x.GetUri()), copyTree)
 			x.Path = filepath.Join(x.GetClonePath(), filepath.FromSlash(subdirOf(x)))
+			for _, of := range p.facts.attached { // a copy of a copy is made of the one that is here
+				if x.GetProjectDir() != "" && of.GetUri() == x.GetSource() {
+					x.ProjectDir = of.GetPath()
+				}
+			}
 			return true
 		}
 	case *messages.WorkerCreated:

@@ -22,6 +22,7 @@ type Folders struct {
 	open    map[string]*folder
 	effects map[string]map[uint64][]string // address -> lease token -> exec ids of what runs under it
 	jobs    map[string]*leftRunning        // what calls left running
+	whys    map[string]string              // address -> why its folder is not there, until that is known
 	swept   map[string]bool                // addresses that were cleared of what a crash left
 }
 
@@ -81,8 +82,13 @@ func (e *folder) close() string {
 	return e.discard
 }
 
-// explain says why a folder is not there, if it is not.
+// explain says why a folder is not there, if it is not; also of one whose Workspace is still to make it known.
 func (f *Folders) explain(uri, why string) {
+	f.mu.Lock()
+	if f.open[uri] == nil {
+		f.whys[uri] = why
+	}
+	f.mu.Unlock()
 	f.with(uri, func(e *folder) { e.why = why })
 }
 
@@ -103,7 +109,7 @@ func (f *Folders) with(uri string, do func(*folder)) {
 }
 
 func newFolders() *Folders {
-	return &Folders{open: make(map[string]*folder), effects: make(map[string]map[uint64][]string), swept: make(map[string]bool), jobs: make(map[string]*leftRunning)}
+	return &Folders{open: make(map[string]*folder), effects: make(map[string]map[uint64][]string), swept: make(map[string]bool), whys: make(map[string]string), jobs: make(map[string]*leftRunning)}
 }
 
 // admit makes an address known; nothing is opened yet.
@@ -111,7 +117,8 @@ func (f *Folders) admit(g *messages.WorkspaceGrant) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.open[g.GetUri()] == nil {
-		f.open[g.GetUri()] = &folder{path: g.GetPath(), kind: g.GetKind()}
+		f.open[g.GetUri()] = &folder{path: g.GetPath(), kind: g.GetKind(), why: f.whys[g.GetUri()]}
+		delete(f.whys, g.GetUri())
 	}
 }
 

@@ -79,6 +79,9 @@ type life struct {
 // commit that was written down, or not made; calls there find no workspace until then.
 func (s *Session) recloneLost(c actor.Context) {
 	for _, a := range s.facts.attached {
+		if _, err := os.Lstat(a.GetClonePath()); a.GetProjectDir() != "" && os.IsNotExist(err) {
+			s.svc.folders.explain(a.GetUri(), "it is a copy of "+a.GetSource()+", which stays behind when a session is forked or imported")
+		}
 		if a.GetKind() != string(workspace.KindGit) || a.GetCommit() == "" || s.svc.Cloner == nil {
 			continue
 		}

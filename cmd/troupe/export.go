@@ -35,6 +35,14 @@ not at all. The session may be at work; it is not woken.`,
 			}
 			none := func() error { return noSession(args[0]) }
 			return a.look(cmd.Context(), loaded, none, func(ctx context.Context, n node) error {
+				all, err := ask[*messages.Workspaces](ctx, n, &messages.ListWorkspaces{SessionId: args[0]})
+				if err == nil { // else the export says what is wrong
+					var has []messages.WorkspaceJSON
+					for _, w := range all.GetWorkspaces() {
+						has = append(has, w.GetWorkspace().JSON())
+					}
+					a.tellLeft(has)
+				}
 				if file == "-" {
 					return a.exportTo(ctx, n, args[0], a.out)
 				}
@@ -163,6 +171,7 @@ func (a *app) printImported(m *messages.Imported) error {
 	} else {
 		a.note("imported %s with %s", visible(j.Origin), count(int(j.Records), "record")) //nolint:gosec // as many lines were read
 		a.tellClosed(j.ClosedCalls, j.ClosedTurns, j.Staged)
+		a.tellLeft(j.Session.Workspaces)
 		if j.Restricted {
 			a.note("it was trusted where it comes from; here its folders are restricted and its rules do not count (see --keep-trust)")
 		}

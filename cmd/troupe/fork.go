@@ -88,7 +88,21 @@ func (a *app) tellForked(j *messages.ForkedJSON) {
 	if j.Damage != "" {
 		a.note("later records could not be copied: %s", oneLine(j.Damage, 500))
 	}
+	a.tellLeft(j.Session.Workspaces)
 	a.note(`go on with: troupe run -s %s "..."`, visible(j.ID))
+}
+
+// tellLeft says which copies of folders do not come along.
+func (a *app) tellLeft(all []messages.WorkspaceJSON) {
+	for _, w := range all {
+		whose := "the session"
+		if w.Worker != "" {
+			whose = "worker " + w.Worker
+		}
+		if w.ProjectDir != "" {
+			a.note("left behind: the copy of %s that %s works in; calls there find no workspace (troupe apply brings changes back, in the original)", visible(w.Source), whose)
+		}
+	}
 }
 
 // tellClosed says what is different in a copy.

@@ -70,6 +70,9 @@ func (c *Copies) Apply(ctx context.Context, folder, dir string) (*messages.Chang
 		return nil, asFailure("compare the copy with "+folder, err)
 	}
 	defer x.close()
+	if x.folder == nil {
+		return nil, messages.Fail(messages.CodeNoWorkspace, folder+" is not there any more: nothing was applied", "`troupe diff` shows what was changed")
+	}
 	all, err := x.steps()
 	if err != nil {
 		return nil, asFailure("compare the copy with "+folder, err)

@@ -129,7 +129,10 @@ func (s *side) close() {
 }
 
 // comparison is the three sides of a copy.
-type comparison struct{ folder, tree, base *side }
+type comparison struct {
+	folder     *side // nil: it is not there any more
+	tree, base *side
+}
 
 func (c *comparison) close() { c.folder.close(); c.tree.close(); c.base.close() }
 
@@ -137,7 +140,10 @@ func (c *comparison) close() { c.folder.close(); c.tree.close(); c.base.close() 
 func compare(ctx context.Context, folder, dir string) (*comparison, error) {
 	c := &comparison{}
 	var err error
-	if c.folder, err = open(folder); err == nil {
+	if c.folder, err = open(folder); errors.Is(err, fs.ErrNotExist) {
+		c.folder, err = nil, nil // what was changed can be seen still
+	}
+	if err == nil {
 		if c.tree, err = open(filepath.Join(dir, TreeName)); err == nil {
 			c.base, err = open(filepath.Join(dir, baseName))
 		}
@@ -217,6 +223,10 @@ func (c *comparison) leadsOut(name, target string) bool {
 
 // place says how a change goes into the folder.
 func (c *comparison) place(s *step, was, now string, text bool) error {
+	if c.folder == nil {
+		s.Conflict = "the folder is not there any more"
+		return nil
+	}
 	for dir := path.Dir(s.name); dir != "."; dir = path.Dir(dir) {
 		if info, err := c.folder.root.Lstat(dir); err == nil && !info.IsDir() {
 			s.Conflict = dir + " is no folder there"
