@@ -73,7 +73,7 @@ func (x ReleasePermit_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ReleasePermit_Outcome.Descriptor instead.
 func (ReleasePermit_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{109, 0}
+	return file_command_proto_rawDescGZIP(), []int{110, 0}
 }
 
 type UseFile_Action int32
@@ -125,7 +125,7 @@ func (x UseFile_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UseFile_Action.Descriptor instead.
 func (UseFile_Action) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{137, 0}
+	return file_command_proto_rawDescGZIP(), []int{138, 0}
 }
 
 // CreateSession makes a session, its first worker and, when given, the first input, in one append.
@@ -1568,10 +1568,12 @@ type ActorView struct {
 	Pending       int32                  `protobuf:"varint,5,opt,name=pending,proto3" json:"pending,omitempty"`
 	LastError     string                 `protobuf:"bytes,6,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	Children      []*ActorView           `protobuf:"bytes,7,rep,name=children,proto3" json:"children,omitempty"`
-	Parent        string                 `protobuf:"bytes,8,opt,name=parent,proto3" json:"parent,omitempty"`            // the worker that delegated to this one
-	Agent         string                 `protobuf:"bytes,110,opt,name=agent,proto3" json:"agent,omitempty"`            // of a worker
-	Background    bool                   `protobuf:"varint,111,opt,name=background,proto3" json:"background,omitempty"` // a worker that nobody waits for
-	Waiting       []string               `protobuf:"bytes,130,rep,name=waiting,proto3" json:"waiting,omitempty"`        // of a limiter: the workers that wait for a permit, the next one first
+	Parent        string                 `protobuf:"bytes,8,opt,name=parent,proto3" json:"parent,omitempty"`                                 // the worker that delegated to this one
+	Agent         string                 `protobuf:"bytes,110,opt,name=agent,proto3" json:"agent,omitempty"`                                 // of a worker
+	Background    bool                   `protobuf:"varint,111,opt,name=background,proto3" json:"background,omitempty"`                      // a worker that nobody waits for
+	MemoryBytes   int64                  `protobuf:"varint,120,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"` // of the root: heap and stacks of the process; of a worker: what its conversation takes, about
+	Room          int32                  `protobuf:"varint,121,opt,name=room,proto3" json:"room,omitempty"`                                  // of the root: sessions that may be in memory at a time; 0: as many as there are
+	Waiting       []string               `protobuf:"bytes,130,rep,name=waiting,proto3" json:"waiting,omitempty"`                             // of a limiter: the workers that wait for a permit, the next one first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1674,6 +1676,20 @@ func (x *ActorView) GetBackground() bool {
 		return x.Background
 	}
 	return false
+}
+
+func (x *ActorView) GetMemoryBytes() int64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *ActorView) GetRoom() int32 {
+	if x != nil {
+		return x.Room
+	}
+	return 0
 }
 
 func (x *ActorView) GetWaiting() []string {
@@ -5596,21 +5612,22 @@ type WorkerView struct {
 	UpdatedAtUnixMs int64                  `protobuf:"varint,10,opt,name=updated_at_unix_ms,json=updatedAtUnixMs,proto3" json:"updated_at_unix_ms,omitempty"`
 	Usage           *Usage                 `protobuf:"bytes,11,opt,name=usage,proto3" json:"usage,omitempty"`
 	LastOutcome     string                 `protobuf:"bytes,12,opt,name=last_outcome,json=lastOutcome,proto3" json:"last_outcome,omitempty"`
-	Quarantined     bool                   `protobuf:"varint,13,opt,name=quarantined,proto3" json:"quarantined,omitempty"`          // it is not started again until it is released
-	InDoubt         int32                  `protobuf:"varint,14,opt,name=in_doubt,json=inDoubt,proto3" json:"in_doubt,omitempty"`   // calls that wait for a person to say what became of them
-	Turn            string                 `protobuf:"bytes,15,opt,name=turn,proto3" json:"turn,omitempty"`                         // the open one
-	WaitsFor        string                 `protobuf:"bytes,16,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // in words, while it waits
-	Pending         int32                  `protobuf:"varint,17,opt,name=pending,proto3" json:"pending,omitempty"`                  // messages that it keeps for later
-	Executor        string                 `protobuf:"bytes,18,opt,name=executor,proto3" json:"executor,omitempty"`                 // the actor that runs its calls, when there is one
-	Calls           int32                  `protobuf:"varint,19,opt,name=calls,proto3" json:"calls,omitempty"`                      // that run
-	Approvals       int32                  `protobuf:"varint,20,opt,name=approvals,proto3" json:"approvals,omitempty"`              // calls that wait for an approval
-	Tools           []string               `protobuf:"bytes,30,rep,name=tools,proto3" json:"tools,omitempty"`                       // its own toolset, where it was given one
-	Parent          string                 `protobuf:"bytes,21,opt,name=parent,proto3" json:"parent,omitempty"`                     // the worker that delegated to it
-	Spent           *Amounts               `protobuf:"bytes,101,opt,name=spent,proto3" json:"spent,omitempty"`                      // of its session's budget
-	Reserved        *Amounts               `protobuf:"bytes,102,opt,name=reserved,proto3" json:"reserved,omitempty"`                // of it, for a model call under way
-	Outbox          int32                  `protobuf:"varint,110,opt,name=outbox,proto3" json:"outbox,omitempty"`                   // messages to others that are not known to be there
-	Background      bool                   `protobuf:"varint,111,opt,name=background,proto3" json:"background,omitempty"`           // nobody waits for it
-	Waiting         *Waiting               `protobuf:"bytes,130,opt,name=waiting,proto3" json:"waiting,omitempty"`                  // on what, of what no listing shows; of a live worker alone
+	Quarantined     bool                   `protobuf:"varint,13,opt,name=quarantined,proto3" json:"quarantined,omitempty"`                     // it is not started again until it is released
+	InDoubt         int32                  `protobuf:"varint,14,opt,name=in_doubt,json=inDoubt,proto3" json:"in_doubt,omitempty"`              // calls that wait for a person to say what became of them
+	Turn            string                 `protobuf:"bytes,15,opt,name=turn,proto3" json:"turn,omitempty"`                                    // the open one
+	WaitsFor        string                 `protobuf:"bytes,16,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`            // in words, while it waits
+	Pending         int32                  `protobuf:"varint,17,opt,name=pending,proto3" json:"pending,omitempty"`                             // messages that it keeps for later
+	Executor        string                 `protobuf:"bytes,18,opt,name=executor,proto3" json:"executor,omitempty"`                            // the actor that runs its calls, when there is one
+	Calls           int32                  `protobuf:"varint,19,opt,name=calls,proto3" json:"calls,omitempty"`                                 // that run
+	Approvals       int32                  `protobuf:"varint,20,opt,name=approvals,proto3" json:"approvals,omitempty"`                         // calls that wait for an approval
+	Tools           []string               `protobuf:"bytes,30,rep,name=tools,proto3" json:"tools,omitempty"`                                  // its own toolset, where it was given one
+	Parent          string                 `protobuf:"bytes,21,opt,name=parent,proto3" json:"parent,omitempty"`                                // the worker that delegated to it
+	Spent           *Amounts               `protobuf:"bytes,101,opt,name=spent,proto3" json:"spent,omitempty"`                                 // of its session's budget
+	Reserved        *Amounts               `protobuf:"bytes,102,opt,name=reserved,proto3" json:"reserved,omitempty"`                           // of it, for a model call under way
+	Outbox          int32                  `protobuf:"varint,110,opt,name=outbox,proto3" json:"outbox,omitempty"`                              // messages to others that are not known to be there
+	Background      bool                   `protobuf:"varint,111,opt,name=background,proto3" json:"background,omitempty"`                      // nobody waits for it
+	MemoryBytes     int64                  `protobuf:"varint,120,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"` // that its conversation takes in memory, about; of a live worker alone
+	Waiting         *Waiting               `protobuf:"bytes,130,opt,name=waiting,proto3" json:"waiting,omitempty"`                             // on what, of what no listing shows; of a live worker alone
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -5827,6 +5844,13 @@ func (x *WorkerView) GetBackground() bool {
 	return false
 }
 
+func (x *WorkerView) GetMemoryBytes() int64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
 func (x *WorkerView) GetWaiting() *Waiting {
 	if x != nil {
 		return x.Waiting
@@ -5843,6 +5867,7 @@ type Waiting struct {
 	UntilUnixMs   int64                  `protobuf:"varint,4,opt,name=until_unix_ms,json=untilUnixMs,proto3" json:"until_unix_ms,omitempty"` // of a retry
 	Session       string                 `protobuf:"bytes,5,opt,name=session,proto3" json:"session,omitempty"`                               // of a lease: that works there, when it is known
 	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`                                 // of a retry: why the last try gave nothing
+	InsteadOf     string                 `protobuf:"bytes,120,opt,name=instead_of,json=insteadOf,proto3" json:"instead_of,omitempty"`        // the model that the one which is asked stands in for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5915,6 +5940,13 @@ func (x *Waiting) GetSession() string {
 func (x *Waiting) GetReason() string {
 	if x != nil {
 		return x.Reason
+	}
+	return ""
+}
+
+func (x *Waiting) GetInsteadOf() string {
+	if x != nil {
+		return x.InsteadOf
 	}
 	return ""
 }
@@ -7004,6 +7036,43 @@ func (x *Staying) GetSessionId() string {
 	return ""
 }
 
+// MakeRoom asks a Session to leave memory now, if it rests. Reply, through the Supervisor's mailbox: SessionIdle, or Staying.
+type MakeRoom struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MakeRoom) Reset() {
+	*x = MakeRoom{}
+	mi := &file_command_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MakeRoom) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MakeRoom) ProtoMessage() {}
+
+func (x *MakeRoom) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MakeRoom.ProtoReflect.Descriptor instead.
+func (*MakeRoom) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{84}
+}
+
 // ReportIdle asks a worker whether it could leave memory. Reply: Idleness, in its turn.
 type ReportIdle struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -7013,7 +7082,7 @@ type ReportIdle struct {
 
 func (x *ReportIdle) Reset() {
 	*x = ReportIdle{}
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7025,7 +7094,7 @@ func (x *ReportIdle) String() string {
 func (*ReportIdle) ProtoMessage() {}
 
 func (x *ReportIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7038,7 +7107,7 @@ func (x *ReportIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportIdle.ProtoReflect.Descriptor instead.
 func (*ReportIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{84}
+	return file_command_proto_rawDescGZIP(), []int{85}
 }
 
 type Idleness struct {
@@ -7052,7 +7121,7 @@ type Idleness struct {
 
 func (x *Idleness) Reset() {
 	*x = Idleness{}
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7064,7 +7133,7 @@ func (x *Idleness) String() string {
 func (*Idleness) ProtoMessage() {}
 
 func (x *Idleness) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7077,7 +7146,7 @@ func (x *Idleness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Idleness.ProtoReflect.Descriptor instead.
 func (*Idleness) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{85}
+	return file_command_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Idleness) GetIdle() bool {
@@ -7120,7 +7189,7 @@ type Configure struct {
 
 func (x *Configure) Reset() {
 	*x = Configure{}
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7132,7 +7201,7 @@ func (x *Configure) String() string {
 func (*Configure) ProtoMessage() {}
 
 func (x *Configure) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7145,7 +7214,7 @@ func (x *Configure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Configure.ProtoReflect.Descriptor instead.
 func (*Configure) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{86}
+	return file_command_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Configure) GetGrant() *Grant {
@@ -7233,7 +7302,7 @@ type WorkerFailed struct {
 
 func (x *WorkerFailed) Reset() {
 	*x = WorkerFailed{}
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7245,7 +7314,7 @@ func (x *WorkerFailed) String() string {
 func (*WorkerFailed) ProtoMessage() {}
 
 func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7258,7 +7327,7 @@ func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerFailed.ProtoReflect.Descriptor instead.
 func (*WorkerFailed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{87}
+	return file_command_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *WorkerFailed) GetWorkerId() string {
@@ -7309,7 +7378,7 @@ type SessionEnded struct {
 
 func (x *SessionEnded) Reset() {
 	*x = SessionEnded{}
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7321,7 +7390,7 @@ func (x *SessionEnded) String() string {
 func (*SessionEnded) ProtoMessage() {}
 
 func (x *SessionEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7334,7 +7403,7 @@ func (x *SessionEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionEnded.ProtoReflect.Descriptor instead.
 func (*SessionEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{88}
+	return file_command_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *SessionEnded) GetSessionId() string {
@@ -7367,7 +7436,7 @@ type DescribeWorker struct {
 
 func (x *DescribeWorker) Reset() {
 	*x = DescribeWorker{}
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7379,7 +7448,7 @@ func (x *DescribeWorker) String() string {
 func (*DescribeWorker) ProtoMessage() {}
 
 func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7392,7 +7461,7 @@ func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorker.ProtoReflect.Descriptor instead.
 func (*DescribeWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{89}
+	return file_command_proto_rawDescGZIP(), []int{90}
 }
 
 // Watched tells a worker whether anybody looks at its live events.
@@ -7405,7 +7474,7 @@ type Watched struct {
 
 func (x *Watched) Reset() {
 	*x = Watched{}
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7417,7 +7486,7 @@ func (x *Watched) String() string {
 func (*Watched) ProtoMessage() {}
 
 func (x *Watched) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7430,7 +7499,7 @@ func (x *Watched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watched.ProtoReflect.Descriptor instead.
 func (*Watched) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{90}
+	return file_command_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Watched) GetOn() bool {
@@ -7457,7 +7526,7 @@ type AcquireLease struct {
 
 func (x *AcquireLease) Reset() {
 	*x = AcquireLease{}
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7469,7 +7538,7 @@ func (x *AcquireLease) String() string {
 func (*AcquireLease) ProtoMessage() {}
 
 func (x *AcquireLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7482,7 +7551,7 @@ func (x *AcquireLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireLease.ProtoReflect.Descriptor instead.
 func (*AcquireLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{91}
+	return file_command_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *AcquireLease) GetWorkspace() string {
@@ -7546,7 +7615,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7558,7 +7627,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7571,7 +7640,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{92}
+	return file_command_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *LeaseGranted) GetWorkspace() string {
@@ -7614,7 +7683,7 @@ type LeaseQueued struct {
 
 func (x *LeaseQueued) Reset() {
 	*x = LeaseQueued{}
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7626,7 +7695,7 @@ func (x *LeaseQueued) String() string {
 func (*LeaseQueued) ProtoMessage() {}
 
 func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7639,7 +7708,7 @@ func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseQueued.ProtoReflect.Descriptor instead.
 func (*LeaseQueued) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{93}
+	return file_command_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *LeaseQueued) GetWorkspace() string {
@@ -7683,7 +7752,7 @@ type ReleaseLease struct {
 
 func (x *ReleaseLease) Reset() {
 	*x = ReleaseLease{}
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7695,7 +7764,7 @@ func (x *ReleaseLease) String() string {
 func (*ReleaseLease) ProtoMessage() {}
 
 func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7708,7 +7777,7 @@ func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseLease.ProtoReflect.Descriptor instead.
 func (*ReleaseLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{94}
+	return file_command_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ReleaseLease) GetWorkspace() string {
@@ -7753,7 +7822,7 @@ type EffectBegun struct {
 
 func (x *EffectBegun) Reset() {
 	*x = EffectBegun{}
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7765,7 +7834,7 @@ func (x *EffectBegun) String() string {
 func (*EffectBegun) ProtoMessage() {}
 
 func (x *EffectBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7778,7 +7847,7 @@ func (x *EffectBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectBegun.ProtoReflect.Descriptor instead.
 func (*EffectBegun) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{95}
+	return file_command_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *EffectBegun) GetWorkspace() string {
@@ -7818,7 +7887,7 @@ type EffectAllowed struct {
 
 func (x *EffectAllowed) Reset() {
 	*x = EffectAllowed{}
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7830,7 +7899,7 @@ func (x *EffectAllowed) String() string {
 func (*EffectAllowed) ProtoMessage() {}
 
 func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7843,7 +7912,7 @@ func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectAllowed.ProtoReflect.Descriptor instead.
 func (*EffectAllowed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{96}
+	return file_command_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *EffectAllowed) GetExecId() string {
@@ -7864,7 +7933,7 @@ type EffectEnded struct {
 
 func (x *EffectEnded) Reset() {
 	*x = EffectEnded{}
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7876,7 +7945,7 @@ func (x *EffectEnded) String() string {
 func (*EffectEnded) ProtoMessage() {}
 
 func (x *EffectEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7889,7 +7958,7 @@ func (x *EffectEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectEnded.ProtoReflect.Descriptor instead.
 func (*EffectEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{97}
+	return file_command_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *EffectEnded) GetWorkspace() string {
@@ -7926,7 +7995,7 @@ type OpenWorkspace struct {
 
 func (x *OpenWorkspace) Reset() {
 	*x = OpenWorkspace{}
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7938,7 +8007,7 @@ func (x *OpenWorkspace) String() string {
 func (*OpenWorkspace) ProtoMessage() {}
 
 func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7951,7 +8020,7 @@ func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkspace.ProtoReflect.Descriptor instead.
 func (*OpenWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{98}
+	return file_command_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *OpenWorkspace) GetGrant() *WorkspaceGrant {
@@ -7984,7 +8053,7 @@ type WorkspaceReady struct {
 
 func (x *WorkspaceReady) Reset() {
 	*x = WorkspaceReady{}
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7996,7 +8065,7 @@ func (x *WorkspaceReady) String() string {
 func (*WorkspaceReady) ProtoMessage() {}
 
 func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8009,7 +8078,7 @@ func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceReady.ProtoReflect.Descriptor instead.
 func (*WorkspaceReady) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{99}
+	return file_command_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *WorkspaceReady) GetOverlaps() []*WorkspaceRef {
@@ -8030,7 +8099,7 @@ type KeepWorkspaces struct {
 
 func (x *KeepWorkspaces) Reset() {
 	*x = KeepWorkspaces{}
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8042,7 +8111,7 @@ func (x *KeepWorkspaces) String() string {
 func (*KeepWorkspaces) ProtoMessage() {}
 
 func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8055,7 +8124,7 @@ func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepWorkspaces.ProtoReflect.Descriptor instead.
 func (*KeepWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{100}
+	return file_command_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *KeepWorkspaces) GetSessionId() string {
@@ -8083,7 +8152,7 @@ type RetireWorkspace struct {
 
 func (x *RetireWorkspace) Reset() {
 	*x = RetireWorkspace{}
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8095,7 +8164,7 @@ func (x *RetireWorkspace) String() string {
 func (*RetireWorkspace) ProtoMessage() {}
 
 func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8108,7 +8177,7 @@ func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireWorkspace.ProtoReflect.Descriptor instead.
 func (*RetireWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{101}
+	return file_command_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *RetireWorkspace) GetGeneration() uint64 {
@@ -8128,7 +8197,7 @@ type WorkspaceUnused struct {
 
 func (x *WorkspaceUnused) Reset() {
 	*x = WorkspaceUnused{}
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8140,7 +8209,7 @@ func (x *WorkspaceUnused) String() string {
 func (*WorkspaceUnused) ProtoMessage() {}
 
 func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8153,7 +8222,7 @@ func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceUnused.ProtoReflect.Descriptor instead.
 func (*WorkspaceUnused) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{102}
+	return file_command_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *WorkspaceUnused) GetId() string {
@@ -8178,7 +8247,7 @@ type DescribeWorkspace struct {
 
 func (x *DescribeWorkspace) Reset() {
 	*x = DescribeWorkspace{}
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8190,7 +8259,7 @@ func (x *DescribeWorkspace) String() string {
 func (*DescribeWorkspace) ProtoMessage() {}
 
 func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8203,7 +8272,7 @@ func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorkspace.ProtoReflect.Descriptor instead.
 func (*DescribeWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{103}
+	return file_command_proto_rawDescGZIP(), []int{104}
 }
 
 type WorkspaceView struct {
@@ -8219,7 +8288,7 @@ type WorkspaceView struct {
 
 func (x *WorkspaceView) Reset() {
 	*x = WorkspaceView{}
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8231,7 +8300,7 @@ func (x *WorkspaceView) String() string {
 func (*WorkspaceView) ProtoMessage() {}
 
 func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8244,7 +8313,7 @@ func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceView.ProtoReflect.Descriptor instead.
 func (*WorkspaceView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{104}
+	return file_command_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *WorkspaceView) GetUri() string {
@@ -8292,7 +8361,7 @@ type FindActor struct {
 
 func (x *FindActor) Reset() {
 	*x = FindActor{}
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8304,7 +8373,7 @@ func (x *FindActor) String() string {
 func (*FindActor) ProtoMessage() {}
 
 func (x *FindActor) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8317,7 +8386,7 @@ func (x *FindActor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindActor.ProtoReflect.Descriptor instead.
 func (*FindActor) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{105}
+	return file_command_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *FindActor) GetName() string {
@@ -8337,7 +8406,7 @@ type Replaced struct {
 
 func (x *Replaced) Reset() {
 	*x = Replaced{}
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8349,7 +8418,7 @@ func (x *Replaced) String() string {
 func (*Replaced) ProtoMessage() {}
 
 func (x *Replaced) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8362,7 +8431,7 @@ func (x *Replaced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replaced.ProtoReflect.Descriptor instead.
 func (*Replaced) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{106}
+	return file_command_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *Replaced) GetName() string {
@@ -8391,7 +8460,7 @@ type AcquirePermit struct {
 
 func (x *AcquirePermit) Reset() {
 	*x = AcquirePermit{}
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8403,7 +8472,7 @@ func (x *AcquirePermit) String() string {
 func (*AcquirePermit) ProtoMessage() {}
 
 func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8416,7 +8485,7 @@ func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquirePermit.ProtoReflect.Descriptor instead.
 func (*AcquirePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{107}
+	return file_command_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *AcquirePermit) GetRequest() uint64 {
@@ -8456,7 +8525,7 @@ type PermitGranted struct {
 
 func (x *PermitGranted) Reset() {
 	*x = PermitGranted{}
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8468,7 +8537,7 @@ func (x *PermitGranted) String() string {
 func (*PermitGranted) ProtoMessage() {}
 
 func (x *PermitGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8481,7 +8550,7 @@ func (x *PermitGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitGranted.ProtoReflect.Descriptor instead.
 func (*PermitGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{108}
+	return file_command_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *PermitGranted) GetRequest() uint64 {
@@ -8504,7 +8573,7 @@ type ReleasePermit struct {
 
 func (x *ReleasePermit) Reset() {
 	*x = ReleasePermit{}
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8516,7 +8585,7 @@ func (x *ReleasePermit) String() string {
 func (*ReleasePermit) ProtoMessage() {}
 
 func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8529,7 +8598,7 @@ func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasePermit.ProtoReflect.Descriptor instead.
 func (*ReleasePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{109}
+	return file_command_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ReleasePermit) GetRequest() uint64 {
@@ -8582,7 +8651,7 @@ type AskBudget struct {
 
 func (x *AskBudget) Reset() {
 	*x = AskBudget{}
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8594,7 +8663,7 @@ func (x *AskBudget) String() string {
 func (*AskBudget) ProtoMessage() {}
 
 func (x *AskBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8607,7 +8676,7 @@ func (x *AskBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskBudget.ProtoReflect.Descriptor instead.
 func (*AskBudget) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{110}
+	return file_command_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *AskBudget) GetWorkerId() string {
@@ -8656,7 +8725,7 @@ type BudgetGranted struct {
 
 func (x *BudgetGranted) Reset() {
 	*x = BudgetGranted{}
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8668,7 +8737,7 @@ func (x *BudgetGranted) String() string {
 func (*BudgetGranted) ProtoMessage() {}
 
 func (x *BudgetGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8681,7 +8750,7 @@ func (x *BudgetGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetGranted.ProtoReflect.Descriptor instead.
 func (*BudgetGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{111}
+	return file_command_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *BudgetGranted) GetAsk() uint64 {
@@ -8716,7 +8785,7 @@ type BudgetRefused struct {
 
 func (x *BudgetRefused) Reset() {
 	*x = BudgetRefused{}
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8728,7 +8797,7 @@ func (x *BudgetRefused) String() string {
 func (*BudgetRefused) ProtoMessage() {}
 
 func (x *BudgetRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8741,7 +8810,7 @@ func (x *BudgetRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetRefused.ProtoReflect.Descriptor instead.
 func (*BudgetRefused) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{112}
+	return file_command_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *BudgetRefused) GetAsk() uint64 {
@@ -8775,7 +8844,7 @@ type BudgetShort struct {
 
 func (x *BudgetShort) Reset() {
 	*x = BudgetShort{}
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8787,7 +8856,7 @@ func (x *BudgetShort) String() string {
 func (*BudgetShort) ProtoMessage() {}
 
 func (x *BudgetShort) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8800,7 +8869,7 @@ func (x *BudgetShort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetShort.ProtoReflect.Descriptor instead.
 func (*BudgetShort) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{113}
+	return file_command_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *BudgetShort) GetAsk() uint64 {
@@ -8828,7 +8897,7 @@ type ReportBudget struct {
 
 func (x *ReportBudget) Reset() {
 	*x = ReportBudget{}
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8840,7 +8909,7 @@ func (x *ReportBudget) String() string {
 func (*ReportBudget) ProtoMessage() {}
 
 func (x *ReportBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8853,7 +8922,7 @@ func (x *ReportBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportBudget.ProtoReflect.Descriptor instead.
 func (*ReportBudget) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{114}
+	return file_command_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ReportBudget) GetWorkerId() string {
@@ -8909,7 +8978,7 @@ type Execute struct {
 
 func (x *Execute) Reset() {
 	*x = Execute{}
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8921,7 +8990,7 @@ func (x *Execute) String() string {
 func (*Execute) ProtoMessage() {}
 
 func (x *Execute) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8934,7 +9003,7 @@ func (x *Execute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Execute.ProtoReflect.Descriptor instead.
 func (*Execute) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{115}
+	return file_command_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *Execute) GetExecId() string {
@@ -9173,7 +9242,7 @@ type ToolReply struct {
 
 func (x *ToolReply) Reset() {
 	*x = ToolReply{}
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9185,7 +9254,7 @@ func (x *ToolReply) String() string {
 func (*ToolReply) ProtoMessage() {}
 
 func (x *ToolReply) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9198,7 +9267,7 @@ func (x *ToolReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolReply.ProtoReflect.Descriptor instead.
 func (*ToolReply) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{116}
+	return file_command_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *ToolReply) GetExecId() string {
@@ -9333,7 +9402,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9345,7 +9414,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9358,7 +9427,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{117}
+	return file_command_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *LedgerEntry) GetExecId() string {
@@ -9400,7 +9469,7 @@ type CancelCalls struct {
 
 func (x *CancelCalls) Reset() {
 	*x = CancelCalls{}
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9412,7 +9481,7 @@ func (x *CancelCalls) String() string {
 func (*CancelCalls) ProtoMessage() {}
 
 func (x *CancelCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9425,7 +9494,7 @@ func (x *CancelCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCalls.ProtoReflect.Descriptor instead.
 func (*CancelCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{118}
+	return file_command_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *CancelCalls) GetExecIds() []string {
@@ -9457,7 +9526,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9469,7 +9538,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9482,7 +9551,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{119}
+	return file_command_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *Progress) GetExecId() string {
@@ -9536,7 +9605,7 @@ type ListProjects struct {
 
 func (x *ListProjects) Reset() {
 	*x = ListProjects{}
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9548,7 +9617,7 @@ func (x *ListProjects) String() string {
 func (*ListProjects) ProtoMessage() {}
 
 func (x *ListProjects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9561,7 +9630,7 @@ func (x *ListProjects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProjects.ProtoReflect.Descriptor instead.
 func (*ListProjects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{120}
+	return file_command_proto_rawDescGZIP(), []int{121}
 }
 
 type Projects struct {
@@ -9573,7 +9642,7 @@ type Projects struct {
 
 func (x *Projects) Reset() {
 	*x = Projects{}
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9585,7 +9654,7 @@ func (x *Projects) String() string {
 func (*Projects) ProtoMessage() {}
 
 func (x *Projects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9598,7 +9667,7 @@ func (x *Projects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Projects.ProtoReflect.Descriptor instead.
 func (*Projects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{121}
+	return file_command_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *Projects) GetProjects() []*Project {
@@ -9619,7 +9688,7 @@ type SaveProject struct {
 
 func (x *SaveProject) Reset() {
 	*x = SaveProject{}
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9631,7 +9700,7 @@ func (x *SaveProject) String() string {
 func (*SaveProject) ProtoMessage() {}
 
 func (x *SaveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9644,7 +9713,7 @@ func (x *SaveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveProject.ProtoReflect.Descriptor instead.
 func (*SaveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{122}
+	return file_command_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *SaveProject) GetName() string {
@@ -9671,7 +9740,7 @@ type RemoveProject struct {
 
 func (x *RemoveProject) Reset() {
 	*x = RemoveProject{}
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9683,7 +9752,7 @@ func (x *RemoveProject) String() string {
 func (*RemoveProject) ProtoMessage() {}
 
 func (x *RemoveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9696,7 +9765,7 @@ func (x *RemoveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProject.ProtoReflect.Descriptor instead.
 func (*RemoveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{123}
+	return file_command_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *RemoveProject) GetProject() string {
@@ -9718,7 +9787,7 @@ type SetVariables struct {
 
 func (x *SetVariables) Reset() {
 	*x = SetVariables{}
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9730,7 +9799,7 @@ func (x *SetVariables) String() string {
 func (*SetVariables) ProtoMessage() {}
 
 func (x *SetVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9743,7 +9812,7 @@ func (x *SetVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVariables.ProtoReflect.Descriptor instead.
 func (*SetVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{124}
+	return file_command_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *SetVariables) GetProject() string {
@@ -9777,7 +9846,7 @@ type TakeVariables struct {
 
 func (x *TakeVariables) Reset() {
 	*x = TakeVariables{}
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9789,7 +9858,7 @@ func (x *TakeVariables) String() string {
 func (*TakeVariables) ProtoMessage() {}
 
 func (x *TakeVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9802,7 +9871,7 @@ func (x *TakeVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeVariables.ProtoReflect.Descriptor instead.
 func (*TakeVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{125}
+	return file_command_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *TakeVariables) GetProjectId() string {
@@ -9822,7 +9891,7 @@ type ReadFields struct {
 
 func (x *ReadFields) Reset() {
 	*x = ReadFields{}
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9834,7 +9903,7 @@ func (x *ReadFields) String() string {
 func (*ReadFields) ProtoMessage() {}
 
 func (x *ReadFields) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9847,7 +9916,7 @@ func (x *ReadFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFields.ProtoReflect.Descriptor instead.
 func (*ReadFields) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{126}
+	return file_command_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *ReadFields) GetWorkspace() string {
@@ -9869,7 +9938,7 @@ type FieldsView struct {
 
 func (x *FieldsView) Reset() {
 	*x = FieldsView{}
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9881,7 +9950,7 @@ func (x *FieldsView) String() string {
 func (*FieldsView) ProtoMessage() {}
 
 func (x *FieldsView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9894,7 +9963,7 @@ func (x *FieldsView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldsView.ProtoReflect.Descriptor instead.
 func (*FieldsView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{127}
+	return file_command_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *FieldsView) GetWorkspace() string {
@@ -9941,7 +10010,7 @@ type FieldView struct {
 
 func (x *FieldView) Reset() {
 	*x = FieldView{}
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9953,7 +10022,7 @@ func (x *FieldView) String() string {
 func (*FieldView) ProtoMessage() {}
 
 func (x *FieldView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9966,7 +10035,7 @@ func (x *FieldView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldView.ProtoReflect.Descriptor instead.
 func (*FieldView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{128}
+	return file_command_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *FieldView) GetName() string {
@@ -10043,7 +10112,7 @@ type SetField struct {
 
 func (x *SetField) Reset() {
 	*x = SetField{}
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10055,7 +10124,7 @@ func (x *SetField) String() string {
 func (*SetField) ProtoMessage() {}
 
 func (x *SetField) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10068,7 +10137,7 @@ func (x *SetField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetField.ProtoReflect.Descriptor instead.
 func (*SetField) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{129}
+	return file_command_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *SetField) GetWorkspace() string {
@@ -10138,7 +10207,7 @@ type FieldUpdated struct {
 
 func (x *FieldUpdated) Reset() {
 	*x = FieldUpdated{}
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10150,7 +10219,7 @@ func (x *FieldUpdated) String() string {
 func (*FieldUpdated) ProtoMessage() {}
 
 func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10163,7 +10232,7 @@ func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldUpdated.ProtoReflect.Descriptor instead.
 func (*FieldUpdated) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{130}
+	return file_command_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *FieldUpdated) GetWorkspace() string {
@@ -10200,7 +10269,7 @@ type DeclareFields struct {
 
 func (x *DeclareFields) Reset() {
 	*x = DeclareFields{}
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10212,7 +10281,7 @@ func (x *DeclareFields) String() string {
 func (*DeclareFields) ProtoMessage() {}
 
 func (x *DeclareFields) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10225,7 +10294,7 @@ func (x *DeclareFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareFields.ProtoReflect.Descriptor instead.
 func (*DeclareFields) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{131}
+	return file_command_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *DeclareFields) GetWorkspace() string {
@@ -10267,7 +10336,7 @@ type FieldChanged struct {
 
 func (x *FieldChanged) Reset() {
 	*x = FieldChanged{}
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10279,7 +10348,7 @@ func (x *FieldChanged) String() string {
 func (*FieldChanged) ProtoMessage() {}
 
 func (x *FieldChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10292,7 +10361,7 @@ func (x *FieldChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChanged.ProtoReflect.Descriptor instead.
 func (*FieldChanged) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{132}
+	return file_command_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *FieldChanged) GetId() string {
@@ -10319,7 +10388,7 @@ type DiffCopy struct {
 
 func (x *DiffCopy) Reset() {
 	*x = DiffCopy{}
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10331,7 +10400,7 @@ func (x *DiffCopy) String() string {
 func (*DiffCopy) ProtoMessage() {}
 
 func (x *DiffCopy) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10344,7 +10413,7 @@ func (x *DiffCopy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffCopy.ProtoReflect.Descriptor instead.
 func (*DiffCopy) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{133}
+	return file_command_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *DiffCopy) GetWorker() string {
@@ -10366,7 +10435,7 @@ type ApplyCopy struct {
 
 func (x *ApplyCopy) Reset() {
 	*x = ApplyCopy{}
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10378,7 +10447,7 @@ func (x *ApplyCopy) String() string {
 func (*ApplyCopy) ProtoMessage() {}
 
 func (x *ApplyCopy) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10391,7 +10460,7 @@ func (x *ApplyCopy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyCopy.ProtoReflect.Descriptor instead.
 func (*ApplyCopy) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{134}
+	return file_command_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *ApplyCopy) GetBy() string {
@@ -10420,7 +10489,7 @@ type Changes struct {
 
 func (x *Changes) Reset() {
 	*x = Changes{}
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10432,7 +10501,7 @@ func (x *Changes) String() string {
 func (*Changes) ProtoMessage() {}
 
 func (x *Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10445,7 +10514,7 @@ func (x *Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changes.ProtoReflect.Descriptor instead.
 func (*Changes) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{135}
+	return file_command_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *Changes) GetFolder() string {
@@ -10489,7 +10558,7 @@ type FileChange struct {
 
 func (x *FileChange) Reset() {
 	*x = FileChange{}
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10501,7 +10570,7 @@ func (x *FileChange) String() string {
 func (*FileChange) ProtoMessage() {}
 
 func (x *FileChange) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10514,7 +10583,7 @@ func (x *FileChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
 func (*FileChange) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{136}
+	return file_command_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *FileChange) GetPath() string {
@@ -10565,7 +10634,7 @@ type UseFile struct {
 
 func (x *UseFile) Reset() {
 	*x = UseFile{}
-	mi := &file_command_proto_msgTypes[137]
+	mi := &file_command_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10577,7 +10646,7 @@ func (x *UseFile) String() string {
 func (*UseFile) ProtoMessage() {}
 
 func (x *UseFile) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[137]
+	mi := &file_command_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10590,7 +10659,7 @@ func (x *UseFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseFile.ProtoReflect.Descriptor instead.
 func (*UseFile) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{137}
+	return file_command_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *UseFile) GetAction() UseFile_Action {
@@ -10624,7 +10693,7 @@ type Files struct {
 
 func (x *Files) Reset() {
 	*x = Files{}
-	mi := &file_command_proto_msgTypes[138]
+	mi := &file_command_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10636,7 +10705,7 @@ func (x *Files) String() string {
 func (*Files) ProtoMessage() {}
 
 func (x *Files) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[138]
+	mi := &file_command_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10649,7 +10718,7 @@ func (x *Files) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Files.ProtoReflect.Descriptor instead.
 func (*Files) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{138}
+	return file_command_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *Files) GetEntries() []*FileEntry {
@@ -10678,7 +10747,7 @@ type FileEntry struct {
 
 func (x *FileEntry) Reset() {
 	*x = FileEntry{}
-	mi := &file_command_proto_msgTypes[139]
+	mi := &file_command_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10690,7 +10759,7 @@ func (x *FileEntry) String() string {
 func (*FileEntry) ProtoMessage() {}
 
 func (x *FileEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[139]
+	mi := &file_command_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10703,7 +10772,7 @@ func (x *FileEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEntry.ProtoReflect.Descriptor instead.
 func (*FileEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{139}
+	return file_command_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *FileEntry) GetPath() string {
@@ -10744,7 +10813,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[140]
+	mi := &file_command_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10756,7 +10825,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[140]
+	mi := &file_command_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10769,7 +10838,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{140}
+	return file_command_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -10795,7 +10864,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[141]
+	mi := &file_command_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10807,7 +10876,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[141]
+	mi := &file_command_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10820,7 +10889,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{141}
+	return file_command_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -10839,7 +10908,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[142]
+	mi := &file_command_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10851,7 +10920,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[142]
+	mi := &file_command_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10864,7 +10933,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{142}
+	return file_command_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -10883,7 +10952,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[143]
+	mi := &file_command_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10895,7 +10964,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[143]
+	mi := &file_command_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10908,7 +10977,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{143}
+	return file_command_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -10928,7 +10997,7 @@ type ListWorkspaces struct {
 
 func (x *ListWorkspaces) Reset() {
 	*x = ListWorkspaces{}
-	mi := &file_command_proto_msgTypes[144]
+	mi := &file_command_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10940,7 +11009,7 @@ func (x *ListWorkspaces) String() string {
 func (*ListWorkspaces) ProtoMessage() {}
 
 func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[144]
+	mi := &file_command_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10953,7 +11022,7 @@ func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspaces.ProtoReflect.Descriptor instead.
 func (*ListWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{144}
+	return file_command_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *ListWorkspaces) GetSessionId() string {
@@ -10972,7 +11041,7 @@ type Workspaces struct {
 
 func (x *Workspaces) Reset() {
 	*x = Workspaces{}
-	mi := &file_command_proto_msgTypes[145]
+	mi := &file_command_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10984,7 +11053,7 @@ func (x *Workspaces) String() string {
 func (*Workspaces) ProtoMessage() {}
 
 func (x *Workspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[145]
+	mi := &file_command_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10997,7 +11066,7 @@ func (x *Workspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workspaces.ProtoReflect.Descriptor instead.
 func (*Workspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{145}
+	return file_command_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *Workspaces) GetWorkspaces() []*SessionWorkspace {
@@ -11018,7 +11087,7 @@ type SessionWorkspace struct {
 
 func (x *SessionWorkspace) Reset() {
 	*x = SessionWorkspace{}
-	mi := &file_command_proto_msgTypes[146]
+	mi := &file_command_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11030,7 +11099,7 @@ func (x *SessionWorkspace) String() string {
 func (*SessionWorkspace) ProtoMessage() {}
 
 func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[146]
+	mi := &file_command_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11043,7 +11112,7 @@ func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionWorkspace.ProtoReflect.Descriptor instead.
 func (*SessionWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{146}
+	return file_command_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *SessionWorkspace) GetSessionId() string {
@@ -11077,7 +11146,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[147]
+	mi := &file_command_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11089,7 +11158,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[147]
+	mi := &file_command_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11102,7 +11171,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{147}
+	return file_command_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -11128,7 +11197,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[148]
+	mi := &file_command_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11140,7 +11209,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[148]
+	mi := &file_command_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11153,7 +11222,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{148}
+	return file_command_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -11173,7 +11242,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[149]
+	mi := &file_command_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11185,7 +11254,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[149]
+	mi := &file_command_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11198,7 +11267,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{149}
+	return file_command_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *Show) GetId() string {
@@ -11219,7 +11288,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[150]
+	mi := &file_command_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11231,7 +11300,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[150]
+	mi := &file_command_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11244,7 +11313,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{150}
+	return file_command_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -11288,7 +11357,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[151]
+	mi := &file_command_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11300,7 +11369,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[151]
+	mi := &file_command_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11313,7 +11382,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{151}
+	return file_command_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -11409,13 +11478,14 @@ type GenerationView struct {
 	Timing            *Timing                `protobuf:"bytes,5,opt,name=timing,proto3" json:"timing,omitempty"`
 	Usage             *Usage                 `protobuf:"bytes,6,opt,name=usage,proto3" json:"usage,omitempty"`
 	FinishReason      string                 `protobuf:"bytes,7,opt,name=finish_reason,json=finishReason,proto3" json:"finish_reason,omitempty"`
+	InsteadOf         string                 `protobuf:"bytes,120,opt,name=instead_of,json=insteadOf,proto3" json:"instead_of,omitempty"` // the model that was to be asked, when this one stood in for it
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[152]
+	mi := &file_command_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11427,7 +11497,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[152]
+	mi := &file_command_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11440,7 +11510,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{152}
+	return file_command_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -11492,6 +11562,13 @@ func (x *GenerationView) GetFinishReason() string {
 	return ""
 }
 
+func (x *GenerationView) GetInsteadOf() string {
+	if x != nil {
+		return x.InsteadOf
+	}
+	return ""
+}
+
 // Verify checks streams without changing them. Reply: Verified.
 type Verify struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -11502,7 +11579,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[153]
+	mi := &file_command_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11514,7 +11591,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[153]
+	mi := &file_command_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11527,7 +11604,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{153}
+	return file_command_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -11548,7 +11625,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[154]
+	mi := &file_command_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11560,7 +11637,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[154]
+	mi := &file_command_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11573,7 +11650,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{154}
+	return file_command_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -11608,7 +11685,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[155]
+	mi := &file_command_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11620,7 +11697,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[155]
+	mi := &file_command_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11633,7 +11710,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{155}
+	return file_command_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *Finding) GetStream() string {
@@ -11670,7 +11747,7 @@ type ForkSession struct {
 
 func (x *ForkSession) Reset() {
 	*x = ForkSession{}
-	mi := &file_command_proto_msgTypes[156]
+	mi := &file_command_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11682,7 +11759,7 @@ func (x *ForkSession) String() string {
 func (*ForkSession) ProtoMessage() {}
 
 func (x *ForkSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[156]
+	mi := &file_command_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11695,7 +11772,7 @@ func (x *ForkSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSession.ProtoReflect.Descriptor instead.
 func (*ForkSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{156}
+	return file_command_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *ForkSession) GetSessionId() string {
@@ -11734,7 +11811,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_command_proto_msgTypes[157]
+	mi := &file_command_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11746,7 +11823,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[157]
+	mi := &file_command_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11759,7 +11836,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{157}
+	return file_command_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *Forked) GetSession() *SessionView {
@@ -11822,7 +11899,7 @@ type ImportSession struct {
 
 func (x *ImportSession) Reset() {
 	*x = ImportSession{}
-	mi := &file_command_proto_msgTypes[158]
+	mi := &file_command_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11834,7 +11911,7 @@ func (x *ImportSession) String() string {
 func (*ImportSession) ProtoMessage() {}
 
 func (x *ImportSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[158]
+	mi := &file_command_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11847,7 +11924,7 @@ func (x *ImportSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSession.ProtoReflect.Descriptor instead.
 func (*ImportSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{158}
+	return file_command_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *ImportSession) GetNewId() bool {
@@ -11880,7 +11957,7 @@ type Imported struct {
 
 func (x *Imported) Reset() {
 	*x = Imported{}
-	mi := &file_command_proto_msgTypes[159]
+	mi := &file_command_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11892,7 +11969,7 @@ func (x *Imported) String() string {
 func (*Imported) ProtoMessage() {}
 
 func (x *Imported) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[159]
+	mi := &file_command_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11905,7 +11982,7 @@ func (x *Imported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Imported.ProtoReflect.Descriptor instead.
 func (*Imported) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{159}
+	return file_command_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *Imported) GetSession() *SessionView {
@@ -11973,7 +12050,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[160]
+	mi := &file_command_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11985,7 +12062,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[160]
+	mi := &file_command_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11998,7 +12075,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{160}
+	return file_command_proto_rawDescGZIP(), []int{161}
 }
 
 type Holder struct {
@@ -12013,7 +12090,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[161]
+	mi := &file_command_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12025,7 +12102,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[161]
+	mi := &file_command_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12038,7 +12115,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{161}
+	return file_command_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -12080,7 +12157,7 @@ type RegisterHost struct {
 
 func (x *RegisterHost) Reset() {
 	*x = RegisterHost{}
-	mi := &file_command_proto_msgTypes[162]
+	mi := &file_command_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12092,7 +12169,7 @@ func (x *RegisterHost) String() string {
 func (*RegisterHost) ProtoMessage() {}
 
 func (x *RegisterHost) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[162]
+	mi := &file_command_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12105,7 +12182,7 @@ func (x *RegisterHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterHost.ProtoReflect.Descriptor instead.
 func (*RegisterHost) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{162}
+	return file_command_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *RegisterHost) GetHost() string {
@@ -12136,7 +12213,7 @@ type ConnectOwner struct {
 
 func (x *ConnectOwner) Reset() {
 	*x = ConnectOwner{}
-	mi := &file_command_proto_msgTypes[163]
+	mi := &file_command_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12148,7 +12225,7 @@ func (x *ConnectOwner) String() string {
 func (*ConnectOwner) ProtoMessage() {}
 
 func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[163]
+	mi := &file_command_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12161,7 +12238,7 @@ func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectOwner.ProtoReflect.Descriptor instead.
 func (*ConnectOwner) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{163}
+	return file_command_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *ConnectOwner) GetSessionId() string {
@@ -12323,7 +12400,7 @@ const file_command_proto_rawDesc = "" +
 	"\x11read_conversation\x18p \x01(\v2\x1b.troupe.v1.ReadConversationH\x00R\x10readConversationB\t\n" +
 	"\acommand\"\"\n" +
 	"\fDescribeTree\x12\x12\n" +
-	"\x04deep\x18\x01 \x01(\bR\x04deep\"\xb5\x02\n" +
+	"\x04deep\x18\x01 \x01(\bR\x04deep\"\xec\x02\n" +
 	"\tActorView\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
@@ -12337,7 +12414,9 @@ const file_command_proto_rawDesc = "" +
 	"\x05agent\x18n \x01(\tR\x05agent\x12\x1e\n" +
 	"\n" +
 	"background\x18o \x01(\bR\n" +
-	"background\x12\x19\n" +
+	"background\x12!\n" +
+	"\fmemory_bytes\x18x \x01(\x03R\vmemoryBytes\x12\x12\n" +
+	"\x04room\x18y \x01(\x05R\x04room\x12\x19\n" +
 	"\awaiting\x18\x82\x01 \x03(\tR\awaiting\"0\n" +
 	"\x04Tree\x12(\n" +
 	"\x04root\x18\x01 \x01(\v2\x14.troupe.v1.ActorViewR\x04root\"\xc7\x02\n" +
@@ -12658,7 +12737,7 @@ const file_command_proto_rawDesc = "" +
 	"project_id\x18\x0e \x01(\tR\tprojectId\x123\n" +
 	"\apersist\x18\x14 \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\x12\x16\n" +
 	"\x06tenant\x18( \x01(\tR\x06tenant\x12-\n" +
-	"\x06budget\x18d \x01(\v2\x15.troupe.v1.BudgetViewR\x06budget\"\xa5\x06\n" +
+	"\x06budget\x18d \x01(\v2\x15.troupe.v1.BudgetViewR\x06budget\"\xc8\x06\n" +
 	"\n" +
 	"WorkerView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -12691,15 +12770,18 @@ const file_command_proto_rawDesc = "" +
 	"\x06outbox\x18n \x01(\x05R\x06outbox\x12\x1e\n" +
 	"\n" +
 	"background\x18o \x01(\bR\n" +
-	"background\x12-\n" +
-	"\awaiting\x18\x82\x01 \x01(\v2\x12.troupe.v1.WaitingR\awaiting\"\xb1\x01\n" +
+	"background\x12!\n" +
+	"\fmemory_bytes\x18x \x01(\x03R\vmemoryBytes\x12-\n" +
+	"\awaiting\x18\x82\x01 \x01(\v2\x12.troupe.v1.WaitingR\awaiting\"\xd0\x01\n" +
 	"\aWaiting\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12\"\n" +
 	"\rsince_unix_ms\x18\x03 \x01(\x03R\vsinceUnixMs\x12\"\n" +
 	"\runtil_unix_ms\x18\x04 \x01(\x03R\vuntilUnixMs\x12\x18\n" +
 	"\asession\x18\x05 \x01(\tR\asession\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xc6\x02\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"instead_of\x18x \x01(\tR\tinsteadOf\"\xc6\x02\n" +
 	"\bCallView\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x1d\n" +
@@ -12804,7 +12886,9 @@ const file_command_proto_rawDesc = "" +
 	"\tPassivate\"(\n" +
 	"\aStaying\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x01 \x01(\tR\tsessionId\"\f\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\"\n" +
+	"\n" +
+	"\bMakeRoom\"\f\n" +
 	"\n" +
 	"ReportIdle\"b\n" +
 	"\bIdleness\x12\x12\n" +
@@ -13161,7 +13245,7 @@ const file_command_proto_rawDesc = "" +
 	"tool_calls\x18\n" +
 	" \x03(\v2\x17.troupe.v1.ToolCallViewR\ttoolCalls\x12;\n" +
 	"\vgenerations\x18\v \x03(\v2\x19.troupe.v1.GenerationViewR\vgenerations\x12\x1c\n" +
-	"\tcompacted\x18\f \x01(\bR\tcompacted\"\x81\x02\n" +
+	"\tcompacted\x18\f \x01(\bR\tcompacted\"\xa0\x02\n" +
 	"\x0eGenerationView\x12\x15\n" +
 	"\x06gen_id\x18\x01 \x01(\tR\x05genId\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12.\n" +
@@ -13169,7 +13253,9 @@ const file_command_proto_rawDesc = "" +
 	"\battempts\x18\x04 \x01(\x05R\battempts\x12)\n" +
 	"\x06timing\x18\x05 \x01(\v2\x11.troupe.v1.TimingR\x06timing\x12&\n" +
 	"\x05usage\x18\x06 \x01(\v2\x10.troupe.v1.UsageR\x05usage\x12#\n" +
-	"\rfinish_reason\x18\a \x01(\tR\ffinishReason\")\n" +
+	"\rfinish_reason\x18\a \x01(\tR\ffinishReason\x12\x1d\n" +
+	"\n" +
+	"instead_of\x18x \x01(\tR\tinsteadOf\")\n" +
 	"\x06Verify\x12\x1f\n" +
 	"\vsession_ids\x18\x01 \x03(\tR\n" +
 	"sessionIds\"n\n" +
@@ -13239,7 +13325,7 @@ func file_command_proto_rawDescGZIP() []byte {
 }
 
 var file_command_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 164)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 165)
 var file_command_proto_goTypes = []any{
 	(ReleasePermit_Outcome)(0),   // 0: troupe.v1.ReleasePermit.Outcome
 	(UseFile_Action)(0),          // 1: troupe.v1.UseFile.Action
@@ -13327,140 +13413,141 @@ var file_command_proto_goTypes = []any{
 	(*SessionIdle)(nil),          // 83: troupe.v1.SessionIdle
 	(*Passivate)(nil),            // 84: troupe.v1.Passivate
 	(*Staying)(nil),              // 85: troupe.v1.Staying
-	(*ReportIdle)(nil),           // 86: troupe.v1.ReportIdle
-	(*Idleness)(nil),             // 87: troupe.v1.Idleness
-	(*Configure)(nil),            // 88: troupe.v1.Configure
-	(*WorkerFailed)(nil),         // 89: troupe.v1.WorkerFailed
-	(*SessionEnded)(nil),         // 90: troupe.v1.SessionEnded
-	(*DescribeWorker)(nil),       // 91: troupe.v1.DescribeWorker
-	(*Watched)(nil),              // 92: troupe.v1.Watched
-	(*AcquireLease)(nil),         // 93: troupe.v1.AcquireLease
-	(*LeaseGranted)(nil),         // 94: troupe.v1.LeaseGranted
-	(*LeaseQueued)(nil),          // 95: troupe.v1.LeaseQueued
-	(*ReleaseLease)(nil),         // 96: troupe.v1.ReleaseLease
-	(*EffectBegun)(nil),          // 97: troupe.v1.EffectBegun
-	(*EffectAllowed)(nil),        // 98: troupe.v1.EffectAllowed
-	(*EffectEnded)(nil),          // 99: troupe.v1.EffectEnded
-	(*OpenWorkspace)(nil),        // 100: troupe.v1.OpenWorkspace
-	(*WorkspaceReady)(nil),       // 101: troupe.v1.WorkspaceReady
-	(*KeepWorkspaces)(nil),       // 102: troupe.v1.KeepWorkspaces
-	(*RetireWorkspace)(nil),      // 103: troupe.v1.RetireWorkspace
-	(*WorkspaceUnused)(nil),      // 104: troupe.v1.WorkspaceUnused
-	(*DescribeWorkspace)(nil),    // 105: troupe.v1.DescribeWorkspace
-	(*WorkspaceView)(nil),        // 106: troupe.v1.WorkspaceView
-	(*FindActor)(nil),            // 107: troupe.v1.FindActor
-	(*Replaced)(nil),             // 108: troupe.v1.Replaced
-	(*AcquirePermit)(nil),        // 109: troupe.v1.AcquirePermit
-	(*PermitGranted)(nil),        // 110: troupe.v1.PermitGranted
-	(*ReleasePermit)(nil),        // 111: troupe.v1.ReleasePermit
-	(*AskBudget)(nil),            // 112: troupe.v1.AskBudget
-	(*BudgetGranted)(nil),        // 113: troupe.v1.BudgetGranted
-	(*BudgetRefused)(nil),        // 114: troupe.v1.BudgetRefused
-	(*BudgetShort)(nil),          // 115: troupe.v1.BudgetShort
-	(*ReportBudget)(nil),         // 116: troupe.v1.ReportBudget
-	(*Execute)(nil),              // 117: troupe.v1.Execute
-	(*ToolReply)(nil),            // 118: troupe.v1.ToolReply
-	(*LedgerEntry)(nil),          // 119: troupe.v1.LedgerEntry
-	(*CancelCalls)(nil),          // 120: troupe.v1.CancelCalls
-	(*Progress)(nil),             // 121: troupe.v1.Progress
-	(*ListProjects)(nil),         // 122: troupe.v1.ListProjects
-	(*Projects)(nil),             // 123: troupe.v1.Projects
-	(*SaveProject)(nil),          // 124: troupe.v1.SaveProject
-	(*RemoveProject)(nil),        // 125: troupe.v1.RemoveProject
-	(*SetVariables)(nil),         // 126: troupe.v1.SetVariables
-	(*TakeVariables)(nil),        // 127: troupe.v1.TakeVariables
-	(*ReadFields)(nil),           // 128: troupe.v1.ReadFields
-	(*FieldsView)(nil),           // 129: troupe.v1.FieldsView
-	(*FieldView)(nil),            // 130: troupe.v1.FieldView
-	(*SetField)(nil),             // 131: troupe.v1.SetField
-	(*FieldUpdated)(nil),         // 132: troupe.v1.FieldUpdated
-	(*DeclareFields)(nil),        // 133: troupe.v1.DeclareFields
-	(*FieldChanged)(nil),         // 134: troupe.v1.FieldChanged
-	(*DiffCopy)(nil),             // 135: troupe.v1.DiffCopy
-	(*ApplyCopy)(nil),            // 136: troupe.v1.ApplyCopy
-	(*Changes)(nil),              // 137: troupe.v1.Changes
-	(*FileChange)(nil),           // 138: troupe.v1.FileChange
-	(*UseFile)(nil),              // 139: troupe.v1.UseFile
-	(*Files)(nil),                // 140: troupe.v1.Files
-	(*FileEntry)(nil),            // 141: troupe.v1.FileEntry
-	(*ListSessions)(nil),         // 142: troupe.v1.ListSessions
-	(*Sessions)(nil),             // 143: troupe.v1.Sessions
-	(*ListWorkers)(nil),          // 144: troupe.v1.ListWorkers
-	(*Workers)(nil),              // 145: troupe.v1.Workers
-	(*ListWorkspaces)(nil),       // 146: troupe.v1.ListWorkspaces
-	(*Workspaces)(nil),           // 147: troupe.v1.Workspaces
-	(*SessionWorkspace)(nil),     // 148: troupe.v1.SessionWorkspace
-	(*ListCalls)(nil),            // 149: troupe.v1.ListCalls
-	(*Calls)(nil),                // 150: troupe.v1.Calls
-	(*Show)(nil),                 // 151: troupe.v1.Show
-	(*Shown)(nil),                // 152: troupe.v1.Shown
-	(*TurnView)(nil),             // 153: troupe.v1.TurnView
-	(*GenerationView)(nil),       // 154: troupe.v1.GenerationView
-	(*Verify)(nil),               // 155: troupe.v1.Verify
-	(*Verified)(nil),             // 156: troupe.v1.Verified
-	(*Finding)(nil),              // 157: troupe.v1.Finding
-	(*ForkSession)(nil),          // 158: troupe.v1.ForkSession
-	(*Forked)(nil),               // 159: troupe.v1.Forked
-	(*ImportSession)(nil),        // 160: troupe.v1.ImportSession
-	(*Imported)(nil),             // 161: troupe.v1.Imported
-	(*Hello)(nil),                // 162: troupe.v1.Hello
-	(*Holder)(nil),               // 163: troupe.v1.Holder
-	(*RegisterHost)(nil),         // 164: troupe.v1.RegisterHost
-	(*ConnectOwner)(nil),         // 165: troupe.v1.ConnectOwner
-	(*EnvVar)(nil),               // 166: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 167: troupe.v1.Lineage
-	(*Turn)(nil),                 // 168: troupe.v1.Turn
-	(Persist_Policy)(0),          // 169: troupe.v1.Persist.Policy
-	(*RunStarted)(nil),           // 170: troupe.v1.RunStarted
-	(*Budget)(nil),               // 171: troupe.v1.Budget
-	(*Amounts)(nil),              // 172: troupe.v1.Amounts
-	(Trust_Level)(0),             // 173: troupe.v1.Trust.Level
-	(*ShowRun)(nil),              // 174: troupe.v1.ShowRun
-	(*ResumeRun)(nil),            // 175: troupe.v1.ResumeRun
-	(*CancelRun)(nil),            // 176: troupe.v1.CancelRun
-	(*AwaitRun)(nil),             // 177: troupe.v1.AwaitRun
-	(*Part)(nil),                 // 178: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 179: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 180: troupe.v1.InputAccepted.Origin
-	(InputAccepted_People)(0),    // 181: troupe.v1.InputAccepted.People
-	(TurnCompleted_Outcome)(0),   // 182: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 183: troupe.v1.Usage
-	(*Place)(nil),                // 184: troupe.v1.Place
-	(*Bounds)(nil),               // 185: troupe.v1.Bounds
-	(*OutboxEnqueued)(nil),       // 186: troupe.v1.OutboxEnqueued
-	(*TurnSubmitted)(nil),        // 187: troupe.v1.TurnSubmitted
-	(CallResolved_Resolution)(0), // 188: troupe.v1.CallResolved.Resolution
-	(Decision_Value)(0),          // 189: troupe.v1.Decision.Value
-	(*Failure)(nil),              // 190: troupe.v1.Failure
-	(TimerSet_Misfire)(0),        // 191: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 192: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 193: troupe.v1.WorkspaceGrant
-	(*BudgetView)(nil),           // 194: troupe.v1.BudgetView
-	(*Grant)(nil),                // 195: troupe.v1.Grant
-	(*WorkspaceRef)(nil),         // 196: troupe.v1.WorkspaceRef
-	(*LeaseToken)(nil),           // 197: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 198: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 199: troupe.v1.ToolFinished.Status
-	(*Project)(nil),              // 200: troupe.v1.Project
-	(*Variable)(nil),             // 201: troupe.v1.Variable
-	(*FieldSet)(nil),             // 202: troupe.v1.FieldSet
-	(*FieldNoted)(nil),           // 203: troupe.v1.FieldNoted
-	(*Timing)(nil),               // 204: troupe.v1.Timing
+	(*MakeRoom)(nil),             // 86: troupe.v1.MakeRoom
+	(*ReportIdle)(nil),           // 87: troupe.v1.ReportIdle
+	(*Idleness)(nil),             // 88: troupe.v1.Idleness
+	(*Configure)(nil),            // 89: troupe.v1.Configure
+	(*WorkerFailed)(nil),         // 90: troupe.v1.WorkerFailed
+	(*SessionEnded)(nil),         // 91: troupe.v1.SessionEnded
+	(*DescribeWorker)(nil),       // 92: troupe.v1.DescribeWorker
+	(*Watched)(nil),              // 93: troupe.v1.Watched
+	(*AcquireLease)(nil),         // 94: troupe.v1.AcquireLease
+	(*LeaseGranted)(nil),         // 95: troupe.v1.LeaseGranted
+	(*LeaseQueued)(nil),          // 96: troupe.v1.LeaseQueued
+	(*ReleaseLease)(nil),         // 97: troupe.v1.ReleaseLease
+	(*EffectBegun)(nil),          // 98: troupe.v1.EffectBegun
+	(*EffectAllowed)(nil),        // 99: troupe.v1.EffectAllowed
+	(*EffectEnded)(nil),          // 100: troupe.v1.EffectEnded
+	(*OpenWorkspace)(nil),        // 101: troupe.v1.OpenWorkspace
+	(*WorkspaceReady)(nil),       // 102: troupe.v1.WorkspaceReady
+	(*KeepWorkspaces)(nil),       // 103: troupe.v1.KeepWorkspaces
+	(*RetireWorkspace)(nil),      // 104: troupe.v1.RetireWorkspace
+	(*WorkspaceUnused)(nil),      // 105: troupe.v1.WorkspaceUnused
+	(*DescribeWorkspace)(nil),    // 106: troupe.v1.DescribeWorkspace
+	(*WorkspaceView)(nil),        // 107: troupe.v1.WorkspaceView
+	(*FindActor)(nil),            // 108: troupe.v1.FindActor
+	(*Replaced)(nil),             // 109: troupe.v1.Replaced
+	(*AcquirePermit)(nil),        // 110: troupe.v1.AcquirePermit
+	(*PermitGranted)(nil),        // 111: troupe.v1.PermitGranted
+	(*ReleasePermit)(nil),        // 112: troupe.v1.ReleasePermit
+	(*AskBudget)(nil),            // 113: troupe.v1.AskBudget
+	(*BudgetGranted)(nil),        // 114: troupe.v1.BudgetGranted
+	(*BudgetRefused)(nil),        // 115: troupe.v1.BudgetRefused
+	(*BudgetShort)(nil),          // 116: troupe.v1.BudgetShort
+	(*ReportBudget)(nil),         // 117: troupe.v1.ReportBudget
+	(*Execute)(nil),              // 118: troupe.v1.Execute
+	(*ToolReply)(nil),            // 119: troupe.v1.ToolReply
+	(*LedgerEntry)(nil),          // 120: troupe.v1.LedgerEntry
+	(*CancelCalls)(nil),          // 121: troupe.v1.CancelCalls
+	(*Progress)(nil),             // 122: troupe.v1.Progress
+	(*ListProjects)(nil),         // 123: troupe.v1.ListProjects
+	(*Projects)(nil),             // 124: troupe.v1.Projects
+	(*SaveProject)(nil),          // 125: troupe.v1.SaveProject
+	(*RemoveProject)(nil),        // 126: troupe.v1.RemoveProject
+	(*SetVariables)(nil),         // 127: troupe.v1.SetVariables
+	(*TakeVariables)(nil),        // 128: troupe.v1.TakeVariables
+	(*ReadFields)(nil),           // 129: troupe.v1.ReadFields
+	(*FieldsView)(nil),           // 130: troupe.v1.FieldsView
+	(*FieldView)(nil),            // 131: troupe.v1.FieldView
+	(*SetField)(nil),             // 132: troupe.v1.SetField
+	(*FieldUpdated)(nil),         // 133: troupe.v1.FieldUpdated
+	(*DeclareFields)(nil),        // 134: troupe.v1.DeclareFields
+	(*FieldChanged)(nil),         // 135: troupe.v1.FieldChanged
+	(*DiffCopy)(nil),             // 136: troupe.v1.DiffCopy
+	(*ApplyCopy)(nil),            // 137: troupe.v1.ApplyCopy
+	(*Changes)(nil),              // 138: troupe.v1.Changes
+	(*FileChange)(nil),           // 139: troupe.v1.FileChange
+	(*UseFile)(nil),              // 140: troupe.v1.UseFile
+	(*Files)(nil),                // 141: troupe.v1.Files
+	(*FileEntry)(nil),            // 142: troupe.v1.FileEntry
+	(*ListSessions)(nil),         // 143: troupe.v1.ListSessions
+	(*Sessions)(nil),             // 144: troupe.v1.Sessions
+	(*ListWorkers)(nil),          // 145: troupe.v1.ListWorkers
+	(*Workers)(nil),              // 146: troupe.v1.Workers
+	(*ListWorkspaces)(nil),       // 147: troupe.v1.ListWorkspaces
+	(*Workspaces)(nil),           // 148: troupe.v1.Workspaces
+	(*SessionWorkspace)(nil),     // 149: troupe.v1.SessionWorkspace
+	(*ListCalls)(nil),            // 150: troupe.v1.ListCalls
+	(*Calls)(nil),                // 151: troupe.v1.Calls
+	(*Show)(nil),                 // 152: troupe.v1.Show
+	(*Shown)(nil),                // 153: troupe.v1.Shown
+	(*TurnView)(nil),             // 154: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 155: troupe.v1.GenerationView
+	(*Verify)(nil),               // 156: troupe.v1.Verify
+	(*Verified)(nil),             // 157: troupe.v1.Verified
+	(*Finding)(nil),              // 158: troupe.v1.Finding
+	(*ForkSession)(nil),          // 159: troupe.v1.ForkSession
+	(*Forked)(nil),               // 160: troupe.v1.Forked
+	(*ImportSession)(nil),        // 161: troupe.v1.ImportSession
+	(*Imported)(nil),             // 162: troupe.v1.Imported
+	(*Hello)(nil),                // 163: troupe.v1.Hello
+	(*Holder)(nil),               // 164: troupe.v1.Holder
+	(*RegisterHost)(nil),         // 165: troupe.v1.RegisterHost
+	(*ConnectOwner)(nil),         // 166: troupe.v1.ConnectOwner
+	(*EnvVar)(nil),               // 167: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 168: troupe.v1.Lineage
+	(*Turn)(nil),                 // 169: troupe.v1.Turn
+	(Persist_Policy)(0),          // 170: troupe.v1.Persist.Policy
+	(*RunStarted)(nil),           // 171: troupe.v1.RunStarted
+	(*Budget)(nil),               // 172: troupe.v1.Budget
+	(*Amounts)(nil),              // 173: troupe.v1.Amounts
+	(Trust_Level)(0),             // 174: troupe.v1.Trust.Level
+	(*ShowRun)(nil),              // 175: troupe.v1.ShowRun
+	(*ResumeRun)(nil),            // 176: troupe.v1.ResumeRun
+	(*CancelRun)(nil),            // 177: troupe.v1.CancelRun
+	(*AwaitRun)(nil),             // 178: troupe.v1.AwaitRun
+	(*Part)(nil),                 // 179: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 180: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 181: troupe.v1.InputAccepted.Origin
+	(InputAccepted_People)(0),    // 182: troupe.v1.InputAccepted.People
+	(TurnCompleted_Outcome)(0),   // 183: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 184: troupe.v1.Usage
+	(*Place)(nil),                // 185: troupe.v1.Place
+	(*Bounds)(nil),               // 186: troupe.v1.Bounds
+	(*OutboxEnqueued)(nil),       // 187: troupe.v1.OutboxEnqueued
+	(*TurnSubmitted)(nil),        // 188: troupe.v1.TurnSubmitted
+	(CallResolved_Resolution)(0), // 189: troupe.v1.CallResolved.Resolution
+	(Decision_Value)(0),          // 190: troupe.v1.Decision.Value
+	(*Failure)(nil),              // 191: troupe.v1.Failure
+	(TimerSet_Misfire)(0),        // 192: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 193: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 194: troupe.v1.WorkspaceGrant
+	(*BudgetView)(nil),           // 195: troupe.v1.BudgetView
+	(*Grant)(nil),                // 196: troupe.v1.Grant
+	(*WorkspaceRef)(nil),         // 197: troupe.v1.WorkspaceRef
+	(*LeaseToken)(nil),           // 198: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 199: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 200: troupe.v1.ToolFinished.Status
+	(*Project)(nil),              // 201: troupe.v1.Project
+	(*Variable)(nil),             // 202: troupe.v1.Variable
+	(*FieldSet)(nil),             // 203: troupe.v1.FieldSet
+	(*FieldNoted)(nil),           // 204: troupe.v1.FieldNoted
+	(*Timing)(nil),               // 205: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	4,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	166, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	167, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	13,  // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	167, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	168, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	169, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	170, // 6: troupe.v1.CreateSession.run:type_name -> troupe.v1.RunStarted
-	171, // 7: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
-	172, // 8: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
-	173, // 9: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	168, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	169, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	170, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	171, // 6: troupe.v1.CreateSession.run:type_name -> troupe.v1.RunStarted
+	172, // 7: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
+	173, // 8: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
+	174, // 9: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	5,   // 10: troupe.v1.WorkspaceSpec.bounds:type_name -> troupe.v1.PathBounds
 	4,   // 11: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
-	173, // 12: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
+	174, // 12: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
 	13,  // 13: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
 	16,  // 14: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
 	19,  // 15: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
@@ -13489,113 +13576,113 @@ var file_command_proto_depIdxs = []int32{
 	42,  // 38: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
 	6,   // 39: troupe.v1.ToSession.attach_workspace:type_name -> troupe.v1.AttachWorkspace
 	7,   // 40: troupe.v1.ToSession.detach_workspace:type_name -> troupe.v1.DetachWorkspace
-	139, // 41: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
-	127, // 42: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
+	140, // 41: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
+	128, // 42: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
 	48,  // 43: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
 	8,   // 44: troupe.v1.ToSession.change_trust:type_name -> troupe.v1.ChangeTrust
-	128, // 45: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
-	131, // 46: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
-	133, // 47: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
-	135, // 48: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
-	136, // 49: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
+	129, // 45: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
+	132, // 46: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
+	134, // 47: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
+	136, // 48: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
+	137, // 49: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
 	3,   // 50: troupe.v1.ToSession.add_budget:type_name -> troupe.v1.AddBudget
-	174, // 51: troupe.v1.ToSession.show_run:type_name -> troupe.v1.ShowRun
-	175, // 52: troupe.v1.ToSession.resume_run:type_name -> troupe.v1.ResumeRun
-	176, // 53: troupe.v1.ToSession.cancel_run:type_name -> troupe.v1.CancelRun
-	177, // 54: troupe.v1.ToSession.await_run:type_name -> troupe.v1.AwaitRun
+	175, // 51: troupe.v1.ToSession.show_run:type_name -> troupe.v1.ShowRun
+	176, // 52: troupe.v1.ToSession.resume_run:type_name -> troupe.v1.ResumeRun
+	177, // 53: troupe.v1.ToSession.cancel_run:type_name -> troupe.v1.CancelRun
+	178, // 54: troupe.v1.ToSession.await_run:type_name -> troupe.v1.AwaitRun
 	76,  // 55: troupe.v1.ToSession.announce:type_name -> troupe.v1.Announce
 	31,  // 56: troupe.v1.ToSession.share_conversation:type_name -> troupe.v1.ShareConversation
 	32,  // 57: troupe.v1.ToSession.submit_turn:type_name -> troupe.v1.SubmitTurn
 	33,  // 58: troupe.v1.ToSession.read_conversation:type_name -> troupe.v1.ReadConversation
 	11,  // 59: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
 	11,  // 60: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	178, // 61: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	179, // 62: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	180, // 63: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	181, // 64: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
+	179, // 61: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	180, // 62: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	181, // 63: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	182, // 64: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
 	13,  // 65: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	182, // 66: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	183, // 67: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	183, // 66: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	184, // 67: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
 	18,  // 68: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
 	22,  // 69: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	167, // 70: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	168, // 71: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	178, // 72: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
-	184, // 73: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
-	185, // 74: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
-	181, // 75: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
-	186, // 76: troupe.v1.DeliverMail.mail:type_name -> troupe.v1.OutboxEnqueued
-	187, // 77: troupe.v1.SubmitTurn.turn:type_name -> troupe.v1.TurnSubmitted
+	168, // 70: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	169, // 71: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	179, // 72: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
+	185, // 73: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
+	186, // 74: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
+	182, // 75: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
+	187, // 76: troupe.v1.DeliverMail.mail:type_name -> troupe.v1.OutboxEnqueued
+	188, // 77: troupe.v1.SubmitTurn.turn:type_name -> troupe.v1.TurnSubmitted
 	35,  // 78: troupe.v1.SharedConversation.turns:type_name -> troupe.v1.SharedTurn
 	36,  // 79: troupe.v1.SharedConversation.members:type_name -> troupe.v1.SharedMember
-	187, // 80: troupe.v1.SharedTurn.turn:type_name -> troupe.v1.TurnSubmitted
-	188, // 81: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	189, // 82: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	188, // 80: troupe.v1.SharedTurn.turn:type_name -> troupe.v1.TurnSubmitted
+	189, // 81: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	190, // 82: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
 	45,  // 83: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
-	190, // 84: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
+	191, // 84: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
 	45,  // 85: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
-	178, // 86: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	191, // 87: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	179, // 86: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	192, // 87: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
 	55,  // 88: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	192, // 89: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	168, // 90: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	193, // 91: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	193, // 89: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	169, // 90: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	194, // 91: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
 	70,  // 92: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	183, // 93: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	184, // 93: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
 	14,  // 94: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	169, // 95: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	194, // 96: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
-	183, // 97: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	172, // 98: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
-	172, // 99: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
+	170, // 95: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	195, // 96: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
+	184, // 97: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	173, // 98: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
+	173, // 99: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
 	71,  // 100: troupe.v1.WorkerView.waiting:type_name -> troupe.v1.Waiting
 	74,  // 101: troupe.v1.ApprovalView.shown:type_name -> troupe.v1.Viewer
-	192, // 102: troupe.v1.Announce.event:type_name -> troupe.v1.Event
+	193, // 102: troupe.v1.Announce.event:type_name -> troupe.v1.Event
 	73,  // 103: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
 	81,  // 104: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
-	195, // 105: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	169, // 106: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	193, // 107: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	196, // 108: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
+	196, // 105: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	170, // 106: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	194, // 107: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	197, // 108: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
 	0,   // 109: troupe.v1.ReleasePermit.outcome:type_name -> troupe.v1.ReleasePermit.Outcome
-	172, // 110: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
-	172, // 111: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
-	172, // 112: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
-	172, // 113: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
-	172, // 114: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
-	193, // 115: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	197, // 116: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	166, // 117: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	198, // 118: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	198, // 119: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	193, // 120: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	198, // 121: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
-	197, // 122: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
+	173, // 110: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
+	173, // 111: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
+	173, // 112: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
+	173, // 113: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
+	173, // 114: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
+	194, // 115: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	198, // 116: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	167, // 117: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	199, // 118: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	199, // 119: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	194, // 120: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	199, // 121: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	198, // 122: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
 	27,  // 123: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
-	199, // 124: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	198, // 125: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	118, // 126: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	200, // 127: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
-	201, // 128: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
-	130, // 129: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
-	202, // 130: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
-	203, // 131: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
-	138, // 132: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
+	200, // 124: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	199, // 125: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	119, // 126: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	201, // 127: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
+	202, // 128: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
+	131, // 129: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
+	203, // 130: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
+	204, // 131: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
+	139, // 132: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
 	1,   // 133: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
-	141, // 134: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
+	142, // 134: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
 	69,  // 135: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
 	70,  // 136: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	148, // 137: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
-	193, // 138: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	149, // 137: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
+	194, // 138: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
 	72,  // 139: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
 	69,  // 140: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	153, // 141: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	183, // 142: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	154, // 141: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	184, // 142: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
 	18,  // 143: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	154, // 144: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	204, // 145: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	183, // 146: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	157, // 147: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	155, // 144: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	205, // 145: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	184, // 146: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	158, // 147: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
 	69,  // 148: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
 	69,  // 149: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
 	150, // [150:150] is the sub-list for method output_type
@@ -13669,7 +13756,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   164,
+			NumMessages:   165,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1749,9 +1749,10 @@ func (x *Project) GetVariables() []*Variable {
 // Failure is an expected refusal: what crosses a mailbox or the wire instead of an error value.
 type Failure struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`       // closed set: see failure.go
-	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"` // what failed and the value
-	Hint          string                 `protobuf:"bytes,3,opt,name=hint,proto3" json:"hint,omitempty"`       // what to do
+	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`                                          // closed set: see failure.go
+	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`                                    // what failed and the value
+	Hint          string                 `protobuf:"bytes,3,opt,name=hint,proto3" json:"hint,omitempty"`                                          // what to do
+	RetryAfterMs  int64                  `protobuf:"varint,120,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"` // when it is worth trying again; 0: there is nothing to wait for, or nobody knows
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1805,6 +1806,13 @@ func (x *Failure) GetHint() string {
 		return x.Hint
 	}
 	return ""
+}
+
+func (x *Failure) GetRetryAfterMs() int64 {
+	if x != nil {
+		return x.RetryAfterMs
+	}
+	return 0
 }
 
 // Ack answers a command that has nothing else to say.
@@ -2023,11 +2031,12 @@ const file_common_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x121\n" +
-	"\tvariables\x18\x04 \x03(\v2\x13.troupe.v1.VariableR\tvariables\"K\n" +
+	"\tvariables\x18\x04 \x03(\v2\x13.troupe.v1.VariableR\tvariables\"q\n" +
 	"\aFailure\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x12\n" +
-	"\x04hint\x18\x03 \x01(\tR\x04hint\"6\n" +
+	"\x04hint\x18\x03 \x01(\tR\x04hint\x12$\n" +
+	"\x0eretry_after_ms\x18x \x01(\x03R\fretryAfterMs\"6\n" +
 	"\aPersist\"+\n" +
 	"\x06Policy\x12\v\n" +
 	"\aMESSAGE\x10\x00\x12\b\n" +

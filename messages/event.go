@@ -53,6 +53,7 @@ type eventJSON struct {
 	Agent        string          `json:"agent,omitempty"`
 	Parent       string          `json:"parent,omitempty"` // of a worker that was spawned: who delegated to it
 	Model        string          `json:"model,omitempty"`
+	InsteadOf    string          `json:"instead_of,omitempty"` // the model that was to be asked, when another one stands in for it
 	ToolCalls    []callJSON      `json:"tool_calls,omitempty"`
 	FinishReason string          `json:"finish_reason,omitempty"`
 	Usage        *UsageJSON      `json:"usage,omitempty"`
@@ -134,7 +135,7 @@ func FormatTime(unixMs int64) string {
 func (x *Event) MarshalJSON() ([]byte, error) {
 	j := eventJSON{
 		Seq: x.GetSeq(), Type: x.GetType(), At: FormatTime(x.GetAtUnixMs()), Session: x.GetSession(), Worker: x.GetWorker(),
-		Turn: x.GetTurn(), InputID: x.GetInputId(), GenID: x.GetGenId(), Agent: x.GetAgent(), Model: x.GetModel(),
+		Turn: x.GetTurn(), InputID: x.GetInputId(), GenID: x.GetGenId(), Agent: x.GetAgent(), Model: x.GetModel(), InsteadOf: x.GetInsteadOf(),
 		FinishReason: x.GetFinishReason(), CallID: x.GetCallId(), ExecID: x.GetExecId(), Tool: x.GetTool(),
 		Arguments: x.GetArguments(), Status: x.GetStatus(), ErrorCode: x.GetErrorCode(), Truncated: x.GetTruncated(),
 		Outcome: x.GetOutcome(), Reason: x.GetReason(), ApprovalID: x.GetApprovalId(), Decision: x.GetDecision(),
@@ -178,7 +179,7 @@ func (x *Event) UnmarshalJSON(b []byte) error {
 		return fmt.Errorf("decode event time: %w", err)
 	}
 	x.Seq, x.Type, x.AtUnixMs, x.Session, x.Worker, x.Turn = j.Seq, j.Type, at.UnixMilli(), j.Session, j.Worker, j.Turn
-	x.InputId, x.GenId, x.Agent, x.Model, x.FinishReason = j.InputID, j.GenID, j.Agent, j.Model, j.FinishReason
+	x.InputId, x.GenId, x.Agent, x.Model, x.InsteadOf, x.FinishReason = j.InputID, j.GenID, j.Agent, j.Model, j.InsteadOf, j.FinishReason
 	x.CallId, x.ExecId, x.Tool, x.Arguments, x.Status = j.CallID, j.ExecID, j.Tool, j.Arguments, j.Status
 	x.ErrorCode, x.Truncated, x.Outcome, x.Reason = j.ErrorCode, j.Truncated, j.Outcome, j.Reason
 	x.ApprovalId, x.Decision, x.Workspace, x.DurationUs = j.ApprovalID, j.Decision, j.Workspace, j.DurationUs

@@ -60,13 +60,14 @@ type Event struct {
 	Done          int64                  `protobuf:"varint,33,opt,name=done,proto3" json:"done,omitempty"` // progress
 	Total         int64                  `protobuf:"varint,34,opt,name=total,proto3" json:"total,omitempty"`
 	Unit          string                 `protobuf:"bytes,35,opt,name=unit,proto3" json:"unit,omitempty"`
-	State         string                 `protobuf:"bytes,36,opt,name=state,proto3" json:"state,omitempty"`    // of a tool call, as listings have it (row 48); of an approval: shown | pending
-	Parent        string                 `protobuf:"bytes,37,opt,name=parent,proto3" json:"parent,omitempty"`  // of a worker that was spawned: who delegated to it
-	By            string                 `protobuf:"bytes,50,opt,name=by,proto3" json:"by,omitempty"`          // who sees an approval
-	From          string                 `protobuf:"bytes,110,opt,name=from,proto3" json:"from,omitempty"`     // worker that sent an input, or agent that gave a conversation away
-	To            string                 `protobuf:"bytes,111,opt,name=to,proto3" json:"to,omitempty"`         // worker that a message goes to
-	Spent         *Amounts               `protobuf:"bytes,130,opt,name=spent,proto3" json:"spent,omitempty"`   // of a budget: by one model call and what follows from it
-	Budget        *Budget                `protobuf:"bytes,131,opt,name=budget,proto3" json:"budget,omitempty"` // as it is from now on
+	State         string                 `protobuf:"bytes,36,opt,name=state,proto3" json:"state,omitempty"`                           // of a tool call, as listings have it (row 48); of an approval: shown | pending
+	Parent        string                 `protobuf:"bytes,37,opt,name=parent,proto3" json:"parent,omitempty"`                         // of a worker that was spawned: who delegated to it
+	By            string                 `protobuf:"bytes,50,opt,name=by,proto3" json:"by,omitempty"`                                 // who sees an approval
+	From          string                 `protobuf:"bytes,110,opt,name=from,proto3" json:"from,omitempty"`                            // worker that sent an input, or agent that gave a conversation away
+	To            string                 `protobuf:"bytes,111,opt,name=to,proto3" json:"to,omitempty"`                                // worker that a message goes to
+	Spent         *Amounts               `protobuf:"bytes,130,opt,name=spent,proto3" json:"spent,omitempty"`                          // of a budget: by one model call and what follows from it
+	InsteadOf     string                 `protobuf:"bytes,120,opt,name=instead_of,json=insteadOf,proto3" json:"instead_of,omitempty"` // the model that was to be asked, when another one stands in for it
+	Budget        *Budget                `protobuf:"bytes,131,opt,name=budget,proto3" json:"budget,omitempty"`                        // as it is from now on
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -388,6 +389,13 @@ func (x *Event) GetSpent() *Amounts {
 	return nil
 }
 
+func (x *Event) GetInsteadOf() string {
+	if x != nil {
+		return x.InsteadOf
+	}
+	return ""
+}
+
 func (x *Event) GetBudget() *Budget {
 	if x != nil {
 		return x.Budget
@@ -399,7 +407,7 @@ var File_event_proto protoreflect.FileDescriptor
 
 const file_event_proto_rawDesc = "" +
 	"\n" +
-	"\vevent.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\xea\b\n" +
+	"\vevent.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\x89\t\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x1c\n" +
@@ -447,7 +455,9 @@ const file_event_proto_rawDesc = "" +
 	"\x02by\x182 \x01(\tR\x02by\x12\x12\n" +
 	"\x04from\x18n \x01(\tR\x04from\x12\x0e\n" +
 	"\x02to\x18o \x01(\tR\x02to\x12)\n" +
-	"\x05spent\x18\x82\x01 \x01(\v2\x12.troupe.v1.AmountsR\x05spent\x12*\n" +
+	"\x05spent\x18\x82\x01 \x01(\v2\x12.troupe.v1.AmountsR\x05spent\x12\x1d\n" +
+	"\n" +
+	"instead_of\x18x \x01(\tR\tinsteadOf\x12*\n" +
 	"\x06budget\x18\x83\x01 \x01(\v2\x11.troupe.v1.BudgetR\x06budgetB0Z.github.com/troupe-dev/troupe/messages;messagesb\x06proto3"
 
 var (

@@ -1,12 +1,17 @@
 package messages
 
+import (
+	"errors"
+	"time"
+)
+
 // Codes of a Failure: the closed set. Tool error codes (tools.Code...) are another set, on results.
 const (
 	CodeNotFound      = "not_found"      // no such session, worker, input or call
 	CodeBadRequest    = "bad_request"    // the command itself is wrong
 	CodeConflict      = "conflict"       // the same input id with other content
 	CodeCommitted     = "committed"      // the input is part of the conversation already
-	CodeBusy          = "busy"           // a turn is open and the mode says reject
+	CodeBusy          = "busy"           // a turn is open and the mode says reject; or, with a time to try again, there is no room now
 	CodeNoTurn        = "no_turn"        // nothing to wait for
 	CodeModel         = "model"          // the model is not configured or cannot be used
 	CodeAgent         = "agent"          // the agent profile is missing
@@ -45,6 +50,19 @@ const (
 func Fail(code, message, hint string) *Failure {
 	return &Failure{Code: code, Message: message, Hint: hint}
 }
+
+// ErrBusy is what errors.Is finds in a refusal of code busy: there is no room now, or a turn is open.
+var ErrBusy = errors.New("busy")
+
+// Busy is a refusal for want of room, which passes: after tells when it is worth trying again.
+func Busy(message, hint string, after time.Duration) *Failure {
+	f := Fail(CodeBusy, message, hint)
+	f.RetryAfterMs = max(after.Milliseconds(), 1)
+	return f
+}
+
+// Is says whether errors.Is finds a sentinel in the refusal.
+func (x *Failure) Is(target error) bool { return target == ErrBusy && x.GetCode() == CodeBusy }
 
 // Error makes a Failure an error for callers in Go.
 func (x *Failure) Error() string {

@@ -11,7 +11,12 @@ type ProblemJSON struct {
 	Code   string `json:"code"`   // closed set, for programs
 	Detail string `json:"detail"`
 	Hint   string `json:"hint,omitempty"`
+	Retry  int64  `json:"retry_after_ms,omitempty"` // when it is worth trying again
 }
 
 // Failure is what was refused, as the house says it.
-func (j ProblemJSON) Failure() *Failure { return Fail(j.Code, j.Detail, j.Hint) }
+func (j ProblemJSON) Failure() *Failure {
+	f := Fail(j.Code, j.Detail, j.Hint)
+	f.RetryAfterMs = j.Retry
+	return f
+}

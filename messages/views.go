@@ -88,8 +88,9 @@ type WorkerJSON struct {
 	LastError   string    `json:"last_error,omitempty"`
 	UpdatedAt   string    `json:"updated_at,omitempty"`
 	Usage       UsageJSON `json:"usage"`
-	Tools       []string  `json:"tools,omitempty"`  // its own toolset, where it was given one
-	Parent      string    `json:"parent,omitempty"` // the worker that delegated to it
+	Tools       []string  `json:"tools,omitempty"`        // its own toolset, where it was given one
+	Parent      string    `json:"parent,omitempty"`       // the worker that delegated to it
+	Memory      int64     `json:"memory_bytes,omitempty"` // that its conversation takes in memory, about; of a live worker
 
 	Background bool  `json:"background,omitempty"` // nobody waits for it
 	Outbox     int32 `json:"outbox,omitempty"`     // messages to others that are not known to be there
@@ -108,6 +109,8 @@ type WaitingJSON struct {
 	Until   string `json:"until,omitempty"`   // of a retry
 	Session string `json:"session,omitempty"` // of a lease: that works there, when it is known
 	Reason  string `json:"reason,omitempty"`  // of a retry: why the last try gave nothing
+
+	InsteadOf string `json:"instead_of,omitempty"` // the model that the one which is asked stands in for
 }
 
 // CallJSON is one tool call of a listing. ID is the exec id, or the provider's id of a call that
@@ -149,7 +152,9 @@ type ActorJSON struct {
 	Waiting   []string    `json:"waiting,omitempty"` // of a limiter: the workers that wait for a permit, the next one first
 	Children  []ActorJSON `json:"children,omitempty"`
 
-	Background bool `json:"background,omitempty"` // a worker that nobody waits for
+	Background bool  `json:"background,omitempty"`   // a worker that nobody waits for
+	Memory     int64 `json:"memory_bytes,omitempty"` // of the root: heap and stacks of the process; of a worker: what its conversation takes, about
+	Room       int32 `json:"room,omitempty"`         // of the root: sessions that may be in memory at a time
 }
 
 // VerifiedJSON is what a check of the store came to.
@@ -276,7 +281,7 @@ func (x *WorkerView) JSON() WorkerJSON {
 		Staged: x.GetStaged(), Restarts: x.GetRestarts(), LastOutcome: x.GetLastOutcome(), LastError: x.GetLastError(),
 		Quarantined: x.GetQuarantined(), InDoubt: x.GetInDoubt(), Approvals: x.GetApprovals(), Turn: x.GetTurn(),
 		WaitsFor: x.GetWaitsFor(), Pending: x.GetPending(), Executor: x.GetExecutor(), Calls: x.GetCalls(),
-		UpdatedAt: timeText(x.GetUpdatedAtUnixMs()), Usage: x.GetUsage().JSON(), Tools: x.GetTools(), Parent: x.GetParent(), Background: x.GetBackground(), Outbox: x.GetOutbox(),
+		UpdatedAt: timeText(x.GetUpdatedAtUnixMs()), Usage: x.GetUsage().JSON(), Tools: x.GetTools(), Parent: x.GetParent(), Background: x.GetBackground(), Outbox: x.GetOutbox(), Memory: x.GetMemoryBytes(),
 		Waiting: x.GetWaiting().JSON(),
 	}
 	if x.GetSpent() != nil {
@@ -297,7 +302,7 @@ func (j WorkerJSON) Proto() *WorkerView {
 		Restarts: j.Restarts, LastOutcome: j.LastOutcome, LastError: j.LastError, UpdatedAtUnixMs: timeRead(j.UpdatedAt),
 		Quarantined: j.Quarantined, InDoubt: j.InDoubt, Approvals: j.Approvals, Turn: j.Turn,
 		WaitsFor: j.WaitsFor, Pending: j.Pending, Executor: j.Executor, Calls: j.Calls,
-		Usage: j.Usage.Proto(), Tools: j.Tools, Parent: j.Parent, Background: j.Background, Outbox: j.Outbox, Waiting: j.Waiting.Proto(),
+		Usage: j.Usage.Proto(), Tools: j.Tools, Parent: j.Parent, Background: j.Background, Outbox: j.Outbox, MemoryBytes: j.Memory, Waiting: j.Waiting.Proto(),
 	}
 	if j.Spent != nil {
 		v.Spent = j.Spent.amounts()
@@ -315,7 +320,7 @@ func (x *Waiting) JSON() *WaitingJSON {
 	}
 	return &WaitingJSON{
 		Kind: x.GetKind(), Subject: x.GetSubject(), Since: timeText(x.GetSinceUnixMs()), Until: timeText(x.GetUntilUnixMs()),
-		Session: x.GetSession(), Reason: x.GetReason(),
+		Session: x.GetSession(), Reason: x.GetReason(), InsteadOf: x.GetInsteadOf(),
 	}
 }
 
@@ -326,6 +331,7 @@ func (j *WaitingJSON) Proto() *Waiting {
 	}
 	return &Waiting{
 		Kind: j.Kind, Subject: j.Subject, SinceUnixMs: timeRead(j.Since), UntilUnixMs: timeRead(j.Until), Session: j.Session, Reason: j.Reason,
+		InsteadOf: j.InsteadOf,
 	}
 }
 
@@ -364,7 +370,8 @@ func (j StagedJSON) Proto() *InputView {
 func (x *ActorView) JSON() ActorJSON {
 	return ActorJSON{
 		ID: x.GetId(), Kind: x.GetKind(), State: x.GetState(), Restarts: x.GetRestarts(), Pending: x.GetPending(),
-		LastError: x.GetLastError(), Parent: x.GetParent(), Agent: x.GetAgent(), Background: x.GetBackground(), Waiting: x.GetWaiting(), Children: convert(x.GetChildren(), (*ActorView).JSON),
+		LastError: x.GetLastError(), Parent: x.GetParent(), Agent: x.GetAgent(), Background: x.GetBackground(), Memory: x.GetMemoryBytes(), Room: x.GetRoom(),
+		Waiting: x.GetWaiting(), Children: convert(x.GetChildren(), (*ActorView).JSON),
 	}
 }
 
@@ -372,7 +379,8 @@ func (x *ActorView) JSON() ActorJSON {
 func (j ActorJSON) Proto() *ActorView {
 	return &ActorView{
 		Id: j.ID, Kind: j.Kind, State: j.State, Restarts: j.Restarts, Pending: j.Pending, LastError: j.LastError,
-		Parent: j.Parent, Agent: j.Agent, Background: j.Background, Waiting: j.Waiting, Children: convert(j.Children, ActorJSON.Proto),
+		Parent: j.Parent, Agent: j.Agent, Background: j.Background, MemoryBytes: j.Memory, Room: j.Room, Waiting: j.Waiting,
+		Children: convert(j.Children, ActorJSON.Proto),
 	}
 }
 

@@ -20,6 +20,7 @@ type ToolCallJSON struct {
 type GenerationJSON struct {
 	ID                string    `json:"id"`
 	Model             string    `json:"model,omitempty"`
+	InsteadOf         string    `json:"instead_of,omitempty"` // the model that was to be asked, when this one stood in for it
 	ProviderRequestID string    `json:"provider_request_id,omitempty"`
 	Attempts          int32     `json:"attempts,omitempty"` // requests sent, retries included
 	FinishReason      string    `json:"finish_reason,omitempty"`
@@ -144,7 +145,7 @@ func (x *GenerationView) JSON() GenerationJSON {
 	return GenerationJSON{
 		ID: x.GetGenId(), Model: x.GetModel(), ProviderRequestID: x.GetProviderRequestId(), Attempts: x.GetAttempts(),
 		FinishReason: x.GetFinishReason(), StartedAt: timeText(x.GetTiming().GetStartedAtUnixMs()),
-		FirstTokenUs: x.GetTiming().GetFirstTokenUs(), DurationUs: x.GetTiming().GetDurationUs(), Usage: x.GetUsage().JSON(),
+		FirstTokenUs: x.GetTiming().GetFirstTokenUs(), DurationUs: x.GetTiming().GetDurationUs(), Usage: x.GetUsage().JSON(), InsteadOf: x.GetInsteadOf(),
 	}
 }
 
@@ -152,7 +153,7 @@ func (x *GenerationView) JSON() GenerationJSON {
 func (j GenerationJSON) Proto() *GenerationView {
 	return &GenerationView{
 		GenId: j.ID, Model: j.Model, ProviderRequestId: j.ProviderRequestID, Attempts: j.Attempts, FinishReason: j.FinishReason,
-		Usage: j.Usage.Proto(), Timing: &Timing{
+		Usage: j.Usage.Proto(), InsteadOf: j.InsteadOf, Timing: &Timing{
 			StartedAtUnixMs: timeRead(j.StartedAt), FirstTokenUs: j.FirstTokenUs, DurationUs: j.DurationUs, ProviderAttempts: j.Attempts,
 		},
 	}
