@@ -74,7 +74,7 @@ func commands(a *app) []*cobra.Command {
 		newVerify(a), newBackup(a), newRestore(a), newRepair(a), newRotateKey(a),
 		newTool(a),
 		newFakeModel(a),
-		newChaos(a), newBench(a),
+		newChaos(a), newBench(a), newTest(a),
 		newConfig(a),
 		newAttach(a), newWorkspace(a),
 		newTrust(a),

@@ -59,7 +59,7 @@ func plan() []place {
 		), tests: []string{"troupetest"}},
 
 		// Floor 5 and above: those who use it.
-		{path: "troupetest", floor: 5, may: append(kernel, ".", "model/script", "persistence/memory")},
+		{path: "troupetest", floor: 5, may: append(kernel, ".", "actors/actortest", "internal/yamldoc", "model/script", "persistence/memory")},
 		{path: "internal/chaos", floor: 5, may: append(
 			kernel, ".", "client", "gateway", "model/openai", "model/script", "persistence/badger", "persistence/memory",
 		)},

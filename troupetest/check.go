@@ -1,0 +1,55 @@
+package troupetest
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/troupe-dev/troupe"
+	"github.com/troupe-dev/troupe/pipeline"
+)
+
+// Check plays the transcript in a file and fails the test where something else comes than it says. A transcript's model, when it names the file of
+// a script, is used unless o has one. TROUPETEST_UPDATE=1 writes what came into the file instead.
+func Check(tb testing.TB, path string, o troupe.Options) {
+	tb.Helper()
+	t, err := ReadTranscript(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	beside := func(name string) string { return filepath.Join(filepath.Dir(path), filepath.FromSlash(name)) }
+	if o.Model == nil && o.Models == nil && t.Model != "" {
+		o.Model = ModelFile(tb, beside(t.Model))
+	}
+	s := Stage{Dir: tb.TempDir()}
+	if t.Folder != "" {
+		if err := os.CopyFS(s.Dir, os.DirFS(beside(t.Folder))); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	if t.Pipeline != "" {
+		file := beside(t.Pipeline)
+		text, err := os.ReadFile(file) //nolint:gosec // the test names it
+		if err != nil {
+			tb.Fatal(err)
+		}
+		load := func(name string) ([]byte, error) {
+			return os.ReadFile(filepath.Join(filepath.Dir(file), filepath.FromSlash(name)))
+		}
+		if s.Plan, err = pipeline.Parse(filepath.Base(file), string(text), pipeline.Options{Load: load}); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	p, err := t.Play(tb.Context(), Runtime(tb, o), s)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	diff := p.Diff()
+	switch {
+	case diff == "":
+	case os.Getenv(UpdateVariable) != "":
+		write(tb, path, p.Text())
+	default:
+		tb.Errorf("- expected, + now (%s=1 writes it anew):\n%s", UpdateVariable, diff)
+	}
+}
