@@ -290,7 +290,7 @@ func (rt *Runtime) settle(ctx context.Context) error {
 // registryOf are all tools of a runtime.
 func registryOf(o *Options, servers []*connected) (*tools.Registry, error) {
 	without := func(t Tool) bool { return slices.Contains(o.WithoutTools, t.Spec().Name) }
-	own := append(tools.Builtin(), actors.NewDelegate(agentNames(o)), actors.NewHandoff(o.Agents))
+	own := append(tools.Builtin(), actors.NewDelegate(agentNames(o)), actors.NewHandoff(o.Agents), actors.NewSend())
 	all, taken := append(slices.DeleteFunc(own, without), o.Tools...), make(map[string]string)
 	for _, t := range all {
 		if t != nil && t.Spec() != nil { // NewRegistry says what is wrong with others

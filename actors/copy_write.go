@@ -367,6 +367,9 @@ func (p *Copying) close(ctx context.Context, id string, s *conversation.State) e
 	if len(facts) > 0 {
 		p.ClosedTurns++
 	}
+	if !s.Closed() {
+		facts = append(facts, s.CloseMail(p.Reason)...)
+	}
 	if p.Model != "" {
 		facts = append(facts, &messages.ConfigChanged{Model: p.Model})
 	}

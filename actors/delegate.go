@@ -38,6 +38,14 @@ Your last answer goes to that agent as it stands, and nothing else of what you d
 You cannot ask it anything, and you cannot delegate.
 `
 
+// backgroundPrompt stands in the system prompt of a child that nobody waits for.
+const backgroundPrompt = `
+# Your task
+Another agent has delegated a task to you, and goes on meanwhile. The first message is all that you know of its work.
+Your last answer goes to that agent as it stands, as a message: say what you found or did, with paths, and what is left to do.
+You can write to it before (send, to parent), and you cannot delegate.
+`
+
 // NewDelegate makes the tool. It names the agents that there are.
 func NewDelegate(agents []string) *Delegate {
 	known := slices.DeleteFunc(slices.Sorted(slices.Values(agents)), func(name string) bool { return name == DefaultAgent })
@@ -52,6 +60,7 @@ func NewDelegate(agents []string) *Delegate {
 "type":"object","additionalProperties":false,"required":["task"],"properties":{
 "task":{"type":"string","minLength":1,"maxLength":65536,"description":"What is to be done, with everything that one must know for it: the other agent has not read this conversation."},
 "agent":{"type":"string","maxLength":64,"description":` + string(describe) + `},
+"background":{"type":"boolean","description":"Do not wait: the call ends at once, and the answer comes later as a message, when you have done what you are doing."},
 "workspace_id":{"type":"string","description":"The one workspace that the other agent works in, by its name or id; left out: all that you work in."}}}`),
 	}}
 }
@@ -60,6 +69,8 @@ type delegateArgs struct {
 	Task      string `json:"task"`
 	Agent     string `json:"agent"`
 	Workspace string `json:"workspace_id"`
+
+	Background bool `json:"background"`
 }
 
 // Spec implements tools.Tool.
@@ -113,7 +124,16 @@ func (r *run) delegate(ctx context.Context, d *Delegate) *messages.ToolReply {
 	if reply != nil {
 		return reply
 	}
-	if r.m.GetAbandon() {
+	switch {
+	case r.m.GetAbandon():
+		return r.recallChild(ctx, ready)
+	case r.m.GetChild().GetBackground() && ctx.Err() == nil:
+		reply = r.begunChild(ready)
+		if tc != nil {
+			r.after(ctx, tc, reply)
+		}
+		return reply
+	case r.m.GetChild().GetBackground() && !errors.Is(context.Cause(ctx), errHalted):
 		return r.recallChild(ctx, ready)
 	}
 	res, err := act.Ask[*messages.TurnResult](ctx, r.sys, r.session(), &messages.AwaitTurn{WorkerId: ready.GetWorkerId(), InputId: ready.GetInputId()})
@@ -149,7 +169,7 @@ func (r *run) task(ctx context.Context, d *Delegate) (string, *messages.ToolRepl
 }
 
 // hooked asks the hook before the call: there is no child of one that it refuses.
-func (r *run) hooked(ctx context.Context, d *Delegate) (*tools.Context, func(), *messages.ToolReply) {
+func (r *run) hooked(ctx context.Context, d tools.Tool) (*tools.Context, func(), *messages.ToolReply) {
 	tc, end, err := r.context(ctx, d.Spec())
 	if err != nil {
 		return nil, nil, r.failed(ctx, err)
@@ -167,7 +187,7 @@ func (r *run) child(ctx context.Context, task string) (*messages.ChildReady, *me
 		ExecId: r.m.GetExecId(), Parent: r.m.GetWorkerId(), Attach: r.m.GetReconcile() || r.m.GetAbandon(), Agent: r.m.GetChild().GetAgent(),
 		Model: r.m.GetChild().GetModel(), System: r.m.GetChild().GetSystem(), Places: r.m.GetChild().GetPlaces(), People: r.m.GetChild().GetPeople(), Bounds: r.m.GetChild().GetBounds(),
 		Task:        []*messages.Part{{Kind: &messages.Part_Text{Text: task}}},
-		Traceparent: r.m.GetTraceparent(),
+		Traceparent: r.m.GetTraceparent(), Background: r.m.GetChild().GetBackground(),
 	}
 	ready, err := r.spawn(ctx, spawn)
 	var f *messages.Failure
@@ -236,13 +256,20 @@ func (r *run) recallChild(ctx context.Context, ready *messages.ChildReady) *mess
 	reply := failedReply(r.m, messages.ToolFinished_CANCELLED, tools.CodeCancelled, "Cancelled, and with it the agent that it was delegated to; that may have had effects until then.")
 	res, err := act.Ask[*messages.TurnResult](ctx, r.sys, r.session(), &messages.AwaitTurn{WorkerId: ready.GetWorkerId(), InputId: ready.GetInputId()})
 	switch {
-	case err == nil && res.GetOutcome() == messages.TurnCompleted_DONE: // it was faster
+	case err == nil && res.GetOutcome() == messages.TurnCompleted_DONE && !r.m.GetChild().GetBackground(): // it was faster
 		return r.childAnswered(ready, res, nil)
 	case err == nil:
 		reply.MetaJson = asJSON(childMeta(ready, res))
 	default:
 		reply.MetaJson = asJSON(childMeta(ready, nil))
 	}
+	return reply
+}
+
+// begunChild is the result of a call that waits for nobody.
+func (r *run) begunChild(ready *messages.ChildReady) *messages.ToolReply {
+	reply := failedReply(r.m, messages.ToolFinished_OK, "", "Worker "+ready.GetWorkerId()+" has begun. Its answer comes as a message: go on, or end your turn, and do not wait for it here.")
+	reply.MetaJson = asJSON(childMeta(ready, nil))
 	return reply
 }
 

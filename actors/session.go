@@ -155,6 +155,10 @@ func (s *Session) ready(c actor.Context) {
 		s.respawn(c, m)
 	case *messages.SpawnChild:
 		s.spawnChild(c, m)
+	case *messages.FindWorker:
+		s.findWorker(c, m)
+	case *messages.DeliverMail:
+		s.route(c, m)
 	case *workerBuilt:
 		s.workerBuilt(c, m)
 	case *messages.ReleaseWorker: // handed back, too
@@ -355,6 +359,7 @@ func (s *Session) workerFailed(c actor.Context, m *messages.WorkerFailed) {
 		return
 	}
 	if m.GetQuarantine() {
+		s.tellLost(w.spawned, "it failed again and again ("+m.GetReason()+")", c)
 		w.quarantined, w.damaged = m.GetReason(), m.GetDamaged()
 	}
 	if w.openings++; !m.GetOpening() {

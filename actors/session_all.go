@@ -23,10 +23,17 @@ func (s *Session) cancelAll(c actor.Context, m *messages.CancelSession) {
 		return
 	}
 	s.cancelRun(c, m)
+	background := make(map[string]bool)
+	for id, w := range s.workers {
+		background[id] = w.spawned.GetBackground()
+	}
 	s.endMakings(c, endedEarly("the session's work was cancelled"), func(m *making) bool { return m.worker != nil })
 	ask := func(id string) proto.Message {
 		one := proto.CloneOf(m)
 		one.WorkerId = id
+		if background[id] { // its parent is cancelled as well, and not to be told
+			one.By = byParent
+		}
 		return one
 	}
 	s.askAll(c, s.svc.Limits.Grace+cancelWait, ask, func(replies []proto.Message) proto.Message {

@@ -98,7 +98,7 @@ func spentAsleep(svc *Services, f *sessionFacts, amid map[string]bool) map[strin
 
 func (s *Session) isChild(worker string) bool {
 	w := s.workers[worker]
-	return w != nil && w.spawned.GetParent() != ""
+	return w != nil && w.spawned.GetParent() != "" && !w.spawned.GetBackground() // whose time is its own
 }
 
 // askBudget takes a worker's wish for its next call into the queue.

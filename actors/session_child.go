@@ -44,7 +44,7 @@ func (s *Session) spawnChild(c actor.Context, m *messages.SpawnChild) {
 	profile, _ := s.svc.agent(m.GetAgent())
 	created := &messages.WorkerCreated{
 		WorkerId: childOf(m.GetExecId()), SessionId: s.id, Agent: profile.Name, Model: m.GetModel(), System: m.GetSystem(),
-		Parent: m.GetParent(), ExecId: m.GetExecId(), Bounds: m.GetBounds(),
+		Parent: m.GetParent(), ExecId: m.GetExecId(), Bounds: m.GetBounds(), Background: m.GetBackground(),
 	}
 	if created.GetSystem() == "" {
 		created.System = profile.System
@@ -54,9 +54,13 @@ func (s *Session) spawnChild(c actor.Context, m *messages.SpawnChild) {
 		People: m.GetPeople(), Traceparent: m.GetTraceparent(),
 		ContentHash: conversation.ContentHash(m.GetTask(), nil),
 	}
+	if m.GetBackground() {
+		_, task.InputId = idsOf(m.GetExecId())
+		created.Task = task.GetInputId()
+	}
 	spawned := &messages.WorkerSpawned{
 		WorkerId: created.GetWorkerId(), Agent: created.GetAgent(), Model: created.GetModel(), Parent: m.GetParent(), ExecId: m.GetExecId(),
-		InputId: task.GetInputId(), Places: m.GetPlaces(),
+		InputId: task.GetInputId(), Places: m.GetPlaces(), Background: m.GetBackground(),
 	}
 	var of *messages.WorkspaceGrant
 	if profile.Isolate {
@@ -126,14 +130,14 @@ func (s *Session) tellWatched(c actor.Context) {
 	s.tellAll(c, &messages.Watched{On: len(s.watchers) > 0})
 }
 
-// amid are the children that have a turn to go on with, or an input that waits for one, as they are listed.
+// amid are the children that have a turn to go on with, an input that waits for one, or a message that has not arrived, as they are listed.
 func amid(svc *Services, session string, workers []*messages.WorkerSpawned) map[string]bool {
 	out := make(map[string]bool)
 	for _, f := range workers {
 		if f.GetParent() == "" && f.GetRunId() == "" {
 			continue
 		}
-		if v := listed(context.Background(), svc, session, f.GetWorkerId()); v.GetTurn() != "" || v.GetStaged() > 0 {
+		if v := listed(context.Background(), svc, session, f.GetWorkerId()); v.GetTurn() != "" || v.GetStaged() > 0 || v.GetOutbox() > 0 {
 			out[f.GetWorkerId()] = true
 		}
 	}

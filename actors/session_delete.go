@@ -280,6 +280,11 @@ func (s *Session) endWritten(c actor.Context, m *endWritten) {
 		s.over(c)
 		return
 	}
+	for _, id := range m.workers {
+		if f := s.facts.gone[id]; f != nil {
+			s.tellLost(f, wasDeleted, c)
+		}
+	}
 	s.builds.Replay(c, s.ready, func() bool { return !s.building })
 }
 

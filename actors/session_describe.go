@@ -94,7 +94,7 @@ func SumUp(v *messages.SessionView) {
 	for _, w := range v.GetWorkers() {
 		if v.GetBudget() != nil {
 			spent := w.GetSpent().Plus(nil)
-			if w.GetParent() != "" {
+			if w.GetParent() != "" && !w.GetBackground() {
 				spent.WallMs = 0 // it is a part of somebody else's
 			}
 			v.Budget.Spent, v.Budget.Reserved = v.Budget.GetSpent().Plus(spent), v.Budget.GetReserved().Plus(w.GetReserved())

@@ -25,9 +25,10 @@ type sessionFacts struct {
 	attached []*messages.WorkspaceAttached
 	changed  uint64 // the record that changed the grant last
 	workers  []*messages.WorkerSpawned
-	ended    map[string]bool      // calls whose child was deleted
-	rules    []*messages.RuleView // that answers left behind
-	judged   []string             // addresses of workspaces whose trust was changed since they were attached
+	ended    map[string]bool                    // calls whose child was deleted
+	gone     map[string]*messages.WorkerSpawned // workers that were deleted
+	rules    []*messages.RuleView               // that answers left behind
+	judged   []string                           // addresses of workspaces whose trust was changed since they were attached
 	closed   bool
 
 	budget        *messages.Budget // nil: there is none
@@ -57,6 +58,11 @@ func (f *sessionFacts) apply(fact proto.Message, r *messages.Record) error {
 	case *messages.WorkerEnded:
 		for i, w := range f.workers {
 			if w.GetWorkerId() == x.GetWorkerId() {
+				f.gone = maps.Clone(f.gone)
+				if f.gone == nil {
+					f.gone = make(map[string]*messages.WorkerSpawned, 1)
+				}
+				f.gone[w.GetWorkerId()] = w
 				if w.GetExecId() != "" {
 					f.ended = maps.Clone(f.ended)
 					if f.ended == nil {
@@ -200,6 +206,9 @@ func (s *Session) opening(c actor.Context) {
 		if w := s.workers[id]; !w.dormant {
 			s.start(c, w)
 		}
+	}
+	for _, f := range s.facts.gone {
+		s.tellLost(f, wasDeleted, c)
 	}
 	s.startRun(c)
 	if m.creator != nil {

@@ -196,7 +196,7 @@ func buildWorker(svc *Services, journal *persistence.Journal, own *ownGrant, spa
 	wj.Now = svc.Now
 	view, err := proto.Marshal(&messages.WorkerView{
 		Id: created.GetWorkerId(), SessionId: created.GetSessionId(), State: state, Staged: staged, Agent: created.GetAgent(), Model: created.GetModel(),
-		UpdatedAtUnixMs: svc.Now().UnixMilli(), Parent: created.GetParent(),
+		UpdatedAtUnixMs: svc.Now().UnixMilli(), Parent: created.GetParent(), Background: created.GetBackground(),
 	})
 	if err != nil {
 		return failed(messages.CodeInternal, err)

@@ -49,6 +49,9 @@ func (r *run) do(ctx context.Context) *messages.ToolReply {
 	if d, ok := tool.(*Delegate); ok && !m.GetPreview() {
 		return r.delegate(ctx, d)
 	}
+	if s, ok := tool.(*Send); ok && !m.GetPreview() {
+		return r.send(ctx, s)
+	}
 	if waits(m) {
 		if reply := r.begin(ctx); reply != nil {
 			return reply

@@ -24,7 +24,7 @@ import (
 // first-out stash, except a cancel, which is heard at once.
 //
 // Accepts, always from its Session: Configure (first), SubmitInput, RunInput, CallTool, AwaitTurn, CancelSession,
-// ListInputs, WithdrawInput, RecallInput, ResolveCall, ResolveApproval, ReadHistory, ConfigureWorker, SetTimer, CancelTimer, ListTimers, FireTimer,
+// ListInputs, WithdrawInput, RecallInput, DeliverMail, ResolveCall, ResolveApproval, ReadHistory, ConfigureWorker, SetTimer, CancelTimer, ListTimers, FireTimer,
 // DescribeWorker, WaitIdle, Watched; and from those it asked: leases, permits, tool replies. Each ask has one reply.
 // Parent: Session, which replaces a failed worker. Children: one ToolExecutor, on first use.
 type Worker struct {
@@ -89,6 +89,7 @@ type Worker struct {
 	trace       *tracing
 	limited     limited
 	peers       peers
+	mail        mailing
 }
 
 // The states of a worker as every surface names them (acceptance row 31).
@@ -322,6 +323,12 @@ func (w *Worker) common(c actor.Context) {
 		w.watch(c, m)
 	case *wallTimeUp:
 		w.wallTimeUp(c, m)
+	case *messages.DeliverMail:
+		w.takeMail(c, m)
+	case *posted:
+		w.posted(c, m)
+	case *postDue:
+		w.postDue(c, m)
 	default:
 		w.aboutTimers(c)
 	}
@@ -342,7 +349,7 @@ func (w *Worker) stale(c actor.Context) {
 // failed hands everything back to the Session, which keeps it for the next incarnation.
 func (w *Worker) failed(c actor.Context) {
 	switch m := c.Message().(type) {
-	case *appended, *opened, *generated, *retryDue, *messages.Replaced, *wallTimeUp, *callsLost, *consulted, *holdOver, *approvalDue, *messages.ToolReply,
+	case *appended, *opened, *generated, *retryDue, *posted, *postDue, *messages.Replaced, *wallTimeUp, *callsLost, *consulted, *holdOver, *approvalDue, *messages.ToolReply,
 		*messages.LeaseGranted, *messages.LeaseQueued, *messages.PermitGranted, *messages.BudgetGranted, *messages.BudgetRefused, *messages.BudgetShort, *budgetWallUp:
 	case *messages.Configure:
 		w.acknowledge(c) // the next incarnation gets it at its start
@@ -372,17 +379,6 @@ func (w *Worker) rescue(c actor.Context) {
 		c.Respond(messages.Fail(messages.CodeInternal, fmt.Sprintf("the worker failed while handling %T", c.Message()), "it restarts; try again"))
 	}
 	w.fail(c, fmt.Sprint(r), &messages.Panicked{Reason: fmt.Sprint(r), Stack: string(debug.Stack())})
-}
-
-// asks says whether a message is one that a sender waits for.
-func asks(msg any) bool {
-	switch msg.(type) {
-	case *messages.SubmitInput, *messages.RunInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs, *messages.WithdrawInput,
-		*messages.ReadHistory, *messages.ConfigureWorker, *messages.DescribeWorker, *messages.WaitIdle, *messages.ReportIdle, *messages.ResolveCall, *messages.ResolveApproval,
-		*messages.ReleaseWorker, *messages.SetTimer, *messages.CancelTimer, *messages.ListTimers, *messages.FireTimer, *messages.CompactHistory, *messages.DeleteWorker, *messages.SaveHistory:
-		return true
-	}
-	return false
 }
 
 // down goes over to the failed state and tells the Session.

@@ -285,7 +285,7 @@ func (w *Worker) settling(facts []proto.Message) []proto.Message {
 		_, is := fact.(*messages.TurnCompleted)
 		ends = ends || is
 	}
-	if t := w.state.Turn(); t != nil && (over || ends) && w.state.Parent() == "" {
+	if t := w.state.Turn(); t != nil && (over || ends) && (w.state.Parent() == "" || w.state.Background()) {
 		f.WallMs = max(0, w.worked(t)-t.BilledMs)
 	}
 	if !over && f.GetToolCalls() == 0 && f.GetWallMs() == 0 {

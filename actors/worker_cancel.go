@@ -15,6 +15,7 @@ import (
 // cancel ends the open turn. Its asker hears when the end is durable and nothing runs any more.
 func (w *Worker) cancel(c actor.Context, m *messages.CancelSession) {
 	t := w.state.Turn()
+	w.endChildren(c)
 	if t == nil {
 		w.cancelStaged(c, m)
 		return
@@ -77,6 +78,7 @@ func (w *Worker) interrupt(c actor.Context) { w.endRunning(c, "") }
 // halt is interrupt where nobody will hear what became of the calls: their executor notes it in its ledger.
 func (w *Worker) halt(c actor.Context) {
 	w.endRunning(c, haltReason)
+	w.stopPost()
 	w.cutTrace()
 }
 

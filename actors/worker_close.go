@@ -1,9 +1,12 @@
 package actors
 
 import (
+	"slices"
+
 	"github.com/asynkron/protoactor-go/actor"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/troupe-dev/troupe/conversation"
 	"github.com/troupe-dev/troupe/messages"
 )
 
@@ -21,8 +24,11 @@ func (w *Worker) close(c actor.Context, m *messages.DeleteWorker) {
 	}
 	w.closing.asked = m
 	w.closing.who = append(w.closing.who, c.Sender())
+	w.endChildren(c)
 	t := w.state.Turn()
 	switch {
+	case t == nil && w.undelivered(): // its end goes on when they have arrived
+		w.post(c)
 	case t == nil && w.compacting != nil: // its end goes on with this
 		if w.cancelCompaction(c); w.compacting == nil {
 			w.writeClosed(c)
@@ -40,6 +46,10 @@ func (w *Worker) close(c actor.Context, m *messages.DeleteWorker) {
 // writeClosed writes the end down, once no turn is open.
 func (w *Worker) writeClosed(c actor.Context) {
 	var facts []proto.Message
+	if task := w.state.Task(); w.state.Background() && slices.ContainsFunc(w.state.Staged(), func(in *conversation.Input) bool { return in.GetInputId() == task }) {
+		w.takeBack(c, task, author(w.closing.asked.GetBy()), nil) // of which its parent is told first
+		return
+	}
 	for _, in := range w.state.Staged() {
 		facts = append(facts, &messages.InputWithdrawn{InputId: in.GetInputId(), By: author(w.closing.asked.GetBy())})
 	}

@@ -3,6 +3,7 @@ package actors
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -76,13 +77,41 @@ func (w *Worker) noDelegation() string {
 	return ""
 }
 
+// hasPeers says whether there is anybody whom the worker could write to: who delegated to it, its own children in the background, who wrote to
+// it. An agent whose toolset names send may always.
+func (w *Worker) hasPeers() bool {
+	agent, _ := w.svc.agent(w.state.Agent())
+	return w.state.Background() || len(w.state.Children()) > 0 || w.state.Unasked() > 0 ||
+		slices.Contains(w.state.Tools(), SendName) || slices.Contains(agent.Tools, SendName)
+}
+
+// foreground is how many agents may work for the worker while it waits: those in the background are of the same number.
+func (w *Worker) foreground() int {
+	return max(w.childLimit()-len(w.state.Children()), min(w.childLimit(), 1))
+}
+
+// inBackground says whether a call that delegates waits for nobody.
+func inBackground(arguments string) bool {
+	var a delegateArgs
+	return json.Unmarshal([]byte(arguments), &a) == nil && a.Background
+}
+
+// spawnedBy is the child in the background that a call has begun.
+func spawnedBy(f *messages.ToolFinished) *messages.ChildSpawned {
+	var meta struct {
+		Worker string `json:"worker"`
+	}
+	_ = json.Unmarshal([]byte(f.GetMetaJson()), &meta) // the call's own
+	return &messages.ChildSpawned{WorkerId: cmp.Or(meta.Worker, childOf(f.GetExecId())), ExecId: f.GetExecId(), Background: true}
+}
+
 // delegation is what the Session is to make of a call that delegates. The child gets what this turn works in, or the one of it
 // that was named.
 func (w *Worker) delegation(call *conversation.Call) *messages.SpawnChild {
 	var a delegateArgs
 	_ = json.Unmarshal([]byte(call.Arguments), &a) // checked when it was planned, and again before it is run
 	m := &messages.SpawnChild{
-		Agent: a.Agent, Bounds: &messages.Bounds{Agent: w.agent(), Tools: w.state.Tools(), NoMcp: w.state.NoMCP(), Also: w.state.Bounds()},
+		Agent: a.Agent, Background: a.Background, Bounds: &messages.Bounds{Agent: w.agent(), Tools: w.state.Tools(), NoMcp: w.state.NoMCP(), Also: w.state.Bounds()},
 	}
 	if m.People = messages.InputAccepted_NOBODY; w.mayAsk() {
 		m.People = messages.InputAccepted_ASKED

@@ -21,12 +21,21 @@ func handsOver(f *messages.ToolFinished) bool {
 func (w *Worker) following(facts []proto.Message) []proto.Message {
 	for i, fact := range slices.Backward(facts) {
 		f, ok := fact.(*messages.ToolFinished)
-		if !ok {
+		if !ok || w.state.Turn() == nil {
 			continue
 		}
-		if handsOver(f) {
+		switch call := w.state.Turn().Call(f.GetExecId()); {
+		case f.GetStatus() != messages.ToolFinished_OK || call == nil:
+		case handsOver(f):
 			facts = slices.Insert(slices.Clone(facts), i+1, proto.Message(w.handedTo(f)))
+		case f.GetTool() == SendName:
+			facts = slices.Insert(slices.Clone(facts), i+1, proto.Message(w.sent(f)))
+		case w.delegates(f.GetTool()) && inBackground(call.Arguments):
+			facts = slices.Insert(slices.Clone(facts), i+1, proto.Message(spawnedBy(f)))
 		}
+	}
+	if m := w.result(facts); m != nil {
+		facts = append(slices.Clone(facts), m)
 	}
 	return facts
 }

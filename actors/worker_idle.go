@@ -10,16 +10,27 @@ import (
 // nobody waits for anything. It is asked in turn, so that no append is under way.
 func (w *Worker) idleness() *messages.Idleness {
 	return &messages.Idleness{
-		Idle:        w.state.Turn() == nil && len(w.state.Staged()) == 0 && !w.leases.busy() && len(w.running) == 0 && len(w.waiting) == 0 && w.compacting == nil,
+		Idle:        w.state.Turn() == nil && len(w.state.Staged()) == 0 && !w.leases.busy() && len(w.running) == 0 && len(w.waiting) == 0 && w.compacting == nil && len(w.state.Outbox()) == 0,
 		SinceUnixMs: w.state.At(), DueUnixMs: w.nextTimer(),
 	}
 }
 
 // waitIdle answers when there is nothing to do.
 func (w *Worker) waitIdle(c actor.Context) {
-	if w.state.Turn() == nil && len(w.state.Staged()) == 0 && !w.leases.busy() && w.compacting == nil {
+	if w.state.Turn() == nil && len(w.state.Staged()) == 0 && !w.leases.busy() && w.compacting == nil && len(w.state.Outbox()) == 0 {
 		c.Respond(&messages.Ack{})
 		return
 	}
 	w.idlers = append(w.idlers, c.Sender())
+}
+
+// asks says whether a message is one that a sender waits for.
+func asks(msg any) bool {
+	switch msg.(type) {
+	case *messages.SubmitInput, *messages.RunInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs, *messages.WithdrawInput,
+		*messages.DeliverMail, *messages.ReadHistory, *messages.ConfigureWorker, *messages.DescribeWorker, *messages.WaitIdle, *messages.ReportIdle, *messages.ResolveCall, *messages.ResolveApproval,
+		*messages.ReleaseWorker, *messages.SetTimer, *messages.CancelTimer, *messages.ListTimers, *messages.FireTimer, *messages.CompactHistory, *messages.DeleteWorker, *messages.SaveHistory:
+		return true
+	}
+	return false
 }

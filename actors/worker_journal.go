@@ -123,6 +123,7 @@ func (w *Worker) appended(c actor.Context, m *appended) {
 		return
 	}
 	w.inflight = nil
+	post := false
 	w.snaps.grew(in.records)
 	first := m.receipt.First + uint64(len(in.before.records))
 	for i, f := range in.facts {
@@ -133,9 +134,19 @@ func (w *Worker) appended(c actor.Context, m *appended) {
 		switch f := f.(type) {
 		case *messages.InputAccepted:
 			w.state.SetCursor(f.GetInputId(), first+uint64(i))
+			if f.GetMail() != nil {
+				w.tools = nil // who was written to may answer
+			}
 		case *messages.HandedOver:
 			w.system, w.tools, w.around = "", nil, around{}
+		case *messages.ChildSpawned:
+			w.tools = nil
+		case *messages.OutboxEnqueued:
+			post = true
 		}
+	}
+	if post {
+		w.post(c)
 	}
 	if settles(in.facts) {
 		w.reportBudget(c)
@@ -242,6 +253,10 @@ func (w *Worker) index(facts []proto.Message) []persistence.IndexOp {
 			v.LastOutcome = conversation.OutcomeName(f.GetOutcome())
 		case *messages.BudgetSettled:
 			v.Spent, v.Reserved = w.state.Spent().Plus(f.Amounts()), nil
+		case *messages.OutboxEnqueued:
+			v.Outbox++
+		case *messages.OutboxAcked:
+			v.Outbox--
 		case *messages.HandedOver:
 			v.Agent, v.Model = f.GetAgent(), f.GetModel()
 		case *messages.HistoryCompacted:
@@ -253,7 +268,7 @@ func (w *Worker) index(facts []proto.Message) []persistence.IndexOp {
 	switch { // as it is without a process
 	case v.GetTurn() != "":
 		v.State = stateWorking
-	case v.GetStaged() > 0:
+	case v.GetStaged() > 0 || v.GetOutbox() > 0:
 		v.State = stateWaiting
 	default:
 		v.State = stateInactive
@@ -265,7 +280,7 @@ func (w *Worker) index(facts []proto.Message) []persistence.IndexOp {
 func relists(fact proto.Message) bool {
 	switch fact.(type) {
 	case *messages.InputAccepted, *messages.InputWithdrawn, *messages.TurnStarted, *messages.TurnCompleted, *messages.Released, *messages.HistoryCompacted,
-		*messages.HandedOver:
+		*messages.HandedOver, *messages.OutboxEnqueued, *messages.OutboxAcked:
 		return true
 	}
 	return false

@@ -54,8 +54,12 @@ func (w *Worker) nextLease(c actor.Context) {
 func (w *Worker) askLease(c actor.Context, again bool) {
 	g := w.leases.want[0]
 	w.leases.shared = w.readsOnly()
+	parent := w.state.Parent()
+	if w.state.Background() { // nobody waits for it: it queues like everybody
+		parent = ""
+	}
 	c.Request(w.peers.workspace(c.ActorSystem(), g.GetId()), &messages.AcquireLease{
-		Workspace: g.GetUri(), Holder: w.id, Request: w.leases.request, Shared: w.leases.shared, Again: again, Parent: w.state.Parent(),
+		Workspace: g.GetUri(), Holder: w.id, Request: w.leases.request, Shared: w.leases.shared, Again: again, Parent: parent,
 	})
 }
 

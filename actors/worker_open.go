@@ -110,6 +110,7 @@ func (w *Worker) openingPanicked(c actor.Context, p *act.Panic) {
 
 // takeUp goes on with what the journal says: an open turn, or whatever comes next.
 func (w *Worker) takeUp(c actor.Context) {
+	w.post(c)
 	if w.state.Turn() == nil || w.svc.Still {
 		w.advance(c)
 		w.replay(c)

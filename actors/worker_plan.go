@@ -27,10 +27,14 @@ func (w *Worker) planFacts(calls []*messages.ToolCall, from int) []proto.Message
 	var plans, refused, starts []proto.Message
 	busy := make(map[string]bool)
 	children, left := 0, w.callsLeft()
+	more := mailCount{}
 	for i, call := range calls {
 		p, refusal := w.planCall(call)
-		if f := w.noHandoff(p, from+len(calls)); f != nil && refusal == nil {
-			refusal = f
+		if refusal == nil {
+			refusal = w.noHandoff(p, from+len(calls))
+		}
+		if refusal == nil {
+			refusal = w.noMail(call, p, &more)
 		}
 		if left == 0 {
 			refusal = tooManyCalls(p)
@@ -44,7 +48,7 @@ func (w *Worker) planFacts(calls []*messages.ToolCall, from int) []proto.Message
 			refused = append(refused, refusal)
 		case p.GetNeedsApproval():
 		case w.delegates(p.GetTool()):
-			if children++; from == 0 && children <= w.childLimit() {
+			if children++; from == 0 && children <= w.foreground() {
 				starts = append(starts, w.dispatched(p, 1, nil))
 			}
 		case p.GetEffect() == messages.Effect_PURE || busy[p.GetWorkspace()] || from > 0:
@@ -241,7 +245,7 @@ func Question(spec *tools.Spec, args map[string]any) policy.Question {
 			q.Host = u.Hostname()
 		}
 	case "todo", "update_workspace", "job_output", "job_list", "job_kill", // the last three are about what was decided on before
-		HandoffName: // the agent's profile says to whom
+		HandoffName, SendName: // the agent's profile says to whom
 		q.NeverAsks = true
 	case "git_commit":
 		q.Kind, q.Deep, q.Paths = policy.Edit, true, []string{"."}
@@ -387,7 +391,7 @@ func (w *Worker) toolDefs() []model.ToolDef {
 		rules := w.rules(r)
 		names = slices.DeleteFunc(names, func(name string) bool {
 			added := slices.ContainsFunc(rules, func(r policy.Rule) bool { return r.Tool == name && r.Action == policy.Allow })
-			return !added && !w.usable(r, name) || w.delegates(name) && w.noDelegation() != ""
+			return !added && !w.usable(r, name) || w.delegates(name) && w.noDelegation() != "" || name == SendName && !w.hasPeers()
 		})
 	}
 	agent, _ := w.svc.agent(w.state.Agent())
@@ -414,7 +418,7 @@ func (w *Worker) usable(r role, name string) bool {
 // readsOnly says whether the whole toolset is PURE: such a worker shares its lease.
 func (w *Worker) readsOnly() bool {
 	for _, d := range w.toolDefs() {
-		if t, err := w.svc.Tools.Lookup(d.Name); err == nil && t.Spec().Effect != messages.Effect_PURE {
+		if t, err := w.svc.Tools.Lookup(d.Name); err == nil && t.Spec().Effect != messages.Effect_PURE && d.Name != SendName {
 			return false
 		}
 	}
@@ -448,7 +452,10 @@ func (w *Worker) systemPrompt() string {
 		b.WriteString("\n")
 	}
 	b.WriteString("Calls go to the primary workspace unless `workspace_id` names another. Paths are relative to its root.\n")
-	if w.state.Parent() != "" {
+	switch {
+	case w.state.Background():
+		b.WriteString(backgroundPrompt)
+	case w.state.Parent() != "":
 		b.WriteString(childPrompt)
 	}
 	w.system = b.String()

@@ -59,7 +59,7 @@ func (w *Worker) settle(c actor.Context) {
 		case pure(call):
 			w.execute(c, call, &messages.Execute{})
 		case w.delegates(call.Name):
-			if children++; children <= max(w.childLimit(), 1) && w.start(c, call) {
+			if children++; children <= max(w.foreground(), 1) && w.start(c, call) {
 				ready = append(ready, call)
 			}
 		case !busy[call.Plan.GetWorkspace()]:
@@ -225,6 +225,8 @@ func (w *Worker) toolReply(c actor.Context, m *messages.ToolReply) {
 		w.execute(c, call, &messages.Execute{Prepare: true})
 	case m.GetUnknown():
 		w.unknown(c, call)
+	case m.GetStatus() == messages.ToolFinished_OK && (t.Cancelled != nil || w.failing) && w.delegates(call.Name) && inBackground(call.Arguments):
+		w.execute(c, call, &messages.Execute{Abandon: true}) // it has begun meanwhile
 	case m.GetStatus() == messages.ToolFinished_INTERRUPTED_UNKNOWN && !w.failing && t.Cancelled == nil:
 		w.given(c, call, m)
 	default:

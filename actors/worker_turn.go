@@ -111,6 +111,8 @@ func (w *Worker) refuse(f *messages.InputAccepted) *messages.Failure {
 		return messages.Fail(messages.CodeBadRequest, "mode steer is not served yet", "use queue or interrupt")
 	case mode == messages.InputAccepted_REJECT && busy:
 		return messages.Fail(messages.CodeBusy, "a turn is open", "wait for it, or use mode queue")
+	case f.GetMail().GetKind() == messages.Mail_RESULT: // it was asked for, and there are no more than children
+		return nil
 	}
 	return w.full()
 }
@@ -227,6 +229,11 @@ func (w *Worker) tooLong(t *conversation.Turn) string {
 // advance does whatever the facts say comes next.
 func (w *Worker) advance(c actor.Context) {
 	if w.closing.asked != nil && w.state.Turn() == nil && w.compacting == nil && !w.state.Closed() {
+		if w.undelivered() {
+			w.become(w.idle, stateInactive)
+			w.post(c)
+			return
+		}
 		w.writeClosed(c)
 		return
 	}
@@ -266,6 +273,13 @@ func restful(next conversation.Step) bool {
 // rest goes idle and tells those who waited for it.
 func (w *Worker) rest(c actor.Context) {
 	w.become(w.idle, stateInactive)
+	if len(w.state.Outbox()) == 0 {
+		w.rested(c)
+	}
+}
+
+// rested tells those who waited for it.
+func (w *Worker) rested(c actor.Context) {
 	for _, pid := range w.idlers {
 		c.Send(pid, &messages.Ack{})
 	}

@@ -22,7 +22,7 @@ func (w *Worker) view() *messages.WorkerView {
 	}
 	if w.state != nil {
 		v.Agent, v.Model, v.Turns, v.Parent = w.state.Agent(), w.state.Model(), int32(w.state.Turns()), w.state.Parent()
-		v.Tools = w.state.Tools()
+		v.Tools, v.Background, v.Outbox = w.state.Tools(), w.state.Background(), int32(len(w.state.Outbox()))
 		v.Staged, v.Usage, v.UpdatedAtUnixMs = int32(len(w.state.Staged())), w.state.Usage(), w.state.At()
 		if t := w.state.Turn(); t != nil {
 			v.Turn = t.ID

@@ -35,6 +35,18 @@ func (t *Turn) completedBy(end Complete) *messages.TurnCompleted {
 	}
 }
 
+// CloseMail returns the facts by which a copy of a conversation lets go of what is on its way between the original's workers.
+func (s *State) CloseMail(reason string) []proto.Message {
+	var facts []proto.Message
+	for _, m := range s.outbox {
+		facts = append(facts, &messages.OutboxAcked{MessageId: m.GetMessageId(), Refused: reason})
+	}
+	for _, c := range s.children {
+		facts = append(facts, &messages.ChildEnded{WorkerId: c.GetWorkerId(), Outcome: messages.TurnCompleted_ABORTED})
+	}
+	return facts
+}
+
 // closeCalls gives every call of the newest answer a result, those first that were planned.
 func (t *Turn) closeCalls(newExec func() string) []proto.Message {
 	var facts []proto.Message

@@ -25,6 +25,8 @@ func (s *State) foldMail(fact proto.Message) (known bool, err error) {
 			s.children = append(s.children[:len(s.children):len(s.children)], f)
 			s.unasked++
 		}
+	case *messages.ChildEnded:
+		s.children = slices.DeleteFunc(slices.Clone(s.children), func(c *messages.ChildSpawned) bool { return c.GetWorkerId() == f.GetWorkerId() })
 	default:
 		return false, nil
 	}
@@ -57,6 +59,9 @@ func (s *State) Unasked() int { return s.unasked }
 
 // Background says that nobody waits for the worker: what becomes of its task goes to its parent as a message.
 func (s *State) Background() bool { return s.created.GetBackground() }
+
+// ExecID is the call of its parent that a child was made by.
+func (s *State) ExecID() string { return s.created.GetExecId() }
 
 // Task is the input that a child in the background was made for.
 func (s *State) Task() string { return s.created.GetTask() }

@@ -249,6 +249,7 @@ const (
 	Mail_UNSPECIFIED Mail_Kind = 0
 	Mail_MESSAGE     Mail_Kind = 1 // an agent sent it
 	Mail_RESULT      Mail_Kind = 2 // what became of a task that its receiver delegated in the background
+	Mail_ENDED       Mail_Kind = 3 // the task was ended along with what its receiver did: nobody need read that
 )
 
 // Enum value maps for Mail_Kind.
@@ -257,11 +258,13 @@ var (
 		0: "UNSPECIFIED",
 		1: "MESSAGE",
 		2: "RESULT",
+		3: "ENDED",
 	}
 	Mail_Kind_value = map[string]int32{
 		"UNSPECIFIED": 0,
 		"MESSAGE":     1,
 		"RESULT":      2,
+		"ENDED":       3,
 	}
 )
 
@@ -4773,7 +4776,7 @@ const file_worker_proto_rawDesc = "" +
 	"AS_SESSION\x10\x00\x12\t\n" +
 	"\x05ASKED\x10\x01\x12\n" +
 	"\n" +
-	"\x06NOBODY\x10\x02\"\xb1\x02\n" +
+	"\x06NOBODY\x10\x02\"\xbc\x02\n" +
 	"\x04Mail\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x01 \x01(\tR\tmessageId\x12(\n" +
@@ -4782,12 +4785,13 @@ const file_worker_proto_rawDesc = "" +
 	"\x05agent\x18\x04 \x01(\tR\x05agent\x12\x17\n" +
 	"\aexec_id\x18\x05 \x01(\tR\x06execId\x12:\n" +
 	"\aoutcome\x18\x06 \x01(\x0e2 .troupe.v1.TurnCompleted.OutcomeR\aoutcome\x12&\n" +
-	"\x05usage\x18\a \x01(\v2\x10.troupe.v1.UsageR\x05usage\"0\n" +
+	"\x05usage\x18\a \x01(\v2\x10.troupe.v1.UsageR\x05usage\";\n" +
 	"\x04Kind\x12\x0f\n" +
 	"\vUNSPECIFIED\x10\x00\x12\v\n" +
 	"\aMESSAGE\x10\x01\x12\n" +
 	"\n" +
-	"\x06RESULT\x10\x02\";\n" +
+	"\x06RESULT\x10\x02\x12\t\n" +
+	"\x05ENDED\x10\x03\";\n" +
 	"\x0eInputWithdrawn\x12\x19\n" +
 	"\binput_id\x18\x01 \x01(\tR\ainputId\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\"r\n" +

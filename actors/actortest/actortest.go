@@ -71,7 +71,7 @@ func New(t testing.TB, o Options) *House {
 		t.Cleanup(func() { _ = s.Close() })
 		h.Store = s
 	}
-	registry, err := tools.NewRegistry(append(append(tools.Builtin(), actors.NewDelegate(names(o.Agents)), actors.NewHandoff(o.Agents)), o.Tools...)...)
+	registry, err := tools.NewRegistry(append(append(tools.Builtin(), actors.NewDelegate(names(o.Agents)), actors.NewHandoff(o.Agents), actors.NewSend()), o.Tools...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

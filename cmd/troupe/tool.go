@@ -19,7 +19,7 @@ func newTool(a *app) *cobra.Command {
 
 // builtin are the tools that every agent could have: those of package tools, and the one of the actors.
 func builtin() []tools.Tool {
-	return append(tools.Builtin(), actors.NewDelegate(nil), actors.NewHandoff(nil))
+	return append(tools.Builtin(), actors.NewDelegate(nil), actors.NewHandoff(nil), actors.NewSend())
 }
 
 // listedTool is one element of `tool ls -o json`.

@@ -55,6 +55,7 @@ type world struct {
 	dir, data string
 	store     persistence.Store
 	agents    []troupe.Agent
+	until     func(*messages.SessionView) bool                      // goes on until then, though the prompt is answered
 	budget    *messages.Budget                                      // of the session; nil: none
 	script    func(*model.Request) (calls [][2]string, text string) // instead of the turn with calls of every class
 
@@ -128,6 +129,14 @@ func (w *world) prompt(ctx context.Context, rt *troupe.Runtime) error {
 		return err
 	}
 	v, err := rt.Ask(ctx, to(&messages.ToSession_Describe{Describe: &messages.DescribeSession{}}))
+	for err == nil && w.until != nil && !w.until(v.(*messages.SessionView)) { //nolint:forcetypeassert // the reply of DescribeSession
+		select {
+		case <-time.After(time.Millisecond): // of some of what is waited for there is no event
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		v, err = rt.Ask(ctx, to(&messages.ToSession_Describe{Describe: &messages.DescribeSession{}}))
+	}
 	if err != nil {
 		return err
 	}
