@@ -22,6 +22,10 @@ func runChild() bool {
 		flipChild(dir)
 		return true
 	}
+	if dir := os.Getenv(mergeDir); dir != "" {
+		mergeChild(dir)
+		return true
+	}
 	dir := os.Getenv(childDir)
 	if dir == "" {
 		return false

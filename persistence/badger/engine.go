@@ -58,7 +58,8 @@ const indexCache = 16 << 20
 // engineLog hands the database's messages to slog and listens to what it only logs: a failed
 // sync or flush, and a table that it leaves out.
 type engineLog struct {
-	log *slog.Logger
+	log  *slog.Logger
+	hold func() // before a merged table is written; nil: nothing
 
 	mu      sync.Mutex
 	serious error       // the first one, until there is a store to fail
@@ -109,8 +110,15 @@ func (l *engineLog) Warningf(format string, args ...any) { l.write(slog.LevelWar
 // Infof logs what is of no interest to users.
 func (l *engineLog) Infof(format string, args ...any) { l.write(slog.LevelDebug, format, args) }
 
-// Debugf drops what the database says of every write.
-func (l *engineLog) Debugf(string, ...any) {}
+// mergeSays begins what the database says when it has put together a table of a merge and is about to write it.
+const mergeSays = "[%d] LOG Compact. Added"
+
+// Debugf drops what the database says of every write. A merge waits in it for room.
+func (l *engineLog) Debugf(format string, _ ...any) {
+	if l.hold != nil && strings.HasPrefix(format, mergeSays) {
+		l.hold()
+	}
+}
 
 func (l *engineLog) write(level slog.Level, format string, args []any) {
 	if l.log.Enabled(context.Background(), level) {

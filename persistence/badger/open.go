@@ -69,7 +69,7 @@ func (s *Store) openFiles(ctx context.Context) (err error) {
 	if err := s.prepare(); err != nil {
 		return err
 	}
-	logger := &engineLog{log: s.log}
+	logger := &engineLog{log: s.log, hold: s.guard.holdMerge}
 	defer func() { //nolint:contextcheck // also when ctx has ended; it is bounded by itself
 		if err != nil && s.missing != nil && !errors.Is(err, s.missing.err) {
 			err = errors.Join(s.missing.err, err)

@@ -2,7 +2,9 @@ package badger
 
 import (
 	"fmt"
+	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/troupe-dev/troupe/persistence"
 )
@@ -25,10 +27,16 @@ type guard struct {
 
 	once sync.Once
 	warn func(error)
+	log  *slog.Logger
+
+	ending chan struct{} // closed when the database is to be closed
+	end    func()        // closes it
 }
 
 func newGuard(o Options) *guard {
+	ending := make(chan struct{})
 	return &guard{
+		log: o.Logger, ending: ending, end: sync.OnceFunc(func() { close(ending) }),
 		dir: o.Dir, measure: o.FreeSpace, turns: o.RefuseTurnsBelow, appends: o.RefuseAppendsBelow,
 		warn: func(err error) { o.Logger.Warn("free space cannot be measured", "path", o.Dir, "err", err) },
 	}
@@ -53,6 +61,39 @@ func (g *guard) refuseFlush() error {
 		return fmt.Errorf("%d bytes free in %s, %d needed to open the store or to close it: %w", st.Free, g.dir, need, persistence.ErrFull)
 	}
 	return nil
+}
+
+// mergeReserve is the free space, in bytes, from which on the database may write the tables that a merge makes: about what those that are under way at
+// the same time take.
+const mergeReserve = 96 << 20
+
+// lookEvery is how often a merge that waits for room looks again.
+const lookEvery = 250 * time.Millisecond
+
+// holdMerge waits until there is room for a merged table. The database calls it, through its log, on the goroutine that is about to write one. A database that
+// is being closed waits for its merges: then the room that a closing needs is enough.
+func (g *guard) holdMerge() {
+	need, ending, held := min(g.appends, mergeReserve), g.ending, false
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		st := g.state()
+		if st.Unknown || st.Free >= need {
+			break
+		}
+		if !held {
+			held = true
+			g.log.Warn("tables are not merged before there is room", "path", g.dir, "message", fmt.Sprintf("%d bytes are free, %d needed", st.Free, need))
+		}
+		select {
+		case <-ending:
+			need, ending = min(need, flushReserve), nil
+		case <-tick.C:
+		}
+	}
+	if held {
+		g.log.Info("there is room to merge tables again", "path", g.dir)
+	}
 }
 
 // refuseAppends is ErrFull below the second threshold.

@@ -264,6 +264,7 @@ func (s *Store) closeEngine(ctx context.Context) error {
 			return nil
 		}
 	}
+	s.guard.end()
 	closed := make(chan error, 1)
 	go func() { closed <- s.db.Close() }() // hangs for ever after an I/O error
 	select {
