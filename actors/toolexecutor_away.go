@@ -27,6 +27,9 @@ func travels(g *messages.WorkspaceGrant, spec *tools.Spec) bool {
 func (r *run) away(ctx context.Context, spec *tools.Spec) *messages.ToolReply {
 	switch {
 	case r.m.GetPreview():
+		if reply := r.previewAway(ctx); reply != nil {
+			return reply
+		}
 		reply := failedReply(r.m, messages.ToolFinished_OK, "", "")
 		reply.Previewed, reply.PreviewKind, reply.Diff = true, tools.PreviewArguments, spec.Name+" "+r.m.GetArguments()
 		return reply
@@ -42,6 +45,50 @@ func (r *run) away(ctx context.Context, spec *tools.Spec) *messages.ToolReply {
 		return r.noted(func() *messages.ToolReply { return r.deliver(ctx) })
 	}
 	return r.deliver(ctx)
+}
+
+// previewTime bounds how long an owner may take to show a call: who is to approve it is not kept waiting for that.
+const previewTime = 10 * time.Second
+
+// Previewer is an Owner that shows what a call would change in its folder. It returns nil for what it does not show, and runs nothing.
+type Previewer = interface {
+	Preview(ctx context.Context, call *messages.Execute) (*messages.ToolReply, error)
+}
+
+// previewAway asks the owner of the workspace what the call would change there; nil: it is not there, does not say, or takes too long. What the owner
+// says would fail has failed: nobody need be asked.
+func (r *run) previewAway(ctx context.Context) *messages.ToolReply {
+	s := r.svc.Owners.at(Place{r.m.GetSessionId(), r.m.GetWorkspace().GetUri()})
+	p, shows := s.owner.(Previewer)
+	if !shows {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, previewTime)
+	defer cancel()
+	stop := context.AfterFunc(s.ctx, cancel) //nolint:contextcheck // that of the connection
+	defer stop()
+	reply, err := p.Preview(ctx, r.m)
+	switch {
+	case err != nil || reply == nil:
+		return nil
+	case reply.GetStatus() != messages.ToolFinished_OK && aboutTheCall(reply.GetErrorCode()):
+		return r.owned(reply)
+	case reply.GetStatus() != messages.ToolFinished_OK || !reply.GetPreviewed() || reply.GetPreviewKind() != tools.PreviewDiff:
+		return nil
+	}
+	out := failedReply(r.m, messages.ToolFinished_OK, "", "")
+	out.Previewed, out.PreviewKind, out.Diff, out.Files = true, tools.PreviewDiff, reply.GetDiff(), reply.GetFiles()
+	return out
+}
+
+// aboutTheCall says whether a call that could not be shown would fail in the same way. Of what is no fault of the call nobody knows that.
+func aboutTheCall(code string) bool {
+	switch code {
+	case "", tools.CodeInternalError, tools.CodeWorkspaceNotAvailable, tools.CodeClientNotConnected, tools.CodeInterrupted, tools.CodeCancelled, tools.CodeTimeout,
+		messages.CodeBusy, messages.CodeInvalidMessage, messages.CodeMessageTooLarge:
+		return false
+	}
+	return true
 }
 
 // deliver has a call run by the owner of its workspace. One that a crash cut off was with the owner already: until the owner says what it knows

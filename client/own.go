@@ -22,6 +22,11 @@ type Owner = interface {
 	Settle(execID string, attempt uint32)
 }
 
+// previewer is an Owner that shows what a call would change.
+type previewer interface {
+	Preview(ctx context.Context, call *messages.Execute) (*messages.ToolReply, error)
+}
+
 // Ownership is a folder of this machine that a session works in. Session, Workspace and Owner are required.
 type Ownership struct {
 	Session   string
@@ -117,6 +122,9 @@ func (c *Client) socket(ctx context.Context) (*websocket.Conn, error) {
 
 func (x *owning) serve(ctx context.Context) error {
 	features := []string{messages.FeatureErrorCode, messages.FeatureProgress}
+	if _, shows := x.o.Owner.(previewer); shows {
+		features = append(features, messages.FeaturePreview)
+	}
 	if x.o.Approve != nil {
 		features = append(features, messages.FeatureApprovals)
 		x.tasks.Go(x.ask)
@@ -199,6 +207,10 @@ func (x *owning) call(f *messages.ToolCallFrame) {
 	}
 	x.calls.Go(func() {
 		defer func() { <-x.room }()
+		if f.Preview {
+			x.preview(f, m)
+			return
+		}
 		r, err := x.o.Owner.Deliver(x.ctx, m, func(p *messages.Progress) {
 			x.send(&messages.ProgressFrame{CallID: f.CallID, Done: p.GetDone(), Total: p.GetTotal(), Unit: p.GetUnit(), Text: p.GetText()})
 		})
@@ -209,21 +221,32 @@ func (x *owning) call(f *messages.ToolCallFrame) {
 	})
 }
 
+// preview says what a call would change. It never runs it, whatever the owner is.
+func (x *owning) preview(f *messages.ToolCallFrame, m *messages.Execute) {
+	p, shows := x.o.Owner.(previewer)
+	if !shows {
+		text := "Tool execution failed: the owner of the workspace shows nothing"
+		x.send(&messages.ToolResultFrame{CallID: f.CallID, Error: &text, ErrorCode: messages.CodeInvalidMessage})
+		return
+	}
+	if r, err := p.Preview(x.ctx, m); err == nil {
+		x.send(messages.ResultOf(f.CallID, r))
+	}
+}
+
 // execute is a call as an owner takes it.
 func execute(f *messages.ToolCallFrame) *messages.Execute {
 	m := &messages.Execute{
 		ExecId: f.ExecID, Attempt: f.Attempt, CallId: f.CallID, Tool: f.ToolName, Arguments: string(f.Arguments), SessionId: f.Session, WorkerId: f.Worker,
 		Agent: f.Agent, TimeoutMs: f.TimeoutMs, Workspace: &messages.WorkspaceGrant{Uri: f.Workspace}, ApprovalId: f.ApprovalID, ApprovedBy: f.ApprovedBy,
-		RequiresApproval: f.Asks(),
+		RequiresApproval: f.Asks(), Preview: f.Preview, ApprovedFiles: messages.FileHashesOf(f.ApprovedFiles), ApprovedEdited: f.ApprovedEdited,
+		KnownFiles: messages.FileHashesOf(f.KnownFiles),
 	}
 	if m.GetExecId() == "" { // of a server that knows no executions
 		m.ExecId, m.Attempt = f.CallID, 1
 	}
 	if m.GetArguments() == "" || m.GetArguments() == "null" {
 		m.Arguments = "{}"
-	}
-	for _, k := range f.KnownFiles {
-		m.KnownFiles = append(m.KnownFiles, &messages.FileHash{Path: k.Path, Sha256: k.SHA256})
 	}
 	return m
 }

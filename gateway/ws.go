@@ -252,7 +252,7 @@ func (c *conn) hello(f *messages.HelloFrame) {
 	}
 	c.greeted = true
 	c.client, c.name = f.Client, f.Name
-	for _, known := range []string{messages.FeatureApprovals, messages.FeatureErrorCode, messages.FeatureEvents, messages.FeatureProgress} {
+	for _, known := range []string{messages.FeatureApprovals, messages.FeatureErrorCode, messages.FeatureEvents, messages.FeatureProgress, messages.FeaturePreview} {
 		if slices.Contains(f.Features, known) {
 			c.features = append(c.features, known)
 		}

@@ -58,7 +58,18 @@ func wireID(exec string, attempt uint32) string {
 
 // Deliver sends a call and waits for its result.
 func (c *conn) Deliver(ctx context.Context, m *messages.Execute, progress func(*messages.Progress)) (*messages.ToolReply, error) {
-	id := wireID(m.GetExecId(), m.GetAttempt())
+	return c.deliver(ctx, wireID(m.GetExecId(), m.GetAttempt()), m, progress)
+}
+
+// Preview asks the owner what a call would change; nil, when it is one that does not tell.
+func (c *conn) Preview(ctx context.Context, m *messages.Execute) (*messages.ToolReply, error) {
+	if !c.has(messages.FeaturePreview) {
+		return nil, nil //nolint:nilnil // nothing is shown, and nothing is wrong
+	}
+	return c.deliver(ctx, "preview_"+wireID(m.GetExecId(), m.GetAttempt()), m, nil)
+}
+
+func (c *conn) deliver(ctx context.Context, id string, m *messages.Execute, progress func(*messages.Progress)) (*messages.ToolReply, error) {
 	call := &ownedCall{conn: c, exec: m, reply: make(chan *messages.ToolReply, 1), progress: progress}
 	s := &c.a.ws
 	s.mu.Lock()
@@ -79,9 +90,8 @@ func (c *conn) Deliver(ctx context.Context, m *messages.Execute, progress func(*
 		CallID: id, ToolName: m.GetTool(), Arguments: arguments(m.GetArguments()), RequiresApproval: m.GetRequiresApproval(),
 		Session: m.GetSessionId(), Workspace: m.GetWorkspace().GetUri(), ExecID: m.GetExecId(), Attempt: m.GetAttempt(),
 		ApprovalID: m.GetApprovalId(), ApprovedBy: m.GetApprovedBy(), Agent: m.GetAgent(), Worker: m.GetWorkerId(), TimeoutMs: m.GetTimeoutMs(),
-	}
-	for _, k := range m.GetKnownFiles() {
-		f.KnownFiles = append(f.KnownFiles, messages.FileHashJSON{Path: k.GetPath(), SHA256: k.GetSha256()})
+		KnownFiles: messages.FileHashesJSON(m.GetKnownFiles()), Preview: m.GetPreview(),
+		ApprovedFiles: messages.FileHashesJSON(m.GetApprovedFiles()), ApprovedEdited: m.GetApprovedEdited(),
 	}
 	if b, err := messages.EncodeFrame(f); err != nil || len(b) > messages.MaxFrame {
 		return &messages.ToolReply{
@@ -209,9 +219,7 @@ func replyOf(m *messages.Execute, f *messages.ToolResultFrame) *messages.ToolRep
 	case json.Unmarshal(f.Result, &res) == nil && bytes.Contains(f.Result, []byte(`"content"`)):
 		r.Content, r.Truncated, r.Diff = res.Content, res.Truncated, res.Diff
 		r.MetaJson, r.DetailsJson = object(res.Meta), object(res.Details)
-		for _, h := range res.Files {
-			r.Files = append(r.Files, &messages.FileHash{Path: h.Path, Sha256: h.SHA256})
-		}
+		r.Files, r.Previewed, r.PreviewKind = messages.FileHashesOf(res.Files), m.GetPreview() && res.Preview != "", res.Preview
 	default:
 		r.Content = string(f.Result)
 	}

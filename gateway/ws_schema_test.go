@@ -69,7 +69,7 @@ func TestEveryFrameSurvivesTheWire(t *testing.T) {
 	for _, f := range []messages.Frame{
 		&messages.HelloFrame{Type: "hello", Version: 1, Client: "c", Name: "n", Features: []string{"approvals"}},
 		&messages.AttachFrame{Type: "attach", Session: "s", Workspace: "lap:/x", Name: "n", Trust: "full", Tools: []string{"grep"}, Steal: true, Leave: true, After: &after, Epoch: 2, Attached: &messages.WorkspaceJSON{ID: "i", Tools: []string{"x"}}},
-		&messages.ToolCallFrame{Type: "tool_call", CallID: "c", ToolName: "t", Arguments: json.RawMessage(`{"a":1}`), RequiresApproval: true, RequiresConfirmation: true, Session: "s", Workspace: "w", ExecID: "e", Attempt: 2, ApprovalID: "a", ApprovedBy: "b", Agent: "g", Worker: "w", TimeoutMs: 3, KnownFiles: []messages.FileHashJSON{{Path: "p", SHA256: "h"}}},
+		&messages.ToolCallFrame{Type: "tool_call", CallID: "c", ToolName: "t", Arguments: json.RawMessage(`{"a":1}`), RequiresApproval: true, RequiresConfirmation: true, Session: "s", Workspace: "w", ExecID: "e", Attempt: 2, ApprovalID: "a", ApprovedBy: "b", Agent: "g", Worker: "w", TimeoutMs: 3, KnownFiles: []messages.FileHashJSON{{Path: "p", SHA256: "h"}}, Preview: true, ApprovedFiles: []messages.FileHashJSON{{Path: "p", SHA256: "h", PlannedSHA256: "q"}}, ApprovedEdited: true},
 		&messages.ToolResultFrame{Type: "tool_result", CallID: "c", Result: json.RawMessage(`{"content":"x"}`)},
 		&messages.ToolResultFrame{Type: "tool_result", CallID: "c", Error: &text, ErrorCode: "file_not_found", Message: "m", Details: json.RawMessage(`{}`)},
 		&messages.ApprovalRequestFrame{Type: "approval_request", Approval: messages.ApprovalJSON{ID: "a", Rules: []string{"r"}}},

@@ -42,9 +42,10 @@ func ResultOf(callID string, r *ToolReply) *ToolResultFrame {
 	res := ResultFrame{
 		Content: r.GetContent(), Truncated: r.GetTruncated(), Diff: r.GetDiff(), Meta: rawObject(r.GetMetaJson()), Details: rawObject(r.GetDetailsJson()),
 	}
-	for _, h := range r.GetFiles() {
-		res.Files = append(res.Files, FileHashJSON{Path: h.GetPath(), SHA256: h.GetSha256()})
+	if r.GetPreviewed() {
+		res.Preview = r.GetPreviewKind()
 	}
+	res.Files = FileHashesJSON(r.GetFiles())
 	f.Result, _ = json.Marshal(res) //nolint:errchkjson // texts, and objects that were looked at
 	return f
 }
@@ -54,4 +55,20 @@ func rawObject(text string) json.RawMessage {
 		return nil
 	}
 	return json.RawMessage(text)
+}
+
+// FileHashesJSON are the hashes of files as frames have them.
+func FileHashesJSON(all []*FileHash) (out []FileHashJSON) {
+	for _, h := range all {
+		out = append(out, FileHashJSON{Path: h.GetPath(), SHA256: h.GetSha256(), PlannedSHA256: h.GetPlannedSha256()})
+	}
+	return out
+}
+
+// FileHashesOf reads what FileHashesJSON wrote.
+func FileHashesOf(all []FileHashJSON) (out []*FileHash) {
+	for _, h := range all {
+		out = append(out, &FileHash{Path: h.Path, Sha256: h.SHA256, PlannedSha256: h.PlannedSHA256})
+	}
+	return out
 }

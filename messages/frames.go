@@ -37,6 +37,7 @@ const (
 	FeatureErrorCode = "error_code" // it reads error_code beside the text of an error
 	FeatureEvents    = "events"     // it wants the events of the sessions that it attaches to
 	FeatureProgress  = "progress"
+	FeaturePreview   = "preview" // an owner shows what a call would change in its folder
 )
 
 // OldApprovalMs is how long an approval may wait of a call by a client that shows none.
@@ -101,6 +102,11 @@ type ToolCallFrame struct {
 	Worker     string         `json:"worker,omitempty"`
 	TimeoutMs  int64          `json:"timeout_ms,omitempty"`
 	KnownFiles []FileHashJSON `json:"known_files,omitempty"` // that the conversation has read
+
+	// Preview: nothing runs, the answer is what the call would change. Only an owner with the feature is asked.
+	Preview        bool           `json:"preview,omitempty"`
+	ApprovedFiles  []FileHashJSON `json:"approved_files,omitempty"`  // as they were shown to who approved: else the call is not what was approved
+	ApprovedEdited bool           `json:"approved_edited,omitempty"` // the arguments were changed with the answer
 }
 
 // Asks says whether the frame demands an approval, by whichever name.
@@ -114,6 +120,7 @@ type ResultFrame struct {
 	Details   json.RawMessage `json:"details,omitempty"`
 	Files     []FileHashJSON  `json:"files,omitempty"` // read or left behind
 	Diff      string          `json:"diff,omitempty"`
+	Preview   string          `json:"preview,omitempty"` // of a preview: its kind, as an approval has it; what is shown is the diff
 }
 
 // ToolResultFrame is what became of a call: a result or an error, never both.

@@ -95,6 +95,8 @@ type CalledJSON struct {
 type FileHashJSON struct {
 	Path   string `json:"path"`
 	SHA256 string `json:"sha256"` // hex; empty: there was no file
+
+	PlannedSHA256 string `json:"planned_sha256,omitempty"` // in frames: of what a call is about to leave there
 }
 
 // MessageJSON is one message of a conversation.
@@ -222,7 +224,7 @@ func (x *ToolReply) JSON() CalledJSON {
 		Status: enumName(x.GetStatus().String(), x.GetStatus() == ToolFinished_UNSPECIFIED), Content: x.GetContent(),
 		ErrorCode: x.GetErrorCode(), Details: raw(x.GetDetailsJson()), Truncated: x.GetTruncated(), Meta: meta,
 		DurationUs: x.GetDurationUs(), Diff: x.GetDiff(),
-		Files: convert(x.GetFiles(), func(f *FileHash) FileHashJSON { return FileHashJSON{f.GetPath(), f.GetSha256()} }),
+		Files: convert(x.GetFiles(), func(f *FileHash) FileHashJSON { return FileHashJSON{Path: f.GetPath(), SHA256: f.GetSha256()} }),
 	}
 }
 

@@ -181,7 +181,7 @@ func (s *sharing) owner(ctx context.Context, ledger *tools.FileLedger) (*owner.O
 	}
 	return owner.New(owner.Options{
 		Folders: map[string]string{s.uri: s.dir}, Trust: s.trust, Ledger: ledger, Sandbox: box, Env: env,
-		Temp: filepath.Join(s.loaded.Dirs.Cache, "tmp"), Redact: s.a.secrets.String, Allow: s.allow, Ended: s.ended,
+		Temp: filepath.Join(s.loaded.Dirs.Cache, "tmp"), Redact: s.a.secrets.String, Allow: s.allow, Shows: s.shows, Ended: s.ended,
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/troupe-dev/troupe/actors"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/policy"
 	"github.com/troupe-dev/troupe/tools"
@@ -54,6 +55,45 @@ func (s *sharing) allow(ctx context.Context, m *messages.Execute, ws *workspace.
 	}
 	return s.person.ask(ctx, m, v.Reason)
 }
+
+// shows says whether the server may be shown what a call would change here: not where the call is refused anyway, nor of files that may not be read,
+// or only when somebody is asked: unless it has read them.
+func (s *sharing) shows(_ context.Context, m *messages.Execute, ws *workspace.Workspace) error {
+	refused := tools.Errorf(tools.CodePermissionDenied, "Access denied: it is not shown")
+	registry, err := tools.NewRegistry(tools.Builtin()...)
+	if err != nil {
+		return err
+	}
+	tool, err := registry.Lookup(m.GetTool())
+	if err != nil {
+		return err
+	}
+	var args map[string]any
+	if err := tools.Decode(tool.Spec(), json.RawMessage(m.GetArguments()), &args); err != nil {
+		return err
+	}
+	if s.f.readOnly || s.loaded.Config.Tools[tool.Spec().Name].Disabled || s.loaded.Config.Tools["read_file"].Disabled {
+		return refused
+	}
+	question := policy.Question{Trust: s.trust, CanAsk: true}
+	if v, err := judged(question, tool.Spec(), ws, args, s.rules, nil); err != nil || v.Action == policy.Deny {
+		return refused
+	}
+	reader, err := registry.Lookup("read_file")
+	if err != nil {
+		return err
+	}
+	for _, path := range actors.Question(tool.Spec(), args).Paths {
+		v, err := judged(question, reader.Spec(), ws, map[string]any{"path": path}, s.rules, nil)
+		if err != nil || v.Action == policy.Deny || v.Action == policy.Ask && !knows(tool.Spec().Name) {
+			return refused
+		}
+	}
+	return nil
+}
+
+// knows says whether a tool works only on files whose content the caller proves to know, by its hash.
+func knows(tool string) bool { return tool == "write_file" || tool == "edit_file" }
 
 // person is who sits at the terminal: is asked one question at a time.
 type person struct {

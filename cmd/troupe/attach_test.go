@@ -352,6 +352,9 @@ func TestWhoSitsAtASharedFolderIsAskedOncePerCall(t *testing.T) {
 		defer res.Body.Close()
 		return json.NewDecoder(res.Body).Decode(&all) == nil && len(all) == 1
 	})
+	if all[0].Kind != "diff" || !strings.Contains(all[0].Preview, "+x") {
+		t.Errorf("what it changes is shown as %s: %s", all[0].Kind, all[0].Preview)
+	}
 	if len(all[0].Shown) != 1 || all[0].Shown[0].By != "troupe attach" {
 		t.Errorf("it is shown to %+v", all[0].Shown)
 	}

@@ -31,6 +31,8 @@ type Options struct {
 	Redact func(string) string
 	// Allow is asked before each call that was not seen before, with the folder that it is for; nil: all are allowed. A refusal is a *tools.Error.
 	Allow func(ctx context.Context, call *messages.Execute, ws *workspace.Workspace) error
+	// Shows is asked before what a call would change is shown to the server; nil: all is. It asks nobody: who is refused sees the arguments alone.
+	Shows func(ctx context.Context, call *messages.Execute, ws *workspace.Workspace) error
 	// Began and Ended are told of each call that runs; may be nil.
 	Began func(call *messages.Execute)
 	Ended func(call *messages.Execute, reply *messages.ToolReply)
@@ -177,13 +179,16 @@ func unknown(m *messages.Execute) *messages.ToolReply {
 	return r
 }
 
-// answer is the result of a call that failed.
+// answer is the result of a call that failed; with nil, of one that has nothing to say.
 func answer(m *messages.Execute, err error) *messages.ToolReply {
 	r := &messages.ToolReply{ExecId: m.GetExecId(), CallId: m.GetCallId(), Tool: m.GetTool(), Status: messages.ToolFinished_ERROR}
 	var e *tools.Error
-	if errors.As(err, &e) {
+	switch {
+	case err == nil:
+		r.Status = messages.ToolFinished_OK
+	case errors.As(err, &e):
 		r.ErrorCode, r.Content = e.Code, e.Message
-	} else {
+	default:
 		r.ErrorCode, r.Content = tools.CodeInternalError, "Unexpected error: "+err.Error()
 	}
 	return r
@@ -196,17 +201,9 @@ func (x *Owner) run(ctx context.Context, m *messages.Execute, progress func(*mes
 			reply = answer(m, tools.Errorf(tools.CodeInternalError, "Unexpected error: the tool crashed"))
 		}
 	}()
-	tool, err := x.tools.Lookup(m.GetTool())
+	tool, dir, ws, err := x.open(m)
 	if err != nil {
 		return answer(m, err)
-	}
-	dir, shared := x.o.Folders[m.GetWorkspace().GetUri()]
-	if !shared {
-		return answer(m, tools.Errorf(tools.CodeWorkspaceNotAvailable, "No active project"))
-	}
-	ws, err := workspace.Open(workspace.Options{Dir: dir, Trust: x.o.Trust})
-	if err != nil {
-		return answer(m, tools.Errorf(tools.CodeWorkspaceNotAvailable, "No active project"))
 	}
 	defer func() { _ = ws.Close() }() // a folder's handle: nothing is lost with it
 	if x.o.Allow != nil {
@@ -222,19 +219,20 @@ func (x *Owner) run(ctx context.Context, m *messages.Execute, progress func(*mes
 	if x.o.Ended != nil {
 		defer func() { x.o.Ended(m, reply) }()
 	}
-	known := make(map[string]string, len(m.GetKnownFiles()))
-	for _, f := range m.GetKnownFiles() {
-		known[f.GetPath()] = f.GetSha256()
-	}
+	known := knownFiles(m)
 	temp, err := x.temp(m, tool.Spec())
 	if err != nil {
 		return answer(m, err)
 	}
 	defer func() { _ = os.RemoveAll(temp) }() // what stays lies in a cache
-	res, err := tool.Run(&tools.Context{
+	tc := &tools.Context{
 		ToolTempDir: temp, Redact: x.o.Redact, WorkspaceInfo: &messages.WorkspaceInfo{Mode: "local", WorkingDirectory: dir, ProjectDir: dir, ClonePath: dir},
 		Signal: ctx, Agent: m.GetAgent(), ExecID: m.GetExecId(), Sandbox: x.o.Sandbox, Trust: x.o.Trust, Known: known, Workspace: ws, ProcessEnv: x.o.Env, Progress: progress,
-	}, json.RawMessage(m.GetArguments()))
+	}
+	if err := asShown(tool, tc, m); err != nil {
+		return answer(m, err)
+	}
+	res, err := tool.Run(tc, json.RawMessage(m.GetArguments()))
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return answer(m, tools.Errorf(tools.CodeTimeout, "Timed out after %d ms", m.GetTimeoutMs()))
@@ -244,6 +242,31 @@ func (x *Owner) run(ctx context.Context, m *messages.Execute, progress func(*mes
 		return answer(m, err)
 	}
 	return succeeded(m, res)
+}
+
+// open finds the tool of a call, and opens the folder that it is for.
+func (x *Owner) open(m *messages.Execute) (tools.Tool, string, *workspace.Workspace, error) {
+	tool, err := x.tools.Lookup(m.GetTool())
+	if err != nil {
+		return nil, "", nil, err
+	}
+	dir, shared := x.o.Folders[m.GetWorkspace().GetUri()]
+	if !shared {
+		return nil, "", nil, tools.Errorf(tools.CodeWorkspaceNotAvailable, "No active project")
+	}
+	ws, err := workspace.Open(workspace.Options{Dir: dir, Trust: x.o.Trust})
+	if err != nil {
+		return nil, "", nil, tools.Errorf(tools.CodeWorkspaceNotAvailable, "No active project")
+	}
+	return tool, dir, ws, nil
+}
+
+func knownFiles(m *messages.Execute) map[string]string {
+	known := make(map[string]string, len(m.GetKnownFiles()))
+	for _, f := range m.GetKnownFiles() {
+		known[f.GetPath()] = f.GetSha256()
+	}
+	return known
 }
 
 // temp makes a call's folder for temporary files; "" where it gets none.
