@@ -6,6 +6,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/troupe-dev/troupe/actors"
 	"github.com/troupe-dev/troupe/internal/telemetry"
 	"github.com/troupe-dev/troupe/messages"
 )
@@ -19,6 +20,18 @@ func tracer(p trace.TracerProvider) trace.Tracer {
 		return nil
 	}
 	return p.Tracer(telemetry.Scope)
+}
+
+// measures are what a program wants to have counted. Instruments that its provider does not make are not there.
+func measures(o *Options) *actors.Measures {
+	if o.MeterProvider == nil {
+		return nil
+	}
+	m, err := actors.NewMeasures(o.MeterProvider.Meter(telemetry.Scope))
+	if err != nil {
+		o.Logger.Warn("calls of models are not counted", "err", err)
+	}
+	return m
 }
 
 // carry has an input say which span it was sent in: that of ctx, unless it names one. The message stays as it is, since its

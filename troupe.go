@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/troupe-dev/troupe/actors"
@@ -185,7 +186,10 @@ type Options struct {
 	// TracerProvider gets a trace of each turn. Its own ids of spans are used, unless it was made with TraceIDs; closing it is the
 	// program's business, after Close. nil: nothing is traced.
 	TracerProvider trace.TracerProvider
-	ServerName     string // host of server workspaces; default "troupe"
+	// MeterProvider counts calls of models under the names of OpenTelemetry's conventions; closing it is the program's business, after Close. nil: nothing is
+	// counted.
+	MeterProvider metric.MeterProvider
+	ServerName    string // host of server workspaces; default "troupe"
 }
 
 // Runtime is one process's house of actors. It is safe for concurrent use.
@@ -392,7 +396,7 @@ func services(o *Options, store persistence.Store, registry *tools.Registry) *ac
 		Store: store, Models: models, Tools: registry, Unknown: o.Unknown, Agents: agents, Sandbox: o.Sandbox, Containers: o.Containers, Modes: o.Modes, Reach: o.Reach, Log: o.Logger, Limits: o.Limits,
 		Now: o.Now, Clock: o.Clock, FieldEffects: o.FieldEffects, Node: nodeName(), ServerName: o.ServerName, DataDir: o.DataDir, TempDir: filepath.Join(o.DataDir, "tmp"),
 		Env: env, Values: o.ToolContext, Variables: o.Variables, Hooks: o.Hooks, Rules: o.Rules, IdleAfter: o.IdleAfter, Still: o.Still, IgnoreTimers: o.IgnoreTimers, Redact: o.Redact,
-		ProviderLimits: o.ProviderLimits, ToolTimes: o.ToolTimes, Trim: o.Trim, Budget: budget, Tracer: tracer(o.TracerProvider),
+		ProviderLimits: o.ProviderLimits, ToolTimes: o.ToolTimes, Trim: o.Trim, Budget: budget, Tracer: tracer(o.TracerProvider), Measures: measures(o),
 	}
 }
 

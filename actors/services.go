@@ -89,9 +89,11 @@ type Services struct {
 	Reach  []netip.Prefix // addresses that fetch may reach though they are not public
 	Log    *slog.Logger
 	Tracer trace.Tracer // nil: nobody collects traces
-	Limits Limits
-	Now    func() time.Time // of Clock, when that is set
-	Clock  act.Clock        // nil: the machine's
+	// Measures counts model calls; nil: nobody does.
+	Measures *Measures
+	Limits   Limits
+	Now      func() time.Time // of Clock, when that is set
+	Clock    act.Clock        // nil: the machine's
 	// ToolTimes holds how long a call of single tools may take, instead of what the tools say.
 	ToolTimes map[string]time.Duration
 	// ProviderLimits holds what single providers allow, by their names.

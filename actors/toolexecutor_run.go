@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/conversation"
+	"github.com/troupe-dev/troupe/internal/telemetry"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/tools"
 )
@@ -98,15 +100,23 @@ func (r *run) do(ctx context.Context) *messages.ToolReply {
 	return reply
 }
 
+// log names the trace of the call's turn, when it has one.
+func (r *run) log() *slog.Logger {
+	if id := telemetry.TraceID(telemetry.From(context.Background(), r.m.GetTraceparent())); id != "" {
+		return r.svc.Log.With("trace_id", id)
+	}
+	return r.svc.Log
+}
+
 // noted runs a call that must not run twice, and notes in the ledger that it begins and what it came to: before its
 // lease can pass on, and before anybody is told.
 func (r *run) noted(call func() *messages.ToolReply) *messages.ToolReply {
 	if err := r.svc.ledger.Begin(r.m.GetExecId(), r.m.GetAttempt()); err != nil { // then a crash leaves it unknown
-		r.svc.Log.Warn("a call is not in the ledger", "call", r.m.GetExecId(), "err", err)
+		r.log().Warn("a call is not in the ledger", "call", r.m.GetExecId(), "err", err)
 	}
 	reply := r.fit(call())
 	if err := r.svc.ledger.End(r.m.GetAttempt(), reply); err != nil {
-		r.svc.Log.Warn("a result is not in the ledger", "call", r.m.GetExecId(), "err", err)
+		r.log().Warn("a result is not in the ledger", "call", r.m.GetExecId(), "err", err)
 	}
 	return reply
 }
@@ -126,7 +136,7 @@ func (r *run) call(ctx context.Context, tc *tools.Context, tool tools.Tool, args
 
 // crashed is the result of a tool that panicked. People find in the log where.
 func (r *run) crashed(p *act.Panic) *messages.ToolReply {
-	r.svc.Log.Error("tool panicked", "tool", r.m.GetTool(), "call", r.m.GetExecId(), "err", p.Error(), "stack", p.Stack)
+	r.log().Error("tool panicked", "tool", r.m.GetTool(), "call", r.m.GetExecId(), "err", p.Error(), "stack", p.Stack)
 	return failedReply(r.m, messages.ToolFinished_ERROR, tools.CodeInternalError, "Unexpected error: the tool crashed")
 }
 
@@ -251,7 +261,7 @@ func (r *run) context(ctx context.Context, spec *tools.Spec) (*tools.Context, fu
 	}
 	return tc, func() {
 		if err := os.RemoveAll(tc.ToolTempDir); err != nil {
-			r.svc.Log.Warn("temporary folder of a call stays", "call", m.GetExecId(), "err", err)
+			r.log().Warn("temporary folder of a call stays", "call", m.GetExecId(), "err", err)
 		}
 	}, nil
 }
@@ -315,7 +325,7 @@ func (r *run) reconcile(tc *tools.Context, tool tools.Tool, args json.RawMessage
 		reply.NotDone = true
 		return reply
 	}
-	r.svc.Log.Info("a call cannot be reconciled", "tool", r.m.GetTool(), "call", r.m.GetExecId(), "err", err)
+	r.log().Info("a call cannot be reconciled", "tool", r.m.GetTool(), "call", r.m.GetExecId(), "err", err)
 	reply := failedReply(r.m, messages.ToolFinished_INTERRUPTED_UNKNOWN, tools.CodeInterrupted, conversation.InterruptedText)
 	reply.Unknown = true
 	return reply
@@ -351,7 +361,7 @@ func (r *run) failed(ctx context.Context, err error) *messages.ToolReply {
 	case ctx.Err() != nil:
 		return failedReply(r.m, messages.ToolFinished_CANCELLED, tools.CodeCancelled, "Cancelled before it finished; it may have had effects.")
 	}
-	r.svc.Log.Error("tool failed unexpectedly", "tool", r.m.GetTool(), "call", r.m.GetExecId(), "err", err)
+	r.log().Error("tool failed unexpectedly", "tool", r.m.GetTool(), "call", r.m.GetExecId(), "err", err)
 	return failedReply(r.m, messages.ToolFinished_ERROR, tools.CodeInternalError, "Unexpected error: "+err.Error())
 }
 

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -40,7 +41,7 @@ func tracedWorker(t *testing.T) (*Worker, *tracetest.InMemoryExporter) {
 	kept := tracetest.NewInMemoryExporter()
 	p := sdktrace.NewTracerProvider(sdktrace.WithSyncer(kept), sdktrace.WithIDGenerator(telemetry.IDs{}))
 	t.Cleanup(func() { _ = p.Shutdown(context.WithoutCancel(t.Context())) })
-	w := newWorker(&Services{Tracer: p.Tracer("test"), Now: time.Now})
+	w := newWorker(&Services{Tracer: p.Tracer("test"), Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	w.trace, w.state = newTracing(w.svc), &conversation.State{}
 	w.trace.turn = w.svc.span(telemetry.OfTurn(t.Context(), "trn_1"), "turn", time.Now())
 	return w, kept

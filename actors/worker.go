@@ -29,7 +29,7 @@ import (
 // Parent: Session, which replaces a failed worker. Children: one ToolExecutor, on first use.
 type Worker struct {
 	svc     *Services
-	log     *slog.Logger
+	log     *slog.Logger        // names the trace of the open turn, when it has one
 	receive func(actor.Context) // the state: opening, idle, leasing, generating, usingTools, failed
 
 	id, session string
@@ -178,7 +178,7 @@ func (w *Worker) unborn(c actor.Context) {
 		w.id, w.session, w.restarts, w.releasedBy = m.GetWorkerId(), m.GetSessionId(), m.GetRestarts(), m.GetRelease()
 		w.openings = m.GetOpenings()
 		w.persist, w.canAsk = m.GetPersist(), m.GetAsk()
-		w.log = w.svc.Log.With("session", w.session, "worker", w.id)
+		w.log = w.logger()
 		w.configure(c, m)
 		w.open(c)
 		return

@@ -181,9 +181,9 @@ func (w *Worker) permitGranted(c actor.Context, m *messages.PermitGranted) {
 	w.phase = stateRequesting
 	ctx, cancel := context.WithCancelCause(w.traceCall(g))
 	g.cancel = cancel
-	call := w.modelCall(c, g)
+	call, log := w.modelCall(c, g), w.log
 	w.svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
-		w.svc.Log.Error("model adapter panicked", "err", p.Error(), "stack", p.Stack)
+		log.Error("model adapter panicked", "err", p.Error(), "stack", p.Stack)
 		return &generated{number: call.number, completion: &model.Completion{}, err: &model.Error{Class: model.Protocol, Message: "the model adapter crashed"}}
 	}, func() any {
 		defer cancel(nil)
@@ -324,6 +324,7 @@ func (w *Worker) generated(c actor.Context, m *generated) {
 		return
 	}
 	w.traceGenerated(g, m)
+	w.measured(g, m)
 	w.dropGeneration(c, m.completion, m.err)
 	w.charged(g, m.completion, m.err)
 	w.phase = stateWorking

@@ -3,6 +3,7 @@ package actors
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -28,6 +29,11 @@ func newTracing(svc *Services) *tracing {
 		return nil
 	}
 	return &tracing{inputs: make(map[string]trace.Span), calls: make(map[string]trace.Span), asked: make(map[string]trace.Span)}
+}
+
+// logger is the log of the worker outside of a traced turn.
+func (w *Worker) logger() *slog.Logger {
+	return w.svc.Log.With("session", w.session, "worker", w.id)
 }
 
 // traceAccept begins the span of an input.
@@ -135,6 +141,7 @@ func (w *Worker) traceTurn(again bool) {
 	}
 	ctx := telemetry.OfTurn(telemetry.From(context.Background(), t.Inputs[0].GetTraceparent()), t.ID)
 	w.trace.turn = w.svc.span(ctx, telemetry.OperationTurn+" "+w.state.Agent(), begun, attrs...)
+	w.log = w.logger().With("trace_id", w.trace.turn.SpanContext().TraceID().String())
 	if again {
 		return
 	}
@@ -200,7 +207,7 @@ func (w *Worker) traceDone(f *messages.TurnCompleted) {
 	if f.GetOutcome() != messages.TurnCompleted_DONE {
 		class = cmp.Or(f.GetErrorCode(), conversation.OutcomeName(f.GetOutcome()))
 	}
-	w.trace.turn = nil
+	w.trace.turn, w.log = nil, w.logger()
 	w.svc.ends(span, class,
 		telemetry.Outcome.String(conversation.OutcomeName(f.GetOutcome())), telemetry.InputTokens.Int64(u.GetInputTokens()),
 		telemetry.OutputTokens.Int64(u.GetOutputTokens()), telemetry.CachedTokens.Int64(u.GetCachedTokens()),
@@ -232,7 +239,7 @@ func (w *Worker) cutTrace() {
 		if t := w.state.Turn(); t == nil || span.SpanContext().SpanID() != telemetry.SpanOf(t.ID) {
 			w.svc.ends(span, "", telemetry.Outcome.String("suspended"))
 		}
-		w.trace.turn = nil
+		w.trace.turn = nil // the log goes on naming its trace: what is said from here on is about its end
 	}
 }
 

@@ -45,17 +45,7 @@ func (w *Worker) traceGenerated(g *generation, m *generated) {
 	if g.span == nil {
 		return
 	}
-	class := ""
-	var me *model.Error
-	switch {
-	case m.err == nil:
-	case errors.Is(m.err, context.Canceled):
-		class = "cancelled"
-	case errors.As(m.err, &me):
-		class = string(me.Class)
-	default:
-		class = "internal_error"
-	}
+	class := classOf(m.err)
 	u, meta := m.completion.Usage, m.completion.Meta
 	attrs := []attribute.KeyValue{
 		telemetry.InputTokens.Int64(u.GetInputTokens()), telemetry.OutputTokens.Int64(u.GetOutputTokens()), telemetry.CachedTokens.Int64(u.GetCachedTokens()),
@@ -72,6 +62,20 @@ func (w *Worker) traceGenerated(g *generation, m *generated) {
 	}
 	w.svc.ends(g.span, class, attrs...)
 	g.span = nil
+}
+
+// classOf is what kind of error ended a model call; "" for none.
+func classOf(err error) string {
+	var me *model.Error
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, context.Canceled):
+		return "cancelled"
+	case errors.As(err, &me):
+		return string(me.Class)
+	}
+	return "internal_error"
 }
 
 // traceExecute begins the span of a call, and names it to who runs it.

@@ -139,7 +139,7 @@ func (a *api) routes() {
 	for _, r := range a.table() {
 		h := r.stream
 		if h == nil {
-			h = a.traced(r.pattern, a.handler(r.serve))
+			h = a.traced(r.pattern, a.recovered(a.handler(r.serve)))
 		}
 		if r.begins {
 			h = a.beginning(h)

@@ -51,6 +51,14 @@ func NewMetrics(version string) *Metrics {
 	return m
 }
 
+// Registry takes what others count, for GET /metrics; nil takes nothing.
+func (m *Metrics) Registry() prometheus.Registerer {
+	if m == nil {
+		return nil
+	}
+	return m.registry
+}
+
 // TurnEnded counts a turn; nil counts none.
 func (m *Metrics) TurnEnded(outcome string, u *messages.Usage) {
 	if m == nil {

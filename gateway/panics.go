@@ -20,7 +20,7 @@ func (a *api) recovered(next http.HandlerFunc) http.HandlerFunc {
 			case p == http.ErrAbortHandler: //nolint:errorlint // it is compared as net/http does
 				panic(p) //nolint:forbidigo // net/http asks for it: the connection is cut
 			default:
-				a.log.Error("request panicked", "route", r.Method+" "+r.URL.Path, "err", p, "stack", string(debug.Stack()))
+				a.logOf(r).Error("request panicked", "route", r.Method+" "+r.URL.Path, "err", p, "stack", string(debug.Stack()))
 				if seen.begun() {
 					panic(http.ErrAbortHandler) //nolint:forbidigo // as above
 				}

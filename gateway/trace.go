@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"log/slog"
 	"net/http"
 	"strings"
 
@@ -9,6 +10,14 @@ import (
 
 	"github.com/troupe-dev/troupe/internal/telemetry"
 )
+
+// logOf names the trace that a request belongs to, when it has one.
+func (a *api) logOf(r *http.Request) *slog.Logger {
+	if id := telemetry.TraceID(r.Context()); id != "" {
+		return a.log.With("trace_id", id)
+	}
+	return a.log
+}
 
 // traced makes a span of each request of a route, below the one that the request names. Who only looks, and belongs to no trace,
 // makes none: consoles and scrapers look all the time.

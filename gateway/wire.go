@@ -124,7 +124,7 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, context.DeadlineExceeded):
 		f = messages.Fail(messages.CodeUnavailable, "it took too long: "+err.Error(), "try again")
 	default:
-		a.log.Error("request failed", "route", r.Pattern, "err", err)
+		a.logOf(r).Error("request failed", "route", r.Pattern, "err", err)
 		f = messages.Fail(messages.CodeInternal, err.Error(), "")
 	}
 	a.problem(w, r, 0, f)
@@ -206,7 +206,7 @@ func (a *api) write(w http.ResponseWriter, r *http.Request, status int, kind str
 	}
 	b, err := json.Marshal(body)
 	if err != nil {
-		a.log.Error("answer cannot be encoded", "route", r.Pattern, "err", err)
+		a.logOf(r).Error("answer cannot be encoded", "route", r.Pattern, "err", err)
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/oklog/run"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-dev/troupe"
@@ -58,6 +59,7 @@ type house struct {
 	models   *models
 	log      *logFile
 	traces   *export.Traces    // nil: nothing is traced
+	metrics  *export.Metrics   // nil: calls of models are not counted
 	listener *countingListener // nil: nobody is served
 	most     int               // connections to it at a time
 	gateway  gateway.Options   // of who comes by the socket
@@ -65,14 +67,15 @@ type house struct {
 
 // opening is how a house is opened.
 type opening struct {
-	loaded *config.Loaded
-	models *models
-	dir    string                          // the folder at work, as -C names it
-	work   bool                            // agents may run; without it there is only a short look, which makes others wait
-	alone  bool                            // nobody else is served
-	env    []string                        // added to the environment of every call
-	count  func(troupe.Hooks) troupe.Hooks // stands around the hooks; nil: nothing does
-	serve  bool                            // a server: it is nobody's client, and goes on with everything that is open
+	loaded   *config.Loaded
+	models   *models
+	dir      string                          // the folder at work, as -C names it
+	work     bool                            // agents may run; without it there is only a short look, which makes others wait
+	alone    bool                            // nobody else is served
+	env      []string                        // added to the environment of every call
+	count    func(troupe.Hooks) troupe.Hooks // stands around the hooks; nil: nothing does
+	registry prometheus.Registerer           // of what is counted, for /metrics; nil: nobody reads it
+	serve    bool                            // a server: it is nobody's client, and goes on with everything that is open
 }
 
 // openHouse takes the data directory, or becomes the client of the process that has it. Only a house
@@ -94,12 +97,16 @@ func (a *app) openHouse(ctx context.Context, o opening) (*house, error) {
 	if err != nil {
 		return nil, errors.Join(err, log.close())
 	}
-	options.TracerProvider = traces.Provider()
+	metrics, err := a.openMetrics(ctx, o)
+	if err != nil {
+		return nil, errors.Join(abandoned(ctx, traces, nil, err), log.close())
+	}
+	options.TracerProvider, options.MeterProvider = traces.Provider(), metrics.Provider()
 	h, err := settle(ctx, o, options, log)
 	if err == nil && h.rt != nil {
-		h.traces = traces
+		h.traces, h.metrics = traces, metrics
 	} else {
-		err = abandoned(ctx, traces, err)
+		err = abandoned(ctx, traces, metrics, err)
 	}
 	if err != nil || h.log == nil {
 		err = errors.Join(err, log.close())

@@ -62,7 +62,7 @@ func (a *app) serve(ctx context.Context) error {
 		return err
 	}
 	h, err := a.openHouse(ctx, opening{
-		loaded: loaded, models: newModels(loaded, a.secrets), work: true, serve: true, count: s.count,
+		loaded: loaded, models: newModels(loaded, a.secrets), work: true, serve: true, count: s.count, registry: s.metrics.Registry(),
 	})
 	if err != nil {
 		return errors.Join(err, s.closeListeners())

@@ -39,6 +39,20 @@ func (a *app) openTraces(ctx context.Context, in opening, log *slog.Logger) (*ex
 	return export.Open(ctx, o)
 }
 
+// openMetrics begins to count calls of models: for who reads /metrics, and for a collector.
+func (a *app) openMetrics(ctx context.Context, in opening) (*export.Metrics, error) {
+	if !in.work || in.alone {
+		return nil, nil //nolint:nilnil // nil counts nothing
+	}
+	o, err := export.Options{
+		Endpoint: in.loaded.Config.Telemetry.OTLPEndpoint, Version: readVersion().Version,
+	}.MetricsSettled(func(name string) string { return a.env[name] })
+	if err != nil {
+		return nil, &exitError{code: exitConfig, what: err.Error(), hint: "without it nothing is sent; see docs/telemetry.md", err: err}
+	}
+	return export.OpenMetrics(ctx, o, in.registry)
+}
+
 // closeTraces sends what is left, within bounds. A collector that does not answer is no reason to fail.
 func (h *house) closeTraces(ctx context.Context) {
 	bound := flushTime
@@ -47,14 +61,14 @@ func (h *house) closeTraces(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
 	defer cancel()
-	if err := h.traces.Close(ctx); err != nil && h.log != nil {
-		h.log.logger.Warn("the last traces are lost", "err", err)
+	if err := errors.Join(h.traces.Close(ctx), h.metrics.Close(ctx)); err != nil && h.log != nil {
+		h.log.logger.Warn("the last traces or metrics are lost", "err", err)
 	}
 }
 
 // abandoned ends traces of a house that could not be opened.
-func abandoned(ctx context.Context, t *export.Traces, err error) error {
+func abandoned(ctx context.Context, t *export.Traces, m *export.Metrics, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 	defer cancel()
-	return errors.Join(err, t.Close(ctx))
+	return errors.Join(err, t.Close(ctx), m.Close(ctx))
 }

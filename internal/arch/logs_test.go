@@ -122,7 +122,12 @@ func leading(call *ast.CallExpr) int {
 	case *ast.SelectorExpr:
 		name = x.Sel.Name
 	case *ast.CallExpr:
-		if f, ok := x.Fun.(*ast.SelectorExpr); ok && f.Sel.Name == "New" {
+		f, ok := x.Fun.(*ast.SelectorExpr)
+		switch {
+		case !ok:
+		case f.Sel.Name == "log" || f.Sel.Name == "logOf" || f.Sel.Name == "logger": // they name a trace
+			name = "logger"
+		case f.Sel.Name == "New":
 			if p, ok := f.X.(*ast.Ident); ok && p.Name == "slog" {
 				name = "logger"
 			}

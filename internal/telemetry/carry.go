@@ -49,6 +49,14 @@ func Named(ctx context.Context, h http.Header) trace.SpanContext {
 	return trace.SpanContextFromContext(Arrived(trace.ContextWithSpanContext(ctx, trace.SpanContext{}), h))
 }
 
+// TraceID is the id of the trace that ctx belongs to; "" when it belongs to none.
+func TraceID(ctx context.Context) string {
+	if s := trace.SpanContextFromContext(ctx); s.HasTraceID() {
+		return s.TraceID().String()
+	}
+	return ""
+}
+
 // Leave writes the span of ctx, if it has one, into the header of a request.
 func Leave(ctx context.Context, h http.Header) {
 	if s := Traceparent(ctx); s != "" {

@@ -40,6 +40,7 @@ const (
 	InputTokens    = attribute.Key("gen_ai.usage.input_tokens")
 	OutputTokens   = attribute.Key("gen_ai.usage.output_tokens")
 	CachedTokens   = attribute.Key("gen_ai.usage.cache_read.input_tokens")
+	TokenType      = attribute.Key("gen_ai.token.type")
 	ToolName       = attribute.Key("gen_ai.tool.name")
 	ErrorType      = attribute.Key("error.type")
 	ServiceName    = attribute.Key("service.name")
@@ -99,6 +100,13 @@ const (
 	MetricSpans              = "troupe_trace_spans_total"
 )
 
+// Metrics of the conventions, which go out over OTLP under these names; in GET /metrics they have the form of Prometheus (gen_ai_client_token_usage).
+const (
+	MetricTokenUsage        = "gen_ai.client.token.usage"
+	MetricOperationDuration = "gen_ai.client.operation.duration"
+	MetricFirstChunk        = "gen_ai.client.operation.time_to_first_chunk"
+)
+
 // PurposeCompaction is the Purpose of a call that summarises a history.
 const PurposeCompaction = "compaction"
 
@@ -108,6 +116,7 @@ func LogKeys() []string {
 		"err", "stack", // why, and where
 		"node", "session", "worker", "run", "turn", "call", "approval", "timer", "workspace", // who and what it is about, by id or address
 		"actor", "agent", "tool", "server", "route", "frame", "stream", "key", "field", "effect", "path", "commit", "type", "code", // the same, by name
+		"trace_id",                      // of the turn or request that it is about, when that is traced
 		"by", "message", "line", "life", // in whose name, and more for people
 		"count", "seq", "upto", "age", "held", "acknowledged", // how many, and how far
 	}

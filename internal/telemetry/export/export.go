@@ -110,7 +110,11 @@ func Open(ctx context.Context, o Options) (*Traces, error) {
 	var err error
 	switch o.Exporter {
 	case OTLP:
-		var opts []otlptracehttp.Option
+		reach, fault := collectorClient("TRACES")
+		if fault != nil {
+			return nil, fmt.Errorf("open the exporter of traces: %w", fault)
+		}
+		opts := []otlptracehttp.Option{otlptracehttp.WithHTTPClient(reach)}
 		if o.Endpoint != "" {
 			opts = append(opts, otlptracehttp.WithEndpointURL(strings.TrimRight(o.Endpoint, "/")+"/v1/traces"))
 		}
@@ -123,12 +127,9 @@ func Open(ctx context.Context, o Options) (*Traces, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the exporter of traces: %w", err)
 	}
-	res, err := resource.New(
-		ctx, resource.WithAttributes(telemetry.ServiceName.String("troupe"), telemetry.ServiceVersion.String(o.Version)),
-		resource.WithTelemetrySDK(), resource.WithFromEnv(),
-	)
-	if err != nil && !errors.Is(err, resource.ErrPartialResource) && !errors.Is(err, resource.ErrSchemaURLConflict) {
-		return nil, fmt.Errorf("name the resource of traces: %w", err)
+	res, err := named(ctx, o.Version)
+	if err != nil {
+		return nil, err
 	}
 	t := &Traces{out: &counted{to: to, log: o.Logger}}
 	batches := sdktrace.NewBatchSpanProcessor(
@@ -139,6 +140,18 @@ func Open(ctx context.Context, o Options) (*Traces, error) {
 	limits.AttributeValueLengthLimit = maxAttribute
 	t.provider = sdktrace.NewTracerProvider(sdktrace.WithRawSpanLimits(limits), sdktrace.WithSpanProcessor(t.gate), sdktrace.WithIDGenerator(telemetry.IDs{}), sdktrace.WithResource(res))
 	return t, nil
+}
+
+// named says what program it is that sends.
+func named(ctx context.Context, version string) (*resource.Resource, error) {
+	res, err := resource.New(
+		ctx, resource.WithAttributes(telemetry.ServiceName.String("troupe"), telemetry.ServiceVersion.String(version)),
+		resource.WithTelemetrySDK(), resource.WithFromEnv(),
+	)
+	if err != nil && !errors.Is(err, resource.ErrPartialResource) && !errors.Is(err, resource.ErrSchemaURLConflict) {
+		return nil, fmt.Errorf("name the resource of what is sent: %w", err)
+	}
+	return res, nil
 }
 
 // Provider is what programs make spans with; nil when nothing is sent.
