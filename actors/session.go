@@ -68,6 +68,7 @@ type member struct {
 	since       time.Time
 	queue       act.Stash
 	timer       act.Timer
+	equipped    *messages.ConfigChanged // with which tools it was left last; nil: as it was when it began
 }
 
 // respawn starts a worker anew after its pause.
@@ -159,6 +160,8 @@ func (s *Session) ready(c actor.Context) {
 		s.findWorker(c, m)
 	case *messages.DeliverMail:
 		s.route(c, m)
+	case *messages.ConfigChanged:
+		s.narrowChildren(c, m)
 	case *workerBuilt:
 		s.workerBuilt(c, m)
 	case *messages.ReleaseWorker: // handed back, too
@@ -348,6 +351,7 @@ func (s *Session) start(c actor.Context, w *member) {
 		Release: w.release, Openings: w.openings, Persist: s.facts.created.GetPersist(), Ask: s.canAsk(),
 	})
 	w.release, w.told = "", w.release
+	s.narrow(c, w)
 	w.queue.Forward(c, pid)
 }
 

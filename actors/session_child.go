@@ -73,6 +73,26 @@ func (s *Session) spawnChild(c actor.Context, m *messages.SpawnChild) {
 	s.hire(c, &newcomer{spawned, created, s.svc.tracedInput(task, s.id, created.GetWorkerId())}, of)
 }
 
+// narrowChildren leaves the children of a worker what that has now. Those that are out of memory, or still to come, hear it when they start.
+func (s *Session) narrowChildren(c actor.Context, m *messages.ConfigChanged) {
+	parent := s.workers[m.GetBy()]
+	if parent == nil {
+		return
+	}
+	parent.equipped = m
+	for _, w := range s.workers {
+		if w.pid != nil && w.spawned.GetParent() == parent.id {
+			s.narrow(c, w)
+		}
+	}
+}
+
+func (s *Session) narrow(c actor.Context, w *member) {
+	if parent := s.workers[w.spawned.GetParent()]; parent != nil && parent.equipped != nil {
+		c.Send(w.pid, &messages.ConfigureWorker{WorkerId: w.id, Tools: parent.equipped.GetTools(), By: parent.id})
+	}
+}
+
 // noChild says why a child cannot be made.
 func (s *Session) noChild(m *messages.SpawnChild) *messages.Failure {
 	parent := s.workers[m.GetParent()]

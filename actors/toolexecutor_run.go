@@ -161,6 +161,9 @@ func (r *run) begin(ctx context.Context) *messages.ToolReply {
 	if ctx.Err() != nil {
 		return r.failed(ctx, err)
 	}
+	if f := new(messages.Failure); errors.As(err, &f) && f.GetCode() == messages.CodeDenied {
+		return failedReply(r.m, messages.ToolFinished_DENIED, tools.CodePermissionDenied, r.said("Access denied: ", f))
+	}
 	return failedReply(r.m, messages.ToolFinished_CANCELLED, tools.CodeInterrupted, "Not started: "+err.Error())
 }
 

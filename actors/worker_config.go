@@ -35,15 +35,56 @@ func (w *Worker) reconfigure(c actor.Context, m *messages.ConfigureWorker) {
 		c.Respond(fail)
 		return
 	}
+	if w.state.Parent() != "" && m.GetBy() == w.state.Parent() {
+		w.narrow(c, m.GetTools())
+		return
+	}
 	asker := c.Sender()
 	w.append(c, asker, func(c actor.Context) {
 		w.system, w.tools = "", nil
 		c.Send(asker, w.view())
+		if len(m.GetTools()) > 0 || m.GetMcp() != "" || m.GetAgent() != "" {
+			w.narrowChildren(c)
+		}
 		w.reequipped(c)
 	}, &messages.ConfigChanged{
 		Agent: m.GetAgent(), Model: m.GetModel(), Tools: slices.Compact(slices.Sorted(slices.Values(m.GetTools()))), Mcp: m.GetMcp(),
 		System: w.svc.Redact.String(m.GetSystem()), By: m.GetBy(),
 	})
+}
+
+// narrowChildren tells those that the worker has delegated to, by way of its session, which tools it has from now on.
+func (w *Worker) narrowChildren(c actor.Context) {
+	if w.state.Parent() == "" && w.svc.Limits.Children > 0 {
+		c.Send(c.Parent(), &messages.ConfigChanged{By: w.id, Tools: w.equipment()})
+	}
+}
+
+// equipment names the tools that the worker is offered.
+func (w *Worker) equipment() []string {
+	var out []string
+	for _, d := range w.toolDefs() {
+		out = append(out, d.Name)
+	}
+	return out
+}
+
+// narrow leaves a child those of its tools that its parent has still. It is written down, so that it holds for good; from its session, which
+// waits for nothing.
+func (w *Worker) narrow(c actor.Context, parents []string) {
+	has := w.equipment()
+	left := slices.DeleteFunc(slices.Clone(has), func(name string) bool { return name != DelegateName && !slices.Contains(parents, name) })
+	if len(left) == len(has) {
+		return
+	}
+	if len(left) == 0 { // which a child cannot use
+		left = []string{DelegateName}
+	}
+	slices.Sort(left)
+	w.append(c, nil, func(c actor.Context) {
+		w.system, w.tools = "", nil
+		w.reequipped(c)
+	}, &messages.ConfigChanged{Tools: left, By: w.state.Parent()})
 }
 
 // checkToolset refuses names of tools that there are not.

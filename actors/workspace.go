@@ -312,7 +312,11 @@ func (w *Workspace) pass(c actor.Context, l *lease) {
 // since it took its lease.
 func (w *Workspace) begun(c actor.Context, m *messages.EffectBegun) {
 	for _, l := range w.held {
-		if l.token == m.GetToken() && l.child == m.GetChild() && !l.released && !l.shared {
+		if l.token == m.GetToken() && l.child == m.GetChild() && !l.released {
+			if l.shared {
+				c.Respond(w.readOnly(l))
+				return
+			}
 			if !l.effects[m.GetExecId()] && !w.alone(l) {
 				w.awaitTurn(l, m.GetExecId(), c.Sender())
 				return
@@ -322,6 +326,15 @@ func (w *Workspace) begun(c actor.Context, m *messages.EffectBegun) {
 		}
 	}
 	c.Respond(w.stale())
+}
+
+// readOnly refuses an effect under a lease that is shared.
+func (w *Workspace) readOnly(l *lease) *messages.Failure {
+	parent := slices.ContainsFunc(w.held, func(h *lease) bool { return h.worker == l.parent && h.shared && !h.released })
+	if l.parent != "" && parent {
+		return messages.Fail(messages.CodeDenied, "the agent that delegated only reads in "+w.uri+" in this turn, and who works for it does so under its lease", "answer what is to be changed instead")
+	}
+	return messages.Fail(messages.CodeDenied, w.uri+" was taken to be read alone when the turn began", "it can be changed from the next turn on")
 }
 
 func (w *Workspace) stale() *messages.Failure {
