@@ -173,8 +173,8 @@ func (w *Workspace) acquire(c actor.Context, m *messages.AcquireLease) {
 // holder is the session of somebody who works here; "" when that is not known.
 func (w *Workspace) holder() string {
 	for _, l := range w.held {
-		if path := strings.Split(l.who.GetId(), "/"); len(path) > 2 { // root, session, worker
-			return path[1]
+		if of := l.session(); of != "" {
+			return of
 		}
 	}
 	return ""
@@ -192,7 +192,7 @@ func (w *Workspace) grant(c actor.Context) {
 		l := w.queue[0]
 		w.carry(l)
 		if !w.compatible(l) {
-			w.endJobs()
+			w.endJobs(l)
 			return
 		}
 		w.queue = w.queue[1:]
@@ -218,10 +218,10 @@ func (w *Workspace) give(c actor.Context, l *lease) {
 	c.Send(l.who, &messages.LeaseGranted{Workspace: w.uri, Token: l.token, Child: l.child, Request: l.request})
 }
 
-// carry gives the head of the queue the jobs of its worker, when nothing but those is in its way. Its token is a new one, and the
-// old lease is no more: no effect runs under two tokens.
+// carry gives the head of the queue the jobs of its worker, and of others of its session, when nothing but those is in its way. Its token is a new
+// one, and the old lease is no more: no effect runs under two tokens.
 func (w *Workspace) carry(l *lease) {
-	mine := func(h *lease) bool { return h.worker == l.worker && h.resting() }
+	mine := func(h *lease) bool { return (h.worker == l.worker || inOneSession(h, l)) && h.resting() }
 	if l.shared || slices.ContainsFunc(w.held, func(h *lease) bool { return !mine(h) && !beside(h, l) }) {
 		return
 	}
@@ -236,10 +236,10 @@ func (w *Workspace) carry(l *lease) {
 	w.held = slices.DeleteFunc(w.held, mine)
 }
 
-// endJobs asks for the end of jobs that keep others out after their worker's turn.
-func (w *Workspace) endJobs() {
+// endJobs asks for the end of jobs that keep another session out after their worker's turn.
+func (w *Workspace) endJobs(next *lease) {
 	for _, h := range w.held {
-		if h.resting() {
+		if h.resting() && !inOneSession(h, next) {
 			for id := range h.effects {
 				w.svc.folders.end(id, "another agent waited for the workspace")
 			}

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/asynkron/protoactor-go/actor"
 )
@@ -35,7 +36,23 @@ func beside(held, asks *lease) bool {
 	if held.shared && asks.shared {
 		return true
 	}
+	if asks.shared && held.resting() && inOneSession(held, asks) {
+		return true
+	}
 	return held.worker != asks.worker && kin(held, asks) && (!held.released || held.resting())
+}
+
+// inOneSession says whether two leases are of workers of one session, of which none ends what another has left running.
+func inOneSession(a, b *lease) bool {
+	return a.session() != "" && a.session() == b.session()
+}
+
+// session is whose worker has the lease; "" when it is nobody's, or nobody knows.
+func (l *lease) session() string {
+	if path := strings.Split(l.who.GetId(), "/"); len(path) > 2 { // root, session, worker
+		return path[1]
+	}
+	return ""
 }
 
 // joins says whether a child comes in past the queue: its parent works here and waits for it, so that who waits for the parent waits for
