@@ -158,8 +158,6 @@ func (s *Session) ready(c actor.Context) {
 		s.spawnChild(c, m)
 	case *messages.FindWorker:
 		s.findWorker(c, m)
-	case *messages.DeliverMail:
-		s.route(c, m)
 	case *messages.ConfigChanged:
 		s.narrowChildren(c, m)
 	case *workerBuilt:
@@ -203,7 +201,7 @@ func (s *Session) ready(c actor.Context) {
 	case *messages.SubmitInput, *messages.RunInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
 		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.WaitIdle, *messages.ResolveCall, *messages.ResolveApproval,
 		*messages.SetTimer, *messages.CancelTimer, *messages.ListTimers, *messages.FireTimer,
-		*messages.CompactHistory, *messages.DeleteWorker, *messages.SaveHistory:
+		*messages.CompactHistory, *messages.DeleteWorker, *messages.SaveHistory, *messages.DeliverMail:
 		s.route(c, m) // handed back by a worker that failed
 	default:
 		s.ofRun(c)
