@@ -274,7 +274,7 @@ func turnView(t ownTurn) *messages.TurnView {
 	for _, g := range t.Gens {
 		tv.Generations = append(tv.Generations, &messages.GenerationView{
 			GenId: g.GetGenId(), Model: g.GetModel(), ProviderRequestId: g.GetProviderRequestId(), Attempts: g.GetTiming().GetProviderAttempts(),
-			Timing: g.GetTiming(), Usage: g.GetUsage(), FinishReason: g.GetFinishReason(),
+			Timing: g.GetTiming(), Usage: g.GetUsage(), FinishReason: g.GetFinishReason(), InsteadOf: g.GetInsteadOf(),
 		})
 	}
 	return tv

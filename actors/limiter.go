@@ -18,7 +18,7 @@ import (
 // permit's return. A Limiter that is replaced begins to count anew.
 //
 // Owns: the count of calls in flight, the queue, and what was spent in the last minute. Accepts: AcquirePermit (answered by
-// PermitGranted when it is the asker's turn), ReleasePermit, Terminated of a holder or waiter.
+// PermitGranted when it is the asker's turn, or PermitDenied at once), ReleasePermit, Terminated of a holder or waiter.
 // Parent: Supervisor.
 type Limiter struct {
 	log   *slog.Logger
@@ -92,6 +92,10 @@ func (l *Limiter) acquire(c actor.Context, m *messages.AcquirePermit) {
 	h := &holder{who: c.Sender(), request: m.GetRequest(), session: m.GetSession(), background: m.GetBackground()}
 	if h.session == "" {
 		h.session = h.who.GetId()
+	}
+	if now := l.now(); m.GetUnlessOpen() && l.state.probing() && (l.held > 0 || l.state.wait(now) > 0) {
+		c.Send(h.who, &messages.PermitDenied{Request: h.request, ForMs: l.state.wait(now).Milliseconds()})
+		return
 	}
 	key, id := permitKey(h.who, h.request), h.who.GetId()
 	if old := l.asks[key]; old != nil {

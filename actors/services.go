@@ -52,7 +52,10 @@ type Agent struct {
 	// Description says for other agents what it is for.
 	Description string
 	Model       string
-	Tools       []string // nil: every built-in tool; a name here also adds it to the Restricted toolset
+	// Fallback names the models that are asked, in order, when the worker's own does not answer, wants a pause, or fails for good (its key is refused, or it
+	// does not exist); nil: the one that the model itself names (Resolved.Fallback), which is not asked for the last two.
+	Fallback []string
+	Tools    []string // nil: every built-in tool; a name here also adds it to the Restricted toolset
 	// Unknown is what becomes of its calls of which a crash left unknown whether they ran; "": what the tool says.
 	Unknown policy.Unknown
 	// Context names files of the primary workspace that stand in the system prompt, as they are when a turn begins;

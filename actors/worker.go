@@ -232,8 +232,8 @@ func (w *Worker) leasing(c actor.Context) {
 // generating waits for a model's answer, or for the permit or the pause before the call.
 func (w *Worker) generating(c actor.Context) {
 	switch m := c.Message().(type) {
-	case *messages.PermitGranted:
-		w.permitGranted(c, m)
+	case *messages.PermitGranted, *messages.PermitDenied:
+		w.permitAnswered(c)
 	case *messages.BudgetGranted, *messages.BudgetRefused, *messages.BudgetShort, *holdOver:
 		w.budgetAnswered(c)
 	case *generated:
@@ -339,7 +339,7 @@ func (w *Worker) stale(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *messages.LeaseGranted:
 		w.giveBack(c, m)
-	case *messages.BudgetRefused, *messages.BudgetShort, *messages.PermitGranted, *generated, *retryDue, *holdOver, *messages.Replaced, *messages.LeaseQueued, *messages.ToolReply,
+	case *messages.BudgetRefused, *messages.BudgetShort, *messages.PermitGranted, *messages.PermitDenied, *generated, *retryDue, *holdOver, *messages.Replaced, *messages.LeaseQueued, *messages.ToolReply,
 		*callsLost, *consulted, *messages.Progress, *messages.Failure, *actor.DeadLetterResponse: // refusals: of what is no longer wanted
 	default:
 		act.Unexpected(c, w.log)
@@ -350,7 +350,7 @@ func (w *Worker) stale(c actor.Context) {
 func (w *Worker) failed(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *appended, *opened, *generated, *retryDue, *posted, *postDue, *messages.Replaced, *wallTimeUp, *callsLost, *consulted, *holdOver, *approvalDue, *messages.ToolReply,
-		*messages.LeaseGranted, *messages.LeaseQueued, *messages.PermitGranted, *messages.BudgetGranted, *messages.BudgetRefused, *messages.BudgetShort, *budgetWallUp:
+		*messages.LeaseGranted, *messages.LeaseQueued, *messages.PermitGranted, *messages.PermitDenied, *messages.BudgetGranted, *messages.BudgetRefused, *messages.BudgetShort, *budgetWallUp:
 	case *messages.Configure:
 		w.acknowledge(c) // the next incarnation gets it at its start
 	case *messages.Watched:

@@ -32,6 +32,7 @@ type generation struct {
 	asked     time.Time               // for the permit
 	started   time.Time
 	provider  string
+	instead   string      // the model that this one stands in for
 	summary   bool        // of a compaction
 	span      trace.Span  // of the call; nil when nobody collects traces
 	receiving atomic.Bool // set by the goroutine of the call with its first event
@@ -118,7 +119,7 @@ func (w *Worker) ask(c actor.Context) {
 		return
 	}
 	w.armBudgetWall(c)
-	w.gen.model, w.gen.provider = resolved, resolved.Provider
+	w.gen.model, w.gen.provider, w.gen.instead = resolved, resolved.Provider, started.GetInsteadOf()
 	w.become(w.generating, stateWaiting)
 	w.askPermit(c)
 }
@@ -132,7 +133,9 @@ func (w *Worker) askPermit(c actor.Context) {
 
 // permitWish asks for a place in the queue; again after the Limiter was replaced.
 func (w *Worker) permitWish(again bool) *messages.AcquirePermit {
-	return &messages.AcquirePermit{Request: w.gen.request, Again: again, Session: w.session, Background: w.state.Parent() != ""}
+	return &messages.AcquirePermit{
+		Request: w.gen.request, Again: again, Session: w.session, Background: w.state.Parent() != "", UnlessOpen: !w.gen.summary && w.mayAskAnother(),
+	}
 }
 
 // permitRefused: the Limiter is being replaced. The Supervisor says when to ask its successor.
@@ -362,7 +365,8 @@ func (w *Worker) cutOff(c actor.Context, g *generation, m *generated) {
 // completed is the fact of an answer.
 func completed(g *generation, m *generated) *messages.GenerationCompleted {
 	done := &messages.GenerationCompleted{
-		GenId: g.id, Content: m.completion.Text, Reasoning: m.completion.Reasoning, ToolCalls: m.completion.ToolCalls,
+		InsteadOf: g.instead,
+		GenId:     g.id, Content: m.completion.Text, Reasoning: m.completion.Reasoning, ToolCalls: m.completion.ToolCalls,
 		FinishReason: m.completion.Reason, Usage: priced(m.completion.Usage, g.model.Price),
 		ProviderRequestId: m.completion.Meta.RequestID, Model: m.completion.Meta.Model, Scripted: m.completion.Meta.Scripted != "",
 		Timing: &messages.Timing{

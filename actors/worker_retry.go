@@ -1,51 +1,95 @@
 package actors
 
-import "github.com/troupe-dev/troupe/model"
+import (
+	"fmt"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/model"
+)
 
 // limited counts the attempts at the step under way, in this activation, that the provider has refused for their number.
 type limited struct {
 	turn  string
 	step  int
 	count int
+
+	denied bool // the attempt that ends was not made: its provider is out of order
 }
 
 // triesAgain says whether an attempt that failed is repeated. One that the provider refused for the number of requests is, for as long as the turn
 // has time: a wait cures it. Of others there are as many as limits say.
 func (w *Worker) triesAgain(class model.Class) bool {
+	t := w.state.Turn()
+	others := len(w.standIns())
+	if forGood(class) { // each model gets one chance
+		return t.Failures+1 <= others && w.substitute(t.Failures+1, string(class)) != ""
+	}
 	if !retryable(class) {
 		return false
 	}
-	t := w.state.Turn()
 	l := &w.limited
 	if l.turn != t.ID || l.step != t.Steps {
-		*l = limited{turn: t.ID, step: t.Steps}
+		*l = limited{turn: t.ID, step: t.Steps, denied: l.denied}
+	}
+	if l.denied {
+		l.denied = false
+		l.count++
+		return true
 	}
 	if class == model.RateLimited {
 		l.count++
 		return true
 	}
-	return t.Failures+1-l.count < w.svc.Limits.ModelAttempts
+	return t.Failures+1-l.count < max(w.svc.Limits.ModelAttempts, others+1)
+}
+
+// forGood says whether a model fails for good, and another one might not: its key is refused, or it is not there.
+func forGood(class model.Class) bool { return class == model.Auth || class == model.NotFound }
+
+// standIns are the models that may be asked instead of the worker's own, in order: those that its agent names, or else the one of the model itself.
+func (w *Worker) standIns() []string {
+	own := w.state.Model()
+	agent, _ := w.svc.agent(w.state.Agent())
+	names := agent.Fallback
+	if len(names) == 0 {
+		if r, err := w.svc.Models.Resolve(own); err == nil && r.Fallback != "" {
+			names = []string{r.Fallback}
+		}
+	}
+	var out []string
+	for _, name := range names {
+		if _, err := w.svc.Models.Resolve(name); err == nil && name != own {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// mayAskAnother says whether the step has models left that were not tried, should this one be out of order.
+func (w *Worker) mayAskAnother() bool {
+	t := w.state.Turn()
+	return t != nil && t.Failures+1 <= len(w.standIns()) && w.substitute(t.Failures+1, string(model.Overloaded)) != ""
 }
 
 // substitute is the model that is asked after so many failed attempts at a step, the newest of them of a class, instead of the worker's own; "" when that
 // is asked. They take turns: either may be back first.
 func (w *Worker) substitute(failures int, class string) string {
-	switch model.Class(class) {
+	switch agent, _ := w.svc.agent(w.state.Agent()); model.Class(class) {
 	case model.RateLimited, model.Overloaded, model.Timeout:
+	case model.Auth, model.NotFound:
+		if len(agent.Fallback) == 0 {
+			return ""
+		}
 	default:
 		return ""
 	}
-	if failures%2 == 0 {
-		return ""
+	others := w.standIns()
+	if at := failures % (len(others) + 1); at > 0 {
+		return others[at-1]
 	}
-	r, err := w.svc.Models.Resolve(w.state.Model())
-	if err != nil || r.Fallback == "" {
-		return ""
-	}
-	if _, err := w.svc.Models.Resolve(r.Fallback); err != nil {
-		return ""
-	}
-	return r.Fallback
+	return ""
 }
 
 // stopTimers is for a worker that ends.
@@ -63,4 +107,24 @@ func (w *Worker) nextModel() string {
 		}
 	}
 	return w.state.Model()
+}
+
+// permitDenied: the provider is out of order, and another model may be asked.
+func (w *Worker) permitDenied(c actor.Context, m *messages.PermitDenied) {
+	g := w.gen
+	if g == nil || g.request != m.GetRequest() || g.permit {
+		return
+	}
+	w.limited.denied = true
+	w.generationFailed(c, &model.Error{Class: model.Overloaded, Message: fmt.Sprintf("provider %q is out of order: too many calls in a row have failed", g.provider)}, "")
+}
+
+// permitAnswered goes on with the call, or with another model.
+func (w *Worker) permitAnswered(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *messages.PermitGranted:
+		w.permitGranted(c, m)
+	case *messages.PermitDenied:
+		w.permitDenied(c, m)
+	}
 }

@@ -8,6 +8,12 @@ import (
 	"github.com/troupe-dev/troupe/messages"
 )
 
+// What a worker takes in memory, about: itself with its session and their mailboxes, as was measured of sessions at rest, and its conversation.
+const (
+	restingBytes  = 32 << 10
+	bytesPerToken = 4
+)
+
 func (w *Worker) view() *messages.WorkerView {
 	state := w.phase
 	if state == stateRequesting && w.gen != nil && w.gen.receiving.Load() {
@@ -23,6 +29,7 @@ func (w *Worker) view() *messages.WorkerView {
 	if w.state != nil {
 		v.Agent, v.Model, v.Turns, v.Parent = w.state.Agent(), w.state.Model(), int32(w.state.Turns()), w.state.Parent()
 		v.Tools, v.Background, v.Outbox = w.state.Tools(), w.state.Background(), int32(len(w.state.Outbox()))
+		v.MemoryBytes = restingBytes + bytesPerToken*int64(w.state.Tokens())
 		v.Staged, v.Usage, v.UpdatedAtUnixMs = int32(len(w.state.Staged())), w.state.Usage(), w.state.At()
 		if t := w.state.Turn(); t != nil {
 			v.Turn = t.ID
@@ -45,6 +52,7 @@ func (w *Worker) view() *messages.WorkerView {
 func (w *Worker) listed() *messages.WorkerView {
 	v := w.view()
 	v.WaitsFor, v.Waiting, v.Pending, v.Executor, v.Calls = "", nil, 0, "", 0
+	v.MemoryBytes = 0
 	v.UpdatedAtUnixMs = w.svc.Now().UnixMilli()
 	return v
 }
@@ -80,7 +88,11 @@ func (w *Worker) waitingOn() *messages.Waiting {
 	case w.purse.asking:
 		return &messages.Waiting{Kind: "budget", Subject: w.session, SinceUnixMs: unixMs(w.purse.asked), Reason: w.purse.pause.reason}
 	case w.gen != nil && w.gen.permit:
-		return &messages.Waiting{Kind: "model", Subject: w.state.Model(), SinceUnixMs: unixMs(w.gen.started)}
+		v := &messages.Waiting{Kind: "model", Subject: w.state.Model(), SinceUnixMs: unixMs(w.gen.started)}
+		if t := w.state.Turn(); t != nil && !w.gen.summary && t.Gen.GetInsteadOf() != "" {
+			v.Subject, v.InsteadOf = t.Gen.GetModel(), t.Gen.GetInsteadOf()
+		}
+		return v
 	case w.gen != nil && w.gen.provider != "":
 		return &messages.Waiting{Kind: "permit", Subject: w.gen.provider, SinceUnixMs: unixMs(w.gen.asked)}
 	case len(w.running) > 0:

@@ -136,6 +136,7 @@ type Agent struct {
 	Description string      `yaml:"description" project:"free" doc:"What it is for: other agents choose by it."`
 	System      string      `yaml:"system" project:"free" doc:"System prompt."`
 	Model       string      `yaml:"model" project:"model" doc:"Model; empty: the session's."`
+	Fallback    []string    `yaml:"fallback" doc:"Models that are asked, in order, when its own does not answer, wants a pause, or fails for good (no such model, key refused); empty: the fallback of the model."`
 	Context     []string    `yaml:"context" project:"free" doc:"Files of the folder that stand in the system prompt; empty: AGENTS.md."`
 	Fields      string      `yaml:"fields" kind:"path" doc:"File with a JSON schema: the fields that its sessions give their primary workspace, unless others were declared there."`
 	Tools       []string    `yaml:"tools" doc:"Tools it has; empty: those of the workspace's trust."`

@@ -66,6 +66,9 @@ func (c *checker) agents() {
 				c.add(child(at, "handoff"), fmt.Sprintf("%s: no agent is called %q", at, other), didYouMean(other, slices.Sorted(maps.Keys(cfg.Agents))))
 			}
 		}
+		for _, other := range a.Fallback {
+			c.model(child(at, "fallback"), other)
+		}
 		for _, s := range a.MCP {
 			if !slices.Contains(servers, s) {
 				c.add(child(at, "mcp"), fmt.Sprintf("%s: no MCP server is called %q", at, s), didYouMean(s, servers))

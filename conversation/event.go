@@ -201,12 +201,12 @@ func projectMail(fact proto.Message) *messages.Event {
 func projectGeneration(fact proto.Message) *messages.Event {
 	switch f := fact.(type) {
 	case *messages.GenerationStarted:
-		return &messages.Event{Type: messages.EventGenerationStarted, GenId: f.GetGenId(), Model: f.GetModel()}
+		return &messages.Event{Type: messages.EventGenerationStarted, GenId: f.GetGenId(), Model: f.GetModel(), InsteadOf: f.GetInsteadOf()}
 	case *messages.GenerationCompleted:
 		return &messages.Event{
 			Type: messages.EventGenerationCompleted, GenId: f.GetGenId(), Text: f.GetContent(), ToolCalls: f.GetToolCalls(),
 			FinishReason: f.GetFinishReason(), Usage: f.GetUsage(), Model: f.GetModel(), Scripted: f.GetScripted(),
-			DurationUs: f.GetTiming().GetDurationUs(),
+			DurationUs: f.GetTiming().GetDurationUs(), InsteadOf: f.GetInsteadOf(),
 		}
 	case *messages.GenerationFailed:
 		return &messages.Event{Type: messages.EventGenerationDiscarded, GenId: f.GetGenId(), ErrorCode: f.GetClass(), Reason: f.GetMessage()}

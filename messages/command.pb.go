@@ -73,7 +73,7 @@ func (x ReleasePermit_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ReleasePermit_Outcome.Descriptor instead.
 func (ReleasePermit_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{110, 0}
+	return file_command_proto_rawDescGZIP(), []int{111, 0}
 }
 
 type UseFile_Action int32
@@ -125,7 +125,7 @@ func (x UseFile_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UseFile_Action.Descriptor instead.
 func (UseFile_Action) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{138, 0}
+	return file_command_proto_rawDescGZIP(), []int{139, 0}
 }
 
 // CreateSession makes a session, its first worker and, when given, the first input, in one append.
@@ -8451,9 +8451,10 @@ func (x *Replaced) GetReason() string {
 type AcquirePermit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Request       uint64                 `protobuf:"varint,1,opt,name=request,proto3" json:"request,omitempty"`
-	Again         bool                   `protobuf:"varint,2,opt,name=again,proto3" json:"again,omitempty"`            // as of a lease
-	Session       string                 `protobuf:"bytes,82,opt,name=session,proto3" json:"session,omitempty"`        // sessions take turns
-	Background    bool                   `protobuf:"varint,83,opt,name=background,proto3" json:"background,omitempty"` // nobody waits for it himself: others go first
+	Again         bool                   `protobuf:"varint,2,opt,name=again,proto3" json:"again,omitempty"`                               // as of a lease
+	Session       string                 `protobuf:"bytes,82,opt,name=session,proto3" json:"session,omitempty"`                           // sessions take turns
+	Background    bool                   `protobuf:"varint,83,opt,name=background,proto3" json:"background,omitempty"`                    // nobody waits for it himself: others go first
+	UnlessOpen    bool                   `protobuf:"varint,120,opt,name=unless_open,json=unlessOpen,proto3" json:"unless_open,omitempty"` // another model would be asked: PermitDenied, when the provider is out of order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8516,6 +8517,13 @@ func (x *AcquirePermit) GetBackground() bool {
 	return false
 }
 
+func (x *AcquirePermit) GetUnlessOpen() bool {
+	if x != nil {
+		return x.UnlessOpen
+	}
+	return false
+}
+
 type PermitGranted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Request       uint64                 `protobuf:"varint,1,opt,name=request,proto3" json:"request,omitempty"`
@@ -8560,6 +8568,59 @@ func (x *PermitGranted) GetRequest() uint64 {
 	return 0
 }
 
+// PermitDenied answers who would rather ask another model than wait for a provider that is out of order.
+type PermitDenied struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Request       uint64                 `protobuf:"varint,1,opt,name=request,proto3" json:"request,omitempty"`
+	ForMs         int64                  `protobuf:"varint,2,opt,name=for_ms,json=forMs,proto3" json:"for_ms,omitempty"` // nothing is begun there for so long; 0: one call tries whether it is back
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PermitDenied) Reset() {
+	*x = PermitDenied{}
+	mi := &file_command_proto_msgTypes[110]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PermitDenied) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PermitDenied) ProtoMessage() {}
+
+func (x *PermitDenied) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[110]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PermitDenied.ProtoReflect.Descriptor instead.
+func (*PermitDenied) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{110}
+}
+
+func (x *PermitDenied) GetRequest() uint64 {
+	if x != nil {
+		return x.Request
+	}
+	return 0
+}
+
+func (x *PermitDenied) GetForMs() int64 {
+	if x != nil {
+		return x.ForMs
+	}
+	return 0
+}
+
 type ReleasePermit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Request       uint64                 `protobuf:"varint,1,opt,name=request,proto3" json:"request,omitempty"`
@@ -8573,7 +8634,7 @@ type ReleasePermit struct {
 
 func (x *ReleasePermit) Reset() {
 	*x = ReleasePermit{}
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8585,7 +8646,7 @@ func (x *ReleasePermit) String() string {
 func (*ReleasePermit) ProtoMessage() {}
 
 func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8598,7 +8659,7 @@ func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasePermit.ProtoReflect.Descriptor instead.
 func (*ReleasePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{110}
+	return file_command_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ReleasePermit) GetRequest() uint64 {
@@ -8651,7 +8712,7 @@ type AskBudget struct {
 
 func (x *AskBudget) Reset() {
 	*x = AskBudget{}
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8663,7 +8724,7 @@ func (x *AskBudget) String() string {
 func (*AskBudget) ProtoMessage() {}
 
 func (x *AskBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8676,7 +8737,7 @@ func (x *AskBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskBudget.ProtoReflect.Descriptor instead.
 func (*AskBudget) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{111}
+	return file_command_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *AskBudget) GetWorkerId() string {
@@ -8725,7 +8786,7 @@ type BudgetGranted struct {
 
 func (x *BudgetGranted) Reset() {
 	*x = BudgetGranted{}
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8737,7 +8798,7 @@ func (x *BudgetGranted) String() string {
 func (*BudgetGranted) ProtoMessage() {}
 
 func (x *BudgetGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8750,7 +8811,7 @@ func (x *BudgetGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetGranted.ProtoReflect.Descriptor instead.
 func (*BudgetGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{112}
+	return file_command_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *BudgetGranted) GetAsk() uint64 {
@@ -8785,7 +8846,7 @@ type BudgetRefused struct {
 
 func (x *BudgetRefused) Reset() {
 	*x = BudgetRefused{}
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8797,7 +8858,7 @@ func (x *BudgetRefused) String() string {
 func (*BudgetRefused) ProtoMessage() {}
 
 func (x *BudgetRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8810,7 +8871,7 @@ func (x *BudgetRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetRefused.ProtoReflect.Descriptor instead.
 func (*BudgetRefused) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{113}
+	return file_command_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *BudgetRefused) GetAsk() uint64 {
@@ -8844,7 +8905,7 @@ type BudgetShort struct {
 
 func (x *BudgetShort) Reset() {
 	*x = BudgetShort{}
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8856,7 +8917,7 @@ func (x *BudgetShort) String() string {
 func (*BudgetShort) ProtoMessage() {}
 
 func (x *BudgetShort) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8869,7 +8930,7 @@ func (x *BudgetShort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetShort.ProtoReflect.Descriptor instead.
 func (*BudgetShort) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{114}
+	return file_command_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *BudgetShort) GetAsk() uint64 {
@@ -8897,7 +8958,7 @@ type ReportBudget struct {
 
 func (x *ReportBudget) Reset() {
 	*x = ReportBudget{}
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8909,7 +8970,7 @@ func (x *ReportBudget) String() string {
 func (*ReportBudget) ProtoMessage() {}
 
 func (x *ReportBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8922,7 +8983,7 @@ func (x *ReportBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportBudget.ProtoReflect.Descriptor instead.
 func (*ReportBudget) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{115}
+	return file_command_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ReportBudget) GetWorkerId() string {
@@ -8978,7 +9039,7 @@ type Execute struct {
 
 func (x *Execute) Reset() {
 	*x = Execute{}
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8990,7 +9051,7 @@ func (x *Execute) String() string {
 func (*Execute) ProtoMessage() {}
 
 func (x *Execute) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9003,7 +9064,7 @@ func (x *Execute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Execute.ProtoReflect.Descriptor instead.
 func (*Execute) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{116}
+	return file_command_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *Execute) GetExecId() string {
@@ -9242,7 +9303,7 @@ type ToolReply struct {
 
 func (x *ToolReply) Reset() {
 	*x = ToolReply{}
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9254,7 +9315,7 @@ func (x *ToolReply) String() string {
 func (*ToolReply) ProtoMessage() {}
 
 func (x *ToolReply) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9267,7 +9328,7 @@ func (x *ToolReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolReply.ProtoReflect.Descriptor instead.
 func (*ToolReply) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{117}
+	return file_command_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *ToolReply) GetExecId() string {
@@ -9402,7 +9463,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9414,7 +9475,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9427,7 +9488,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{118}
+	return file_command_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *LedgerEntry) GetExecId() string {
@@ -9469,7 +9530,7 @@ type CancelCalls struct {
 
 func (x *CancelCalls) Reset() {
 	*x = CancelCalls{}
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9481,7 +9542,7 @@ func (x *CancelCalls) String() string {
 func (*CancelCalls) ProtoMessage() {}
 
 func (x *CancelCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9494,7 +9555,7 @@ func (x *CancelCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCalls.ProtoReflect.Descriptor instead.
 func (*CancelCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{119}
+	return file_command_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *CancelCalls) GetExecIds() []string {
@@ -9526,7 +9587,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9538,7 +9599,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9551,7 +9612,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{120}
+	return file_command_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *Progress) GetExecId() string {
@@ -9605,7 +9666,7 @@ type ListProjects struct {
 
 func (x *ListProjects) Reset() {
 	*x = ListProjects{}
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9617,7 +9678,7 @@ func (x *ListProjects) String() string {
 func (*ListProjects) ProtoMessage() {}
 
 func (x *ListProjects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9630,7 +9691,7 @@ func (x *ListProjects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProjects.ProtoReflect.Descriptor instead.
 func (*ListProjects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{121}
+	return file_command_proto_rawDescGZIP(), []int{122}
 }
 
 type Projects struct {
@@ -9642,7 +9703,7 @@ type Projects struct {
 
 func (x *Projects) Reset() {
 	*x = Projects{}
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9654,7 +9715,7 @@ func (x *Projects) String() string {
 func (*Projects) ProtoMessage() {}
 
 func (x *Projects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9667,7 +9728,7 @@ func (x *Projects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Projects.ProtoReflect.Descriptor instead.
 func (*Projects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{122}
+	return file_command_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *Projects) GetProjects() []*Project {
@@ -9688,7 +9749,7 @@ type SaveProject struct {
 
 func (x *SaveProject) Reset() {
 	*x = SaveProject{}
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9700,7 +9761,7 @@ func (x *SaveProject) String() string {
 func (*SaveProject) ProtoMessage() {}
 
 func (x *SaveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9713,7 +9774,7 @@ func (x *SaveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveProject.ProtoReflect.Descriptor instead.
 func (*SaveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{123}
+	return file_command_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *SaveProject) GetName() string {
@@ -9740,7 +9801,7 @@ type RemoveProject struct {
 
 func (x *RemoveProject) Reset() {
 	*x = RemoveProject{}
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9752,7 +9813,7 @@ func (x *RemoveProject) String() string {
 func (*RemoveProject) ProtoMessage() {}
 
 func (x *RemoveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9765,7 +9826,7 @@ func (x *RemoveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProject.ProtoReflect.Descriptor instead.
 func (*RemoveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{124}
+	return file_command_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *RemoveProject) GetProject() string {
@@ -9787,7 +9848,7 @@ type SetVariables struct {
 
 func (x *SetVariables) Reset() {
 	*x = SetVariables{}
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9799,7 +9860,7 @@ func (x *SetVariables) String() string {
 func (*SetVariables) ProtoMessage() {}
 
 func (x *SetVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9812,7 +9873,7 @@ func (x *SetVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVariables.ProtoReflect.Descriptor instead.
 func (*SetVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{125}
+	return file_command_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *SetVariables) GetProject() string {
@@ -9846,7 +9907,7 @@ type TakeVariables struct {
 
 func (x *TakeVariables) Reset() {
 	*x = TakeVariables{}
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9858,7 +9919,7 @@ func (x *TakeVariables) String() string {
 func (*TakeVariables) ProtoMessage() {}
 
 func (x *TakeVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9871,7 +9932,7 @@ func (x *TakeVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeVariables.ProtoReflect.Descriptor instead.
 func (*TakeVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{126}
+	return file_command_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *TakeVariables) GetProjectId() string {
@@ -9891,7 +9952,7 @@ type ReadFields struct {
 
 func (x *ReadFields) Reset() {
 	*x = ReadFields{}
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9903,7 +9964,7 @@ func (x *ReadFields) String() string {
 func (*ReadFields) ProtoMessage() {}
 
 func (x *ReadFields) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9916,7 +9977,7 @@ func (x *ReadFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFields.ProtoReflect.Descriptor instead.
 func (*ReadFields) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{127}
+	return file_command_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *ReadFields) GetWorkspace() string {
@@ -9938,7 +9999,7 @@ type FieldsView struct {
 
 func (x *FieldsView) Reset() {
 	*x = FieldsView{}
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9950,7 +10011,7 @@ func (x *FieldsView) String() string {
 func (*FieldsView) ProtoMessage() {}
 
 func (x *FieldsView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9963,7 +10024,7 @@ func (x *FieldsView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldsView.ProtoReflect.Descriptor instead.
 func (*FieldsView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{128}
+	return file_command_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *FieldsView) GetWorkspace() string {
@@ -10010,7 +10071,7 @@ type FieldView struct {
 
 func (x *FieldView) Reset() {
 	*x = FieldView{}
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10022,7 +10083,7 @@ func (x *FieldView) String() string {
 func (*FieldView) ProtoMessage() {}
 
 func (x *FieldView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10035,7 +10096,7 @@ func (x *FieldView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldView.ProtoReflect.Descriptor instead.
 func (*FieldView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{129}
+	return file_command_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *FieldView) GetName() string {
@@ -10112,7 +10173,7 @@ type SetField struct {
 
 func (x *SetField) Reset() {
 	*x = SetField{}
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10124,7 +10185,7 @@ func (x *SetField) String() string {
 func (*SetField) ProtoMessage() {}
 
 func (x *SetField) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10137,7 +10198,7 @@ func (x *SetField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetField.ProtoReflect.Descriptor instead.
 func (*SetField) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{130}
+	return file_command_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *SetField) GetWorkspace() string {
@@ -10207,7 +10268,7 @@ type FieldUpdated struct {
 
 func (x *FieldUpdated) Reset() {
 	*x = FieldUpdated{}
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10219,7 +10280,7 @@ func (x *FieldUpdated) String() string {
 func (*FieldUpdated) ProtoMessage() {}
 
 func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10232,7 +10293,7 @@ func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldUpdated.ProtoReflect.Descriptor instead.
 func (*FieldUpdated) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{131}
+	return file_command_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *FieldUpdated) GetWorkspace() string {
@@ -10269,7 +10330,7 @@ type DeclareFields struct {
 
 func (x *DeclareFields) Reset() {
 	*x = DeclareFields{}
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10281,7 +10342,7 @@ func (x *DeclareFields) String() string {
 func (*DeclareFields) ProtoMessage() {}
 
 func (x *DeclareFields) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10294,7 +10355,7 @@ func (x *DeclareFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareFields.ProtoReflect.Descriptor instead.
 func (*DeclareFields) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{132}
+	return file_command_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *DeclareFields) GetWorkspace() string {
@@ -10336,7 +10397,7 @@ type FieldChanged struct {
 
 func (x *FieldChanged) Reset() {
 	*x = FieldChanged{}
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10348,7 +10409,7 @@ func (x *FieldChanged) String() string {
 func (*FieldChanged) ProtoMessage() {}
 
 func (x *FieldChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10361,7 +10422,7 @@ func (x *FieldChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChanged.ProtoReflect.Descriptor instead.
 func (*FieldChanged) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{133}
+	return file_command_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *FieldChanged) GetId() string {
@@ -10388,7 +10449,7 @@ type DiffCopy struct {
 
 func (x *DiffCopy) Reset() {
 	*x = DiffCopy{}
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10400,7 +10461,7 @@ func (x *DiffCopy) String() string {
 func (*DiffCopy) ProtoMessage() {}
 
 func (x *DiffCopy) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10413,7 +10474,7 @@ func (x *DiffCopy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffCopy.ProtoReflect.Descriptor instead.
 func (*DiffCopy) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{134}
+	return file_command_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *DiffCopy) GetWorker() string {
@@ -10435,7 +10496,7 @@ type ApplyCopy struct {
 
 func (x *ApplyCopy) Reset() {
 	*x = ApplyCopy{}
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10447,7 +10508,7 @@ func (x *ApplyCopy) String() string {
 func (*ApplyCopy) ProtoMessage() {}
 
 func (x *ApplyCopy) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10460,7 +10521,7 @@ func (x *ApplyCopy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyCopy.ProtoReflect.Descriptor instead.
 func (*ApplyCopy) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{135}
+	return file_command_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *ApplyCopy) GetBy() string {
@@ -10489,7 +10550,7 @@ type Changes struct {
 
 func (x *Changes) Reset() {
 	*x = Changes{}
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10501,7 +10562,7 @@ func (x *Changes) String() string {
 func (*Changes) ProtoMessage() {}
 
 func (x *Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10514,7 +10575,7 @@ func (x *Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changes.ProtoReflect.Descriptor instead.
 func (*Changes) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{136}
+	return file_command_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *Changes) GetFolder() string {
@@ -10558,7 +10619,7 @@ type FileChange struct {
 
 func (x *FileChange) Reset() {
 	*x = FileChange{}
-	mi := &file_command_proto_msgTypes[137]
+	mi := &file_command_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10570,7 +10631,7 @@ func (x *FileChange) String() string {
 func (*FileChange) ProtoMessage() {}
 
 func (x *FileChange) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[137]
+	mi := &file_command_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10583,7 +10644,7 @@ func (x *FileChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
 func (*FileChange) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{137}
+	return file_command_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *FileChange) GetPath() string {
@@ -10634,7 +10695,7 @@ type UseFile struct {
 
 func (x *UseFile) Reset() {
 	*x = UseFile{}
-	mi := &file_command_proto_msgTypes[138]
+	mi := &file_command_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10646,7 +10707,7 @@ func (x *UseFile) String() string {
 func (*UseFile) ProtoMessage() {}
 
 func (x *UseFile) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[138]
+	mi := &file_command_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10659,7 +10720,7 @@ func (x *UseFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseFile.ProtoReflect.Descriptor instead.
 func (*UseFile) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{138}
+	return file_command_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *UseFile) GetAction() UseFile_Action {
@@ -10693,7 +10754,7 @@ type Files struct {
 
 func (x *Files) Reset() {
 	*x = Files{}
-	mi := &file_command_proto_msgTypes[139]
+	mi := &file_command_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10705,7 +10766,7 @@ func (x *Files) String() string {
 func (*Files) ProtoMessage() {}
 
 func (x *Files) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[139]
+	mi := &file_command_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10718,7 +10779,7 @@ func (x *Files) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Files.ProtoReflect.Descriptor instead.
 func (*Files) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{139}
+	return file_command_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *Files) GetEntries() []*FileEntry {
@@ -10747,7 +10808,7 @@ type FileEntry struct {
 
 func (x *FileEntry) Reset() {
 	*x = FileEntry{}
-	mi := &file_command_proto_msgTypes[140]
+	mi := &file_command_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10759,7 +10820,7 @@ func (x *FileEntry) String() string {
 func (*FileEntry) ProtoMessage() {}
 
 func (x *FileEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[140]
+	mi := &file_command_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10772,7 +10833,7 @@ func (x *FileEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEntry.ProtoReflect.Descriptor instead.
 func (*FileEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{140}
+	return file_command_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *FileEntry) GetPath() string {
@@ -10813,7 +10874,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[141]
+	mi := &file_command_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10825,7 +10886,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[141]
+	mi := &file_command_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10838,7 +10899,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{141}
+	return file_command_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -10864,7 +10925,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[142]
+	mi := &file_command_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10876,7 +10937,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[142]
+	mi := &file_command_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10889,7 +10950,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{142}
+	return file_command_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -10908,7 +10969,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[143]
+	mi := &file_command_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10920,7 +10981,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[143]
+	mi := &file_command_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10933,7 +10994,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{143}
+	return file_command_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -10952,7 +11013,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[144]
+	mi := &file_command_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10964,7 +11025,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[144]
+	mi := &file_command_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10977,7 +11038,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{144}
+	return file_command_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -10997,7 +11058,7 @@ type ListWorkspaces struct {
 
 func (x *ListWorkspaces) Reset() {
 	*x = ListWorkspaces{}
-	mi := &file_command_proto_msgTypes[145]
+	mi := &file_command_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11009,7 +11070,7 @@ func (x *ListWorkspaces) String() string {
 func (*ListWorkspaces) ProtoMessage() {}
 
 func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[145]
+	mi := &file_command_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11022,7 +11083,7 @@ func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspaces.ProtoReflect.Descriptor instead.
 func (*ListWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{145}
+	return file_command_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *ListWorkspaces) GetSessionId() string {
@@ -11041,7 +11102,7 @@ type Workspaces struct {
 
 func (x *Workspaces) Reset() {
 	*x = Workspaces{}
-	mi := &file_command_proto_msgTypes[146]
+	mi := &file_command_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11053,7 +11114,7 @@ func (x *Workspaces) String() string {
 func (*Workspaces) ProtoMessage() {}
 
 func (x *Workspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[146]
+	mi := &file_command_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11066,7 +11127,7 @@ func (x *Workspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workspaces.ProtoReflect.Descriptor instead.
 func (*Workspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{146}
+	return file_command_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *Workspaces) GetWorkspaces() []*SessionWorkspace {
@@ -11087,7 +11148,7 @@ type SessionWorkspace struct {
 
 func (x *SessionWorkspace) Reset() {
 	*x = SessionWorkspace{}
-	mi := &file_command_proto_msgTypes[147]
+	mi := &file_command_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11099,7 +11160,7 @@ func (x *SessionWorkspace) String() string {
 func (*SessionWorkspace) ProtoMessage() {}
 
 func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[147]
+	mi := &file_command_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11112,7 +11173,7 @@ func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionWorkspace.ProtoReflect.Descriptor instead.
 func (*SessionWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{147}
+	return file_command_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *SessionWorkspace) GetSessionId() string {
@@ -11146,7 +11207,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[148]
+	mi := &file_command_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11158,7 +11219,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[148]
+	mi := &file_command_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11171,7 +11232,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{148}
+	return file_command_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -11197,7 +11258,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[149]
+	mi := &file_command_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11209,7 +11270,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[149]
+	mi := &file_command_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11222,7 +11283,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{149}
+	return file_command_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -11242,7 +11303,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[150]
+	mi := &file_command_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11254,7 +11315,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[150]
+	mi := &file_command_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11267,7 +11328,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{150}
+	return file_command_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *Show) GetId() string {
@@ -11288,7 +11349,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[151]
+	mi := &file_command_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11300,7 +11361,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[151]
+	mi := &file_command_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11313,7 +11374,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{151}
+	return file_command_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -11357,7 +11418,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[152]
+	mi := &file_command_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11369,7 +11430,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[152]
+	mi := &file_command_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11382,7 +11443,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{152}
+	return file_command_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -11485,7 +11546,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[153]
+	mi := &file_command_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11497,7 +11558,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[153]
+	mi := &file_command_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11510,7 +11571,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{153}
+	return file_command_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -11579,7 +11640,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[154]
+	mi := &file_command_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11591,7 +11652,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[154]
+	mi := &file_command_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11604,7 +11665,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{154}
+	return file_command_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -11625,7 +11686,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[155]
+	mi := &file_command_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11637,7 +11698,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[155]
+	mi := &file_command_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11650,7 +11711,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{155}
+	return file_command_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -11685,7 +11746,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[156]
+	mi := &file_command_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11697,7 +11758,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[156]
+	mi := &file_command_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11710,7 +11771,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{156}
+	return file_command_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *Finding) GetStream() string {
@@ -11747,7 +11808,7 @@ type ForkSession struct {
 
 func (x *ForkSession) Reset() {
 	*x = ForkSession{}
-	mi := &file_command_proto_msgTypes[157]
+	mi := &file_command_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11759,7 +11820,7 @@ func (x *ForkSession) String() string {
 func (*ForkSession) ProtoMessage() {}
 
 func (x *ForkSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[157]
+	mi := &file_command_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11772,7 +11833,7 @@ func (x *ForkSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSession.ProtoReflect.Descriptor instead.
 func (*ForkSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{157}
+	return file_command_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *ForkSession) GetSessionId() string {
@@ -11811,7 +11872,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_command_proto_msgTypes[158]
+	mi := &file_command_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11823,7 +11884,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[158]
+	mi := &file_command_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11836,7 +11897,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{158}
+	return file_command_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *Forked) GetSession() *SessionView {
@@ -11899,7 +11960,7 @@ type ImportSession struct {
 
 func (x *ImportSession) Reset() {
 	*x = ImportSession{}
-	mi := &file_command_proto_msgTypes[159]
+	mi := &file_command_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11911,7 +11972,7 @@ func (x *ImportSession) String() string {
 func (*ImportSession) ProtoMessage() {}
 
 func (x *ImportSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[159]
+	mi := &file_command_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11924,7 +11985,7 @@ func (x *ImportSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSession.ProtoReflect.Descriptor instead.
 func (*ImportSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{159}
+	return file_command_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *ImportSession) GetNewId() bool {
@@ -11957,7 +12018,7 @@ type Imported struct {
 
 func (x *Imported) Reset() {
 	*x = Imported{}
-	mi := &file_command_proto_msgTypes[160]
+	mi := &file_command_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11969,7 +12030,7 @@ func (x *Imported) String() string {
 func (*Imported) ProtoMessage() {}
 
 func (x *Imported) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[160]
+	mi := &file_command_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11982,7 +12043,7 @@ func (x *Imported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Imported.ProtoReflect.Descriptor instead.
 func (*Imported) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{160}
+	return file_command_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *Imported) GetSession() *SessionView {
@@ -12050,7 +12111,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[161]
+	mi := &file_command_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12062,7 +12123,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[161]
+	mi := &file_command_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12075,7 +12136,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{161}
+	return file_command_proto_rawDescGZIP(), []int{162}
 }
 
 type Holder struct {
@@ -12090,7 +12151,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[162]
+	mi := &file_command_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12102,7 +12163,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[162]
+	mi := &file_command_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12115,7 +12176,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{162}
+	return file_command_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -12157,7 +12218,7 @@ type RegisterHost struct {
 
 func (x *RegisterHost) Reset() {
 	*x = RegisterHost{}
-	mi := &file_command_proto_msgTypes[163]
+	mi := &file_command_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12169,7 +12230,7 @@ func (x *RegisterHost) String() string {
 func (*RegisterHost) ProtoMessage() {}
 
 func (x *RegisterHost) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[163]
+	mi := &file_command_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12182,7 +12243,7 @@ func (x *RegisterHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterHost.ProtoReflect.Descriptor instead.
 func (*RegisterHost) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{163}
+	return file_command_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *RegisterHost) GetHost() string {
@@ -12213,7 +12274,7 @@ type ConnectOwner struct {
 
 func (x *ConnectOwner) Reset() {
 	*x = ConnectOwner{}
-	mi := &file_command_proto_msgTypes[164]
+	mi := &file_command_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12225,7 +12286,7 @@ func (x *ConnectOwner) String() string {
 func (*ConnectOwner) ProtoMessage() {}
 
 func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[164]
+	mi := &file_command_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12238,7 +12299,7 @@ func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectOwner.ProtoReflect.Descriptor instead.
 func (*ConnectOwner) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{164}
+	return file_command_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *ConnectOwner) GetSessionId() string {
@@ -12989,16 +13050,21 @@ const file_command_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"6\n" +
 	"\bReplaced\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x7f\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xa0\x01\n" +
 	"\rAcquirePermit\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12\x14\n" +
 	"\x05again\x18\x02 \x01(\bR\x05again\x12\x18\n" +
 	"\asession\x18R \x01(\tR\asession\x12\x1e\n" +
 	"\n" +
 	"background\x18S \x01(\bR\n" +
-	"backgroundJ\x04\bT\x10U\")\n" +
+	"background\x12\x1f\n" +
+	"\vunless_open\x18x \x01(\bR\n" +
+	"unlessOpenJ\x04\bT\x10U\")\n" +
 	"\rPermitGranted\x12\x18\n" +
-	"\arequest\x18\x01 \x01(\x04R\arequest\"\x87\x02\n" +
+	"\arequest\x18\x01 \x01(\x04R\arequest\"?\n" +
+	"\fPermitDenied\x12\x18\n" +
+	"\arequest\x18\x01 \x01(\x04R\arequest\x12\x15\n" +
+	"\x06for_ms\x18\x02 \x01(\x03R\x05forMs\"\x87\x02\n" +
 	"\rReleasePermit\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12\x16\n" +
 	"\x06tokens\x18\x02 \x01(\x03R\x06tokens\x12\x1a\n" +
@@ -13325,7 +13391,7 @@ func file_command_proto_rawDescGZIP() []byte {
 }
 
 var file_command_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 165)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 166)
 var file_command_proto_goTypes = []any{
 	(ReleasePermit_Outcome)(0),   // 0: troupe.v1.ReleasePermit.Outcome
 	(UseFile_Action)(0),          // 1: troupe.v1.UseFile.Action
@@ -13439,115 +13505,116 @@ var file_command_proto_goTypes = []any{
 	(*Replaced)(nil),             // 109: troupe.v1.Replaced
 	(*AcquirePermit)(nil),        // 110: troupe.v1.AcquirePermit
 	(*PermitGranted)(nil),        // 111: troupe.v1.PermitGranted
-	(*ReleasePermit)(nil),        // 112: troupe.v1.ReleasePermit
-	(*AskBudget)(nil),            // 113: troupe.v1.AskBudget
-	(*BudgetGranted)(nil),        // 114: troupe.v1.BudgetGranted
-	(*BudgetRefused)(nil),        // 115: troupe.v1.BudgetRefused
-	(*BudgetShort)(nil),          // 116: troupe.v1.BudgetShort
-	(*ReportBudget)(nil),         // 117: troupe.v1.ReportBudget
-	(*Execute)(nil),              // 118: troupe.v1.Execute
-	(*ToolReply)(nil),            // 119: troupe.v1.ToolReply
-	(*LedgerEntry)(nil),          // 120: troupe.v1.LedgerEntry
-	(*CancelCalls)(nil),          // 121: troupe.v1.CancelCalls
-	(*Progress)(nil),             // 122: troupe.v1.Progress
-	(*ListProjects)(nil),         // 123: troupe.v1.ListProjects
-	(*Projects)(nil),             // 124: troupe.v1.Projects
-	(*SaveProject)(nil),          // 125: troupe.v1.SaveProject
-	(*RemoveProject)(nil),        // 126: troupe.v1.RemoveProject
-	(*SetVariables)(nil),         // 127: troupe.v1.SetVariables
-	(*TakeVariables)(nil),        // 128: troupe.v1.TakeVariables
-	(*ReadFields)(nil),           // 129: troupe.v1.ReadFields
-	(*FieldsView)(nil),           // 130: troupe.v1.FieldsView
-	(*FieldView)(nil),            // 131: troupe.v1.FieldView
-	(*SetField)(nil),             // 132: troupe.v1.SetField
-	(*FieldUpdated)(nil),         // 133: troupe.v1.FieldUpdated
-	(*DeclareFields)(nil),        // 134: troupe.v1.DeclareFields
-	(*FieldChanged)(nil),         // 135: troupe.v1.FieldChanged
-	(*DiffCopy)(nil),             // 136: troupe.v1.DiffCopy
-	(*ApplyCopy)(nil),            // 137: troupe.v1.ApplyCopy
-	(*Changes)(nil),              // 138: troupe.v1.Changes
-	(*FileChange)(nil),           // 139: troupe.v1.FileChange
-	(*UseFile)(nil),              // 140: troupe.v1.UseFile
-	(*Files)(nil),                // 141: troupe.v1.Files
-	(*FileEntry)(nil),            // 142: troupe.v1.FileEntry
-	(*ListSessions)(nil),         // 143: troupe.v1.ListSessions
-	(*Sessions)(nil),             // 144: troupe.v1.Sessions
-	(*ListWorkers)(nil),          // 145: troupe.v1.ListWorkers
-	(*Workers)(nil),              // 146: troupe.v1.Workers
-	(*ListWorkspaces)(nil),       // 147: troupe.v1.ListWorkspaces
-	(*Workspaces)(nil),           // 148: troupe.v1.Workspaces
-	(*SessionWorkspace)(nil),     // 149: troupe.v1.SessionWorkspace
-	(*ListCalls)(nil),            // 150: troupe.v1.ListCalls
-	(*Calls)(nil),                // 151: troupe.v1.Calls
-	(*Show)(nil),                 // 152: troupe.v1.Show
-	(*Shown)(nil),                // 153: troupe.v1.Shown
-	(*TurnView)(nil),             // 154: troupe.v1.TurnView
-	(*GenerationView)(nil),       // 155: troupe.v1.GenerationView
-	(*Verify)(nil),               // 156: troupe.v1.Verify
-	(*Verified)(nil),             // 157: troupe.v1.Verified
-	(*Finding)(nil),              // 158: troupe.v1.Finding
-	(*ForkSession)(nil),          // 159: troupe.v1.ForkSession
-	(*Forked)(nil),               // 160: troupe.v1.Forked
-	(*ImportSession)(nil),        // 161: troupe.v1.ImportSession
-	(*Imported)(nil),             // 162: troupe.v1.Imported
-	(*Hello)(nil),                // 163: troupe.v1.Hello
-	(*Holder)(nil),               // 164: troupe.v1.Holder
-	(*RegisterHost)(nil),         // 165: troupe.v1.RegisterHost
-	(*ConnectOwner)(nil),         // 166: troupe.v1.ConnectOwner
-	(*EnvVar)(nil),               // 167: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 168: troupe.v1.Lineage
-	(*Turn)(nil),                 // 169: troupe.v1.Turn
-	(Persist_Policy)(0),          // 170: troupe.v1.Persist.Policy
-	(*RunStarted)(nil),           // 171: troupe.v1.RunStarted
-	(*Budget)(nil),               // 172: troupe.v1.Budget
-	(*Amounts)(nil),              // 173: troupe.v1.Amounts
-	(Trust_Level)(0),             // 174: troupe.v1.Trust.Level
-	(*ShowRun)(nil),              // 175: troupe.v1.ShowRun
-	(*ResumeRun)(nil),            // 176: troupe.v1.ResumeRun
-	(*CancelRun)(nil),            // 177: troupe.v1.CancelRun
-	(*AwaitRun)(nil),             // 178: troupe.v1.AwaitRun
-	(*Part)(nil),                 // 179: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 180: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 181: troupe.v1.InputAccepted.Origin
-	(InputAccepted_People)(0),    // 182: troupe.v1.InputAccepted.People
-	(TurnCompleted_Outcome)(0),   // 183: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 184: troupe.v1.Usage
-	(*Place)(nil),                // 185: troupe.v1.Place
-	(*Bounds)(nil),               // 186: troupe.v1.Bounds
-	(*OutboxEnqueued)(nil),       // 187: troupe.v1.OutboxEnqueued
-	(*TurnSubmitted)(nil),        // 188: troupe.v1.TurnSubmitted
-	(CallResolved_Resolution)(0), // 189: troupe.v1.CallResolved.Resolution
-	(Decision_Value)(0),          // 190: troupe.v1.Decision.Value
-	(*Failure)(nil),              // 191: troupe.v1.Failure
-	(TimerSet_Misfire)(0),        // 192: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 193: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 194: troupe.v1.WorkspaceGrant
-	(*BudgetView)(nil),           // 195: troupe.v1.BudgetView
-	(*Grant)(nil),                // 196: troupe.v1.Grant
-	(*WorkspaceRef)(nil),         // 197: troupe.v1.WorkspaceRef
-	(*LeaseToken)(nil),           // 198: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 199: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 200: troupe.v1.ToolFinished.Status
-	(*Project)(nil),              // 201: troupe.v1.Project
-	(*Variable)(nil),             // 202: troupe.v1.Variable
-	(*FieldSet)(nil),             // 203: troupe.v1.FieldSet
-	(*FieldNoted)(nil),           // 204: troupe.v1.FieldNoted
-	(*Timing)(nil),               // 205: troupe.v1.Timing
+	(*PermitDenied)(nil),         // 112: troupe.v1.PermitDenied
+	(*ReleasePermit)(nil),        // 113: troupe.v1.ReleasePermit
+	(*AskBudget)(nil),            // 114: troupe.v1.AskBudget
+	(*BudgetGranted)(nil),        // 115: troupe.v1.BudgetGranted
+	(*BudgetRefused)(nil),        // 116: troupe.v1.BudgetRefused
+	(*BudgetShort)(nil),          // 117: troupe.v1.BudgetShort
+	(*ReportBudget)(nil),         // 118: troupe.v1.ReportBudget
+	(*Execute)(nil),              // 119: troupe.v1.Execute
+	(*ToolReply)(nil),            // 120: troupe.v1.ToolReply
+	(*LedgerEntry)(nil),          // 121: troupe.v1.LedgerEntry
+	(*CancelCalls)(nil),          // 122: troupe.v1.CancelCalls
+	(*Progress)(nil),             // 123: troupe.v1.Progress
+	(*ListProjects)(nil),         // 124: troupe.v1.ListProjects
+	(*Projects)(nil),             // 125: troupe.v1.Projects
+	(*SaveProject)(nil),          // 126: troupe.v1.SaveProject
+	(*RemoveProject)(nil),        // 127: troupe.v1.RemoveProject
+	(*SetVariables)(nil),         // 128: troupe.v1.SetVariables
+	(*TakeVariables)(nil),        // 129: troupe.v1.TakeVariables
+	(*ReadFields)(nil),           // 130: troupe.v1.ReadFields
+	(*FieldsView)(nil),           // 131: troupe.v1.FieldsView
+	(*FieldView)(nil),            // 132: troupe.v1.FieldView
+	(*SetField)(nil),             // 133: troupe.v1.SetField
+	(*FieldUpdated)(nil),         // 134: troupe.v1.FieldUpdated
+	(*DeclareFields)(nil),        // 135: troupe.v1.DeclareFields
+	(*FieldChanged)(nil),         // 136: troupe.v1.FieldChanged
+	(*DiffCopy)(nil),             // 137: troupe.v1.DiffCopy
+	(*ApplyCopy)(nil),            // 138: troupe.v1.ApplyCopy
+	(*Changes)(nil),              // 139: troupe.v1.Changes
+	(*FileChange)(nil),           // 140: troupe.v1.FileChange
+	(*UseFile)(nil),              // 141: troupe.v1.UseFile
+	(*Files)(nil),                // 142: troupe.v1.Files
+	(*FileEntry)(nil),            // 143: troupe.v1.FileEntry
+	(*ListSessions)(nil),         // 144: troupe.v1.ListSessions
+	(*Sessions)(nil),             // 145: troupe.v1.Sessions
+	(*ListWorkers)(nil),          // 146: troupe.v1.ListWorkers
+	(*Workers)(nil),              // 147: troupe.v1.Workers
+	(*ListWorkspaces)(nil),       // 148: troupe.v1.ListWorkspaces
+	(*Workspaces)(nil),           // 149: troupe.v1.Workspaces
+	(*SessionWorkspace)(nil),     // 150: troupe.v1.SessionWorkspace
+	(*ListCalls)(nil),            // 151: troupe.v1.ListCalls
+	(*Calls)(nil),                // 152: troupe.v1.Calls
+	(*Show)(nil),                 // 153: troupe.v1.Show
+	(*Shown)(nil),                // 154: troupe.v1.Shown
+	(*TurnView)(nil),             // 155: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 156: troupe.v1.GenerationView
+	(*Verify)(nil),               // 157: troupe.v1.Verify
+	(*Verified)(nil),             // 158: troupe.v1.Verified
+	(*Finding)(nil),              // 159: troupe.v1.Finding
+	(*ForkSession)(nil),          // 160: troupe.v1.ForkSession
+	(*Forked)(nil),               // 161: troupe.v1.Forked
+	(*ImportSession)(nil),        // 162: troupe.v1.ImportSession
+	(*Imported)(nil),             // 163: troupe.v1.Imported
+	(*Hello)(nil),                // 164: troupe.v1.Hello
+	(*Holder)(nil),               // 165: troupe.v1.Holder
+	(*RegisterHost)(nil),         // 166: troupe.v1.RegisterHost
+	(*ConnectOwner)(nil),         // 167: troupe.v1.ConnectOwner
+	(*EnvVar)(nil),               // 168: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 169: troupe.v1.Lineage
+	(*Turn)(nil),                 // 170: troupe.v1.Turn
+	(Persist_Policy)(0),          // 171: troupe.v1.Persist.Policy
+	(*RunStarted)(nil),           // 172: troupe.v1.RunStarted
+	(*Budget)(nil),               // 173: troupe.v1.Budget
+	(*Amounts)(nil),              // 174: troupe.v1.Amounts
+	(Trust_Level)(0),             // 175: troupe.v1.Trust.Level
+	(*ShowRun)(nil),              // 176: troupe.v1.ShowRun
+	(*ResumeRun)(nil),            // 177: troupe.v1.ResumeRun
+	(*CancelRun)(nil),            // 178: troupe.v1.CancelRun
+	(*AwaitRun)(nil),             // 179: troupe.v1.AwaitRun
+	(*Part)(nil),                 // 180: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 181: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 182: troupe.v1.InputAccepted.Origin
+	(InputAccepted_People)(0),    // 183: troupe.v1.InputAccepted.People
+	(TurnCompleted_Outcome)(0),   // 184: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 185: troupe.v1.Usage
+	(*Place)(nil),                // 186: troupe.v1.Place
+	(*Bounds)(nil),               // 187: troupe.v1.Bounds
+	(*OutboxEnqueued)(nil),       // 188: troupe.v1.OutboxEnqueued
+	(*TurnSubmitted)(nil),        // 189: troupe.v1.TurnSubmitted
+	(CallResolved_Resolution)(0), // 190: troupe.v1.CallResolved.Resolution
+	(Decision_Value)(0),          // 191: troupe.v1.Decision.Value
+	(*Failure)(nil),              // 192: troupe.v1.Failure
+	(TimerSet_Misfire)(0),        // 193: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 194: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 195: troupe.v1.WorkspaceGrant
+	(*BudgetView)(nil),           // 196: troupe.v1.BudgetView
+	(*Grant)(nil),                // 197: troupe.v1.Grant
+	(*WorkspaceRef)(nil),         // 198: troupe.v1.WorkspaceRef
+	(*LeaseToken)(nil),           // 199: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 200: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 201: troupe.v1.ToolFinished.Status
+	(*Project)(nil),              // 202: troupe.v1.Project
+	(*Variable)(nil),             // 203: troupe.v1.Variable
+	(*FieldSet)(nil),             // 204: troupe.v1.FieldSet
+	(*FieldNoted)(nil),           // 205: troupe.v1.FieldNoted
+	(*Timing)(nil),               // 206: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	4,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	167, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	168, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	13,  // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	168, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	169, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	170, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	171, // 6: troupe.v1.CreateSession.run:type_name -> troupe.v1.RunStarted
-	172, // 7: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
-	173, // 8: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
-	174, // 9: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	169, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	170, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	171, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	172, // 6: troupe.v1.CreateSession.run:type_name -> troupe.v1.RunStarted
+	173, // 7: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
+	174, // 8: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
+	175, // 9: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	5,   // 10: troupe.v1.WorkspaceSpec.bounds:type_name -> troupe.v1.PathBounds
 	4,   // 11: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
-	174, // 12: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
+	175, // 12: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
 	13,  // 13: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
 	16,  // 14: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
 	19,  // 15: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
@@ -13576,113 +13643,113 @@ var file_command_proto_depIdxs = []int32{
 	42,  // 38: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
 	6,   // 39: troupe.v1.ToSession.attach_workspace:type_name -> troupe.v1.AttachWorkspace
 	7,   // 40: troupe.v1.ToSession.detach_workspace:type_name -> troupe.v1.DetachWorkspace
-	140, // 41: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
-	128, // 42: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
+	141, // 41: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
+	129, // 42: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
 	48,  // 43: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
 	8,   // 44: troupe.v1.ToSession.change_trust:type_name -> troupe.v1.ChangeTrust
-	129, // 45: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
-	132, // 46: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
-	134, // 47: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
-	136, // 48: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
-	137, // 49: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
+	130, // 45: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
+	133, // 46: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
+	135, // 47: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
+	137, // 48: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
+	138, // 49: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
 	3,   // 50: troupe.v1.ToSession.add_budget:type_name -> troupe.v1.AddBudget
-	175, // 51: troupe.v1.ToSession.show_run:type_name -> troupe.v1.ShowRun
-	176, // 52: troupe.v1.ToSession.resume_run:type_name -> troupe.v1.ResumeRun
-	177, // 53: troupe.v1.ToSession.cancel_run:type_name -> troupe.v1.CancelRun
-	178, // 54: troupe.v1.ToSession.await_run:type_name -> troupe.v1.AwaitRun
+	176, // 51: troupe.v1.ToSession.show_run:type_name -> troupe.v1.ShowRun
+	177, // 52: troupe.v1.ToSession.resume_run:type_name -> troupe.v1.ResumeRun
+	178, // 53: troupe.v1.ToSession.cancel_run:type_name -> troupe.v1.CancelRun
+	179, // 54: troupe.v1.ToSession.await_run:type_name -> troupe.v1.AwaitRun
 	76,  // 55: troupe.v1.ToSession.announce:type_name -> troupe.v1.Announce
 	31,  // 56: troupe.v1.ToSession.share_conversation:type_name -> troupe.v1.ShareConversation
 	32,  // 57: troupe.v1.ToSession.submit_turn:type_name -> troupe.v1.SubmitTurn
 	33,  // 58: troupe.v1.ToSession.read_conversation:type_name -> troupe.v1.ReadConversation
 	11,  // 59: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
 	11,  // 60: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	179, // 61: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	180, // 62: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	181, // 63: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	182, // 64: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
+	180, // 61: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	181, // 62: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	182, // 63: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	183, // 64: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
 	13,  // 65: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	183, // 66: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	184, // 67: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	184, // 66: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	185, // 67: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
 	18,  // 68: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
 	22,  // 69: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	168, // 70: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	169, // 71: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	179, // 72: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
-	185, // 73: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
-	186, // 74: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
-	182, // 75: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
-	187, // 76: troupe.v1.DeliverMail.mail:type_name -> troupe.v1.OutboxEnqueued
-	188, // 77: troupe.v1.SubmitTurn.turn:type_name -> troupe.v1.TurnSubmitted
+	169, // 70: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	170, // 71: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	180, // 72: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
+	186, // 73: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
+	187, // 74: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
+	183, // 75: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
+	188, // 76: troupe.v1.DeliverMail.mail:type_name -> troupe.v1.OutboxEnqueued
+	189, // 77: troupe.v1.SubmitTurn.turn:type_name -> troupe.v1.TurnSubmitted
 	35,  // 78: troupe.v1.SharedConversation.turns:type_name -> troupe.v1.SharedTurn
 	36,  // 79: troupe.v1.SharedConversation.members:type_name -> troupe.v1.SharedMember
-	188, // 80: troupe.v1.SharedTurn.turn:type_name -> troupe.v1.TurnSubmitted
-	189, // 81: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	190, // 82: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	189, // 80: troupe.v1.SharedTurn.turn:type_name -> troupe.v1.TurnSubmitted
+	190, // 81: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	191, // 82: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
 	45,  // 83: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
-	191, // 84: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
+	192, // 84: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
 	45,  // 85: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
-	179, // 86: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	192, // 87: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	180, // 86: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	193, // 87: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
 	55,  // 88: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	193, // 89: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	169, // 90: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	194, // 91: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	194, // 89: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	170, // 90: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	195, // 91: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
 	70,  // 92: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	184, // 93: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	185, // 93: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
 	14,  // 94: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	170, // 95: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	195, // 96: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
-	184, // 97: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	173, // 98: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
-	173, // 99: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
+	171, // 95: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	196, // 96: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
+	185, // 97: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	174, // 98: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
+	174, // 99: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
 	71,  // 100: troupe.v1.WorkerView.waiting:type_name -> troupe.v1.Waiting
 	74,  // 101: troupe.v1.ApprovalView.shown:type_name -> troupe.v1.Viewer
-	193, // 102: troupe.v1.Announce.event:type_name -> troupe.v1.Event
+	194, // 102: troupe.v1.Announce.event:type_name -> troupe.v1.Event
 	73,  // 103: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
 	81,  // 104: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
-	196, // 105: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	170, // 106: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	194, // 107: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	197, // 108: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
+	197, // 105: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	171, // 106: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	195, // 107: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	198, // 108: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
 	0,   // 109: troupe.v1.ReleasePermit.outcome:type_name -> troupe.v1.ReleasePermit.Outcome
-	173, // 110: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
-	173, // 111: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
-	173, // 112: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
-	173, // 113: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
-	173, // 114: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
-	194, // 115: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	198, // 116: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	167, // 117: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	199, // 118: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	199, // 119: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	194, // 120: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	199, // 121: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
-	198, // 122: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
+	174, // 110: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
+	174, // 111: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
+	174, // 112: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
+	174, // 113: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
+	174, // 114: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
+	195, // 115: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	199, // 116: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	168, // 117: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	200, // 118: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	200, // 119: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	195, // 120: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	200, // 121: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	199, // 122: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
 	27,  // 123: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
-	200, // 124: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	199, // 125: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	119, // 126: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	201, // 127: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
-	202, // 128: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
-	131, // 129: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
-	203, // 130: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
-	204, // 131: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
-	139, // 132: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
+	201, // 124: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	200, // 125: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	120, // 126: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	202, // 127: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
+	203, // 128: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
+	132, // 129: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
+	204, // 130: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
+	205, // 131: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
+	140, // 132: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
 	1,   // 133: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
-	142, // 134: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
+	143, // 134: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
 	69,  // 135: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
 	70,  // 136: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	149, // 137: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
-	194, // 138: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	150, // 137: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
+	195, // 138: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
 	72,  // 139: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
 	69,  // 140: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	154, // 141: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	184, // 142: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	155, // 141: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	185, // 142: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
 	18,  // 143: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	155, // 144: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	205, // 145: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	184, // 146: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	158, // 147: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	156, // 144: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	206, // 145: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	185, // 146: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	159, // 147: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
 	69,  // 148: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
 	69,  // 149: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
 	150, // [150:150] is the sub-list for method output_type
@@ -13756,7 +13823,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   165,
+			NumMessages:   166,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

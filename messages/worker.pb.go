@@ -2337,9 +2337,10 @@ type GenerationCompleted struct {
 	Usage             *Usage                 `protobuf:"bytes,6,opt,name=usage,proto3" json:"usage,omitempty"`
 	ProviderRequestId string                 `protobuf:"bytes,7,opt,name=provider_request_id,json=providerRequestId,proto3" json:"provider_request_id,omitempty"`
 	Timing            *Timing                `protobuf:"bytes,8,opt,name=timing,proto3" json:"timing,omitempty"`
-	Model             string                 `protobuf:"bytes,9,opt,name=model,proto3" json:"model,omitempty"`         // as the provider named it
-	Scripted          bool                   `protobuf:"varint,10,opt,name=scripted,proto3" json:"scripted,omitempty"` // no language model was running
-	Partial           bool                   `protobuf:"varint,11,opt,name=partial,proto3" json:"partial,omitempty"`   // the turn was cancelled in the middle of the answer: content is what had arrived
+	Model             string                 `protobuf:"bytes,9,opt,name=model,proto3" json:"model,omitempty"`                            // as the provider named it
+	Scripted          bool                   `protobuf:"varint,10,opt,name=scripted,proto3" json:"scripted,omitempty"`                    // no language model was running
+	Partial           bool                   `protobuf:"varint,11,opt,name=partial,proto3" json:"partial,omitempty"`                      // the turn was cancelled in the middle of the answer: content is what had arrived
+	InsteadOf         string                 `protobuf:"bytes,120,opt,name=instead_of,json=insteadOf,proto3" json:"instead_of,omitempty"` // the worker's own model, when another one stood in for it
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -2449,6 +2450,13 @@ func (x *GenerationCompleted) GetPartial() bool {
 		return x.Partial
 	}
 	return false
+}
+
+func (x *GenerationCompleted) GetInsteadOf() string {
+	if x != nil {
+		return x.InsteadOf
+	}
+	return ""
 }
 
 type GenerationFailed struct {
@@ -4814,7 +4822,7 @@ const file_worker_proto_rawDesc = "" +
 	"\x0efirst_token_us\x18\x02 \x01(\x03R\ffirstTokenUs\x12\x1f\n" +
 	"\vduration_us\x18\x03 \x01(\x03R\n" +
 	"durationUs\x12+\n" +
-	"\x11provider_attempts\x18\x04 \x01(\x05R\x10providerAttempts\"\x8c\x03\n" +
+	"\x11provider_attempts\x18\x04 \x01(\x05R\x10providerAttempts\"\xab\x03\n" +
 	"\x13GenerationCompleted\x12\x15\n" +
 	"\x06gen_id\x18\x01 \x01(\tR\x05genId\x12\x18\n" +
 	"\acontent\x18\x02 \x01(\tR\acontent\x12\x1c\n" +
@@ -4828,7 +4836,9 @@ const file_worker_proto_rawDesc = "" +
 	"\x05model\x18\t \x01(\tR\x05model\x12\x1a\n" +
 	"\bscripted\x18\n" +
 	" \x01(\bR\bscripted\x12\x18\n" +
-	"\apartial\x18\v \x01(\bR\apartial\"\x9c\x01\n" +
+	"\apartial\x18\v \x01(\bR\apartial\x12\x1d\n" +
+	"\n" +
+	"instead_of\x18x \x01(\tR\tinsteadOf\"\x9c\x01\n" +
 	"\x10GenerationFailed\x12\x15\n" +
 	"\x06gen_id\x18\x01 \x01(\tR\x05genId\x12\x14\n" +
 	"\x05class\x18\x02 \x01(\tR\x05class\x12'\n" +

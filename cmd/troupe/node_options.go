@@ -185,6 +185,7 @@ func addAgents(o *troupe.Options, loaded *config.Loaded) error {
 		own := troupe.Agent{Name: name, System: agent.System, Model: agent.Model, Unknown: troupe.Unknown(agent.Policy.Unknown), XML: agent.Protocol == "xml", Isolate: agent.Isolate, Description: agent.Description, Handoff: agent.Handoff, MCP: enabled(loaded.Config, agent.MCP), Limits: troupe.AgentLimits{
 			Steps: int(agent.Limits.Steps), Wall: agent.Limits.Turn, Repeats: int(agent.Limits.Repeats), Children: int(agent.Limits.Children),
 		}}
+		own.Fallback = agent.Fallback
 		if len(agent.Context) > 0 {
 			own.Context = agent.Context
 		}

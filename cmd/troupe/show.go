@@ -101,6 +101,9 @@ func turnText(t *messages.TurnJSON) string {
 	}
 	for _, g := range t.Generations {
 		fmt.Fprintf(&b, "  answer %s  %s  %s", g.Model, g.FinishReason, usageText(g.Usage))
+		if g.InsteadOf != "" {
+			fmt.Fprintf(&b, "  instead of %s", g.InsteadOf)
+		}
 		if g.Attempts > 1 {
 			fmt.Fprintf(&b, "  %d requests", g.Attempts)
 		}

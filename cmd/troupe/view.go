@@ -78,6 +78,9 @@ func (v *textView) show(e *messages.Event, t *turnLog) error {
 		return v.write(e.GetText())
 	case messages.EventGenerationStarted:
 		v.again()
+		if e.GetInsteadOf() != "" {
+			v.note("troupe: model %s is asked instead of %s", oneLine(e.GetModel(), 100), oneLine(e.GetInsteadOf(), 100))
+		}
 		if e.GetGenId() != v.gen {
 			return v.void("it was interrupted")
 		}

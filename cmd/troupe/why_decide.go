@@ -32,7 +32,10 @@ type whyWait struct {
 	Of       int      `json:"of,omitempty"`       // how long that queue is
 	Until    string   `json:"until,omitempty"`
 	Reason   string   `json:"reason,omitempty"`
-	Command  string   `json:"command,omitempty"` // what a person may type
+
+	InsteadOf string `json:"instead_of,omitempty"` // the model that the one which is asked stands in for
+
+	Command string `json:"command,omitempty"` // what a person may type
 }
 
 // whyFacts are what the house says of one session at one moment.
@@ -203,6 +206,10 @@ func (j whyJSON) waiting(f *whyFacts, on *messages.WaitingJSON) whyJSON {
 		}
 		return j.say(f, "it waits for the workspace %[2]s%[1]s: %[3]s", on.Subject, who)
 	case "model":
+		if on.InsteadOf != "" {
+			j.For.InsteadOf = on.InsteadOf
+			return j.say(f, "a call of model %[2]s, which stands in for %[3]s, is under way%[1]s", on.Subject, on.InsteadOf)
+		}
 		return j.say(f, "a call of model %[2]s is under way%[1]s", on.Subject)
 	}
 	return j.say(f, "it waits for %[2]s %[3]s%[1]s", on.Kind, on.Subject)
