@@ -85,6 +85,10 @@ type (
 	Failure = messages.Failure
 )
 
+// ErrBusy is found by errors.Is in refusals of code busy: there is no room for another session or input (Failure.RetryAfterMs says when to come again), or
+// a turn is open. What was refused has changed nothing.
+var ErrBusy = messages.ErrBusy
+
 // The levels of trust.
 const (
 	Full       = messages.Trust_FULL

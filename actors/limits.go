@@ -14,6 +14,7 @@ type Limits struct {
 	Steps          int           // generations of one turn; default 100; may be none
 	Wall           time.Duration // of one turn; default 1 h; may be none
 	Repeats        int           // identical calls in a row, with identical results, before a turn is stuck; default none
+	Sessions       int           // in memory at a time; one more waits for one that rests to leave, or is refused as busy; default none
 	Workers        int           // of one session; default none
 	Queue          int           // inputs that wait for one worker; default none
 	Children       int           // that one worker may have delegated to at the same time; default 4; a negative one: agents may not delegate
@@ -117,7 +118,7 @@ func (w *Worker) wallLimit() time.Duration {
 // full refuses an input when too many wait already.
 func (w *Worker) full() *messages.Failure {
 	if most := w.svc.Limits.Queue; most > 0 && len(w.state.Staged()) >= most {
-		return messages.Fail(messages.CodeBusy, fmt.Sprintf("%d inputs wait already", most), "wait until some are done, or raise limits.queue")
+		return messages.Busy(fmt.Sprintf("%d inputs wait already", most), "wait until some are done, or raise limits.queue", tryAgain)
 	}
 	return nil
 }

@@ -198,6 +198,8 @@ func (s *Session) ready(c actor.Context) {
 		s.fieldNoted(c, m)
 	case *messages.Passivate:
 		s.passivate(c)
+	case *messages.MakeRoom:
+		s.makeRoom(c)
 	case *messages.SubmitInput, *messages.RunInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
 		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.WaitIdle, *messages.ResolveCall, *messages.ResolveApproval,
 		*messages.SetTimer, *messages.CancelTimer, *messages.ListTimers, *messages.FireTimer,

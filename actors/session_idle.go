@@ -33,6 +33,7 @@ type (
 		used uint64
 		idle bool
 		left time.Duration // until it has rested long enough
+		room bool          // it was asked to leave, however short its rest
 	}
 )
 
@@ -74,16 +75,30 @@ func (s *Session) idleDue(c actor.Context, m *idleDue) {
 		s.watchRest(c, max(left, s.svc.IdleAfter/2))
 		return
 	}
+	s.askRest(c, &idleKnown{used: s.rest.used, left: s.svc.IdleAfter})
+}
+
+// makeRoom leaves memory if the session rests, for how short a while ever.
+func (s *Session) makeRoom(c actor.Context) {
+	if !s.resting() {
+		c.Send(c.Parent(), &messages.Staying{SessionId: s.id})
+		return
+	}
+	s.askRest(c, &idleKnown{used: s.rest.used, left: s.svc.IdleAfter, room: true})
+}
+
+// askRest asks the workers whether they rest, off the mailbox.
+func (s *Session) askRest(c actor.Context, known *idleKnown) {
 	var pids []*actor.PID
 	for _, w := range s.workers {
 		if w.pid != nil {
 			pids = append(pids, w.pid)
 		}
 	}
-	known := &idleKnown{used: s.rest.used, left: s.svc.IdleAfter}
 	svc, sys := s.svc, c.ActorSystem()
 	svc.spawn(sys, c.Self(), func(*act.Panic) any { return known }, func() any {
-		known.idle, known.left = restOf(svc, sys, pids)
+		idle, left := restOf(svc, sys, pids)
+		known.idle, known.left = idle && (left <= 0 || known.room), left
 		return known
 	})
 }
@@ -103,7 +118,7 @@ func restOf(svc *Services, sys *actor.ActorSystem, pids []*actor.PID) (idle bool
 		}
 		left = max(left, svc.IdleAfter-now.Sub(time.UnixMilli(v.GetSinceUnixMs())))
 	}
-	return left <= 0, left
+	return true, left
 }
 
 // dueSoon is how near a timer keeps its session in memory.
@@ -112,6 +127,9 @@ const dueSoon = time.Minute
 // idleKnown asks the Supervisor for the end, unless something has come since.
 func (s *Session) idleKnown(c actor.Context, m *idleKnown) {
 	if !m.idle || m.used != s.rest.used || !s.resting() {
+		if m.room {
+			c.Send(c.Parent(), &messages.Staying{SessionId: s.id})
+		}
 		s.watchRest(c, max(m.left, s.svc.IdleAfter/2))
 		return
 	}

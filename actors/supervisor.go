@@ -31,6 +31,7 @@ type Supervisor struct {
 	limiter func(provider string) *actor.Props
 	kids    map[string]*kid // by name
 	places  places          // of the Workspaces
+	room    room            // for sessions
 
 	ending bool // stopping: nobody is started any more, though messages still come
 }
@@ -49,6 +50,9 @@ type kid struct {
 	gaveUp    string
 	timer     act.Timer
 	queue     act.Stash
+
+	used   uint64    // of a session: when it was last sent something, in the order of the Supervisor's messages
+	stayed time.Time // of a session: when it last said that it does not rest
 
 	uses    []string                 // of a session: its workspaces, by name
 	grant   *messages.WorkspaceGrant // of a workspace
@@ -183,6 +187,10 @@ func (s *Supervisor) Receive(c actor.Context) {
 		s.staying(c, m)
 	case *messages.WorkspaceUnused:
 		s.workspaceUnused(c, m)
+	case *roomDue:
+		if s.room.timer.Fresh(m.gen) {
+			s.turnAway(c)
+		}
 	case *messages.FindActor:
 		s.find(c, m)
 	case *messages.RememberRule, *messages.RevokeRule, *messages.RegisterHost:
@@ -196,7 +204,7 @@ func (s *Supervisor) Receive(c actor.Context) {
 	case *actor.Stopping:
 		s.stopping(c)
 	case *actor.Stopped:
-		s.kids, s.places = nil, places{}
+		s.kids, s.places, s.room = nil, places{}, room{}
 	default:
 		act.Unexpected(c, s.log)
 	}
@@ -244,8 +252,12 @@ func (s *Supervisor) create(c actor.Context, m *messages.CreateSession) {
 		c.Respond(messages.Fail(messages.CodeAlreadyExists, fmt.Sprintf("session %s exists", m.GetSessionId()), ""))
 		return
 	}
-	k := &kid{name: m.GetSessionId(), pid: s.spawn(c, s.props.session, m.GetSessionId()), since: s.svc.Now()}
-	s.kids[k.name] = k
+	if !s.admit(c) {
+		return
+	}
+	k := s.enter(m.GetSessionId())
+	k.pid, k.since = s.spawn(c, s.props.session, k.name), s.svc.Now()
+	s.use(k)
 	c.RequestWithCustomSender(k.pid, m, c.Sender())
 }
 
@@ -266,9 +278,10 @@ func (s *Supervisor) toSession(c actor.Context, m *messages.ToSession) {
 	case k == nil && asleep(m.GetResolveApproval()):
 		s.resolveAsleep(c, m.GetSessionId(), wordOnApproval(s.svc, m.GetResolveApproval()))
 		return
+	case k == nil && !s.admit(c):
+		return
 	case k == nil:
-		k = &kid{name: m.GetSessionId()}
-		s.kids[k.name] = k
+		k = s.enter(m.GetSessionId())
 		s.reopen(c, k)
 	case k.gaveUp != "":
 		c.Respond(messages.Fail(messages.CodeQuarantined, fmt.Sprintf("session %s keeps failing: %s", k.name, k.gaveUp), "run `troupe verify`"))
@@ -277,6 +290,7 @@ func (s *Supervisor) toSession(c actor.Context, m *messages.ToSession) {
 		k.queue.Put(c)
 		return
 	}
+	s.use(k)
 	c.Forward(k.pid)
 }
 
@@ -379,6 +393,7 @@ func (s *Supervisor) due(c actor.Context, m *kidDue) {
 
 func (s *Supervisor) stopping(c actor.Context) {
 	s.ending = true
+	s.refuseParked(c, messages.Fail(messages.CodeUnavailable, "the runtime is stopping", "try again"))
 	for _, k := range s.kids {
 		k.timer.Stop()
 		k.queue.Each(func(_ any, sender *actor.PID) {

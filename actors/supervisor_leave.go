@@ -18,17 +18,23 @@ func (s *Supervisor) sessionIdle(c actor.Context, m *messages.SessionIdle) {
 		return
 	}
 	k.leaving, k.pid = k.pid, nil
+	delete(s.room.asked, k.name)
 	c.Request(k.leaving, &messages.Passivate{})
 }
 
 // staying routes to a session again.
 func (s *Supervisor) staying(c actor.Context, m *messages.Staying) {
 	k := s.kids[m.GetSessionId()]
-	if k == nil || k.leaving == nil {
+	if k == nil {
 		return
 	}
-	k.pid, k.leaving = k.leaving, nil
-	k.queue.Forward(c, k.pid)
+	k.stayed = s.svc.Now()
+	delete(s.room.asked, k.name)
+	if k.leaving != nil {
+		k.pid, k.leaving = k.leaving, nil
+		k.queue.Forward(c, k.pid)
+	}
+	s.roomChanged(c)
 }
 
 // forget lets go of a child that left: what waited for that, and the next message, is handled as if it
@@ -39,10 +45,15 @@ func (s *Supervisor) forget(c actor.Context, k *kid) {
 		s.left(c, name)
 	}
 	s.again(c, k)
+	s.roomChanged(c)
 }
 
 func (s *Supervisor) drop(k *kid) {
+	if s.kids[k.name] == k && k.session() {
+		s.room.sessions--
+	}
 	delete(s.kids, k.name)
+	delete(s.room.asked, k.name)
 	s.places.remove(place(k.grant))
 }
 

@@ -25,7 +25,7 @@ type resolvedAsleep struct {
 // resolveAsleep writes a person's word down without waking the session: its turn goes on by it when the session is
 // opened. Who settles a call need not be able to run it. Commands for the session wait meanwhile.
 func (s *Supervisor) resolveAsleep(c actor.Context, session string, m word) {
-	s.kids[session] = &kid{name: session}
+	s.enter(session)
 	svc, asker := s.svc, c.Sender()
 	end := func(reply any) any { return &resolvedAsleep{session, asker, reply} }
 	svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {

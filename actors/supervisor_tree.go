@@ -3,6 +3,7 @@ package actors
 import (
 	"cmp"
 	"context"
+	"runtime/metrics"
 	"slices"
 	"strings"
 	"sync"
@@ -105,7 +106,7 @@ func (s *Session) subtree(c actor.Context) {
 func workerNode(w *messages.WorkerView) *messages.ActorView {
 	v := &messages.ActorView{
 		Kind: "worker", Id: w.GetId(), State: w.GetState(), Restarts: w.GetRestarts(), Pending: w.GetPending() + w.GetStaged(), LastError: w.GetLastError(),
-		Parent: w.GetParent(), Agent: w.GetAgent(), Background: w.GetBackground(),
+		Parent: w.GetParent(), Agent: w.GetAgent(), Background: w.GetBackground(), MemoryBytes: w.GetMemoryBytes(),
 	}
 	if w.GetExecutor() != "" {
 		state := running
@@ -119,7 +120,7 @@ func workerNode(w *messages.WorkerView) *messages.ActorView {
 
 // tree is the live tree as far as the root sees it: its children, with their restarts.
 func (s *Supervisor) tree() *messages.ActorView {
-	v := &messages.ActorView{Kind: "supervisor", Id: root, State: running}
+	v := &messages.ActorView{Kind: "supervisor", Id: root, State: running, MemoryBytes: liveBytes(), Room: int32(max(s.svc.Limits.Sessions, 0))}
 	for _, k := range s.kids {
 		kind, _, _ := strings.Cut(k.name, "-")
 		if strings.HasPrefix(k.name, messages.SessionPrefix) {
@@ -133,6 +134,19 @@ func (s *Supervisor) tree() *messages.ActorView {
 		return cmp.Or(cmp.Compare(a.GetKind(), b.GetKind()), cmp.Compare(a.GetId(), b.GetId()))
 	})
 	return v
+}
+
+// liveBytes is what the process holds on its heap and its stacks, garbage among it.
+func liveBytes() int64 {
+	all := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
+	metrics.Read(all)
+	sum := uint64(0)
+	for _, one := range all {
+		if one.Value.Kind() == metrics.KindUint64 {
+			sum += one.Value.Uint64()
+		}
+	}
+	return int64(sum) //nolint:gosec // no process holds 8 EiB
 }
 
 // running is the state of an actor that works as it should.

@@ -77,9 +77,12 @@ type Limits struct {
 	Turn    time.Duration `yaml:"turn" default:"0s" project:"narrow" doc:"Duration of one turn."`
 	Repeats int64         `yaml:"repeats" default:"0" project:"narrow" doc:"Identical tool calls in a row, or rounds of two or three of them, with identical results, before a turn counts as stuck; so it does when twice as many steps in a row have failed."`
 	Workers int64         `yaml:"workers" default:"0" project:"narrow" doc:"Agents of one session at the same time."`
-	Depth   int64         `yaml:"depth" later:"*" default:"0" project:"narrow" doc:"How deep agents may delegate: those who were delegated to may not."`
-	Jobs    int64         `yaml:"jobs" default:"0" project:"narrow" doc:"Background jobs of one agent."`
-	Queue   int64         `yaml:"queue" default:"0" project:"narrow" doc:"Inputs that may wait in one session."`
+
+	Sessions int64 `yaml:"sessions" default:"0" project:"deny" doc:"Sessions in memory at the same time; one more waits for one that rests to leave, or is refused as busy."`
+
+	Depth int64 `yaml:"depth" later:"*" default:"0" project:"narrow" doc:"How deep agents may delegate: those who were delegated to may not."`
+	Jobs  int64 `yaml:"jobs" default:"0" project:"narrow" doc:"Background jobs of one agent."`
+	Queue int64 `yaml:"queue" default:"0" project:"narrow" doc:"Inputs that may wait in one session."`
 
 	Children int64 `yaml:"children" default:"0" project:"narrow" doc:"Agents that one agent may have delegated to at the same time; 0: agents do not delegate, and for one agent, the common number."`
 
@@ -119,6 +122,7 @@ func commonLimits() map[string]string {
 		"limits.turn":     "1h",
 		"limits.repeats":  "5",
 		"limits.workers":  "64",
+		"limits.sessions": "10000",
 		"limits.depth":    "1",
 		"limits.children": "4",
 		"limits.jobs":     "16",

@@ -128,6 +128,8 @@ func (a *api) metrics(w http.ResponseWriter, r *http.Request) {
 func (a *api) actors(ctx context.Context) []prometheus.Collector {
 	count := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: telemetry.MetricActors, Help: "Actors in memory, by kind and state."}, []string{"kind", "state"})
 	restarts := prometheus.NewGauge(prometheus.GaugeOpts{Name: telemetry.MetricRestarts, Help: "Restarts of the actors in memory."})
+	live := prometheus.NewGauge(prometheus.GaugeOpts{Name: telemetry.MetricMemory, Help: "Heap and stacks of the process, in bytes; divided by the sessions in memory it is what one takes."})
+	room := prometheus.NewGauge(prometheus.GaugeOpts{Name: telemetry.MetricRoom, Help: "Sessions that may be in memory at the same time; 0 is no limit."})
 	ctx, cancel := context.WithTimeout(ctx, scrapeTime)
 	defer cancel()
 	t, err := ask[*messages.Tree](ctx, &api{backend: a.raw}, &messages.DescribeTree{})
@@ -138,5 +140,7 @@ func (a *api) actors(ctx context.Context) []prometheus.Collector {
 		count.WithLabelValues(c.GetKind(), c.GetState()).Inc()
 		restarts.Add(float64(c.GetRestarts()))
 	}
-	return []prometheus.Collector{count, restarts}
+	live.Set(float64(t.GetRoot().GetMemoryBytes()))
+	room.Set(float64(t.GetRoot().GetRoom()))
+	return []prometheus.Collector{count, restarts, live, room}
 }

@@ -132,7 +132,13 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 
 // problem writes a problem detail. Status 0 is the one of the code.
 func (a *api) problem(w http.ResponseWriter, r *http.Request, status int, f *messages.Failure) {
-	if f.GetCode() == messages.CodeUnavailable || f.GetCode() == messages.CodeRate {
+	switch after := f.GetRetryAfterMs(); {
+	case after > 0:
+		w.Header().Set("Retry-After", strconv.FormatInt((after+999)/1000, 10))
+		if status == 0 && f.GetCode() == messages.CodeBusy { // it is the house that has no room, and not this session's turn that is open
+			status = http.StatusServiceUnavailable
+		}
+	case f.GetCode() == messages.CodeUnavailable || f.GetCode() == messages.CodeRate:
 		w.Header().Set("Retry-After", "1")
 	}
 	if f.GetCode() == messages.CodeUnauthorized {
@@ -148,6 +154,7 @@ func problemOf(status int, f *messages.Failure) messages.ProblemJSON {
 	}
 	return messages.ProblemJSON{
 		Type: "about:blank", Title: http.StatusText(status), Status: status, Code: f.GetCode(), Detail: short(f.GetMessage()), Hint: short(f.GetHint()),
+		Retry: f.GetRetryAfterMs(),
 	}
 }
 

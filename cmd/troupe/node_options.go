@@ -141,7 +141,7 @@ func ofServer(c *config.Config, name string) bool {
 // in the runtime.
 func commonLimits(l config.Limits) troupe.Limits {
 	out := troupe.Limits{
-		Steps: int(l.Steps), Wall: l.Turn, Repeats: int(l.Repeats), Workers: int(l.Workers), Queue: int(l.Queue), Jobs: int(l.Jobs), Children: int(l.Children),
+		Steps: int(l.Steps), Wall: l.Turn, Repeats: int(l.Repeats), Sessions: int(l.Sessions), Workers: int(l.Workers), Queue: int(l.Queue), Jobs: int(l.Jobs), Children: int(l.Children),
 		CompactAt: int(l.CompactAt), CompactKeep: int(l.CompactKeep),
 	}
 	if l.Jobs == 0 {

@@ -113,6 +113,10 @@ func (a *app) topText(ctx context.Context, loaded *config.Loaded, f *topFlags) (
 		return "", err
 	}
 	all, err := busiest(ctx, n, f.session)
+	inMemory := ""
+	if err == nil {
+		inMemory, err = memoryText(ctx, n)
+	}
 	if cerr := done(); err == nil && cerr != nil {
 		a.note("troupe: warning: %v", cerr)
 	}
@@ -130,7 +134,7 @@ func (a *app) topText(ctx context.Context, loaded *config.Loaded, f *topFlags) (
 	if err := table(&out, topHead(), topTable(all[:min(len(all), height)], time.Now())); err != nil {
 		return "", err
 	}
-	text := fmt.Sprintf("%s  %s, %d at work\n", time.Now().Format(time.TimeOnly), count(len(all), "worker"), working)
+	text := fmt.Sprintf("%s  %s, %d at work%s\n", time.Now().Format(time.TimeOnly), count(len(all), "worker"), working, inMemory)
 	for line := range strings.Lines(out.String()) {
 		line = strings.TrimRight(line, "\n")
 		if r := []rune(line); len(r) > width {
@@ -187,10 +191,37 @@ func busiest(ctx context.Context, n node, session string) ([]messages.WorkerJSON
 	return all, nil
 }
 
+// memoryText says how many sessions are in memory, and what the process takes.
+func memoryText(ctx context.Context, n node) (string, error) {
+	t, err := ask[*messages.Tree](ctx, n, &messages.DescribeTree{})
+	if err != nil {
+		return "", err
+	}
+	sessions := 0
+	for _, k := range t.GetRoot().GetChildren() {
+		if k.GetKind() == "session" {
+			sessions++
+		}
+	}
+	text := fmt.Sprintf("; %s", count(sessions, "session"))
+	if room := t.GetRoot().GetRoom(); room > 0 {
+		text += fmt.Sprintf(" of at most %d", room)
+	}
+	return fmt.Sprintf("%s in memory, %.1f MB", text, float64(t.GetRoot().GetMemoryBytes())/(1<<20)), nil
+}
+
+// kilobytes is what a worker takes in memory; nothing of one that is not there.
+func kilobytes(n int64) string {
+	if n == 0 {
+		return "-"
+	}
+	return strconv.FormatInt((n+1023)/1024, 10)
+}
+
 func used(w *messages.WorkerJSON) int64 { return w.Usage.InputTokens + w.Usage.OutputTokens }
 
 func topHead() []string {
-	return []string{"WORKER", "STATE", "SINCE", "WAITS FOR", "MODEL", "TURNS", "TOKENS", "PENDING", "SESSION"}
+	return []string{"WORKER", "STATE", "SINCE", "WAITS FOR", "MODEL", "TURNS", "TOKENS", "KB", "PENDING", "SESSION"}
 }
 
 func topTable(all []messages.WorkerJSON, now time.Time) [][]string {
@@ -218,7 +249,7 @@ func topTable(all []messages.WorkerJSON, now time.Time) [][]string {
 			lasts = ago(now.Sub(t))
 		}
 		rows = append(rows, []string{
-			w.ID, w.State, lasts, oneLine(waits, 40), w.Model, strconv.Itoa(int(w.Turns)), strconv.FormatInt(used(&w), 10),
+			w.ID, w.State, lasts, oneLine(waits, 40), w.Model, strconv.Itoa(int(w.Turns)), strconv.FormatInt(used(&w), 10), kilobytes(w.Memory),
 			strconv.Itoa(int(w.Pending + w.Staged)), w.Session,
 		})
 	}

@@ -98,6 +98,8 @@ const (
 	MetricActors             = "troupe_actors"
 	MetricRestarts           = "troupe_actor_restarts"
 	MetricSpans              = "troupe_trace_spans_total"
+	MetricMemory             = "troupe_memory_live_bytes"
+	MetricRoom               = "troupe_sessions_limit"
 )
 
 // Metrics of the conventions, which go out over OTLP under these names; in GET /metrics they have the form of Prometheus (gen_ai_client_token_usage).
