@@ -103,6 +103,10 @@ faults: ## let the disk fail at each of the 200 writes and syncs of a run (FUSE;
 soak: ## use 10,000 sessions in one process, after as many others, and look at what it still holds (about five minutes)
 	@TROUPE_CHAOS_SESSIONS=$${TROUPE_CHAOS_SESSIONS:-10000} $(GO) test ./test/chaos -count=1 -v -timeout 60m -run 'TestSoak'
 
+.PHONY: agents
+agents: ## let 1,000 agents share a provider that answers 50 requests a second, and fails and cuts off besides (a minute)
+	@TROUPE_AGENTS=$${TROUPE_AGENTS:-1000} $(GO) test ./actors -count=1 -v -timeout 30m -run 'TestTwoHundredAgentsFinish'
+
 .PHONY: streams
 streams: ## have 2,000 event streams open while 200 turns run at a time (half a minute)
 	@TROUPE_STREAMS=$${TROUPE_STREAMS:-2000} TROUPE_TURNS=$${TROUPE_TURNS:-200} $(GO) test ./test/e2e -count=1 -v -timeout 30m -run 'TestManyStreams'
