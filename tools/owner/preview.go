@@ -22,7 +22,7 @@ func (x *Owner) Preview(ctx context.Context, m *messages.Execute) (reply *messag
 	}
 	defer func() { _ = ws.Close() }() // a folder's handle: nothing is lost with it
 	if x.o.Shows != nil && x.o.Shows(ctx, m, ws) != nil {
-		return nil, nil //nolint:nilnil,nilerr // nothing is shown; whether the call may run is asked when it comes
+		return nil, nil //nolint:nilnil // nothing is shown; whether the call may run is asked when it comes
 	}
 	p, fail := tools.PreviewOf(tool, &tools.Context{
 		Redact: x.o.Redact, WorkspaceInfo: &messages.WorkspaceInfo{Mode: "local", WorkingDirectory: dir, ProjectDir: dir, ClonePath: dir},
