@@ -102,7 +102,7 @@ func (r *run) do(ctx context.Context) *messages.ToolReply {
 
 // log names the trace of the call's turn, when it has one.
 func (r *run) log() *slog.Logger {
-	if id := telemetry.TraceID(telemetry.From(context.Background(), r.m.GetTraceparent())); id != "" {
+	if id := telemetry.TraceOf(r.m.GetTraceparent()); id != "" {
 		return r.svc.Log.With("trace_id", id)
 	}
 	return r.svc.Log

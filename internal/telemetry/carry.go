@@ -57,6 +57,16 @@ func TraceID(ctx context.Context) string {
 	return ""
 }
 
+// TraceOf is the id of the trace that a traceparent names; "" when it names none.
+func TraceOf(traceparent string) string {
+	_, rest, _ := strings.Cut(traceparent, "-")
+	id, _, _ := strings.Cut(rest, "-")
+	if t, err := trace.TraceIDFromHex(id); err == nil && t.IsValid() {
+		return id
+	}
+	return ""
+}
+
 // Leave writes the span of ctx, if it has one, into the header of a request.
 func Leave(ctx context.Context, h http.Header) {
 	if s := Traceparent(ctx); s != "" {
