@@ -1,13 +1,10 @@
 package actors
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -178,10 +175,8 @@ func (s *Session) ready(c actor.Context) {
 		s.workersClosed(c, m)
 	case *endWritten:
 		s.endWritten(c, m)
-	case *idleDue:
-		s.idleDue(c, m)
-	case *idleKnown:
-		s.idleKnown(c, m)
+	case *idleDue, *idleKnown, *messages.Passivate, *messages.MakeRoom:
+		s.aboutRest(c)
 	case *messages.DescribeTree:
 		s.subtree(c)
 	case *messages.Replaced:
@@ -196,10 +191,6 @@ func (s *Session) ready(c actor.Context) {
 		s.noteField(c, m)
 	case *fieldNoted:
 		s.fieldNoted(c, m)
-	case *messages.Passivate:
-		s.passivate(c)
-	case *messages.MakeRoom:
-		s.makeRoom(c)
 	case *messages.SubmitInput, *messages.RunInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
 		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.WaitIdle, *messages.ResolveCall, *messages.ResolveApproval,
 		*messages.SetTimer, *messages.CancelTimer, *messages.ListTimers, *messages.FireTimer,
@@ -435,45 +426,6 @@ func (s *Session) respawn(c actor.Context, m *respawn) {
 	if w := s.workers[m.worker]; w != nil && w.timer.Fresh(m.gen) && w.pid == nil {
 		w.timer.Stop()
 		s.start(c, w)
-	}
-}
-
-// subscribe adds a watcher. Events up to the answered cursor are in the store: it is read after
-// every worker knows that somebody watches, so that no event falls between.
-func (s *Session) subscribe(c actor.Context, m *messages.Subscribe) {
-	if !slices.ContainsFunc(s.watchers, func(p *actor.PID) bool { return p.GetId() == c.Sender().GetId() }) {
-		s.watchers = append(s.watchers, c.Sender())
-		c.Watch(c.Sender())
-	}
-	var pids []*actor.PID
-	for _, w := range s.workers {
-		if w.pid != nil {
-			pids = append(pids, w.pid)
-		}
-	}
-	svc, sys, asker, id, away := s.svc, c.ActorSystem(), c.Sender(), s.id, &s.rest.away
-	away.Add(1)
-	svc.spawn(sys, asker, func(p *act.Panic) any { return messages.Fail(messages.CodeInternal, p.Error(), "") }, func() any {
-		defer away.Add(-1)
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		for _, pid := range pids {
-			_, err := act.AskSoon[*messages.Ack](ctx, sys, pid, &messages.Watched{On: true})
-			if err != nil && !errors.Is(err, act.ErrGone) { // one that is gone is started anew, watched
-				return messages.Fail(messages.CodeUnavailable, "subscribe: "+err.Error(), "try again")
-			}
-		}
-		cursor, err := svc.Store.Cursor(ctx, id)
-		if err != nil {
-			return messages.Fail(messages.CodeUnavailable, "subscribe: "+err.Error(), "")
-		}
-		return &messages.Subscribed{Cursor: cursor, Request: m.GetRequest()}
-	})
-}
-
-func (s *Session) publish(c actor.Context, m *messages.Published) {
-	for _, pid := range s.watchers {
-		c.Send(pid, m)
 	}
 }
 

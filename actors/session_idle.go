@@ -45,6 +45,20 @@ func (s *Session) use() {
 	}
 }
 
+// aboutRest is what comes while a session rests, or is to.
+func (s *Session) aboutRest(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *idleDue:
+		s.idleDue(c, m)
+	case *idleKnown:
+		s.idleKnown(c, m)
+	case *messages.Passivate:
+		s.passivate(c)
+	case *messages.MakeRoom:
+		s.makeRoom(c)
+	}
+}
+
 // watchRest arms the timer, when sessions leave memory at all.
 func (s *Session) watchRest(c actor.Context, after time.Duration) {
 	if s.svc.IdleAfter > 0 {
