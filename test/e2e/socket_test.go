@@ -69,6 +69,7 @@ func settle(reply proto.Message) {
 	var workers []*messages.WorkerView
 	switch x := reply.(type) {
 	case *messages.Tree:
+		x.GetRoot().MemoryBytes = 0
 		slices.SortFunc(x.GetRoot().Children, func(a, b *messages.ActorView) int { return strings.Compare(a.GetId(), b.GetId()) })
 	case *messages.Sessions:
 		sessions = x.GetSessions()
