@@ -365,9 +365,12 @@ func (s *Supervisor) terminated(c actor.Context, who *actor.PID) {
 	case left:
 		s.forget(c, k)
 	case k.gaveUp != "":
+		s.vacate(k)
 		s.tellReplaced(c, k)
 		s.again(c, k) // to be refused
+		s.roomChanged(c)
 	default:
+		delete(s.room.asked, k.name) // it cannot answer
 		k.restarts++
 		k.timer.Set(c, restartPause(k.failures), func(gen uint64) any { return &kidDue{k.name, gen} })
 	}

@@ -24,6 +24,7 @@ type room struct {
 	uses     uint64          // messages that were sent to sessions
 	parked   act.Stash       // commands that wait for room
 	asked    map[string]bool // sessions that were asked to leave and have not answered
+	round    int             // how many were asked last
 	timer    act.Timer       // runs while something is parked
 }
 
@@ -36,8 +37,8 @@ const (
 	roomWait = 2 * time.Second
 	// mostParked are parked at a time.
 	mostParked = 1024
-	// leastAsked are asked to leave at a time, when more could be.
-	leastAsked = 8
+	// leastAsked are asked to leave at a time, when more could be; then twice as many, while none of them rests, to mostAsked.
+	leastAsked, mostAsked = 8, 128
 	// stays is for how long a session is not asked again that said that it does not rest.
 	stays = time.Second
 )
@@ -50,6 +51,14 @@ func (s *Supervisor) enter(name string) *kid {
 	s.kids[name] = k
 	s.room.sessions++
 	return k
+}
+
+// vacate notes that a session is no longer in memory, for it has left or was given up.
+func (s *Supervisor) vacate(k *kid) {
+	if k.session() {
+		s.room.sessions--
+		delete(s.room.asked, k.name)
+	}
 }
 
 // use notes that a session is sent something.
@@ -70,6 +79,7 @@ func (s *Supervisor) admit(c actor.Context) bool {
 		return false
 	}
 	if s.room.parked.Len() == 0 {
+		s.room.round = 0
 		s.room.timer.Set(c, roomWait, func(gen uint64) any { return &roomDue{gen} })
 	}
 	s.room.parked.Put(c)
@@ -103,18 +113,22 @@ func (s *Supervisor) makeRoom(c actor.Context) {
 	}
 	slices.SortFunc(could, func(a, b *kid) int { return cmp.Compare(a.used, b.used) })
 	s.room.asked = make(map[string]bool)
-	for _, k := range could[:min(len(could), max(leastAsked, s.room.parked.Len()))] {
+	s.room.round = max(leastAsked, s.room.parked.Len(), min(2*s.room.round, mostAsked))
+	for _, k := range could[:min(len(could), s.room.round)] {
 		s.room.asked[k.name] = true
 		c.Send(k.pid, &messages.MakeRoom{})
 	}
 }
 
-// roomChanged handles what is parked, as far as there is room now.
+// roomChanged handles what is parked, as far as there is room now, or it is for a session that has come in.
 func (s *Supervisor) roomChanged(c actor.Context) {
 	if s.room.parked.Len() == 0 {
 		return
 	}
-	s.room.parked.Replay(c, s.Receive, func() bool { return s.room.sessions < s.svc.Limits.Sessions })
+	s.room.parked.Replay(c, s.Receive, func() bool {
+		m, _ := s.room.parked.Next().(*messages.ToSession)
+		return s.room.sessions < s.svc.Limits.Sessions || s.kids[m.GetSessionId()] != nil
+	})
 	if s.room.parked.Len() == 0 {
 		s.room.timer.Stop()
 		return

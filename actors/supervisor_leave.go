@@ -29,6 +29,7 @@ func (s *Supervisor) staying(c actor.Context, m *messages.Staying) {
 		return
 	}
 	k.stayed = s.svc.Now()
+	s.use(k) // others are asked before it next time
 	delete(s.room.asked, k.name)
 	if k.leaving != nil {
 		k.pid, k.leaving = k.leaving, nil
@@ -49,11 +50,10 @@ func (s *Supervisor) forget(c actor.Context, k *kid) {
 }
 
 func (s *Supervisor) drop(k *kid) {
-	if s.kids[k.name] == k && k.session() {
-		s.room.sessions--
+	if s.kids[k.name] == k {
+		s.vacate(k)
 	}
 	delete(s.kids, k.name)
-	delete(s.room.asked, k.name)
 	s.places.remove(place(k.grant))
 }
 

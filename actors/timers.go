@@ -3,6 +3,7 @@ package actors
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -198,9 +199,17 @@ func (t *Timers) told(c actor.Context, m *timerTold) {
 			t.held[m.id] = h
 			t.log.Warn("timer cannot be fired", "timer", m.id, "err", m.err)
 		}
-		h.times, h.since = h.times+1, t.svc.Clock.Now()
+		h.refused(m.err, t.svc.Clock.Now())
 	}
 	t.fire(c)
+}
+
+// refused notes one more refusal. That there was no room just then says nothing of the timer.
+func (h *heldTimer) refused(err error, now time.Time) {
+	h.times, h.since = h.times+1, now
+	if errors.Is(err, messages.ErrBusy) {
+		h.times = 1
+	}
 }
 
 // holds says whether it is too early to try a timer again. The pauses grow to an hour. A time of day that was set back

@@ -3,6 +3,8 @@ package actors
 import (
 	"testing"
 	"time"
+
+	"github.com/troupe-dev/troupe/messages"
 )
 
 func TestATimerThatIsRefusedIsTriedEverMoreRarelyUpToAnHour(t *testing.T) {
@@ -29,5 +31,17 @@ func TestATimerThatIsRefusedIsTriedEverMoreRarelyUpToAnHour(t *testing.T) {
 	}
 	if s, w, id, ok := readTimerKey(timerKey("ses_1", "wrk_1", "a/b")); !ok || s != "ses_1" || w != "wrk_1" || id != "a/b" {
 		t.Errorf("%s %s %s %v", s, w, id, ok)
+	}
+}
+
+func TestATimerForWhichThereIsNoRoomIsTriedAgainSoon(t *testing.T) {
+	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	h := &heldTimer{}
+	for range 20 {
+		h.refused(messages.Busy("full", "", time.Second), start)
+	}
+	timers := &Timers{held: map[string]*heldTimer{"x": h}}
+	if !timers.holds("x", start) || timers.holds("x", start.Add(timersLook)) {
+		t.Error("who finds no room comes more rarely")
 	}
 }

@@ -16,6 +16,14 @@ func (s *Stash) Put(c actor.Context) { s.kept = append(s.kept, kept{c.Message(),
 // Len counts what is kept.
 func (s *Stash) Len() int { return len(s.kept) }
 
+// Next is the message that was kept first; nil when there is none.
+func (s *Stash) Next() any {
+	if len(s.kept) == 0 {
+		return nil
+	}
+	return s.kept[0].msg
+}
+
 // Holds says whether a message that is kept matches.
 func (s *Stash) Holds(match func(msg any) bool) bool {
 	for _, k := range s.kept {
