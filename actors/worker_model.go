@@ -434,7 +434,7 @@ func (w *Worker) generationFailed(c actor.Context, err error, partial string) {
 		f.Class, f.Message = "cancelled", "cancelled"
 	case errors.As(err, &me):
 		f.Class, f.Message = string(me.Class), w.svc.Redact.String(modelErrorText(me))
-		if me.Class == model.ContextLength && t.Steps == 0 && !t.Compacted && w.state.Exchanges() > 0 {
+		if me.Class == model.ContextLength && t.Gen.GetInsteadOf() == "" && t.Steps == 0 && !t.Compacted && w.state.Exchanges() > 0 {
 			f.RetryAtUnixMs = w.svc.Now().UnixMilli() // once it is compacted
 		}
 		if me.Class == shortOfBudget && t.Failures+1 < w.svc.Limits.ModelAttempts {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupe-dev/troupe/conversation"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
 )
@@ -16,6 +17,15 @@ type limited struct {
 	count int
 
 	denied bool // the attempt that ends was not made: its provider is out of order
+	own    bool // the worker's own model failed for good
+	other  bool // it was a stand-in whose attempt failed last
+}
+
+// of begins anew at another step.
+func (l *limited) of(t *conversation.Turn) {
+	if l.turn != t.ID || l.step != t.Steps {
+		*l = limited{turn: t.ID, step: t.Steps, denied: l.denied}
+	}
 }
 
 // triesAgain says whether an attempt that failed is repeated. One that the provider refused for the number of requests is, for as long as the turn
@@ -23,15 +33,17 @@ type limited struct {
 func (w *Worker) triesAgain(class model.Class) bool {
 	t := w.state.Turn()
 	others := len(w.standIns())
-	if forGood(class) { // each model gets one chance
+	l := &w.limited
+	l.of(t)
+	if l.other = t.Gen.GetInsteadOf() != ""; l.other && !l.own && ofItsOwn(class) {
+		return t.Failures+1-l.count < max(w.svc.Limits.ModelAttempts, others+1)
+	}
+	if forGood(class) {
+		l.own = l.own || !l.other // each model gets one chance
 		return t.Failures+1 <= others && w.substitute(t.Failures+1, string(class)) != ""
 	}
 	if !retryable(class) {
 		return false
-	}
-	l := &w.limited
-	if l.turn != t.ID || l.step != t.Steps {
-		*l = limited{turn: t.ID, step: t.Steps, denied: l.denied}
 	}
 	if l.denied {
 		l.denied = false
@@ -48,7 +60,13 @@ func (w *Worker) triesAgain(class model.Class) bool {
 // forGood says whether a model fails for good, and another one might not: its key is refused, or it is not there.
 func forGood(class model.Class) bool { return class == model.Auth || class == model.NotFound }
 
-// standIns are the models that may be asked instead of the worker's own, in order: those that its agent names, or else the one of the model itself.
+// ofItsOwn says whether what a model that stands in refuses says nothing of the worker's own: that one is asked again.
+func ofItsOwn(class model.Class) bool {
+	return forGood(class) || class == model.ContextLength || class == model.BadRequest
+}
+
+// standIns are the models that may be asked instead of the worker's own, in order: those that its agent names, or else the one of the model itself. One
+// whose window is too small for the request is none.
 func (w *Worker) standIns() []string {
 	own := w.state.Model()
 	agent, _ := w.svc.agent(w.state.Agent())
@@ -60,9 +78,11 @@ func (w *Worker) standIns() []string {
 	}
 	var out []string
 	for _, name := range names {
-		if _, err := w.svc.Models.Resolve(name); err == nil && name != own {
-			out = append(out, name)
+		r, err := w.svc.Models.Resolve(name)
+		if err != nil || name == own || r.Context > 0 && w.state.Turn() != nil && w.request(w.state.RequestTokens()) > int(r.Context) {
+			continue
 		}
+		out = append(out, name)
 	}
 	return out
 }
