@@ -31,11 +31,16 @@ type guard struct {
 
 	ending chan struct{} // closed when the database is to be closed
 	end    func()        // closes it
+
+	left    chan struct{} // closed when the database was not closed and is not to be written any more
+	leave   func()        // closes it
+	forever chan struct{} // never closed
 }
 
 func newGuard(o Options) *guard {
-	ending := make(chan struct{})
+	ending, left := make(chan struct{}), make(chan struct{})
 	return &guard{
+		left: left, leave: sync.OnceFunc(func() { close(left) }), forever: make(chan struct{}),
 		log: o.Logger, ending: ending, end: sync.OnceFunc(func() { close(ending) }),
 		dir: o.Dir, measure: o.FreeSpace, turns: o.RefuseTurnsBelow, appends: o.RefuseAppendsBelow,
 		warn: func(err error) { o.Logger.Warn("free space cannot be measured", "path", o.Dir, "err", err) },
@@ -71,12 +76,19 @@ const mergeReserve = 96 << 20
 const lookEvery = 250 * time.Millisecond
 
 // holdMerge waits until there is room for a merged table. The database calls it, through its log, on the goroutine that is about to write one. A database that
-// is being closed waits for its merges: then the room that a closing needs is enough.
+// is being closed waits for its merges: then the room that a closing needs is enough. One that was left open merges nothing any more: what it would replace
+// may be another one's by then, as a refused opening puts the files back.
 func (g *guard) holdMerge() {
 	need, ending, held := min(g.appends, mergeReserve), g.ending, false
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
+		select {
+		case <-g.left:
+			<-g.forever
+			return
+		default:
+		}
 		st := g.state()
 		if st.Unknown || st.Free >= need {
 			break
@@ -88,6 +100,7 @@ func (g *guard) holdMerge() {
 		select {
 		case <-ending:
 			need, ending = min(need, flushReserve), nil
+		case <-g.left:
 		case <-tick.C:
 		}
 	}

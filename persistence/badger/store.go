@@ -260,6 +260,7 @@ func (s *Store) closeEngine(ctx context.Context) error {
 			return err
 		}
 		if err := s.guard.refuseFlush(); err != nil {
+			s.guard.leave()
 			s.log.Warn("the database is left open", "path", s.opts.Dir, "err", err)
 			return nil
 		}
@@ -274,6 +275,7 @@ func (s *Store) closeEngine(ctx context.Context) error {
 		}
 		return nil
 	case <-ctx.Done():
+		s.guard.leave()
 		return fmt.Errorf("database does not close within %s", s.opts.CloseTimeout)
 	}
 }
