@@ -354,7 +354,7 @@ func (s *Session) workerFailed(c actor.Context, m *messages.WorkerFailed) {
 		return
 	}
 	if m.GetQuarantine() {
-		s.tellLost(w.spawned, "it failed again and again ("+m.GetReason()+")", c)
+		s.tellLost(w.spawned, failedAgain(m.GetReason()), c)
 		w.quarantined, w.damaged = m.GetReason(), m.GetDamaged()
 	}
 	if w.openings++; !m.GetOpening() {

@@ -285,6 +285,7 @@ func (s *Session) endWritten(c actor.Context, m *endWritten) {
 			s.tellLost(f, wasDeleted, c)
 		}
 	}
+	s.recallOrphans(c)
 	s.builds.Replay(c, s.ready, func() bool { return !s.building })
 }
 

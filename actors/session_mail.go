@@ -68,5 +68,30 @@ func (s *Session) tellLost(f *messages.WorkerSpawned, why string, c actor.Contex
 	})
 }
 
+// tellAgain tells a worker that was released of its children that cannot: it has not taken it while it was quarantined.
+func (s *Session) tellAgain(c actor.Context, parent string) {
+	for _, f := range s.facts.gone {
+		if f.GetParent() == parent {
+			s.tellLost(f, wasDeleted, c)
+		}
+	}
+	for _, w := range s.workers {
+		if w.quarantined != "" && w.spawned.GetParent() == parent {
+			s.tellLost(w.spawned, failedAgain(w.quarantined), c)
+		}
+	}
+}
+
+// recallOrphans ends those who work in the background for a worker that is gone: it could not end them itself, or a crash came between.
+func (s *Session) recallOrphans(c actor.Context) {
+	for id, w := range s.workers {
+		if w.spawned.GetBackground() && s.workers[w.spawned.GetParent()] == nil {
+			s.recall(c, &messages.RecallInput{WorkerId: id, InputId: w.spawned.GetInputId(), By: byParent, Reason: "the agent that delegated was deleted"})
+		}
+	}
+}
+
+func failedAgain(reason string) string { return "it failed again and again (" + reason + ")" }
+
 // wasDeleted is why a child tells nothing any more.
 const wasDeleted = "it was deleted"

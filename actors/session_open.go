@@ -210,6 +210,7 @@ func (s *Session) opening(c actor.Context) {
 	for _, f := range s.facts.gone {
 		s.tellLost(f, wasDeleted, c)
 	}
+	s.recallOrphans(c)
 	s.startRun(c)
 	if m.creator != nil {
 		c.Send(m.creator, m.reply)

@@ -41,6 +41,7 @@ func (s *Session) releaseOnce(c actor.Context, m *messages.ReleaseWorker) {
 	w.quarantined, w.lastError, w.failures, w.release = "", "", 0, m.GetBy()
 	w.tried, w.openings = true, 0
 	s.start(c, w)
+	s.tellAgain(c, w.id)
 	s.route(c, m) // its answer comes behind the record
 }
 

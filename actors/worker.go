@@ -472,7 +472,7 @@ func (w *Worker) release() {
 	w.stopTimers()
 	svc, log := w.svc, w.log
 	w.journal, w.state, w.snaps, w.prompt, w.stash, w.tools = nil, nil, nil, nil, act.Stash{}, nil
-	w.grant, w.newest, w.lost = nil, nil, nil
+	w.grant, w.newest, w.lost, w.mail = nil, nil, nil, mailing{}
 	w.waiting, w.running, w.decided, w.known, w.inflight, w.gen = nil, nil, nil, nil, nil, nil
 	w.svc, w.log = svc, log
 	w.receive = func(actor.Context) {}

@@ -27,14 +27,12 @@ func (w *Worker) close(c actor.Context, m *messages.DeleteWorker) {
 	w.endChildren(c)
 	t := w.state.Turn()
 	switch {
-	case t == nil && w.undelivered(): // its end goes on when they have arrived
-		w.post(c)
 	case t == nil && w.compacting != nil: // its end goes on with this
 		if w.cancelCompaction(c); w.compacting == nil {
-			w.writeClosed(c)
+			w.advance(c)
 		}
-	case t == nil:
-		w.writeClosed(c)
+	case t == nil: // when what it has sent has arrived
+		w.advance(c)
 	case t.Cancelled == nil:
 		w.interrupt(c)
 		w.append(c, nil, w.settled, w.cancelFacts(author(m.GetBy()), "the worker is deleted")...)

@@ -77,6 +77,16 @@ func (w *Worker) noDelegation() string {
 	return ""
 }
 
+// isSend says whether a tool is the one by which agents write to each other: a program may have another one of that name.
+func (w *Worker) isSend(tool string) bool {
+	t, err := w.svc.Tools.Lookup(tool)
+	if err != nil {
+		return false
+	}
+	_, ok := t.(*Send)
+	return ok
+}
+
 // hasPeers says whether there is anybody whom the worker could write to: who delegated to it, its own children in the background, who wrote to
 // it. An agent whose toolset names send may always.
 func (w *Worker) hasPeers() bool {
@@ -94,6 +104,13 @@ func (w *Worker) foreground() int {
 func inBackground(arguments string) bool {
 	var a delegateArgs
 	return json.Unmarshal([]byte(arguments), &a) == nil && a.Background
+}
+
+// heard says whether a call's child has told already what became of its task: faster than the call could end.
+func (w *Worker) heard(exec string) bool {
+	_, input := idsOf(exec)
+	_, _, known := w.state.TurnOf(input)
+	return known
 }
 
 // spawnedBy is the child in the background that a call has begun.

@@ -13,8 +13,18 @@ import (
 )
 
 // handsOver says whether a result is that of a call which hands the conversation over.
-func handsOver(f *messages.ToolFinished) bool {
-	return f.GetTool() == HandoffName && f.GetStatus() == messages.ToolFinished_OK
+func (w *Worker) handsOver(f *messages.ToolFinished) bool {
+	return f.GetStatus() == messages.ToolFinished_OK && w.isHandoff(f.GetTool())
+}
+
+// isHandoff says whether a tool is the one that hands over: a program may have another one of that name.
+func (w *Worker) isHandoff(tool string) bool {
+	t, err := w.svc.Tools.Lookup(tool)
+	if err != nil {
+		return false
+	}
+	_, ok := t.(*Handoff)
+	return ok
 }
 
 // following adds to results what they bring with them: in the same append, so that there is never one without the other.
@@ -26,11 +36,11 @@ func (w *Worker) following(facts []proto.Message) []proto.Message {
 		}
 		switch call := w.state.Turn().Call(f.GetExecId()); {
 		case f.GetStatus() != messages.ToolFinished_OK || call == nil:
-		case handsOver(f):
+		case w.handsOver(f):
 			facts = slices.Insert(slices.Clone(facts), i+1, proto.Message(w.handedTo(f)))
-		case f.GetTool() == SendName:
+		case w.isSend(f.GetTool()):
 			facts = slices.Insert(slices.Clone(facts), i+1, proto.Message(w.sent(f)))
-		case w.delegates(f.GetTool()) && inBackground(call.Arguments):
+		case w.delegates(f.GetTool()) && inBackground(call.Arguments) && !w.heard(f.GetExecId()):
 			facts = slices.Insert(slices.Clone(facts), i+1, proto.Message(spawnedBy(f)))
 		}
 	}
@@ -69,12 +79,12 @@ func (w *Worker) handed(c actor.Context) {
 
 // noHandoff says why a call that hands over, one of so many in an answer, is refused; nil when it is not.
 func (w *Worker) noHandoff(p *messages.ToolPlanned, calls int) *messages.ToolFinished {
-	if p.GetTool() != HandoffName {
+	if !w.isHandoff(p.GetTool()) {
 		return nil
 	}
 	done := 0
 	for _, call := range w.state.Turn().AllCalls {
-		if call.Finished != nil && handsOver(call.Finished) {
+		if call.Finished != nil && w.handsOver(call.Finished) {
 			done++
 		}
 	}

@@ -10,14 +10,14 @@ import (
 // nobody waits for anything. It is asked in turn, so that no append is under way.
 func (w *Worker) idleness() *messages.Idleness {
 	return &messages.Idleness{
-		Idle:        w.state.Turn() == nil && len(w.state.Staged()) == 0 && !w.leases.busy() && len(w.running) == 0 && len(w.waiting) == 0 && w.compacting == nil && len(w.state.Outbox()) == 0,
+		Idle:        w.state.Turn() == nil && len(w.state.Staged()) == 0 && !w.leases.busy() && len(w.running) == 0 && len(w.waiting) == 0 && w.compacting == nil && w.mailRests(),
 		SinceUnixMs: w.state.At(), DueUnixMs: w.nextTimer(),
 	}
 }
 
 // waitIdle answers when there is nothing to do.
 func (w *Worker) waitIdle(c actor.Context) {
-	if w.state.Turn() == nil && len(w.state.Staged()) == 0 && !w.leases.busy() && w.compacting == nil && len(w.state.Outbox()) == 0 {
+	if w.state.Turn() == nil && len(w.state.Staged()) == 0 && !w.leases.busy() && w.compacting == nil && w.mailRests() {
 		c.Respond(&messages.Ack{})
 		return
 	}

@@ -256,7 +256,9 @@ func (w *Worker) index(facts []proto.Message) []persistence.IndexOp {
 		case *messages.OutboxEnqueued:
 			v.Outbox++
 		case *messages.OutboxAcked:
-			v.Outbox--
+			if v.GetOutbox() > 0 {
+				v.Outbox--
+			}
 		case *messages.HandedOver:
 			v.Agent, v.Model = f.GetAgent(), f.GetModel()
 		case *messages.HistoryCompacted:

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,8 +30,10 @@ type mailing struct {
 }
 
 type flight struct {
-	cancel context.CancelFunc
-	failed bool // it is tried again after a pause
+	message string // its id
+	cancel  context.CancelFunc
+	failed  bool // it is tried again after a pause
+	barred  bool // its receiver is quarantined
 }
 
 // mailCount is what an answer asks for, of what is bounded.
@@ -63,7 +66,7 @@ func idsOf(exec string) (message, input string) {
 
 // post sends what is in the outbox and not on its way.
 func (w *Worker) post(c actor.Context) {
-	if w.svc.Still {
+	if w.state.Closed() || w.svc.Still && w.closing.asked == nil {
 		return
 	}
 	for _, m := range w.state.Outbox() {
@@ -81,7 +84,7 @@ func (w *Worker) post(c actor.Context) {
 func (w *Worker) deliver(c actor.Context, m *messages.OutboxEnqueued) {
 	sys, session := c.ActorSystem(), c.Parent()
 	ctx, cancel := context.WithTimeout(context.Background(), postWait)
-	w.mail.flying[m.GetTo()] = &flight{cancel: cancel}
+	w.mail.flying[m.GetTo()] = &flight{message: m.GetMessageId(), cancel: cancel}
 	w.svc.spawn(sys, c.Self(), func(p *act.Panic) any { return &posted{m, p} }, func() any {
 		defer cancel()
 		_, err := act.Ask[*messages.InputReply](ctx, sys, session, &messages.DeliverMail{WorkerId: m.GetTo(), Mail: m})
@@ -100,7 +103,8 @@ func (w *Worker) stopPost() {
 // posted writes down that a message has arrived, or never will; else it is sent again after a pause.
 func (w *Worker) posted(c actor.Context, m *posted) {
 	to := m.mail.GetTo()
-	if w.mail.flying[to] == nil || w.state.Closed() {
+	flown := w.mail.flying[to]
+	if flown == nil || flown.message != m.mail.GetMessageId() || w.state.Closed() { // of an earlier incarnation
 		return
 	}
 	var f *messages.Failure
@@ -110,11 +114,11 @@ func (w *Worker) posted(c actor.Context, m *posted) {
 	case errors.As(m.err, &f) && final(f.GetCode()):
 		ack.Refused = f.GetMessage()
 	default:
-		w.mail.flying[to].failed = true
+		flown.failed, flown.barred = true, f.GetCode() == messages.CodeQuarantined
 		w.mail.tries++
 		pause := min(postPause<<min(w.mail.tries, 10), time.Minute)
 		w.mail.retry.SetBy(w.svc.Clock, c, pause, func(gen uint64) any { return &postDue{gen} })
-		if w.closing.asked != nil {
+		if w.closing.asked != nil || flown.barred {
 			w.mailed(c)
 		}
 		return
@@ -147,16 +151,30 @@ func (w *Worker) postDue(c actor.Context, m *postDue) {
 	w.post(c)
 }
 
-// mailed goes on with what waited for the outbox to be empty.
+// mailed goes on with what waited for the outbox. A worker that is to end goes on with that though inputs wait: they are taken back.
 func (w *Worker) mailed(c actor.Context) {
 	w.post(c)
 	switch {
-	case w.state.Turn() != nil || w.leases.busy() || w.compacting != nil || len(w.state.Staged()) > 0:
+	case w.state.Turn() != nil || w.compacting != nil:
 	case w.closing.asked != nil:
 		w.advance(c)
-	case len(w.state.Outbox()) == 0:
+	case !w.leases.busy() && len(w.state.Staged()) == 0 && w.mailRests():
 		w.rested(c)
 	}
+}
+
+// mailRests says whether nothing that is on its way is waited for: it has arrived, or nobody sends it any more, or its receivers are
+// quarantined. Who releases those brings the session back to memory, and what stands in the outbox is sent again.
+func (w *Worker) mailRests() bool {
+	if w.svc.Still || w.state.Closed() {
+		return true
+	}
+	for _, m := range w.state.Outbox() {
+		if f := w.mail.flying[m.GetTo()]; f == nil || !f.barred {
+			return false
+		}
+	}
+	return true
 }
 
 // undelivered says whether a worker that is about to end has messages that may arrive still.
@@ -177,9 +195,25 @@ func (w *Worker) takeMail(c actor.Context, m *messages.DeliverMail) {
 		w.childEnded(c, mail, input)
 		return
 	}
+	if _, _, known := w.state.TurnOf(input); !known && m.GetMail().GetTo() == "" && !w.awaits(mail.GetExecId()) { // it has noted the child's end
+		if c.Sender() != nil {
+			c.Respond(&messages.InputReply{InputId: input, SessionId: w.session, WorkerId: w.id, Duplicate: true})
+		}
+		return
+	}
 	w.accept(c, &messages.InputAccepted{
 		InputId: input, Origin: messages.InputAccepted_WORKER, From: mail.GetWorkerId(), Parts: m.GetMail().GetParts(), Mail: mail,
 	}, false)
+}
+
+// awaits says whether a call's child in the background has told nothing yet, as far as the worker knows.
+func (w *Worker) awaits(exec string) bool {
+	if t := w.state.Turn(); t != nil {
+		if call := t.Call(exec); call != nil && call.Finished == nil {
+			return true
+		}
+	}
+	return slices.ContainsFunc(w.state.Children(), func(f *messages.ChildSpawned) bool { return f.GetExecId() == exec })
 }
 
 // childEnded takes note of a child that was ended along with what its parent did: nobody need read that.
@@ -282,7 +316,7 @@ func (w *Worker) noMail(call *messages.ToolCall, p *messages.ToolPlanned, more *
 	switch {
 	case background:
 		more.children++
-	case p.GetTool() == SendName:
+	case w.isSend(p.GetTool()):
 		more.sends++
 	default:
 		return nil
@@ -296,7 +330,7 @@ func (w *Worker) noMail(call *messages.ToolCall, p *messages.ToolPlanned, more *
 func (w *Worker) tooMuchMail(background bool, more mailCount) *tools.Error {
 	sends := more.sends
 	for _, made := range w.state.Turn().AllCalls {
-		if made.Name == SendName {
+		if w.isSend(made.Name) {
 			sends++
 		}
 	}
@@ -318,6 +352,7 @@ func lostResult(f *messages.WorkerSpawned, why string) *messages.DeliverMail {
 	id, _ := idsOf(f.GetExecId())
 	mail := &messages.Mail{MessageId: id, Kind: messages.Mail_RESULT, WorkerId: f.GetWorkerId(), Agent: f.GetAgent(), ExecId: f.GetExecId(), Outcome: messages.TurnCompleted_ERROR}
 	return &messages.DeliverMail{WorkerId: f.GetParent(), Mail: &messages.OutboxEnqueued{
-		MessageId: id, To: f.GetParent(), Mail: mail, Parts: textParts(conversation.MailText(mail, fmt.Sprintf("It did not finish: %s. What it did until then stays.", why))),
+		MessageId: id, Mail: mail, // To is empty: it stands in nobody's outbox
+		Parts: textParts(conversation.MailText(mail, fmt.Sprintf("It did not finish: %s. What it did until then stays.", why))),
 	}}
 }

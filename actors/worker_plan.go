@@ -236,6 +236,10 @@ func Question(spec *tools.Spec, args map[string]any) policy.Question {
 		q.Paths, q.Unseen = nil, len(args) > 0
 		return q
 	}
+	if spec.Description == handoffDoc || spec.Description == sendDoc { // a program may have others of these names. The agent's profile says to whom
+		q.NeverAsks, q.Unseen = true, len(args) > 0
+		return q
+	}
 	switch spec.Name {
 	case "exec":
 		q.Kind, q.Command, q.Background = policy.Command, text(args, "command"), background
@@ -244,8 +248,7 @@ func Question(spec *tools.Spec, args map[string]any) policy.Question {
 		if u, err := url.Parse(text(args, "url")); err == nil {
 			q.Host = u.Hostname()
 		}
-	case "todo", "update_workspace", "job_output", "job_list", "job_kill", // the last three are about what was decided on before
-		HandoffName, SendName: // the agent's profile says to whom
+	case "todo", "update_workspace", "job_output", "job_list", "job_kill": // the last three are about what was decided on before
 		q.NeverAsks = true
 	case "git_commit":
 		q.Kind, q.Deep, q.Paths = policy.Edit, true, []string{"."}
@@ -368,7 +371,7 @@ func (w *Worker) inToolset(r role, name string, trust messages.Trust_Level) bool
 	if t, err := w.svc.Tools.Lookup(name); err == nil && t.Spec().Server != "" {
 		return !r.noMCP && slices.Contains(agent.MCP, t.Spec().Server) && (own == nil || slices.Contains(own, name))
 	}
-	if name == HandoffName { // by its own list alone, whatever else it has
+	if w.isHandoff(name) { // by its own list alone, whatever else it has
 		return len(agent.Handoff) > 0 && (own == nil || slices.Contains(own, name))
 	}
 	if own == nil {
@@ -391,11 +394,14 @@ func (w *Worker) toolDefs() []model.ToolDef {
 		rules := w.rules(r)
 		names = slices.DeleteFunc(names, func(name string) bool {
 			added := slices.ContainsFunc(rules, func(r policy.Rule) bool { return r.Tool == name && r.Action == policy.Allow })
-			return !added && !w.usable(r, name) || w.delegates(name) && w.noDelegation() != "" || name == SendName && !w.hasPeers()
+			return !added && !w.usable(r, name) || w.delegates(name) && w.noDelegation() != "" || w.isSend(name) && !w.hasPeers()
 		})
 	}
-	agent, _ := w.svc.agent(w.state.Agent())
-	w.tools = w.svc.withTargets(agent, w.svc.offer(names))
+	w.tools = w.svc.offer(names)
+	if w.isHandoff(HandoffName) {
+		agent, _ := w.svc.agent(w.state.Agent())
+		w.tools = w.svc.withTargets(agent, w.tools)
+	}
 	return w.tools
 }
 
@@ -418,7 +424,7 @@ func (w *Worker) usable(r role, name string) bool {
 // readsOnly says whether the whole toolset is PURE: such a worker shares its lease.
 func (w *Worker) readsOnly() bool {
 	for _, d := range w.toolDefs() {
-		if t, err := w.svc.Tools.Lookup(d.Name); err == nil && t.Spec().Effect != messages.Effect_PURE && d.Name != SendName {
+		if t, err := w.svc.Tools.Lookup(d.Name); err == nil && t.Spec().Effect != messages.Effect_PURE && !w.isSend(d.Name) {
 			return false
 		}
 	}

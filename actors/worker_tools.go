@@ -317,7 +317,7 @@ func (w *Worker) finish(c actor.Context, f *messages.ToolFinished) {
 		w.append(c, nil, w.failTurn, f)
 	case !last || t.Cancelled != nil:
 		w.append(c, nil, w.advance, f)
-	case handsOver(f) && !t.Program():
+	case w.handsOver(f) && !t.Program():
 		w.append(c, nil, w.handed, f)
 	case t.Program():
 		w.append(c, nil, w.turnDone, f, &messages.TurnCompleted{TurnId: t.ID, Outcome: messages.TurnCompleted_DONE, Usage: t.Usage})

@@ -79,7 +79,7 @@ func (w *Worker) accept(c actor.Context, f *messages.InputAccepted, run bool) {
 		w.interruptFor(c, st)
 		return
 	}
-	if w.state.Turn() == nil && len(w.state.Staged()) == 0 && !w.leases.busy() && w.compacting == nil && !w.svc.Still {
+	if w.state.Turn() == nil && len(w.state.Staged()) == 0 && !w.leases.busy() && w.compacting == nil && !w.svc.Still && w.closing.asked == nil {
 		if w.tight(f) != nil { // it is accepted before the history makes room for it
 			w.append(c, st.asker, func(c actor.Context) {
 				w.answerInput(c, st)
@@ -230,6 +230,7 @@ func (w *Worker) tooLong(t *conversation.Turn) string {
 func (w *Worker) advance(c actor.Context) {
 	if w.closing.asked != nil && w.state.Turn() == nil && w.compacting == nil && !w.state.Closed() {
 		if w.undelivered() {
+			w.giveBackAll(c)
 			w.become(w.idle, stateInactive)
 			w.post(c)
 			return
@@ -273,7 +274,7 @@ func restful(next conversation.Step) bool {
 // rest goes idle and tells those who waited for it.
 func (w *Worker) rest(c actor.Context) {
 	w.become(w.idle, stateInactive)
-	if len(w.state.Outbox()) == 0 {
+	if w.mailRests() {
 		w.rested(c)
 	}
 }
