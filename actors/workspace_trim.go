@@ -19,10 +19,11 @@ import (
 // fieldsSchema is the form of these snapshots.
 const fieldsSchema = 1
 
-// sumFields writes a snapshot of the fields, off the mailbox, when that is due. then is called in any case, once.
+// sumFields writes a snapshot of the fields, off the mailbox, when that is due. then is called in any case, once. While something is written there is none:
+// the journal may have a record already that the fields do not know of, and a snapshot would stand for it.
 func (w *Workspace) sumFields(ending bool, then func()) {
 	n := w.book.snaps
-	if w.book.fields == nil || w.book.journal.Err() != nil || !n.due(ending) || !n.writing.CompareAndSwap(false, true) {
+	if w.book.fields == nil || w.book.busy || w.book.journal.Err() != nil || !n.due(ending) || !n.writing.CompareAndSwap(false, true) {
 		then()
 		return
 	}
