@@ -48,6 +48,39 @@ func TestAToolThatIsTakenFromAParentIsTakenFromItsChildren(t *testing.T) {
 	denied(h)
 }
 
+// TestAToolThatIsTakenFromAParentWhileAChildIsOutOfMemoryIsTakenFromItAfterARestart: nothing but the parent's journal knows of it then.
+func TestAToolThatIsTakenFromAParentWhileAChildIsOutOfMemoryIsTakenFromItAfterARestart(t *testing.T) {
+	store, dir := stored(t), t.TempDir()
+	acted := make(chan string, 16)
+	equipped := func() *actortest.House {
+		return actortest.New(t, actortest.Options{
+			Store: store, DataDir: dir, Tools: []tools.Tool{
+				tool(t, "stay", pure, func(context.Context, string) (string, error) { return "stayed", nil }),
+				tool(t, "act", atMostOnce, func(_ context.Context, a string) (string, error) { acted <- a; return "acted", nil }),
+			},
+			Model: plainOr(family(actortest.CallThenSay(actortest.Call("1", "stay", `{"name":"x"}`)), delegate("1", "one"))),
+		})
+	}
+	h := equipped()
+	s, w := h.Create(&messages.CreateSession{})
+	submit(h, s, "go")
+	actortest.Ask[*messages.Ack](h, s, &messages.WaitIdle{})
+	child := workers(h, s)[1].GetId()
+	h.Stop()
+	h = equipped()
+	actortest.Ask[*messages.WorkerView](h, s, &messages.ConfigureWorker{WorkerId: w, Tools: []string{"delegate", "stay"}})
+	h.Stop()
+	if n := len(actortest.Of[*messages.ConfigChanged](h.Facts(child))); n != 0 {
+		t.Fatalf("the child was in memory: %d", n)
+	}
+	h = equipped()
+	actortest.Ask[*messages.Inputs](h, s, &messages.ListInputs{WorkerId: w}) // it is in memory
+	r, err := actortest.Try[*messages.ToolReply](h, s, &messages.CallTool{CallId: messages.NewID("call_"), WorkerId: child, Tool: "act", Arguments: `{"name":"y"}`})
+	if err == nil && r.GetErrorCode() != tools.CodePermissionDenied || len(acted) > 0 {
+		t.Errorf("the child acts: %v %v", r, err)
+	}
+}
+
 // TestAChildWritesUnderItsParentsLeaseAsFarAsThatDoes: under one that is shared it is told why not.
 func TestAChildWritesUnderItsParentsLeaseAsFarAsThatDoes(t *testing.T) {
 	h := actortest.New(t, actortest.Options{})

@@ -9,12 +9,17 @@ import (
 
 	"github.com/troupe-dev/troupe/conversation"
 	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/model"
 	"github.com/troupe-dev/troupe/policy"
 	"github.com/troupe-dev/troupe/tools"
 )
 
 // reconfigure changes what later generations use.
 func (w *Worker) reconfigure(c actor.Context, m *messages.ConfigureWorker) {
+	if w.state.Parent() != "" && m.GetBy() == w.state.Parent() && c.Sender() == nil { // of its session; a tool of the parent's may have gone since, and is not looked for
+		w.narrow(c, m.GetTools())
+		return
+	}
 	if m.GetAgent() != "" {
 		if _, ok := w.svc.agent(m.GetAgent()); !ok {
 			c.Respond(messages.Fail(messages.CodeAgent, fmt.Sprintf("agent %q is not configured", m.GetAgent()), "see `agents:` in the configuration"))
@@ -33,10 +38,6 @@ func (w *Worker) reconfigure(c actor.Context, m *messages.ConfigureWorker) {
 	}
 	if fail := w.svc.checkToolset(m.GetTools()); fail != nil {
 		c.Respond(fail)
-		return
-	}
-	if w.state.Parent() != "" && m.GetBy() == w.state.Parent() {
-		w.narrow(c, m.GetTools())
 		return
 	}
 	asker := c.Sender()
@@ -60,22 +61,35 @@ func (w *Worker) narrowChildren(c actor.Context) {
 	}
 }
 
-// equipment names the tools that the worker is offered.
-func (w *Worker) equipment() []string {
-	var out []string
-	for _, d := range w.toolDefs() {
-		out = append(out, d.Name)
+// narrowSleepers tells them again when the worker comes into memory: those that were out of it, or cut off, when a tool was taken have not written that down.
+func (w *Worker) narrowSleepers(c actor.Context) {
+	if agent, _ := w.svc.agent(w.state.Agent()); w.state.Tools() != nil || w.state.NoMCP() || agent.Tools != nil {
+		w.narrowChildren(c)
 	}
-	return out
+}
+
+// equipment names the tools that the worker's toolset has, wherever it works, and those that a rule adds.
+func (w *Worker) equipment() []string {
+	own := w.roles()[0]
+	rules := w.rules(own)
+	return slices.DeleteFunc(w.svc.Tools.Names(), func(name string) bool {
+		return !w.inToolset(own, name, messages.Trust_FULL) && !slices.ContainsFunc(rules, func(r policy.Rule) bool { return r.Tool == name && r.Action == policy.Allow })
+	})
 }
 
 // narrow leaves a child those of its tools that its parent has still. It is written down, so that it holds for good; from its session, which
-// waits for nothing.
+// waits for nothing. Where trust alone says what it has, it is left what that gives it now: a list holds in every workspace.
 func (w *Worker) narrow(c actor.Context, parents []string) {
 	has := w.equipment()
 	left := slices.DeleteFunc(slices.Clone(has), func(name string) bool { return name != DelegateName && !slices.Contains(parents, name) })
 	if len(left) == len(has) {
 		return
+	}
+	if agent, _ := w.svc.agent(w.state.Agent()); w.state.Tools() == nil && agent.Tools == nil {
+		offered := w.toolDefs()
+		left = slices.DeleteFunc(left, func(name string) bool {
+			return !slices.ContainsFunc(offered, func(d model.ToolDef) bool { return d.Name == name })
+		})
 	}
 	if len(left) == 0 { // which a child cannot use
 		left = []string{DelegateName}

@@ -89,6 +89,7 @@ func (w *Worker) opening(c actor.Context) {
 	w.projector.Lookup, w.projector.Called = w.generation, w.called
 	w.inherit()
 	w.reportBudget(c)
+	w.narrowSleepers(c)
 	switch {
 	case w.barred(c):
 	case w.releasedBy != "" || w.openings > 0 && w.stash.Holds(w.isRelease): // from a quarantine that its journal does not know of
