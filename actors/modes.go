@@ -58,7 +58,7 @@ func (s *Services) contained() *messages.Failure {
 }
 
 // ConfiguredMode is the mode of an address that nobody says otherwise of: its own; else container, when a folder above it or one in it is
-// configured so, as a command there reaches the files of that.
+// configured so, as a command there reaches the files of that; of a repository any ref and folder is the same, as a clone has all of it.
 func ConfiguredMode(all map[string]string, uri string) string {
 	if mode := all[uri]; mode != "" {
 		return mode
@@ -66,11 +66,26 @@ func ConfiguredMode(all map[string]string, uri string) string {
 	host, path, _ := strings.Cut(uri, ":")
 	for other, mode := range all {
 		h, p, _ := strings.Cut(other, ":")
-		if h == host && h != "git" && mode == tools.ModeContainer && (within(path, p) || within(p, path)) {
+		same := within(path, p) || within(p, path)
+		if h == "git" {
+			same = strings.EqualFold(repository(path), repository(p))
+		}
+		if h == host && same && mode == tools.ModeContainer {
 			return mode
 		}
 	}
 	return tools.ModeLocal
+}
+
+// repository is what is cloned, of the path of a git address: without ref and folder, and without what names the same once more.
+func repository(path string) string {
+	path, _, _ = strings.Cut(path, "//")
+	path, _, _ = strings.Cut(path, "@")
+	for strings.HasSuffix(path, ".git") {
+		path = strings.TrimSuffix(path, ".git")
+	}
+	host, rest, _ := strings.Cut(path, "/")
+	return strings.TrimSuffix(host, ":443") + "/" + rest
 }
 
 // homeMode is the mode of a session's own workspace: commands leave no container by running there. It is that of the primary workspace when
