@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -14,11 +15,34 @@ type Measures struct {
 	tokens   metric.Int64Histogram
 	duration metric.Float64Histogram
 	first    metric.Float64Histogram
+
+	mu     sync.Mutex
+	models map[string]bool // that are counted by name
+}
+
+// maxMeasured is how many models are counted by name. Whoever may prompt may name any model of a provider, and each makes its own series, for ever.
+const maxMeasured = 128
+
+// otherModels is what all others are counted as.
+const otherModels = "_OTHER"
+
+// modelName is the label of a model.
+func (x *Measures) modelName(provider, name string) string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch key := provider + "/" + name; {
+	case x.models[key]:
+	case len(x.models) >= maxMeasured:
+		return otherModels
+	default:
+		x.models[key] = true
+	}
+	return name
 }
 
 // NewMeasures makes the instruments.
 func NewMeasures(m metric.Meter) (*Measures, error) {
-	out := &Measures{}
+	out := &Measures{models: make(map[string]bool)}
 	var err error
 	if out.tokens, err = m.Int64Histogram(telemetry.MetricTokenUsage, metric.WithUnit("{token}"), metric.WithDescription("Tokens of a call of a model."),
 		metric.WithExplicitBucketBoundaries(1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)); err != nil {
@@ -32,7 +56,7 @@ func NewMeasures(m metric.Meter) (*Measures, error) {
 	return out, err
 }
 
-// measured counts a model call. Providers and models are those of the configuration: there are as many as that names.
+// measured counts a model call. Providers are those of the configuration; models are bounded.
 func (w *Worker) measured(g *generation, m *generated) {
 	x := w.svc.Measures
 	if x == nil {
@@ -40,7 +64,7 @@ func (w *Worker) measured(g *generation, m *generated) {
 	}
 	ctx := context.Background()
 	about := []attribute.KeyValue{
-		telemetry.Operation.String(telemetry.OperationChat), telemetry.Provider.String(g.provider), telemetry.RequestModel.String(g.model.Name),
+		telemetry.Operation.String(telemetry.OperationChat), telemetry.Provider.String(g.provider), telemetry.RequestModel.String(x.modelName(g.provider, g.model.Name)),
 	}
 	timed := about
 	if class := classOf(m.err); class != "" {
