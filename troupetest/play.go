@@ -75,12 +75,12 @@ func (r *recorder) note(e *troupe.Event) {
 			if err != nil {
 				args = r.clean(c.GetArguments())
 			}
-			r.out, r.calls = append(r.out, "call "+c.GetName()+" "+args), append(r.calls, c.GetId())
+			r.out, r.calls = append(r.out, "call "+r.word(c.GetName())+" "+r.placed(args)), append(r.calls, c.GetId())
 		}
 	case messages.EventGenerationDiscarded:
 		r.out = append(r.out, "again "+e.GetErrorCode())
 	case messages.EventToolFinished:
-		one := &recorder{dir: r.dir, out: []string{strings.TrimSpace("result " + e.GetTool() + " " + e.GetStatus() + " " + e.GetErrorCode())}}
+		one := &recorder{dir: r.dir, out: []string{strings.TrimSpace("result " + r.word(e.GetTool()) + " " + e.GetStatus() + " " + e.GetErrorCode())}}
 		if e.GetText() != "" {
 			one.text("|", e.GetText())
 		}
@@ -112,10 +112,20 @@ func (r *recorder) text(sign, text string) {
 
 // clean takes out of a line what differs from one run to the next, and what a terminal could obey.
 func (r *recorder) clean(l string) string {
-	if r.dir != "" {
-		l = strings.ReplaceAll(l, r.dir, "FOLDER")
+	return yamldoc.Printable(r.placed(l))
+}
+
+// placed has a name in place of the folder, which is another one each time.
+func (r *recorder) placed(l string) string {
+	if r.dir == "" {
+		return l
 	}
-	return yamldoc.Printable(l)
+	return strings.ReplaceAll(l, r.dir, "FOLDER")
+}
+
+// word is a name that a model has made up, as one word of a line.
+func (r *recorder) word(name string) string {
+	return strings.Join(strings.Fields(r.clean(name)), "_")
 }
 
 // run runs the pipeline to its end.
@@ -148,8 +158,10 @@ func (t *Transcript) run(ctx context.Context, rt *troupe.Runtime, s Stage) ([]st
 	if out := v.GetOutputsJson(); out != "" {
 		if text, err := compact(out); err == nil {
 			out = text
+		} else {
+			out = r.clean(out)
 		}
-		r.out = append(r.out, "outputs "+r.clean(out))
+		r.out = append(r.out, "outputs "+r.placed(out))
 	}
 	reason, _, _ := strings.Cut(v.GetError(), "\n")
 	r.out = append(r.out, strings.TrimSpace("end "+v.GetState()+" "+r.clean(reason)))

@@ -3,7 +3,9 @@ package troupetest
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"unicode/utf8"
@@ -265,7 +267,7 @@ func (p *parser) canonical(i int, word, rest, l string) (string, error) {
 	return lead + out, nil
 }
 
-// compact is JSON without spaces, the keys of objects in order.
+// compact is JSON without spaces, the keys of objects in order, and what a terminal could obey escaped.
 func compact(text string) (string, error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
@@ -273,8 +275,8 @@ func compact(text string) (string, error) {
 	if err := d.Decode(&v); err != nil {
 		return "", err
 	}
-	if d.More() {
-		return "", fmt.Errorf("something follows the value")
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return "", errors.New("something follows the value")
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -282,5 +284,13 @@ func compact(text string) (string, error) {
 	if err := enc.Encode(v); err != nil {
 		return "", err
 	}
-	return strings.TrimSuffix(b.String(), "\n"), nil
+	var out strings.Builder
+	for _, r := range strings.TrimSuffix(b.String(), "\n") { // which stands in strings only, as nothing is indented
+		if yamldoc.Unsafe(r) {
+			fmt.Fprintf(&out, "\\u%04x", r)
+		} else {
+			out.WriteRune(r)
+		}
+	}
+	return out.String(), nil
 }

@@ -34,6 +34,7 @@ func TestWhatIsWrongWithATranscriptIsShownWithACaret(t *testing.T) {
 		"> a\ncall read_file":          "t.txt:2:15: a call has arguments, as JSON",
 		"> a\ncall read_file {\"a\":":  "t.txt:2:16: this is not JSON",
 		"> a\ncall x {} {}\nend done":  "t.txt:2:8: this is not JSON",
+		"> a\ncall x {}}\nend done":    "t.txt:2:8: this is not JSON",
 		"> a\n| b":                     "t.txt:2:1: there is nothing whose text this could be",
 		"> a\n< b\n> c":                "t.txt:2:1: the exchange does not end here",
 		"> a\n< b":                     "t.txt:2:1: the exchange does not end here",
