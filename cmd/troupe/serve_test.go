@@ -231,3 +231,37 @@ func TestTheServiceManagerIsTold(t *testing.T) {
 	}
 	_, _ = s.wait()
 }
+
+// TestOpenTurnsGoOnThoughThereIsRoomForOneSessionOnly: two turns were cut off, the first takes longer than a request waits for room, and nobody asks for the second.
+func TestOpenTurnsGoOnThoughThereIsRoomForOneSessionOnly(t *testing.T) {
+	if testing.Short() {
+		t.Skip("two turns one after the other take some ten seconds")
+	}
+	m := newMachine(t)
+	script := m.write("s.yaml", strings.ReplaceAll(slowScript, "TEXT", strings.Repeat("and so on ", 300)))
+	for _, dir := range []string{"a", "b"} {
+		r := m.start("run", "think", "-C", dir, "-m", "scripted/"+script, "--trust", "full")
+		r.waitFor("I think.")
+		r.signal(syscall.SIGKILL)
+		r.wait()
+	}
+	m.write("s.yaml", strings.ReplaceAll(slowScript, "TEXT", strings.Repeat("and so on ", 20)))
+	m.env = append(m.env, "TROUPE_LIMITS__SESSIONS=1")
+	s := m.serve()
+	if log := s.stderr.String(); !strings.Contains(log, "2 sessions with open turns go on") {
+		t.Errorf("it says %s", log)
+	}
+	m.eventually("both turns are done", func() bool {
+		done := 0
+		for _, w := range m.workers() {
+			if w.Turns == 1 {
+				done++
+			}
+		}
+		return done == 2
+	})
+	s.signal(syscall.SIGTERM)
+	if code, _ := s.wait(); code != exitDone {
+		t.Errorf("the server ended with %d: %s", code, s.stderr.String())
+	}
+}

@@ -38,6 +38,7 @@ type server struct {
 	started    time.Time
 	stop       chan struct{} // closed: somebody asked for the end
 	once       sync.Once
+	late       []string // sessions with open turns for which there was no room
 }
 
 // The states of a server, in order.
@@ -73,16 +74,23 @@ func (s *server) work(ctx, failed context.Context) error {
 		if err := s.begin(ctx); err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-		case <-s.stop:
-		case <-over.Done():
-			return nil // what is served failed
-		case <-failed.Done():
-			return nil // so says the house
+		again := time.NewTicker(recoverAgain)
+		defer again.Stop()
+		for {
+			select {
+			case <-again.C:
+				s.recoverLate(ctx)
+				continue
+			case <-ctx.Done():
+			case <-s.stop:
+			case <-over.Done():
+				return nil // what is served failed
+			case <-failed.Done():
+				return nil // so says the house
+			}
+			s.drain(ctx)
+			return nil
 		}
-		s.drain(ctx)
-		return nil
 	}, func(error) { end() })
 	api := gateway.New(s.house.rt, s.public())
 	g.Add(func() error { return gateway.Serve(over, s.api, api) }, func(error) { end() })
@@ -117,7 +125,11 @@ func (s *server) begin(ctx context.Context) error {
 	return nil
 }
 
-// recover brings the sessions into memory whose turns are open: they go on by themselves. One that fails stands in the log.
+// recoverAgain is how often sessions are asked again for which there was no room.
+const recoverAgain = 5 * time.Second
+
+// recover brings the sessions into memory whose turns are open: they go on by themselves. One that fails stands in the log; those for which
+// there is no room yet are asked again later.
 func (s *server) recover(ctx context.Context) (int, error) {
 	all, err := ask[*messages.Sessions](ctx, s.house, &messages.ListSessions{})
 	if err != nil {
@@ -128,17 +140,37 @@ func (s *server) recover(ctx context.Context) (int, error) {
 		if !open(v) {
 			continue
 		}
-		_, err := ask[*messages.SessionView](ctx, s.house, &messages.ToSession{SessionId: v.GetId(), Command: &messages.ToSession_Describe{Describe: &messages.DescribeSession{}}})
-		switch {
+		n++
+		switch err := s.wake(ctx, v.GetId()); {
 		case ctx.Err() != nil:
 			return n, ctx.Err()
+		case errors.Is(err, messages.ErrBusy):
+			s.late = append(s.late, v.GetId())
 		case err != nil:
+			n--
 			s.log.Warn("session does not go on", "session", v.GetId(), "err", err)
-		default:
-			n++
 		}
 	}
 	return n, nil
+}
+
+func (s *server) wake(ctx context.Context, session string) error {
+	_, err := ask[*messages.SessionView](ctx, s.house, &messages.ToSession{SessionId: session, Command: &messages.ToSession_Describe{Describe: &messages.DescribeSession{}}})
+	return err
+}
+
+// recoverLate brings in those for which there was no room, in their order, while there is some.
+func (s *server) recoverLate(ctx context.Context) {
+	for len(s.late) > 0 {
+		err := s.wake(ctx, s.late[0])
+		if errors.Is(err, messages.ErrBusy) || ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			s.log.Warn("session does not go on", "session", s.late[0], "err", err)
+		}
+		s.late = s.late[1:]
+	}
 }
 
 // open says whether something of a session waits for it to be in memory.
