@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"testing"
 
@@ -14,27 +13,20 @@ import (
 // TestEveryCutOfATurnThatIsGivenWriteAccessRecovers cuts a life in which a person agrees to trust the folder after each append. It is
 // raised once, by that answer and not before it, and what is planned after that is planned with it.
 func TestEveryCutOfATurnThatIsGivenWriteAccessRecovers(t *testing.T) {
-	made := func() *question {
+	made := func(t *testing.T) *question {
 		q := newQuestion(t)
 		q.model = asksAccess{}
 		return q
 	}
-	whole := made()
+	whole := made(t)
 	appends := whole.live(t, 1<<30, true)
 	checkAccess(t, whole, "uncut")
-	if appends < 6 {
-		t.Fatalf("it took %d appends: this is not what the test is about", appends)
-	}
-	for n := 0; n <= appends; n++ {
-		for _, heard := range []bool{false, true} {
-			t.Run(fmt.Sprintf("after %d of %d, heard=%v", n, appends, heard), func(t *testing.T) {
-				q := made()
-				q.live(t, n, heard)
-				q.live(t, 1<<30, true)
-				checkAccess(t, q, "recovered")
-			})
-		}
-	}
+	everyCut(t, appends, 6, func(t *testing.T, n int, heard bool) {
+		q := made(t)
+		q.live(t, n, heard)
+		q.live(t, 1<<30, true)
+		checkAccess(t, q, "recovered")
+	})
 }
 
 func checkAccess(t *testing.T, q *question, when string) {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/persistence"
-	"github.com/troupe-dev/troupe/persistence/memory"
 )
 
 // TestNoCutOfADelegatingTurnSpendsMoreThanTheBudgetAndTheSumIsThatOfItsParts cuts a turn that delegates after each append. With enough for
@@ -16,34 +15,19 @@ import (
 // what its workers' journals say.
 func TestNoCutOfADelegatingTurnSpendsMoreThanTheBudgetAndTheSumIsThatOfItsParts(t *testing.T) {
 	for _, most := range []int64{2_000_000, 60_000} {
-		budget := &messages.Budget{Most: &messages.Amounts{Tokens: most, ToolCalls: 200}}
-		whole := newDelegating(t)
-		whole.budget = budget
-		appends := whole.run(t, &cutStore{Store: memory.New(), limit: 1 << 30})
-		whole.checkTill(t, "uncut", most)
-		if appends < 16 {
-			t.Fatalf("the turn took %d appends: it does not do what this test is about", appends)
-		}
-		for n := 0; n <= appends; n++ {
-			for _, heard := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%d tokens, after %d of %d, heard=%v", most, n, appends, heard), func(t *testing.T) {
-					w := newDelegating(t)
-					w.budget = budget
-					first := memory.New()
-					w.run(t, &cutStore{Store: first, limit: n, heard: heard})
-					after, err := first.Cut(n)
-					if err != nil {
-						t.Fatal(err)
-					}
-					w.run(t, &cutStore{Store: after, limit: 1 << 30})
-					w.store = after
-					w.checkTill(t, "recovered", most)
-					if most > 1_000_000 {
-						w.checkFamily(t, "recovered")
-					}
-				})
+		t.Run(fmt.Sprintf("%d tokens", most), func(t *testing.T) {
+			made := func(t *testing.T) *world {
+				w := newDelegating(t)
+				w.budget = &messages.Budget{Most: &messages.Amounts{Tokens: most, ToolCalls: 200}}
+				return w
 			}
-		}
+			everyCutOf(t, 16, made, func(w *world, t *testing.T, when string) {
+				w.checkTill(t, when, most)
+				if most > 1_000_000 && when == "recovered" {
+					w.checkFamily(t, when)
+				}
+			})
+		})
 	}
 }
 

@@ -25,27 +25,40 @@ import (
 // class is cut after each append, once before the append's answer was heard (nothing that it
 // justifies has happened) and once after (it may have happened, and its record is lost). The next
 // runtime on the same journal and folder must end the turn and keep rules R1 to R6.
-func TestEveryCutOfTheJournalRecovers(t *testing.T) {
-	whole := newWorld(t)
+func TestEveryCutOfTheJournalRecovers(t *testing.T) { everyCutOf(t, 8, newWorld, (*world).check) }
+
+// everyCutOf does a world's work whole, then again and again: cut after each append, and taken up by another runtime. Of an append
+// that was cut off, somebody has heard or nobody.
+func everyCutOf(t *testing.T, least int, made func(*testing.T) *world, check func(*world, *testing.T, string)) {
+	t.Helper()
+	whole := made(t)
 	appends := whole.run(t, &cutStore{Store: memory.New(), limit: 1 << 30})
-	whole.check(t, "uncut")
-	if appends < 8 {
-		t.Fatalf("the turn took %d appends: it does not do what this test is about", appends)
+	check(whole, t, "uncut")
+	everyCut(t, appends, least, func(t *testing.T, n int, heard bool) {
+		w, first := made(t), memory.New()
+		done := w.run(t, &cutStore{Store: first, limit: n, heard: heard})
+		if w.together {
+			n = min(n, done)
+		}
+		after, err := first.Cut(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.run(t, &cutStore{Store: after, limit: 1 << 30})
+		w.store = after
+		check(w, t, "recovered")
+	})
+}
+
+// everyCut cuts after each of so many appends, heard and not. With fewer than least of them the work is not what the test is about.
+func everyCut(t *testing.T, appends, least int, cut func(t *testing.T, n int, heard bool)) {
+	t.Helper()
+	if appends < least {
+		t.Fatalf("it took %d appends: it does not do what this test is about", appends)
 	}
 	for n := 0; n <= appends; n++ {
 		for _, heard := range []bool{false, true} {
-			t.Run(fmt.Sprintf("after %d of %d, heard=%v", n, appends, heard), func(t *testing.T) {
-				w := newWorld(t)
-				first := memory.New()
-				w.run(t, &cutStore{Store: first, limit: n, heard: heard})
-				after, err := first.Cut(n)
-				if err != nil {
-					t.Fatal(err)
-				}
-				w.run(t, &cutStore{Store: after, limit: 1 << 30})
-				w.store = after
-				w.check(t, "recovered")
-			})
+			t.Run(fmt.Sprintf("after %d of %d, heard=%v", n, appends, heard), func(t *testing.T) { cut(t, n, heard) })
 		}
 	}
 }
@@ -56,6 +69,7 @@ type world struct {
 	store     persistence.Store
 	agents    []troupe.Agent
 	until     func(*messages.SessionView) bool                      // goes on until then, though the prompt is answered
+	together  bool                                                  // things happen at the same time, so that there may be fewer appends than in another run
 	budget    *messages.Budget                                      // of the session; nil: none
 	script    func(*model.Request) (calls [][2]string, text string) // instead of the turn with calls of every class
 

@@ -11,35 +11,13 @@ import (
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
 	"github.com/troupe-dev/troupe/persistence"
-	"github.com/troupe-dev/troupe/persistence/memory"
 )
 
 // TestEveryCutOfADelegatingTurnHasOneChildAndOneAnswer cuts a turn that delegates twice, and works itself beside it, after each
 // append of parent and children. Whatever was lost, each call has one child, each child its task once, each answer is heard
 // once, and nothing that must not run twice does.
 func TestEveryCutOfADelegatingTurnHasOneChildAndOneAnswer(t *testing.T) {
-	whole := newDelegating(t)
-	appends := whole.run(t, &cutStore{Store: memory.New(), limit: 1 << 30})
-	whole.checkFamily(t, "uncut")
-	if appends < 16 {
-		t.Fatalf("the turn took %d appends: it does not do what this test is about", appends)
-	}
-	for n := 0; n <= appends; n++ {
-		for _, heard := range []bool{false, true} {
-			t.Run(fmt.Sprintf("after %d of %d, heard=%v", n, appends, heard), func(t *testing.T) {
-				w := newDelegating(t)
-				first := memory.New()
-				w.run(t, &cutStore{Store: first, limit: n, heard: heard})
-				after, err := first.Cut(n)
-				if err != nil {
-					t.Fatal(err)
-				}
-				w.run(t, &cutStore{Store: after, limit: 1 << 30})
-				w.store = after
-				w.checkFamily(t, "recovered")
-			})
-		}
-	}
+	everyCutOf(t, 16, newDelegating, (*world).checkFamily)
 }
 
 // newDelegating is a world whose parent delegates two tasks and runs a call beside them. Each child changes a file and charges.

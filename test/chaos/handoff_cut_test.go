@@ -2,41 +2,18 @@ package chaos
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
 	"github.com/troupe-dev/troupe/persistence"
-	"github.com/troupe-dev/troupe/persistence/memory"
 )
 
 // TestEveryCutOfATurnThatIsHandedOverIsFinishedByTheSameAgents cuts a turn that goes from agent to agent and back, and works in between.
 // Whatever was lost, it is handed over once there and once back, and nothing that must not run twice does.
 func TestEveryCutOfATurnThatIsHandedOverIsFinishedByTheSameAgents(t *testing.T) {
-	whole := newHanding(t)
-	appends := whole.run(t, &cutStore{Store: memory.New(), limit: 1 << 30})
-	whole.checkHanded(t, "uncut")
-	if appends < 10 {
-		t.Fatalf("the turn took %d appends: it does not do what this test is about", appends)
-	}
-	for n := 0; n <= appends; n++ {
-		for _, heard := range []bool{false, true} {
-			t.Run(fmt.Sprintf("after %d of %d, heard=%v", n, appends, heard), func(t *testing.T) {
-				w := newHanding(t)
-				first := memory.New()
-				w.run(t, &cutStore{Store: first, limit: n, heard: heard})
-				after, err := first.Cut(n)
-				if err != nil {
-					t.Fatal(err)
-				}
-				w.run(t, &cutStore{Store: after, limit: 1 << 30})
-				w.store = after
-				w.checkHanded(t, "recovered")
-			})
-		}
-	}
+	everyCutOf(t, 10, newHanding, (*world).checkHanded)
 }
 
 // newHanding is a world whose desk hands over to an expert, who charges and hands back; the desk says the last word.

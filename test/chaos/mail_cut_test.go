@@ -2,46 +2,24 @@ package chaos
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
 	"github.com/troupe-dev/troupe/persistence"
-	"github.com/troupe-dev/troupe/persistence/memory"
 )
 
 // TestEveryCutOfWorkInTheBackgroundIsToldOnce cuts a session whose agent delegates in the background, is written to by its child meanwhile, and is
 // told what became of it, after each append. Whatever was lost, there is one child, and each message is heard once.
 func TestEveryCutOfWorkInTheBackgroundIsToldOnce(t *testing.T) {
-	whole := newAside(t)
-	appends := whole.run(t, &cutStore{Store: memory.New(), limit: 1 << 30})
-	whole.checkTold(t, "uncut")
-	if appends < 16 {
-		t.Fatalf("it took %d appends: it does not do what this test is about", appends)
-	}
-	for n := 0; n <= appends; n++ {
-		for _, heard := range []bool{false, true} {
-			t.Run(fmt.Sprintf("after %d of %d, heard=%v", n, appends, heard), func(t *testing.T) {
-				w := newAside(t)
-				first := memory.New()
-				made := w.run(t, &cutStore{Store: first, limit: n, heard: heard})
-				after, err := first.Cut(min(n, made)) // what happens at the same time may come in fewer appends
-				if err != nil {
-					t.Fatal(err)
-				}
-				w.run(t, &cutStore{Store: after, limit: 1 << 30})
-				w.store = after
-				w.checkTold(t, "recovered")
-			})
-		}
-	}
+	everyCutOf(t, 16, newAside, (*world).checkTold)
 }
 
 // newAside is a world whose parent delegates in the background and ends its turn; the child charges, writes to it, and answers.
 func newAside(t *testing.T) *world {
 	w := newWorld(t)
+	w.together = true
 	w.script = func(req *model.Request) ([][2]string, string) {
 		ms := req.Prompt.Messages
 		last := ms[len(ms)-1]

@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	"github.com/troupe-dev/troupe"
@@ -13,27 +12,23 @@ import (
 // TestEveryCutOfATurnWhoseAnswersAreRememberedRecovers cuts a life in which one answer leaves a rule in the session's journal and one
 // in that of the whole store, after each append. An answer that is in the journal has its rule; there is each once.
 func TestEveryCutOfATurnWhoseAnswersAreRememberedRecovers(t *testing.T) {
-	made := func() *question {
+	made := func(t *testing.T) *question {
 		q := newQuestion(t)
 		q.scopes = map[string]troupe.Scope{"call_0": troupe.Always, "call_1": troupe.ForSession}
 		return q
 	}
-	whole := made()
+	whole := made(t)
 	appends := whole.live(t, 1<<30, true)
 	whole.check(t, "uncut")
 	whole.checkRules(t, "uncut", true)
-	for n := 0; n <= appends; n++ {
-		for _, heard := range []bool{false, true} {
-			t.Run(fmt.Sprintf("after %d of %d, heard=%v", n, appends, heard), func(t *testing.T) {
-				q := made()
-				q.live(t, n, heard)
-				q.checkRules(t, "cut", false)
-				q.live(t, 1<<30, true)
-				q.check(t, "recovered")
-				q.checkRules(t, "recovered", true)
-			})
-		}
-	}
+	everyCut(t, appends, 6, func(t *testing.T, n int, heard bool) {
+		q := made(t)
+		q.live(t, n, heard)
+		q.checkRules(t, "cut", false)
+		q.live(t, 1<<30, true)
+		q.check(t, "recovered")
+		q.checkRules(t, "recovered", true)
+	})
 }
 
 // checkRules holds the answers in the journals against the rules there.
