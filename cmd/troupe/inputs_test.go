@@ -26,7 +26,7 @@ func TestAnInputThatWaitsIsListedAndTakenBack(t *testing.T) {
 	id := m.onlySession()
 	waits := m.start("run", "-s", id, "think of\nsomething else")
 	var staged string
-	for staged == "" {
+	m.eventually("the second input waits", func() bool {
 		for _, in := range m.inputs(id) {
 			switch in.State {
 			case "staged":
@@ -36,7 +36,8 @@ func TestAnInputThatWaitsIsListedAndTakenBack(t *testing.T) {
 				t.Fatalf("listed as %+v", in)
 			}
 		}
-	}
+		return staged != ""
+	})
 	if code, out, stderr := m.run("inputs", "ls", id); code != exitDone || strings.Count(out, "\n") != 3 || !strings.Contains(out, "think of something else") {
 		t.Errorf("the table ended with %d: %s%s", code, out, stderr)
 	}
