@@ -151,6 +151,12 @@ func TestAParentIsToldOfAChildThatWasDeletedOrTakenBack(t *testing.T) {
 		{"cancelled by a person", "not today", func(h *actortest.House, s, child string) {
 			actortest.Ask[*messages.Cancelled](h, s, &messages.CancelSession{WorkerId: child, Reason: "not today"})
 		}},
+		{"cancelled by somebody who says that he is its parent", "not today", func(h *actortest.House, s, child string) {
+			actortest.Ask[*messages.Cancelled](h, s, &messages.CancelSession{WorkerId: child, By: "parent", Reason: "not today"})
+		}},
+		{"deleted by somebody who says that he is its parent", "the worker is deleted", func(h *actortest.House, s, child string) {
+			actortest.Ask[*messages.Ack](h, s, &messages.DeleteWorker{WorkerId: child, By: "parent"})
+		}},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			gate := actortest.NewGate()

@@ -220,11 +220,11 @@ func (s *Session) command(c actor.Context, m *messages.ToSession) {
 	case *messages.ToSession_ListInputs:
 		s.route(c, cmd.ListInputs)
 	case *messages.ToSession_WithdrawInput:
-		s.route(c, cmd.WithdrawInput)
+		s.route(c, outsider(cmd.WithdrawInput))
 	case *messages.ToSession_ResolveCall:
 		s.route(c, cmd.ResolveCall)
 	case *messages.ToSession_ResolveApproval:
-		s.resolveApproval(c, cmd.ResolveApproval)
+		s.resolveApproval(c, outsider(cmd.ResolveApproval))
 	case *messages.ToSession_CallTool:
 		s.route(c, cmd.CallTool)
 	case *messages.ToSession_Save:
@@ -252,7 +252,7 @@ func (s *Session) command(c actor.Context, m *messages.ToSession) {
 func (s *Session) own(c actor.Context, m *messages.ToSession) {
 	switch cmd := m.GetCommand().(type) {
 	case *messages.ToSession_Cancel:
-		s.cancelAll(c, cmd.Cancel)
+		s.cancelAll(c, outsider(cmd.Cancel))
 	case *messages.ToSession_WaitIdle:
 		s.waitAll(c, cmd.WaitIdle)
 	case *messages.ToSession_SpawnWorker:
@@ -276,7 +276,7 @@ func (s *Session) own(c actor.Context, m *messages.ToSession) {
 	case *messages.ToSession_ApplyCopy:
 		s.applyCopy(c, cmd.ApplyCopy)
 	case *messages.ToSession_DeleteWorker:
-		s.deleteWorker(c, cmd.DeleteWorker)
+		s.deleteWorker(c, outsider(cmd.DeleteWorker))
 	case *messages.ToSession_RevokeRule:
 		s.revokeRule(c, cmd.RevokeRule)
 	case *messages.ToSession_CountJobs:

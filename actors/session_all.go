@@ -7,6 +7,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/messages"
@@ -15,6 +16,19 @@ import (
 // cancelWait bounds how long the workers of a session may take to end their turns, beyond the time that calls
 // have for it.
 const cancelWait = time.Minute
+
+// outsider is a command from outside. Who calls himself a worker's parent there is not: what a parent ends it is not told of.
+func outsider[M interface {
+	proto.Message
+	GetBy() string
+}](m M) M {
+	if m.GetBy() != byParent {
+		return m
+	}
+	m = proto.CloneOf(m)
+	m.ProtoReflect().Set(m.ProtoReflect().Descriptor().Fields().ByName("by"), protoreflect.ValueOfString("user"))
+	return m
+}
 
 // cancelAll cancels the turns of all workers, when none is named. It answers when none of them runs anything any more.
 func (s *Session) cancelAll(c actor.Context, m *messages.CancelSession) {
