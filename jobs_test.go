@@ -193,3 +193,42 @@ func TestJobsLeaveDetachedAndOverlappingFolders(t *testing.T) {
 		t.Errorf("%q", said)
 	}
 }
+
+// TestACancelEndsWhatWasLeftRunningWhenItIsTold: of all agents of a session, or of one; else it says that they go on.
+func TestACancelEndsWhatWasLeftRunningWhenItIsTold(t *testing.T) {
+	rt, ctx := runtimeOf(t, troupe.Options{Model: asks(), Sandbox: unconfined(t), DataDir: t.TempDir()})
+	s, err := rt.Session(ctx, troupe.SessionOptions{Dir: folder(t, nil), Trust: troupe.Full})
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := make([]*troupe.Worker, 2)
+	for i := range others {
+		if others[i], err = s.NewWorker(ctx, troupe.WorkerOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, w := range append(others, s.Worker) {
+		if res, err := w.Run(ctx, `exec {"command":"sleep 1000","background":true}`); err != nil || res.Outcome != "done" {
+			t.Fatalf("%+v, %v", res, err)
+		}
+	}
+	cancel := func(m *messages.CancelSession) *messages.Cancelled {
+		t.Helper()
+		return ask[*messages.Cancelled](t, rt, &messages.ToSession{SessionId: s.ID(), Command: &messages.ToSession_Cancel{Cancel: m}})
+	}
+	if c := cancel(&messages.CancelSession{}); c.GetJobs() != 3 || c.GetEnded() != 0 {
+		t.Errorf("without a word of them: %v", c)
+	}
+	if c := cancel(&messages.CancelSession{WorkerId: others[0].ID(), Jobs: true}); c.GetJobs() != 0 || c.GetEnded() != 1 {
+		t.Errorf("those of one agent: %v", c)
+	}
+	if c := cancel(&messages.CancelSession{Jobs: true}); c.GetJobs() != 0 || c.GetEnded() != 2 {
+		t.Errorf("those of all: %v", c)
+	}
+	if n := ask[*messages.JobCount](t, rt, &messages.ToSession{SessionId: s.ID(), Command: &messages.ToSession_CountJobs{CountJobs: &messages.CountJobs{}}}).GetBackground(); n != 0 {
+		t.Errorf("%d go on", n)
+	}
+	if _, err := rt.Ask(ctx, &messages.ToSession{SessionId: s.ID(), Command: &messages.ToSession_Cancel{Cancel: &messages.CancelSession{WorkerId: "wrk_none", Jobs: true}}}); failureCode(err) != messages.CodeNotFound {
+		t.Errorf("those of nobody: %v", err)
+	}
+}

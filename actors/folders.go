@@ -205,15 +205,38 @@ func (f *Folders) ended(l *messages.LeaseToken, exec string) {
 type leftRunning struct {
 	worker, workspace string
 	end               func(why string)
+	gone              chan struct{} // closed when nothing of it is left
 }
 
 // keep notes a job; nil: it has ended.
 func (f *Folders) keep(job string, left *leftRunning) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.jobs[job] = left; left == nil {
-		delete(f.jobs, job)
+	if old := f.jobs[job]; old != nil {
+		close(old.gone)
 	}
+	if left == nil {
+		delete(f.jobs, job)
+		return
+	}
+	left.gone = make(chan struct{})
+	f.jobs[job] = left
+}
+
+// endOf asks for the end of all jobs that some workers have running, and returns what is closed when each is gone.
+func (f *Folders) endOf(workers []string, why string) (gone []<-chan struct{}) {
+	f.mu.Lock()
+	var ends []func(string)
+	for _, left := range f.jobs {
+		if slices.Contains(workers, left.worker) {
+			ends, gone = append(ends, left.end), append(gone, left.gone)
+		}
+	}
+	f.mu.Unlock()
+	for _, end := range ends {
+		end(why)
+	}
+	return gone
 }
 
 // endIn asks for the end of the jobs that a worker has in a workspace.

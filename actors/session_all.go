@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -32,6 +33,10 @@ func outsider[M interface {
 
 // cancelAll cancels the turns of all workers, when none is named. It answers when none of them runs anything any more.
 func (s *Session) cancelAll(c actor.Context, m *messages.CancelSession) {
+	if m.GetJobs() {
+		s.cancelWithJobs(c, m)
+		return
+	}
 	if m.GetWorkerId() != "" {
 		s.route(c, m)
 		return
@@ -60,6 +65,36 @@ func (s *Session) cancelAll(c actor.Context, m *messages.CancelSession) {
 			}
 		}
 		return sum
+	})
+}
+
+// cancelWithJobs cancels, and then ends what agents have left running, also those that are quarantined or out of memory. It answers when
+// nothing of it is left.
+func (s *Session) cancelWithJobs(c actor.Context, m *messages.CancelSession) {
+	turns, workers := proto.CloneOf(m), slices.Clone(s.order)
+	if turns.Jobs = false; m.GetWorkerId() != "" {
+		workers = []string{m.GetWorkerId()}
+	}
+	svc, sys, self, asker, away := s.svc, c.ActorSystem(), c.Self(), c.Sender(), &s.rest.away
+	away.Add(1)
+	svc.spawn(sys, asker, func(p *act.Panic) any { return messages.Fail(messages.CodeInternal, p.Error(), "") }, func() any {
+		defer away.Add(-1)
+		ctx, cancel := context.WithTimeout(context.Background(), svc.Limits.Grace+cancelWait)
+		defer cancel()
+		done, err := act.Ask[*messages.Cancelled](ctx, sys, self, turns)
+		if err != nil {
+			return asFailure(err)
+		}
+		done.Jobs = 0
+		for _, gone := range svc.folders.endOf(workers, "the session's work was cancelled") {
+			select {
+			case <-gone:
+				done.Ended++
+			case <-ctx.Done():
+				done.Jobs++
+			}
+		}
+		return done
 	})
 }
 

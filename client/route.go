@@ -141,7 +141,7 @@ func toSession(base string, m *messages.ToSession) (*call, error) {
 	case *messages.ToSession_AwaitTurn:
 		return get(base+"/wait", outcome, "worker", x.AwaitTurn.GetWorkerId(), "input_id", x.AwaitTurn.GetInputId()), nil
 	case *messages.ToSession_Cancel:
-		body := messages.CancelJSON{Worker: x.Cancel.GetWorkerId(), By: x.Cancel.GetBy(), Reason: x.Cancel.GetReason(), Inputs: x.Cancel.GetInputs()}
+		body := messages.CancelJSON{Worker: x.Cancel.GetWorkerId(), By: x.Cancel.GetBy(), Reason: x.Cancel.GetReason(), Inputs: x.Cancel.GetInputs(), Jobs: x.Cancel.GetJobs()}
 		return post(base+"/cancel", body, cancelled), nil
 	case *messages.ToSession_ListInputs:
 		return get(base+"/inputs", listed[messages.StagedJSON](func(v []*messages.InputView) proto.Message { return &messages.Inputs{Inputs: v} }),
@@ -292,7 +292,7 @@ func cancelled(body []byte, _ http.Header) (proto.Message, error) {
 	if err := json.Unmarshal(body, &j); err != nil {
 		return nil, fmt.Errorf("decode the reply: %w", err)
 	}
-	return &messages.Cancelled{Turns: j.Turns, Inputs: j.Inputs, Jobs: j.Jobs}, nil
+	return &messages.Cancelled{Turns: j.Turns, Inputs: j.Inputs, Jobs: j.Jobs, Ended: j.Ended}, nil
 }
 
 func jobs(body []byte, _ http.Header) (proto.Message, error) {

@@ -108,13 +108,13 @@ func (a *api) cancel(w http.ResponseWriter, r *http.Request) (answer, error) {
 	c, err := ask[*messages.Cancelled](r.Context(), a, &messages.ToSession{
 		SessionId: r.PathValue("id"),
 		Command: &messages.ToSession_Cancel{
-			Cancel: &messages.CancelSession{WorkerId: body.Worker, By: body.By, Reason: body.Reason, Inputs: body.Inputs},
+			Cancel: &messages.CancelSession{WorkerId: body.Worker, By: body.By, Reason: body.Reason, Inputs: body.Inputs, Jobs: body.Jobs},
 		},
 	})
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(messages.CancelledJSON{Turns: c.GetTurns(), Inputs: c.GetInputs(), Jobs: c.GetJobs()})
+	return ok(messages.CancelledJSON{Turns: c.GetTurns(), Inputs: c.GetInputs(), Jobs: c.GetJobs(), Ended: c.GetEnded()})
 }
 
 // history is a conversation's; without a worker in the address, that of the session's first.

@@ -73,7 +73,7 @@ func (x ReleasePermit_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ReleasePermit_Outcome.Descriptor instead.
 func (ReleasePermit_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{111, 0}
+	return file_command_proto_rawDescGZIP(), []int{112, 0}
 }
 
 type UseFile_Action int32
@@ -125,7 +125,7 @@ func (x UseFile_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UseFile_Action.Descriptor instead.
 func (UseFile_Action) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{139, 0}
+	return file_command_proto_rawDescGZIP(), []int{140, 0}
 }
 
 // CreateSession makes a session, its first worker and, when given, the first input, in one append.
@@ -2276,6 +2276,7 @@ type CancelSession struct {
 	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	Inputs        bool                   `protobuf:"varint,4,opt,name=inputs,proto3" json:"inputs,omitempty"` // take back the inputs that wait for their turn, too; else the next one begins
+	Jobs          bool                   `protobuf:"varint,105,opt,name=jobs,proto3" json:"jobs,omitempty"`   // end the commands that agents left running, too
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2338,11 +2339,19 @@ func (x *CancelSession) GetInputs() bool {
 	return false
 }
 
+func (x *CancelSession) GetJobs() bool {
+	if x != nil {
+		return x.Jobs
+	}
+	return false
+}
+
 type Cancelled struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Turns         int32                  `protobuf:"varint,1,opt,name=turns,proto3" json:"turns,omitempty"`   // how many open turns were told to stop, and inputs taken back that waited for their workspace
 	Inputs        int32                  `protobuf:"varint,2,opt,name=inputs,proto3" json:"inputs,omitempty"` // how many more inputs were taken back
 	Jobs          int32                  `protobuf:"varint,3,opt,name=jobs,proto3" json:"jobs,omitempty"`     // commands that agents left running, and that go on
+	Ended         int32                  `protobuf:"varint,105,opt,name=ended,proto3" json:"ended,omitempty"` // commands that agents had left running, and that were ended
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2394,6 +2403,13 @@ func (x *Cancelled) GetInputs() int32 {
 func (x *Cancelled) GetJobs() int32 {
 	if x != nil {
 		return x.Jobs
+	}
+	return 0
+}
+
+func (x *Cancelled) GetEnded() int32 {
+	if x != nil {
+		return x.Ended
 	}
 	return 0
 }
@@ -5426,6 +5442,60 @@ func (x *ConfigureWorker) GetBy() string {
 	return ""
 }
 
+// NarrowChild leaves a child no more than its parent has now. Only the Session sends it, in the parent's name. Reply: Ack, when the child
+// has written it down.
+type NarrowChild struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tools         []string               `protobuf:"bytes,1,rep,name=tools,proto3" json:"tools,omitempty"`   // that the parent has
+	Bounds        *Bounds                `protobuf:"bytes,2,opt,name=bounds,proto3" json:"bounds,omitempty"` // what the parent is held to now
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NarrowChild) Reset() {
+	*x = NarrowChild{}
+	mi := &file_command_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NarrowChild) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NarrowChild) ProtoMessage() {}
+
+func (x *NarrowChild) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NarrowChild.ProtoReflect.Descriptor instead.
+func (*NarrowChild) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *NarrowChild) GetTools() []string {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
+func (x *NarrowChild) GetBounds() *Bounds {
+	if x != nil {
+		return x.Bounds
+	}
+	return nil
+}
+
 type SessionView struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Id              string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -5451,7 +5521,7 @@ type SessionView struct {
 
 func (x *SessionView) Reset() {
 	*x = SessionView{}
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5463,7 +5533,7 @@ func (x *SessionView) String() string {
 func (*SessionView) ProtoMessage() {}
 
 func (x *SessionView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5476,7 +5546,7 @@ func (x *SessionView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionView.ProtoReflect.Descriptor instead.
 func (*SessionView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{67}
+	return file_command_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SessionView) GetId() string {
@@ -5634,7 +5704,7 @@ type WorkerView struct {
 
 func (x *WorkerView) Reset() {
 	*x = WorkerView{}
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5646,7 +5716,7 @@ func (x *WorkerView) String() string {
 func (*WorkerView) ProtoMessage() {}
 
 func (x *WorkerView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5659,7 +5729,7 @@ func (x *WorkerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerView.ProtoReflect.Descriptor instead.
 func (*WorkerView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{68}
+	return file_command_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *WorkerView) GetId() string {
@@ -5874,7 +5944,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5886,7 +5956,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5899,7 +5969,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{69}
+	return file_command_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Waiting) GetKind() string {
@@ -5972,7 +6042,7 @@ type CallView struct {
 
 func (x *CallView) Reset() {
 	*x = CallView{}
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5984,7 +6054,7 @@ func (x *CallView) String() string {
 func (*CallView) ProtoMessage() {}
 
 func (x *CallView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5997,7 +6067,7 @@ func (x *CallView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallView.ProtoReflect.Descriptor instead.
 func (*CallView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{70}
+	return file_command_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *CallView) GetExecId() string {
@@ -6114,7 +6184,7 @@ type ApprovalView struct {
 
 func (x *ApprovalView) Reset() {
 	*x = ApprovalView{}
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6126,7 +6196,7 @@ func (x *ApprovalView) String() string {
 func (*ApprovalView) ProtoMessage() {}
 
 func (x *ApprovalView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6139,7 +6209,7 @@ func (x *ApprovalView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalView.ProtoReflect.Descriptor instead.
 func (*ApprovalView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{71}
+	return file_command_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ApprovalView) GetApprovalId() string {
@@ -6300,7 +6370,7 @@ type Viewer struct {
 
 func (x *Viewer) Reset() {
 	*x = Viewer{}
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6312,7 +6382,7 @@ func (x *Viewer) String() string {
 func (*Viewer) ProtoMessage() {}
 
 func (x *Viewer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6325,7 +6395,7 @@ func (x *Viewer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Viewer.ProtoReflect.Descriptor instead.
 func (*Viewer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{72}
+	return file_command_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Viewer) GetBy() string {
@@ -6353,7 +6423,7 @@ type ShowApproval struct {
 
 func (x *ShowApproval) Reset() {
 	*x = ShowApproval{}
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6365,7 +6435,7 @@ func (x *ShowApproval) String() string {
 func (*ShowApproval) ProtoMessage() {}
 
 func (x *ShowApproval) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6378,7 +6448,7 @@ func (x *ShowApproval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShowApproval.ProtoReflect.Descriptor instead.
 func (*ShowApproval) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{73}
+	return file_command_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ShowApproval) GetApprovalId() string {
@@ -6405,7 +6475,7 @@ type Announce struct {
 
 func (x *Announce) Reset() {
 	*x = Announce{}
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6417,7 +6487,7 @@ func (x *Announce) String() string {
 func (*Announce) ProtoMessage() {}
 
 func (x *Announce) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6430,7 +6500,7 @@ func (x *Announce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Announce.ProtoReflect.Descriptor instead.
 func (*Announce) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{74}
+	return file_command_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Announce) GetEvent() *Event {
@@ -6450,7 +6520,7 @@ type ListApprovals struct {
 
 func (x *ListApprovals) Reset() {
 	*x = ListApprovals{}
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6462,7 +6532,7 @@ func (x *ListApprovals) String() string {
 func (*ListApprovals) ProtoMessage() {}
 
 func (x *ListApprovals) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6475,7 +6545,7 @@ func (x *ListApprovals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListApprovals.ProtoReflect.Descriptor instead.
 func (*ListApprovals) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{75}
+	return file_command_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ListApprovals) GetSessionId() string {
@@ -6494,7 +6564,7 @@ type Approvals struct {
 
 func (x *Approvals) Reset() {
 	*x = Approvals{}
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6506,7 +6576,7 @@ func (x *Approvals) String() string {
 func (*Approvals) ProtoMessage() {}
 
 func (x *Approvals) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6519,7 +6589,7 @@ func (x *Approvals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approvals.ProtoReflect.Descriptor instead.
 func (*Approvals) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{76}
+	return file_command_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Approvals) GetApprovals() []*ApprovalView {
@@ -6541,7 +6611,7 @@ type ListAudit struct {
 
 func (x *ListAudit) Reset() {
 	*x = ListAudit{}
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6553,7 +6623,7 @@ func (x *ListAudit) String() string {
 func (*ListAudit) ProtoMessage() {}
 
 func (x *ListAudit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6566,7 +6636,7 @@ func (x *ListAudit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAudit.ProtoReflect.Descriptor instead.
 func (*ListAudit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{77}
+	return file_command_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ListAudit) GetSessionId() string {
@@ -6593,7 +6663,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6605,7 +6675,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6618,7 +6688,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{78}
+	return file_command_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Audit) GetEntries() []*AuditView {
@@ -6668,7 +6738,7 @@ type AuditView struct {
 
 func (x *AuditView) Reset() {
 	*x = AuditView{}
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6680,7 +6750,7 @@ func (x *AuditView) String() string {
 func (*AuditView) ProtoMessage() {}
 
 func (x *AuditView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6693,7 +6763,7 @@ func (x *AuditView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditView.ProtoReflect.Descriptor instead.
 func (*AuditView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{79}
+	return file_command_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *AuditView) GetAtUnixMs() int64 {
@@ -6874,7 +6944,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6886,7 +6956,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6899,7 +6969,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{80}
+	return file_command_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *OpenSession) GetSessionId() string {
@@ -6920,7 +6990,7 @@ type SessionIdle struct {
 
 func (x *SessionIdle) Reset() {
 	*x = SessionIdle{}
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6932,7 +7002,7 @@ func (x *SessionIdle) String() string {
 func (*SessionIdle) ProtoMessage() {}
 
 func (x *SessionIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6945,7 +7015,7 @@ func (x *SessionIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionIdle.ProtoReflect.Descriptor instead.
 func (*SessionIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{81}
+	return file_command_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SessionIdle) GetSessionId() string {
@@ -6964,7 +7034,7 @@ type Passivate struct {
 
 func (x *Passivate) Reset() {
 	*x = Passivate{}
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6976,7 +7046,7 @@ func (x *Passivate) String() string {
 func (*Passivate) ProtoMessage() {}
 
 func (x *Passivate) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6989,7 +7059,7 @@ func (x *Passivate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Passivate.ProtoReflect.Descriptor instead.
 func (*Passivate) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{82}
+	return file_command_proto_rawDescGZIP(), []int{83}
 }
 
 type Staying struct {
@@ -7001,7 +7071,7 @@ type Staying struct {
 
 func (x *Staying) Reset() {
 	*x = Staying{}
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7013,7 +7083,7 @@ func (x *Staying) String() string {
 func (*Staying) ProtoMessage() {}
 
 func (x *Staying) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7026,7 +7096,7 @@ func (x *Staying) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Staying.ProtoReflect.Descriptor instead.
 func (*Staying) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{83}
+	return file_command_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Staying) GetSessionId() string {
@@ -7045,7 +7115,7 @@ type MakeRoom struct {
 
 func (x *MakeRoom) Reset() {
 	*x = MakeRoom{}
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7057,7 +7127,7 @@ func (x *MakeRoom) String() string {
 func (*MakeRoom) ProtoMessage() {}
 
 func (x *MakeRoom) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7070,7 +7140,7 @@ func (x *MakeRoom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeRoom.ProtoReflect.Descriptor instead.
 func (*MakeRoom) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{84}
+	return file_command_proto_rawDescGZIP(), []int{85}
 }
 
 // ReportIdle asks a worker whether it could leave memory. Reply: Idleness, in its turn.
@@ -7082,7 +7152,7 @@ type ReportIdle struct {
 
 func (x *ReportIdle) Reset() {
 	*x = ReportIdle{}
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7094,7 +7164,7 @@ func (x *ReportIdle) String() string {
 func (*ReportIdle) ProtoMessage() {}
 
 func (x *ReportIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7107,7 +7177,7 @@ func (x *ReportIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportIdle.ProtoReflect.Descriptor instead.
 func (*ReportIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{85}
+	return file_command_proto_rawDescGZIP(), []int{86}
 }
 
 type Idleness struct {
@@ -7121,7 +7191,7 @@ type Idleness struct {
 
 func (x *Idleness) Reset() {
 	*x = Idleness{}
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7133,7 +7203,7 @@ func (x *Idleness) String() string {
 func (*Idleness) ProtoMessage() {}
 
 func (x *Idleness) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7146,7 +7216,7 @@ func (x *Idleness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Idleness.ProtoReflect.Descriptor instead.
 func (*Idleness) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{86}
+	return file_command_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Idleness) GetIdle() bool {
@@ -7189,7 +7259,7 @@ type Configure struct {
 
 func (x *Configure) Reset() {
 	*x = Configure{}
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7201,7 +7271,7 @@ func (x *Configure) String() string {
 func (*Configure) ProtoMessage() {}
 
 func (x *Configure) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7214,7 +7284,7 @@ func (x *Configure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Configure.ProtoReflect.Descriptor instead.
 func (*Configure) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{87}
+	return file_command_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Configure) GetGrant() *Grant {
@@ -7302,7 +7372,7 @@ type WorkerFailed struct {
 
 func (x *WorkerFailed) Reset() {
 	*x = WorkerFailed{}
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7314,7 +7384,7 @@ func (x *WorkerFailed) String() string {
 func (*WorkerFailed) ProtoMessage() {}
 
 func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7327,7 +7397,7 @@ func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerFailed.ProtoReflect.Descriptor instead.
 func (*WorkerFailed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{88}
+	return file_command_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *WorkerFailed) GetWorkerId() string {
@@ -7378,7 +7448,7 @@ type SessionEnded struct {
 
 func (x *SessionEnded) Reset() {
 	*x = SessionEnded{}
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7390,7 +7460,7 @@ func (x *SessionEnded) String() string {
 func (*SessionEnded) ProtoMessage() {}
 
 func (x *SessionEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7403,7 +7473,7 @@ func (x *SessionEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionEnded.ProtoReflect.Descriptor instead.
 func (*SessionEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{89}
+	return file_command_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *SessionEnded) GetSessionId() string {
@@ -7436,7 +7506,7 @@ type DescribeWorker struct {
 
 func (x *DescribeWorker) Reset() {
 	*x = DescribeWorker{}
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7448,7 +7518,7 @@ func (x *DescribeWorker) String() string {
 func (*DescribeWorker) ProtoMessage() {}
 
 func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7461,7 +7531,7 @@ func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorker.ProtoReflect.Descriptor instead.
 func (*DescribeWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{90}
+	return file_command_proto_rawDescGZIP(), []int{91}
 }
 
 // Watched tells a worker whether anybody looks at its live events.
@@ -7474,7 +7544,7 @@ type Watched struct {
 
 func (x *Watched) Reset() {
 	*x = Watched{}
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7486,7 +7556,7 @@ func (x *Watched) String() string {
 func (*Watched) ProtoMessage() {}
 
 func (x *Watched) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7499,7 +7569,7 @@ func (x *Watched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watched.ProtoReflect.Descriptor instead.
 func (*Watched) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{91}
+	return file_command_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Watched) GetOn() bool {
@@ -7526,7 +7596,7 @@ type AcquireLease struct {
 
 func (x *AcquireLease) Reset() {
 	*x = AcquireLease{}
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7538,7 +7608,7 @@ func (x *AcquireLease) String() string {
 func (*AcquireLease) ProtoMessage() {}
 
 func (x *AcquireLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7551,7 +7621,7 @@ func (x *AcquireLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireLease.ProtoReflect.Descriptor instead.
 func (*AcquireLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{92}
+	return file_command_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *AcquireLease) GetWorkspace() string {
@@ -7615,7 +7685,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7627,7 +7697,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7640,7 +7710,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{93}
+	return file_command_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *LeaseGranted) GetWorkspace() string {
@@ -7683,7 +7753,7 @@ type LeaseQueued struct {
 
 func (x *LeaseQueued) Reset() {
 	*x = LeaseQueued{}
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7695,7 +7765,7 @@ func (x *LeaseQueued) String() string {
 func (*LeaseQueued) ProtoMessage() {}
 
 func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7708,7 +7778,7 @@ func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseQueued.ProtoReflect.Descriptor instead.
 func (*LeaseQueued) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{94}
+	return file_command_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *LeaseQueued) GetWorkspace() string {
@@ -7752,7 +7822,7 @@ type ReleaseLease struct {
 
 func (x *ReleaseLease) Reset() {
 	*x = ReleaseLease{}
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7764,7 +7834,7 @@ func (x *ReleaseLease) String() string {
 func (*ReleaseLease) ProtoMessage() {}
 
 func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7777,7 +7847,7 @@ func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseLease.ProtoReflect.Descriptor instead.
 func (*ReleaseLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{95}
+	return file_command_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ReleaseLease) GetWorkspace() string {
@@ -7822,7 +7892,7 @@ type EffectBegun struct {
 
 func (x *EffectBegun) Reset() {
 	*x = EffectBegun{}
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7834,7 +7904,7 @@ func (x *EffectBegun) String() string {
 func (*EffectBegun) ProtoMessage() {}
 
 func (x *EffectBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7847,7 +7917,7 @@ func (x *EffectBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectBegun.ProtoReflect.Descriptor instead.
 func (*EffectBegun) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{96}
+	return file_command_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *EffectBegun) GetWorkspace() string {
@@ -7887,7 +7957,7 @@ type EffectAllowed struct {
 
 func (x *EffectAllowed) Reset() {
 	*x = EffectAllowed{}
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7899,7 +7969,7 @@ func (x *EffectAllowed) String() string {
 func (*EffectAllowed) ProtoMessage() {}
 
 func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7912,7 +7982,7 @@ func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectAllowed.ProtoReflect.Descriptor instead.
 func (*EffectAllowed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{97}
+	return file_command_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *EffectAllowed) GetExecId() string {
@@ -7933,7 +8003,7 @@ type EffectEnded struct {
 
 func (x *EffectEnded) Reset() {
 	*x = EffectEnded{}
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7945,7 +8015,7 @@ func (x *EffectEnded) String() string {
 func (*EffectEnded) ProtoMessage() {}
 
 func (x *EffectEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7958,7 +8028,7 @@ func (x *EffectEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectEnded.ProtoReflect.Descriptor instead.
 func (*EffectEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{98}
+	return file_command_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *EffectEnded) GetWorkspace() string {
@@ -7995,7 +8065,7 @@ type OpenWorkspace struct {
 
 func (x *OpenWorkspace) Reset() {
 	*x = OpenWorkspace{}
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8007,7 +8077,7 @@ func (x *OpenWorkspace) String() string {
 func (*OpenWorkspace) ProtoMessage() {}
 
 func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8020,7 +8090,7 @@ func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkspace.ProtoReflect.Descriptor instead.
 func (*OpenWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{99}
+	return file_command_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *OpenWorkspace) GetGrant() *WorkspaceGrant {
@@ -8053,7 +8123,7 @@ type WorkspaceReady struct {
 
 func (x *WorkspaceReady) Reset() {
 	*x = WorkspaceReady{}
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8065,7 +8135,7 @@ func (x *WorkspaceReady) String() string {
 func (*WorkspaceReady) ProtoMessage() {}
 
 func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8078,7 +8148,7 @@ func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceReady.ProtoReflect.Descriptor instead.
 func (*WorkspaceReady) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{100}
+	return file_command_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *WorkspaceReady) GetOverlaps() []*WorkspaceRef {
@@ -8099,7 +8169,7 @@ type KeepWorkspaces struct {
 
 func (x *KeepWorkspaces) Reset() {
 	*x = KeepWorkspaces{}
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8111,7 +8181,7 @@ func (x *KeepWorkspaces) String() string {
 func (*KeepWorkspaces) ProtoMessage() {}
 
 func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8124,7 +8194,7 @@ func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepWorkspaces.ProtoReflect.Descriptor instead.
 func (*KeepWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{101}
+	return file_command_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *KeepWorkspaces) GetSessionId() string {
@@ -8152,7 +8222,7 @@ type RetireWorkspace struct {
 
 func (x *RetireWorkspace) Reset() {
 	*x = RetireWorkspace{}
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8164,7 +8234,7 @@ func (x *RetireWorkspace) String() string {
 func (*RetireWorkspace) ProtoMessage() {}
 
 func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8177,7 +8247,7 @@ func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireWorkspace.ProtoReflect.Descriptor instead.
 func (*RetireWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{102}
+	return file_command_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *RetireWorkspace) GetGeneration() uint64 {
@@ -8197,7 +8267,7 @@ type WorkspaceUnused struct {
 
 func (x *WorkspaceUnused) Reset() {
 	*x = WorkspaceUnused{}
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8209,7 +8279,7 @@ func (x *WorkspaceUnused) String() string {
 func (*WorkspaceUnused) ProtoMessage() {}
 
 func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8222,7 +8292,7 @@ func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceUnused.ProtoReflect.Descriptor instead.
 func (*WorkspaceUnused) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{103}
+	return file_command_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *WorkspaceUnused) GetId() string {
@@ -8247,7 +8317,7 @@ type DescribeWorkspace struct {
 
 func (x *DescribeWorkspace) Reset() {
 	*x = DescribeWorkspace{}
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8259,7 +8329,7 @@ func (x *DescribeWorkspace) String() string {
 func (*DescribeWorkspace) ProtoMessage() {}
 
 func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8272,7 +8342,7 @@ func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorkspace.ProtoReflect.Descriptor instead.
 func (*DescribeWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{104}
+	return file_command_proto_rawDescGZIP(), []int{105}
 }
 
 type WorkspaceView struct {
@@ -8288,7 +8358,7 @@ type WorkspaceView struct {
 
 func (x *WorkspaceView) Reset() {
 	*x = WorkspaceView{}
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8300,7 +8370,7 @@ func (x *WorkspaceView) String() string {
 func (*WorkspaceView) ProtoMessage() {}
 
 func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8313,7 +8383,7 @@ func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceView.ProtoReflect.Descriptor instead.
 func (*WorkspaceView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{105}
+	return file_command_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *WorkspaceView) GetUri() string {
@@ -8361,7 +8431,7 @@ type FindActor struct {
 
 func (x *FindActor) Reset() {
 	*x = FindActor{}
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8373,7 +8443,7 @@ func (x *FindActor) String() string {
 func (*FindActor) ProtoMessage() {}
 
 func (x *FindActor) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8386,7 +8456,7 @@ func (x *FindActor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindActor.ProtoReflect.Descriptor instead.
 func (*FindActor) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{106}
+	return file_command_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *FindActor) GetName() string {
@@ -8406,7 +8476,7 @@ type Replaced struct {
 
 func (x *Replaced) Reset() {
 	*x = Replaced{}
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8418,7 +8488,7 @@ func (x *Replaced) String() string {
 func (*Replaced) ProtoMessage() {}
 
 func (x *Replaced) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8431,7 +8501,7 @@ func (x *Replaced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replaced.ProtoReflect.Descriptor instead.
 func (*Replaced) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{107}
+	return file_command_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *Replaced) GetName() string {
@@ -8461,7 +8531,7 @@ type AcquirePermit struct {
 
 func (x *AcquirePermit) Reset() {
 	*x = AcquirePermit{}
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8473,7 +8543,7 @@ func (x *AcquirePermit) String() string {
 func (*AcquirePermit) ProtoMessage() {}
 
 func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8486,7 +8556,7 @@ func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquirePermit.ProtoReflect.Descriptor instead.
 func (*AcquirePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{108}
+	return file_command_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *AcquirePermit) GetRequest() uint64 {
@@ -8533,7 +8603,7 @@ type PermitGranted struct {
 
 func (x *PermitGranted) Reset() {
 	*x = PermitGranted{}
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8545,7 +8615,7 @@ func (x *PermitGranted) String() string {
 func (*PermitGranted) ProtoMessage() {}
 
 func (x *PermitGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8558,7 +8628,7 @@ func (x *PermitGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitGranted.ProtoReflect.Descriptor instead.
 func (*PermitGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{109}
+	return file_command_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *PermitGranted) GetRequest() uint64 {
@@ -8579,7 +8649,7 @@ type PermitDenied struct {
 
 func (x *PermitDenied) Reset() {
 	*x = PermitDenied{}
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8591,7 +8661,7 @@ func (x *PermitDenied) String() string {
 func (*PermitDenied) ProtoMessage() {}
 
 func (x *PermitDenied) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8604,7 +8674,7 @@ func (x *PermitDenied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitDenied.ProtoReflect.Descriptor instead.
 func (*PermitDenied) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{110}
+	return file_command_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *PermitDenied) GetRequest() uint64 {
@@ -8634,7 +8704,7 @@ type ReleasePermit struct {
 
 func (x *ReleasePermit) Reset() {
 	*x = ReleasePermit{}
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8646,7 +8716,7 @@ func (x *ReleasePermit) String() string {
 func (*ReleasePermit) ProtoMessage() {}
 
 func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8659,7 +8729,7 @@ func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasePermit.ProtoReflect.Descriptor instead.
 func (*ReleasePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{111}
+	return file_command_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ReleasePermit) GetRequest() uint64 {
@@ -8712,7 +8782,7 @@ type AskBudget struct {
 
 func (x *AskBudget) Reset() {
 	*x = AskBudget{}
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8724,7 +8794,7 @@ func (x *AskBudget) String() string {
 func (*AskBudget) ProtoMessage() {}
 
 func (x *AskBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8737,7 +8807,7 @@ func (x *AskBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskBudget.ProtoReflect.Descriptor instead.
 func (*AskBudget) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{112}
+	return file_command_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *AskBudget) GetWorkerId() string {
@@ -8786,7 +8856,7 @@ type BudgetGranted struct {
 
 func (x *BudgetGranted) Reset() {
 	*x = BudgetGranted{}
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8798,7 +8868,7 @@ func (x *BudgetGranted) String() string {
 func (*BudgetGranted) ProtoMessage() {}
 
 func (x *BudgetGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8811,7 +8881,7 @@ func (x *BudgetGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetGranted.ProtoReflect.Descriptor instead.
 func (*BudgetGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{113}
+	return file_command_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *BudgetGranted) GetAsk() uint64 {
@@ -8846,7 +8916,7 @@ type BudgetRefused struct {
 
 func (x *BudgetRefused) Reset() {
 	*x = BudgetRefused{}
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8858,7 +8928,7 @@ func (x *BudgetRefused) String() string {
 func (*BudgetRefused) ProtoMessage() {}
 
 func (x *BudgetRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8871,7 +8941,7 @@ func (x *BudgetRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetRefused.ProtoReflect.Descriptor instead.
 func (*BudgetRefused) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{114}
+	return file_command_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *BudgetRefused) GetAsk() uint64 {
@@ -8905,7 +8975,7 @@ type BudgetShort struct {
 
 func (x *BudgetShort) Reset() {
 	*x = BudgetShort{}
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8917,7 +8987,7 @@ func (x *BudgetShort) String() string {
 func (*BudgetShort) ProtoMessage() {}
 
 func (x *BudgetShort) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8930,7 +9000,7 @@ func (x *BudgetShort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetShort.ProtoReflect.Descriptor instead.
 func (*BudgetShort) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{115}
+	return file_command_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *BudgetShort) GetAsk() uint64 {
@@ -8958,7 +9028,7 @@ type ReportBudget struct {
 
 func (x *ReportBudget) Reset() {
 	*x = ReportBudget{}
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8970,7 +9040,7 @@ func (x *ReportBudget) String() string {
 func (*ReportBudget) ProtoMessage() {}
 
 func (x *ReportBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8983,7 +9053,7 @@ func (x *ReportBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportBudget.ProtoReflect.Descriptor instead.
 func (*ReportBudget) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{116}
+	return file_command_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *ReportBudget) GetWorkerId() string {
@@ -9039,7 +9109,7 @@ type Execute struct {
 
 func (x *Execute) Reset() {
 	*x = Execute{}
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9051,7 +9121,7 @@ func (x *Execute) String() string {
 func (*Execute) ProtoMessage() {}
 
 func (x *Execute) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9064,7 +9134,7 @@ func (x *Execute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Execute.ProtoReflect.Descriptor instead.
 func (*Execute) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{117}
+	return file_command_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *Execute) GetExecId() string {
@@ -9303,7 +9373,7 @@ type ToolReply struct {
 
 func (x *ToolReply) Reset() {
 	*x = ToolReply{}
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9315,7 +9385,7 @@ func (x *ToolReply) String() string {
 func (*ToolReply) ProtoMessage() {}
 
 func (x *ToolReply) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9328,7 +9398,7 @@ func (x *ToolReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolReply.ProtoReflect.Descriptor instead.
 func (*ToolReply) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{118}
+	return file_command_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *ToolReply) GetExecId() string {
@@ -9463,7 +9533,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9475,7 +9545,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9488,7 +9558,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{119}
+	return file_command_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *LedgerEntry) GetExecId() string {
@@ -9530,7 +9600,7 @@ type CancelCalls struct {
 
 func (x *CancelCalls) Reset() {
 	*x = CancelCalls{}
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9542,7 +9612,7 @@ func (x *CancelCalls) String() string {
 func (*CancelCalls) ProtoMessage() {}
 
 func (x *CancelCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9555,7 +9625,7 @@ func (x *CancelCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCalls.ProtoReflect.Descriptor instead.
 func (*CancelCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{120}
+	return file_command_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *CancelCalls) GetExecIds() []string {
@@ -9587,7 +9657,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9599,7 +9669,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9612,7 +9682,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{121}
+	return file_command_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *Progress) GetExecId() string {
@@ -9666,7 +9736,7 @@ type ListProjects struct {
 
 func (x *ListProjects) Reset() {
 	*x = ListProjects{}
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9678,7 +9748,7 @@ func (x *ListProjects) String() string {
 func (*ListProjects) ProtoMessage() {}
 
 func (x *ListProjects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9691,7 +9761,7 @@ func (x *ListProjects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProjects.ProtoReflect.Descriptor instead.
 func (*ListProjects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{122}
+	return file_command_proto_rawDescGZIP(), []int{123}
 }
 
 type Projects struct {
@@ -9703,7 +9773,7 @@ type Projects struct {
 
 func (x *Projects) Reset() {
 	*x = Projects{}
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9715,7 +9785,7 @@ func (x *Projects) String() string {
 func (*Projects) ProtoMessage() {}
 
 func (x *Projects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9728,7 +9798,7 @@ func (x *Projects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Projects.ProtoReflect.Descriptor instead.
 func (*Projects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{123}
+	return file_command_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *Projects) GetProjects() []*Project {
@@ -9749,7 +9819,7 @@ type SaveProject struct {
 
 func (x *SaveProject) Reset() {
 	*x = SaveProject{}
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9761,7 +9831,7 @@ func (x *SaveProject) String() string {
 func (*SaveProject) ProtoMessage() {}
 
 func (x *SaveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9774,7 +9844,7 @@ func (x *SaveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveProject.ProtoReflect.Descriptor instead.
 func (*SaveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{124}
+	return file_command_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *SaveProject) GetName() string {
@@ -9801,7 +9871,7 @@ type RemoveProject struct {
 
 func (x *RemoveProject) Reset() {
 	*x = RemoveProject{}
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9813,7 +9883,7 @@ func (x *RemoveProject) String() string {
 func (*RemoveProject) ProtoMessage() {}
 
 func (x *RemoveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9826,7 +9896,7 @@ func (x *RemoveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProject.ProtoReflect.Descriptor instead.
 func (*RemoveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{125}
+	return file_command_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *RemoveProject) GetProject() string {
@@ -9848,7 +9918,7 @@ type SetVariables struct {
 
 func (x *SetVariables) Reset() {
 	*x = SetVariables{}
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9860,7 +9930,7 @@ func (x *SetVariables) String() string {
 func (*SetVariables) ProtoMessage() {}
 
 func (x *SetVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9873,7 +9943,7 @@ func (x *SetVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVariables.ProtoReflect.Descriptor instead.
 func (*SetVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{126}
+	return file_command_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *SetVariables) GetProject() string {
@@ -9907,7 +9977,7 @@ type TakeVariables struct {
 
 func (x *TakeVariables) Reset() {
 	*x = TakeVariables{}
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9919,7 +9989,7 @@ func (x *TakeVariables) String() string {
 func (*TakeVariables) ProtoMessage() {}
 
 func (x *TakeVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9932,7 +10002,7 @@ func (x *TakeVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeVariables.ProtoReflect.Descriptor instead.
 func (*TakeVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{127}
+	return file_command_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *TakeVariables) GetProjectId() string {
@@ -9952,7 +10022,7 @@ type ReadFields struct {
 
 func (x *ReadFields) Reset() {
 	*x = ReadFields{}
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9964,7 +10034,7 @@ func (x *ReadFields) String() string {
 func (*ReadFields) ProtoMessage() {}
 
 func (x *ReadFields) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9977,7 +10047,7 @@ func (x *ReadFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFields.ProtoReflect.Descriptor instead.
 func (*ReadFields) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{128}
+	return file_command_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *ReadFields) GetWorkspace() string {
@@ -9999,7 +10069,7 @@ type FieldsView struct {
 
 func (x *FieldsView) Reset() {
 	*x = FieldsView{}
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10011,7 +10081,7 @@ func (x *FieldsView) String() string {
 func (*FieldsView) ProtoMessage() {}
 
 func (x *FieldsView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10024,7 +10094,7 @@ func (x *FieldsView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldsView.ProtoReflect.Descriptor instead.
 func (*FieldsView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{129}
+	return file_command_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *FieldsView) GetWorkspace() string {
@@ -10071,7 +10141,7 @@ type FieldView struct {
 
 func (x *FieldView) Reset() {
 	*x = FieldView{}
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10083,7 +10153,7 @@ func (x *FieldView) String() string {
 func (*FieldView) ProtoMessage() {}
 
 func (x *FieldView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10096,7 +10166,7 @@ func (x *FieldView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldView.ProtoReflect.Descriptor instead.
 func (*FieldView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{130}
+	return file_command_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *FieldView) GetName() string {
@@ -10173,7 +10243,7 @@ type SetField struct {
 
 func (x *SetField) Reset() {
 	*x = SetField{}
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10185,7 +10255,7 @@ func (x *SetField) String() string {
 func (*SetField) ProtoMessage() {}
 
 func (x *SetField) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10198,7 +10268,7 @@ func (x *SetField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetField.ProtoReflect.Descriptor instead.
 func (*SetField) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{131}
+	return file_command_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *SetField) GetWorkspace() string {
@@ -10268,7 +10338,7 @@ type FieldUpdated struct {
 
 func (x *FieldUpdated) Reset() {
 	*x = FieldUpdated{}
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10280,7 +10350,7 @@ func (x *FieldUpdated) String() string {
 func (*FieldUpdated) ProtoMessage() {}
 
 func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10293,7 +10363,7 @@ func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldUpdated.ProtoReflect.Descriptor instead.
 func (*FieldUpdated) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{132}
+	return file_command_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *FieldUpdated) GetWorkspace() string {
@@ -10330,7 +10400,7 @@ type DeclareFields struct {
 
 func (x *DeclareFields) Reset() {
 	*x = DeclareFields{}
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10342,7 +10412,7 @@ func (x *DeclareFields) String() string {
 func (*DeclareFields) ProtoMessage() {}
 
 func (x *DeclareFields) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10355,7 +10425,7 @@ func (x *DeclareFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareFields.ProtoReflect.Descriptor instead.
 func (*DeclareFields) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{133}
+	return file_command_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *DeclareFields) GetWorkspace() string {
@@ -10397,7 +10467,7 @@ type FieldChanged struct {
 
 func (x *FieldChanged) Reset() {
 	*x = FieldChanged{}
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10409,7 +10479,7 @@ func (x *FieldChanged) String() string {
 func (*FieldChanged) ProtoMessage() {}
 
 func (x *FieldChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10422,7 +10492,7 @@ func (x *FieldChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChanged.ProtoReflect.Descriptor instead.
 func (*FieldChanged) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{134}
+	return file_command_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *FieldChanged) GetId() string {
@@ -10449,7 +10519,7 @@ type DiffCopy struct {
 
 func (x *DiffCopy) Reset() {
 	*x = DiffCopy{}
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10461,7 +10531,7 @@ func (x *DiffCopy) String() string {
 func (*DiffCopy) ProtoMessage() {}
 
 func (x *DiffCopy) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10474,7 +10544,7 @@ func (x *DiffCopy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffCopy.ProtoReflect.Descriptor instead.
 func (*DiffCopy) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{135}
+	return file_command_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *DiffCopy) GetWorker() string {
@@ -10496,7 +10566,7 @@ type ApplyCopy struct {
 
 func (x *ApplyCopy) Reset() {
 	*x = ApplyCopy{}
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10508,7 +10578,7 @@ func (x *ApplyCopy) String() string {
 func (*ApplyCopy) ProtoMessage() {}
 
 func (x *ApplyCopy) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10521,7 +10591,7 @@ func (x *ApplyCopy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyCopy.ProtoReflect.Descriptor instead.
 func (*ApplyCopy) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{136}
+	return file_command_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *ApplyCopy) GetBy() string {
@@ -10550,7 +10620,7 @@ type Changes struct {
 
 func (x *Changes) Reset() {
 	*x = Changes{}
-	mi := &file_command_proto_msgTypes[137]
+	mi := &file_command_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10562,7 +10632,7 @@ func (x *Changes) String() string {
 func (*Changes) ProtoMessage() {}
 
 func (x *Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[137]
+	mi := &file_command_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10575,7 +10645,7 @@ func (x *Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changes.ProtoReflect.Descriptor instead.
 func (*Changes) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{137}
+	return file_command_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *Changes) GetFolder() string {
@@ -10619,7 +10689,7 @@ type FileChange struct {
 
 func (x *FileChange) Reset() {
 	*x = FileChange{}
-	mi := &file_command_proto_msgTypes[138]
+	mi := &file_command_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10631,7 +10701,7 @@ func (x *FileChange) String() string {
 func (*FileChange) ProtoMessage() {}
 
 func (x *FileChange) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[138]
+	mi := &file_command_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10644,7 +10714,7 @@ func (x *FileChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
 func (*FileChange) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{138}
+	return file_command_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *FileChange) GetPath() string {
@@ -10695,7 +10765,7 @@ type UseFile struct {
 
 func (x *UseFile) Reset() {
 	*x = UseFile{}
-	mi := &file_command_proto_msgTypes[139]
+	mi := &file_command_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10707,7 +10777,7 @@ func (x *UseFile) String() string {
 func (*UseFile) ProtoMessage() {}
 
 func (x *UseFile) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[139]
+	mi := &file_command_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10720,7 +10790,7 @@ func (x *UseFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseFile.ProtoReflect.Descriptor instead.
 func (*UseFile) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{139}
+	return file_command_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *UseFile) GetAction() UseFile_Action {
@@ -10754,7 +10824,7 @@ type Files struct {
 
 func (x *Files) Reset() {
 	*x = Files{}
-	mi := &file_command_proto_msgTypes[140]
+	mi := &file_command_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10766,7 +10836,7 @@ func (x *Files) String() string {
 func (*Files) ProtoMessage() {}
 
 func (x *Files) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[140]
+	mi := &file_command_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10779,7 +10849,7 @@ func (x *Files) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Files.ProtoReflect.Descriptor instead.
 func (*Files) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{140}
+	return file_command_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *Files) GetEntries() []*FileEntry {
@@ -10808,7 +10878,7 @@ type FileEntry struct {
 
 func (x *FileEntry) Reset() {
 	*x = FileEntry{}
-	mi := &file_command_proto_msgTypes[141]
+	mi := &file_command_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10820,7 +10890,7 @@ func (x *FileEntry) String() string {
 func (*FileEntry) ProtoMessage() {}
 
 func (x *FileEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[141]
+	mi := &file_command_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10833,7 +10903,7 @@ func (x *FileEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEntry.ProtoReflect.Descriptor instead.
 func (*FileEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{141}
+	return file_command_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *FileEntry) GetPath() string {
@@ -10874,7 +10944,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[142]
+	mi := &file_command_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10886,7 +10956,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[142]
+	mi := &file_command_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10899,7 +10969,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{142}
+	return file_command_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -10925,7 +10995,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[143]
+	mi := &file_command_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10937,7 +11007,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[143]
+	mi := &file_command_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10950,7 +11020,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{143}
+	return file_command_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -10969,7 +11039,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[144]
+	mi := &file_command_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10981,7 +11051,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[144]
+	mi := &file_command_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10994,7 +11064,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{144}
+	return file_command_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -11013,7 +11083,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[145]
+	mi := &file_command_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11025,7 +11095,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[145]
+	mi := &file_command_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11038,7 +11108,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{145}
+	return file_command_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -11058,7 +11128,7 @@ type ListWorkspaces struct {
 
 func (x *ListWorkspaces) Reset() {
 	*x = ListWorkspaces{}
-	mi := &file_command_proto_msgTypes[146]
+	mi := &file_command_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11070,7 +11140,7 @@ func (x *ListWorkspaces) String() string {
 func (*ListWorkspaces) ProtoMessage() {}
 
 func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[146]
+	mi := &file_command_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11083,7 +11153,7 @@ func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspaces.ProtoReflect.Descriptor instead.
 func (*ListWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{146}
+	return file_command_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *ListWorkspaces) GetSessionId() string {
@@ -11102,7 +11172,7 @@ type Workspaces struct {
 
 func (x *Workspaces) Reset() {
 	*x = Workspaces{}
-	mi := &file_command_proto_msgTypes[147]
+	mi := &file_command_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11114,7 +11184,7 @@ func (x *Workspaces) String() string {
 func (*Workspaces) ProtoMessage() {}
 
 func (x *Workspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[147]
+	mi := &file_command_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11127,7 +11197,7 @@ func (x *Workspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workspaces.ProtoReflect.Descriptor instead.
 func (*Workspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{147}
+	return file_command_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *Workspaces) GetWorkspaces() []*SessionWorkspace {
@@ -11148,7 +11218,7 @@ type SessionWorkspace struct {
 
 func (x *SessionWorkspace) Reset() {
 	*x = SessionWorkspace{}
-	mi := &file_command_proto_msgTypes[148]
+	mi := &file_command_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11160,7 +11230,7 @@ func (x *SessionWorkspace) String() string {
 func (*SessionWorkspace) ProtoMessage() {}
 
 func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[148]
+	mi := &file_command_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11173,7 +11243,7 @@ func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionWorkspace.ProtoReflect.Descriptor instead.
 func (*SessionWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{148}
+	return file_command_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *SessionWorkspace) GetSessionId() string {
@@ -11207,7 +11277,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[149]
+	mi := &file_command_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11219,7 +11289,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[149]
+	mi := &file_command_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11232,7 +11302,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{149}
+	return file_command_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -11258,7 +11328,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[150]
+	mi := &file_command_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11270,7 +11340,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[150]
+	mi := &file_command_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11283,7 +11353,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{150}
+	return file_command_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -11303,7 +11373,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[151]
+	mi := &file_command_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11315,7 +11385,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[151]
+	mi := &file_command_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11328,7 +11398,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{151}
+	return file_command_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *Show) GetId() string {
@@ -11349,7 +11419,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[152]
+	mi := &file_command_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11361,7 +11431,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[152]
+	mi := &file_command_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11374,7 +11444,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{152}
+	return file_command_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -11418,7 +11488,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[153]
+	mi := &file_command_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11430,7 +11500,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[153]
+	mi := &file_command_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11443,7 +11513,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{153}
+	return file_command_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -11546,7 +11616,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[154]
+	mi := &file_command_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11558,7 +11628,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[154]
+	mi := &file_command_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11571,7 +11641,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{154}
+	return file_command_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -11640,7 +11710,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[155]
+	mi := &file_command_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11652,7 +11722,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[155]
+	mi := &file_command_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11665,7 +11735,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{155}
+	return file_command_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -11686,7 +11756,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[156]
+	mi := &file_command_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11698,7 +11768,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[156]
+	mi := &file_command_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11711,7 +11781,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{156}
+	return file_command_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -11746,7 +11816,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[157]
+	mi := &file_command_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11758,7 +11828,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[157]
+	mi := &file_command_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11771,7 +11841,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{157}
+	return file_command_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *Finding) GetStream() string {
@@ -11808,7 +11878,7 @@ type ForkSession struct {
 
 func (x *ForkSession) Reset() {
 	*x = ForkSession{}
-	mi := &file_command_proto_msgTypes[158]
+	mi := &file_command_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11820,7 +11890,7 @@ func (x *ForkSession) String() string {
 func (*ForkSession) ProtoMessage() {}
 
 func (x *ForkSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[158]
+	mi := &file_command_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11833,7 +11903,7 @@ func (x *ForkSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSession.ProtoReflect.Descriptor instead.
 func (*ForkSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{158}
+	return file_command_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *ForkSession) GetSessionId() string {
@@ -11872,7 +11942,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_command_proto_msgTypes[159]
+	mi := &file_command_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11884,7 +11954,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[159]
+	mi := &file_command_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11897,7 +11967,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{159}
+	return file_command_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *Forked) GetSession() *SessionView {
@@ -11960,7 +12030,7 @@ type ImportSession struct {
 
 func (x *ImportSession) Reset() {
 	*x = ImportSession{}
-	mi := &file_command_proto_msgTypes[160]
+	mi := &file_command_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11972,7 +12042,7 @@ func (x *ImportSession) String() string {
 func (*ImportSession) ProtoMessage() {}
 
 func (x *ImportSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[160]
+	mi := &file_command_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11985,7 +12055,7 @@ func (x *ImportSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSession.ProtoReflect.Descriptor instead.
 func (*ImportSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{160}
+	return file_command_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *ImportSession) GetNewId() bool {
@@ -12012,13 +12082,14 @@ type Imported struct {
 	ClosedTurns   int32                  `protobuf:"varint,6,opt,name=closed_turns,json=closedTurns,proto3" json:"closed_turns,omitempty"`
 	Staged        int32                  `protobuf:"varint,7,opt,name=staged,proto3" json:"staged,omitempty"`
 	Restricted    bool                   `protobuf:"varint,8,opt,name=restricted,proto3" json:"restricted,omitempty"` // it was more trusted where it comes from
+	Modes         []*ModeSettled         `protobuf:"bytes,105,rep,name=modes,proto3" json:"modes,omitempty"`          // workspaces whose commands run elsewhere here than the file says, or than is configured here
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Imported) Reset() {
 	*x = Imported{}
-	mi := &file_command_proto_msgTypes[161]
+	mi := &file_command_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12030,7 +12101,7 @@ func (x *Imported) String() string {
 func (*Imported) ProtoMessage() {}
 
 func (x *Imported) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[161]
+	mi := &file_command_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12043,7 +12114,7 @@ func (x *Imported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Imported.ProtoReflect.Descriptor instead.
 func (*Imported) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{161}
+	return file_command_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *Imported) GetSession() *SessionView {
@@ -12102,6 +12173,74 @@ func (x *Imported) GetRestricted() bool {
 	return false
 }
 
+func (x *Imported) GetModes() []*ModeSettled {
+	if x != nil {
+		return x.Modes
+	}
+	return nil
+}
+
+// ModeSettled says where the commands of a workspace run that came from a file.
+type ModeSettled struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Workspace     string                 `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	Mode          string                 `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"`                            // as it is here now
+	InsteadOf     string                 `protobuf:"bytes,3,opt,name=instead_of,json=insteadOf,proto3" json:"instead_of,omitempty"` // what the file says, or, where that was kept, what is configured here
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModeSettled) Reset() {
+	*x = ModeSettled{}
+	mi := &file_command_proto_msgTypes[163]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModeSettled) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModeSettled) ProtoMessage() {}
+
+func (x *ModeSettled) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[163]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModeSettled.ProtoReflect.Descriptor instead.
+func (*ModeSettled) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{163}
+}
+
+func (x *ModeSettled) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *ModeSettled) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *ModeSettled) GetInsteadOf() string {
+	if x != nil {
+		return x.InsteadOf
+	}
+	return ""
+}
+
 // Hello identifies the process that holds a data directory.
 type Hello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -12111,7 +12250,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[162]
+	mi := &file_command_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12123,7 +12262,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[162]
+	mi := &file_command_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12136,7 +12275,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{162}
+	return file_command_proto_rawDescGZIP(), []int{164}
 }
 
 type Holder struct {
@@ -12151,7 +12290,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[163]
+	mi := &file_command_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12163,7 +12302,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[163]
+	mi := &file_command_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12176,7 +12315,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{163}
+	return file_command_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -12218,7 +12357,7 @@ type RegisterHost struct {
 
 func (x *RegisterHost) Reset() {
 	*x = RegisterHost{}
-	mi := &file_command_proto_msgTypes[164]
+	mi := &file_command_proto_msgTypes[166]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12230,7 +12369,7 @@ func (x *RegisterHost) String() string {
 func (*RegisterHost) ProtoMessage() {}
 
 func (x *RegisterHost) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[164]
+	mi := &file_command_proto_msgTypes[166]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12243,7 +12382,7 @@ func (x *RegisterHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterHost.ProtoReflect.Descriptor instead.
 func (*RegisterHost) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{164}
+	return file_command_proto_rawDescGZIP(), []int{166}
 }
 
 func (x *RegisterHost) GetHost() string {
@@ -12274,7 +12413,7 @@ type ConnectOwner struct {
 
 func (x *ConnectOwner) Reset() {
 	*x = ConnectOwner{}
-	mi := &file_command_proto_msgTypes[165]
+	mi := &file_command_proto_msgTypes[167]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12286,7 +12425,7 @@ func (x *ConnectOwner) String() string {
 func (*ConnectOwner) ProtoMessage() {}
 
 func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[165]
+	mi := &file_command_proto_msgTypes[167]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12299,7 +12438,7 @@ func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectOwner.ProtoReflect.Descriptor instead.
 func (*ConnectOwner) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{165}
+	return file_command_proto_rawDescGZIP(), []int{167}
 }
 
 func (x *ConnectOwner) GetSessionId() string {
@@ -12532,16 +12671,18 @@ const file_command_proto_rawDesc = "" +
 	"\targuments\x18\x05 \x01(\tR\targuments\x12\x18\n" +
 	"\acontent\x18\x06 \x01(\tR\acontent\x12\x1d\n" +
 	"\n" +
-	"error_code\x18\a \x01(\tR\terrorCode\"l\n" +
+	"error_code\x18\a \x01(\tR\terrorCode\"\x80\x01\n" +
 	"\rCancelSession\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06inputs\x18\x04 \x01(\bR\x06inputs\"M\n" +
+	"\x06inputs\x18\x04 \x01(\bR\x06inputs\x12\x12\n" +
+	"\x04jobs\x18i \x01(\bR\x04jobs\"c\n" +
 	"\tCancelled\x12\x14\n" +
 	"\x05turns\x18\x01 \x01(\x05R\x05turns\x12\x16\n" +
 	"\x06inputs\x18\x02 \x01(\x05R\x06inputs\x12\x12\n" +
-	"\x04jobs\x18\x03 \x01(\x05R\x04jobs\")\n" +
+	"\x04jobs\x18\x03 \x01(\x05R\x04jobs\x12\x14\n" +
+	"\x05ended\x18i \x01(\x05R\x05ended\")\n" +
 	"\n" +
 	"ListInputs\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"n\n" +
@@ -12776,7 +12917,10 @@ const file_command_proto_rawDesc = "" +
 	"\x06system\x18\x04 \x01(\tR\x06system\x12\x14\n" +
 	"\x05tools\x18\x05 \x03(\tR\x05tools\x12\x10\n" +
 	"\x03mcp\x18\x06 \x01(\tR\x03mcp\x12\x0e\n" +
-	"\x02by\x18\a \x01(\tR\x02by\"\xd9\x04\n" +
+	"\x02by\x18\a \x01(\tR\x02by\"N\n" +
+	"\vNarrowChild\x12\x14\n" +
+	"\x05tools\x18\x01 \x03(\tR\x05tools\x12)\n" +
+	"\x06bounds\x18\x02 \x01(\v2\x11.troupe.v1.BoundsR\x06bounds\"\xd9\x04\n" +
 	"\vSessionView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12+\n" +
@@ -13349,7 +13493,7 @@ const file_command_proto_rawDesc = "" +
 	"\rImportSession\x12\x15\n" +
 	"\x06new_id\x18\x01 \x01(\bR\x05newId\x12\x1d\n" +
 	"\n" +
-	"keep_trust\x18\x02 \x01(\bR\tkeepTrust\"\x8a\x02\n" +
+	"keep_trust\x18\x02 \x01(\bR\tkeepTrust\"\xb8\x02\n" +
 	"\bImported\x120\n" +
 	"\asession\x18\x01 \x01(\v2\x16.troupe.v1.SessionViewR\asession\x12\x16\n" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12\x18\n" +
@@ -13360,7 +13504,13 @@ const file_command_proto_rawDesc = "" +
 	"\x06staged\x18\a \x01(\x05R\x06staged\x12\x1e\n" +
 	"\n" +
 	"restricted\x18\b \x01(\bR\n" +
-	"restricted\"\a\n" +
+	"restricted\x12,\n" +
+	"\x05modes\x18i \x03(\v2\x16.troupe.v1.ModeSettledR\x05modes\"^\n" +
+	"\vModeSettled\x12\x1c\n" +
+	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x12\n" +
+	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x1d\n" +
+	"\n" +
+	"instead_of\x18\x03 \x01(\tR\tinsteadOf\"\a\n" +
 	"\x05Hello\"u\n" +
 	"\x06Holder\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x18\n" +
@@ -13391,7 +13541,7 @@ func file_command_proto_rawDescGZIP() []byte {
 }
 
 var file_command_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 166)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 168)
 var file_command_proto_goTypes = []any{
 	(ReleasePermit_Outcome)(0),   // 0: troupe.v1.ReleasePermit.Outcome
 	(UseFile_Action)(0),          // 1: troupe.v1.UseFile.Action
@@ -13462,159 +13612,161 @@ var file_command_proto_goTypes = []any{
 	(*ReadHistory)(nil),          // 66: troupe.v1.ReadHistory
 	(*History)(nil),              // 67: troupe.v1.History
 	(*ConfigureWorker)(nil),      // 68: troupe.v1.ConfigureWorker
-	(*SessionView)(nil),          // 69: troupe.v1.SessionView
-	(*WorkerView)(nil),           // 70: troupe.v1.WorkerView
-	(*Waiting)(nil),              // 71: troupe.v1.Waiting
-	(*CallView)(nil),             // 72: troupe.v1.CallView
-	(*ApprovalView)(nil),         // 73: troupe.v1.ApprovalView
-	(*Viewer)(nil),               // 74: troupe.v1.Viewer
-	(*ShowApproval)(nil),         // 75: troupe.v1.ShowApproval
-	(*Announce)(nil),             // 76: troupe.v1.Announce
-	(*ListApprovals)(nil),        // 77: troupe.v1.ListApprovals
-	(*Approvals)(nil),            // 78: troupe.v1.Approvals
-	(*ListAudit)(nil),            // 79: troupe.v1.ListAudit
-	(*Audit)(nil),                // 80: troupe.v1.Audit
-	(*AuditView)(nil),            // 81: troupe.v1.AuditView
-	(*OpenSession)(nil),          // 82: troupe.v1.OpenSession
-	(*SessionIdle)(nil),          // 83: troupe.v1.SessionIdle
-	(*Passivate)(nil),            // 84: troupe.v1.Passivate
-	(*Staying)(nil),              // 85: troupe.v1.Staying
-	(*MakeRoom)(nil),             // 86: troupe.v1.MakeRoom
-	(*ReportIdle)(nil),           // 87: troupe.v1.ReportIdle
-	(*Idleness)(nil),             // 88: troupe.v1.Idleness
-	(*Configure)(nil),            // 89: troupe.v1.Configure
-	(*WorkerFailed)(nil),         // 90: troupe.v1.WorkerFailed
-	(*SessionEnded)(nil),         // 91: troupe.v1.SessionEnded
-	(*DescribeWorker)(nil),       // 92: troupe.v1.DescribeWorker
-	(*Watched)(nil),              // 93: troupe.v1.Watched
-	(*AcquireLease)(nil),         // 94: troupe.v1.AcquireLease
-	(*LeaseGranted)(nil),         // 95: troupe.v1.LeaseGranted
-	(*LeaseQueued)(nil),          // 96: troupe.v1.LeaseQueued
-	(*ReleaseLease)(nil),         // 97: troupe.v1.ReleaseLease
-	(*EffectBegun)(nil),          // 98: troupe.v1.EffectBegun
-	(*EffectAllowed)(nil),        // 99: troupe.v1.EffectAllowed
-	(*EffectEnded)(nil),          // 100: troupe.v1.EffectEnded
-	(*OpenWorkspace)(nil),        // 101: troupe.v1.OpenWorkspace
-	(*WorkspaceReady)(nil),       // 102: troupe.v1.WorkspaceReady
-	(*KeepWorkspaces)(nil),       // 103: troupe.v1.KeepWorkspaces
-	(*RetireWorkspace)(nil),      // 104: troupe.v1.RetireWorkspace
-	(*WorkspaceUnused)(nil),      // 105: troupe.v1.WorkspaceUnused
-	(*DescribeWorkspace)(nil),    // 106: troupe.v1.DescribeWorkspace
-	(*WorkspaceView)(nil),        // 107: troupe.v1.WorkspaceView
-	(*FindActor)(nil),            // 108: troupe.v1.FindActor
-	(*Replaced)(nil),             // 109: troupe.v1.Replaced
-	(*AcquirePermit)(nil),        // 110: troupe.v1.AcquirePermit
-	(*PermitGranted)(nil),        // 111: troupe.v1.PermitGranted
-	(*PermitDenied)(nil),         // 112: troupe.v1.PermitDenied
-	(*ReleasePermit)(nil),        // 113: troupe.v1.ReleasePermit
-	(*AskBudget)(nil),            // 114: troupe.v1.AskBudget
-	(*BudgetGranted)(nil),        // 115: troupe.v1.BudgetGranted
-	(*BudgetRefused)(nil),        // 116: troupe.v1.BudgetRefused
-	(*BudgetShort)(nil),          // 117: troupe.v1.BudgetShort
-	(*ReportBudget)(nil),         // 118: troupe.v1.ReportBudget
-	(*Execute)(nil),              // 119: troupe.v1.Execute
-	(*ToolReply)(nil),            // 120: troupe.v1.ToolReply
-	(*LedgerEntry)(nil),          // 121: troupe.v1.LedgerEntry
-	(*CancelCalls)(nil),          // 122: troupe.v1.CancelCalls
-	(*Progress)(nil),             // 123: troupe.v1.Progress
-	(*ListProjects)(nil),         // 124: troupe.v1.ListProjects
-	(*Projects)(nil),             // 125: troupe.v1.Projects
-	(*SaveProject)(nil),          // 126: troupe.v1.SaveProject
-	(*RemoveProject)(nil),        // 127: troupe.v1.RemoveProject
-	(*SetVariables)(nil),         // 128: troupe.v1.SetVariables
-	(*TakeVariables)(nil),        // 129: troupe.v1.TakeVariables
-	(*ReadFields)(nil),           // 130: troupe.v1.ReadFields
-	(*FieldsView)(nil),           // 131: troupe.v1.FieldsView
-	(*FieldView)(nil),            // 132: troupe.v1.FieldView
-	(*SetField)(nil),             // 133: troupe.v1.SetField
-	(*FieldUpdated)(nil),         // 134: troupe.v1.FieldUpdated
-	(*DeclareFields)(nil),        // 135: troupe.v1.DeclareFields
-	(*FieldChanged)(nil),         // 136: troupe.v1.FieldChanged
-	(*DiffCopy)(nil),             // 137: troupe.v1.DiffCopy
-	(*ApplyCopy)(nil),            // 138: troupe.v1.ApplyCopy
-	(*Changes)(nil),              // 139: troupe.v1.Changes
-	(*FileChange)(nil),           // 140: troupe.v1.FileChange
-	(*UseFile)(nil),              // 141: troupe.v1.UseFile
-	(*Files)(nil),                // 142: troupe.v1.Files
-	(*FileEntry)(nil),            // 143: troupe.v1.FileEntry
-	(*ListSessions)(nil),         // 144: troupe.v1.ListSessions
-	(*Sessions)(nil),             // 145: troupe.v1.Sessions
-	(*ListWorkers)(nil),          // 146: troupe.v1.ListWorkers
-	(*Workers)(nil),              // 147: troupe.v1.Workers
-	(*ListWorkspaces)(nil),       // 148: troupe.v1.ListWorkspaces
-	(*Workspaces)(nil),           // 149: troupe.v1.Workspaces
-	(*SessionWorkspace)(nil),     // 150: troupe.v1.SessionWorkspace
-	(*ListCalls)(nil),            // 151: troupe.v1.ListCalls
-	(*Calls)(nil),                // 152: troupe.v1.Calls
-	(*Show)(nil),                 // 153: troupe.v1.Show
-	(*Shown)(nil),                // 154: troupe.v1.Shown
-	(*TurnView)(nil),             // 155: troupe.v1.TurnView
-	(*GenerationView)(nil),       // 156: troupe.v1.GenerationView
-	(*Verify)(nil),               // 157: troupe.v1.Verify
-	(*Verified)(nil),             // 158: troupe.v1.Verified
-	(*Finding)(nil),              // 159: troupe.v1.Finding
-	(*ForkSession)(nil),          // 160: troupe.v1.ForkSession
-	(*Forked)(nil),               // 161: troupe.v1.Forked
-	(*ImportSession)(nil),        // 162: troupe.v1.ImportSession
-	(*Imported)(nil),             // 163: troupe.v1.Imported
-	(*Hello)(nil),                // 164: troupe.v1.Hello
-	(*Holder)(nil),               // 165: troupe.v1.Holder
-	(*RegisterHost)(nil),         // 166: troupe.v1.RegisterHost
-	(*ConnectOwner)(nil),         // 167: troupe.v1.ConnectOwner
-	(*EnvVar)(nil),               // 168: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 169: troupe.v1.Lineage
-	(*Turn)(nil),                 // 170: troupe.v1.Turn
-	(Persist_Policy)(0),          // 171: troupe.v1.Persist.Policy
-	(*RunStarted)(nil),           // 172: troupe.v1.RunStarted
-	(*Budget)(nil),               // 173: troupe.v1.Budget
-	(*Amounts)(nil),              // 174: troupe.v1.Amounts
-	(Trust_Level)(0),             // 175: troupe.v1.Trust.Level
-	(*ShowRun)(nil),              // 176: troupe.v1.ShowRun
-	(*ResumeRun)(nil),            // 177: troupe.v1.ResumeRun
-	(*CancelRun)(nil),            // 178: troupe.v1.CancelRun
-	(*AwaitRun)(nil),             // 179: troupe.v1.AwaitRun
-	(*Part)(nil),                 // 180: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 181: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 182: troupe.v1.InputAccepted.Origin
-	(InputAccepted_People)(0),    // 183: troupe.v1.InputAccepted.People
-	(TurnCompleted_Outcome)(0),   // 184: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 185: troupe.v1.Usage
-	(*Place)(nil),                // 186: troupe.v1.Place
-	(*Bounds)(nil),               // 187: troupe.v1.Bounds
-	(*OutboxEnqueued)(nil),       // 188: troupe.v1.OutboxEnqueued
-	(*TurnSubmitted)(nil),        // 189: troupe.v1.TurnSubmitted
-	(CallResolved_Resolution)(0), // 190: troupe.v1.CallResolved.Resolution
-	(Decision_Value)(0),          // 191: troupe.v1.Decision.Value
-	(*Failure)(nil),              // 192: troupe.v1.Failure
-	(TimerSet_Misfire)(0),        // 193: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 194: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 195: troupe.v1.WorkspaceGrant
-	(*BudgetView)(nil),           // 196: troupe.v1.BudgetView
-	(*Grant)(nil),                // 197: troupe.v1.Grant
-	(*WorkspaceRef)(nil),         // 198: troupe.v1.WorkspaceRef
-	(*LeaseToken)(nil),           // 199: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 200: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 201: troupe.v1.ToolFinished.Status
-	(*Project)(nil),              // 202: troupe.v1.Project
-	(*Variable)(nil),             // 203: troupe.v1.Variable
-	(*FieldSet)(nil),             // 204: troupe.v1.FieldSet
-	(*FieldNoted)(nil),           // 205: troupe.v1.FieldNoted
-	(*Timing)(nil),               // 206: troupe.v1.Timing
+	(*NarrowChild)(nil),          // 69: troupe.v1.NarrowChild
+	(*SessionView)(nil),          // 70: troupe.v1.SessionView
+	(*WorkerView)(nil),           // 71: troupe.v1.WorkerView
+	(*Waiting)(nil),              // 72: troupe.v1.Waiting
+	(*CallView)(nil),             // 73: troupe.v1.CallView
+	(*ApprovalView)(nil),         // 74: troupe.v1.ApprovalView
+	(*Viewer)(nil),               // 75: troupe.v1.Viewer
+	(*ShowApproval)(nil),         // 76: troupe.v1.ShowApproval
+	(*Announce)(nil),             // 77: troupe.v1.Announce
+	(*ListApprovals)(nil),        // 78: troupe.v1.ListApprovals
+	(*Approvals)(nil),            // 79: troupe.v1.Approvals
+	(*ListAudit)(nil),            // 80: troupe.v1.ListAudit
+	(*Audit)(nil),                // 81: troupe.v1.Audit
+	(*AuditView)(nil),            // 82: troupe.v1.AuditView
+	(*OpenSession)(nil),          // 83: troupe.v1.OpenSession
+	(*SessionIdle)(nil),          // 84: troupe.v1.SessionIdle
+	(*Passivate)(nil),            // 85: troupe.v1.Passivate
+	(*Staying)(nil),              // 86: troupe.v1.Staying
+	(*MakeRoom)(nil),             // 87: troupe.v1.MakeRoom
+	(*ReportIdle)(nil),           // 88: troupe.v1.ReportIdle
+	(*Idleness)(nil),             // 89: troupe.v1.Idleness
+	(*Configure)(nil),            // 90: troupe.v1.Configure
+	(*WorkerFailed)(nil),         // 91: troupe.v1.WorkerFailed
+	(*SessionEnded)(nil),         // 92: troupe.v1.SessionEnded
+	(*DescribeWorker)(nil),       // 93: troupe.v1.DescribeWorker
+	(*Watched)(nil),              // 94: troupe.v1.Watched
+	(*AcquireLease)(nil),         // 95: troupe.v1.AcquireLease
+	(*LeaseGranted)(nil),         // 96: troupe.v1.LeaseGranted
+	(*LeaseQueued)(nil),          // 97: troupe.v1.LeaseQueued
+	(*ReleaseLease)(nil),         // 98: troupe.v1.ReleaseLease
+	(*EffectBegun)(nil),          // 99: troupe.v1.EffectBegun
+	(*EffectAllowed)(nil),        // 100: troupe.v1.EffectAllowed
+	(*EffectEnded)(nil),          // 101: troupe.v1.EffectEnded
+	(*OpenWorkspace)(nil),        // 102: troupe.v1.OpenWorkspace
+	(*WorkspaceReady)(nil),       // 103: troupe.v1.WorkspaceReady
+	(*KeepWorkspaces)(nil),       // 104: troupe.v1.KeepWorkspaces
+	(*RetireWorkspace)(nil),      // 105: troupe.v1.RetireWorkspace
+	(*WorkspaceUnused)(nil),      // 106: troupe.v1.WorkspaceUnused
+	(*DescribeWorkspace)(nil),    // 107: troupe.v1.DescribeWorkspace
+	(*WorkspaceView)(nil),        // 108: troupe.v1.WorkspaceView
+	(*FindActor)(nil),            // 109: troupe.v1.FindActor
+	(*Replaced)(nil),             // 110: troupe.v1.Replaced
+	(*AcquirePermit)(nil),        // 111: troupe.v1.AcquirePermit
+	(*PermitGranted)(nil),        // 112: troupe.v1.PermitGranted
+	(*PermitDenied)(nil),         // 113: troupe.v1.PermitDenied
+	(*ReleasePermit)(nil),        // 114: troupe.v1.ReleasePermit
+	(*AskBudget)(nil),            // 115: troupe.v1.AskBudget
+	(*BudgetGranted)(nil),        // 116: troupe.v1.BudgetGranted
+	(*BudgetRefused)(nil),        // 117: troupe.v1.BudgetRefused
+	(*BudgetShort)(nil),          // 118: troupe.v1.BudgetShort
+	(*ReportBudget)(nil),         // 119: troupe.v1.ReportBudget
+	(*Execute)(nil),              // 120: troupe.v1.Execute
+	(*ToolReply)(nil),            // 121: troupe.v1.ToolReply
+	(*LedgerEntry)(nil),          // 122: troupe.v1.LedgerEntry
+	(*CancelCalls)(nil),          // 123: troupe.v1.CancelCalls
+	(*Progress)(nil),             // 124: troupe.v1.Progress
+	(*ListProjects)(nil),         // 125: troupe.v1.ListProjects
+	(*Projects)(nil),             // 126: troupe.v1.Projects
+	(*SaveProject)(nil),          // 127: troupe.v1.SaveProject
+	(*RemoveProject)(nil),        // 128: troupe.v1.RemoveProject
+	(*SetVariables)(nil),         // 129: troupe.v1.SetVariables
+	(*TakeVariables)(nil),        // 130: troupe.v1.TakeVariables
+	(*ReadFields)(nil),           // 131: troupe.v1.ReadFields
+	(*FieldsView)(nil),           // 132: troupe.v1.FieldsView
+	(*FieldView)(nil),            // 133: troupe.v1.FieldView
+	(*SetField)(nil),             // 134: troupe.v1.SetField
+	(*FieldUpdated)(nil),         // 135: troupe.v1.FieldUpdated
+	(*DeclareFields)(nil),        // 136: troupe.v1.DeclareFields
+	(*FieldChanged)(nil),         // 137: troupe.v1.FieldChanged
+	(*DiffCopy)(nil),             // 138: troupe.v1.DiffCopy
+	(*ApplyCopy)(nil),            // 139: troupe.v1.ApplyCopy
+	(*Changes)(nil),              // 140: troupe.v1.Changes
+	(*FileChange)(nil),           // 141: troupe.v1.FileChange
+	(*UseFile)(nil),              // 142: troupe.v1.UseFile
+	(*Files)(nil),                // 143: troupe.v1.Files
+	(*FileEntry)(nil),            // 144: troupe.v1.FileEntry
+	(*ListSessions)(nil),         // 145: troupe.v1.ListSessions
+	(*Sessions)(nil),             // 146: troupe.v1.Sessions
+	(*ListWorkers)(nil),          // 147: troupe.v1.ListWorkers
+	(*Workers)(nil),              // 148: troupe.v1.Workers
+	(*ListWorkspaces)(nil),       // 149: troupe.v1.ListWorkspaces
+	(*Workspaces)(nil),           // 150: troupe.v1.Workspaces
+	(*SessionWorkspace)(nil),     // 151: troupe.v1.SessionWorkspace
+	(*ListCalls)(nil),            // 152: troupe.v1.ListCalls
+	(*Calls)(nil),                // 153: troupe.v1.Calls
+	(*Show)(nil),                 // 154: troupe.v1.Show
+	(*Shown)(nil),                // 155: troupe.v1.Shown
+	(*TurnView)(nil),             // 156: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 157: troupe.v1.GenerationView
+	(*Verify)(nil),               // 158: troupe.v1.Verify
+	(*Verified)(nil),             // 159: troupe.v1.Verified
+	(*Finding)(nil),              // 160: troupe.v1.Finding
+	(*ForkSession)(nil),          // 161: troupe.v1.ForkSession
+	(*Forked)(nil),               // 162: troupe.v1.Forked
+	(*ImportSession)(nil),        // 163: troupe.v1.ImportSession
+	(*Imported)(nil),             // 164: troupe.v1.Imported
+	(*ModeSettled)(nil),          // 165: troupe.v1.ModeSettled
+	(*Hello)(nil),                // 166: troupe.v1.Hello
+	(*Holder)(nil),               // 167: troupe.v1.Holder
+	(*RegisterHost)(nil),         // 168: troupe.v1.RegisterHost
+	(*ConnectOwner)(nil),         // 169: troupe.v1.ConnectOwner
+	(*EnvVar)(nil),               // 170: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 171: troupe.v1.Lineage
+	(*Turn)(nil),                 // 172: troupe.v1.Turn
+	(Persist_Policy)(0),          // 173: troupe.v1.Persist.Policy
+	(*RunStarted)(nil),           // 174: troupe.v1.RunStarted
+	(*Budget)(nil),               // 175: troupe.v1.Budget
+	(*Amounts)(nil),              // 176: troupe.v1.Amounts
+	(Trust_Level)(0),             // 177: troupe.v1.Trust.Level
+	(*ShowRun)(nil),              // 178: troupe.v1.ShowRun
+	(*ResumeRun)(nil),            // 179: troupe.v1.ResumeRun
+	(*CancelRun)(nil),            // 180: troupe.v1.CancelRun
+	(*AwaitRun)(nil),             // 181: troupe.v1.AwaitRun
+	(*Part)(nil),                 // 182: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 183: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 184: troupe.v1.InputAccepted.Origin
+	(InputAccepted_People)(0),    // 185: troupe.v1.InputAccepted.People
+	(TurnCompleted_Outcome)(0),   // 186: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 187: troupe.v1.Usage
+	(*Place)(nil),                // 188: troupe.v1.Place
+	(*Bounds)(nil),               // 189: troupe.v1.Bounds
+	(*OutboxEnqueued)(nil),       // 190: troupe.v1.OutboxEnqueued
+	(*TurnSubmitted)(nil),        // 191: troupe.v1.TurnSubmitted
+	(CallResolved_Resolution)(0), // 192: troupe.v1.CallResolved.Resolution
+	(Decision_Value)(0),          // 193: troupe.v1.Decision.Value
+	(*Failure)(nil),              // 194: troupe.v1.Failure
+	(TimerSet_Misfire)(0),        // 195: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 196: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 197: troupe.v1.WorkspaceGrant
+	(*BudgetView)(nil),           // 198: troupe.v1.BudgetView
+	(*Grant)(nil),                // 199: troupe.v1.Grant
+	(*WorkspaceRef)(nil),         // 200: troupe.v1.WorkspaceRef
+	(*LeaseToken)(nil),           // 201: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 202: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 203: troupe.v1.ToolFinished.Status
+	(*Project)(nil),              // 204: troupe.v1.Project
+	(*Variable)(nil),             // 205: troupe.v1.Variable
+	(*FieldSet)(nil),             // 206: troupe.v1.FieldSet
+	(*FieldNoted)(nil),           // 207: troupe.v1.FieldNoted
+	(*Timing)(nil),               // 208: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	4,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	168, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	170, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	13,  // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	169, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	170, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	171, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	172, // 6: troupe.v1.CreateSession.run:type_name -> troupe.v1.RunStarted
-	173, // 7: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
-	174, // 8: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
-	175, // 9: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	171, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	172, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	173, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	174, // 6: troupe.v1.CreateSession.run:type_name -> troupe.v1.RunStarted
+	175, // 7: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
+	176, // 8: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
+	177, // 9: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	5,   // 10: troupe.v1.WorkspaceSpec.bounds:type_name -> troupe.v1.PathBounds
 	4,   // 11: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
-	175, // 12: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
+	177, // 12: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
 	13,  // 13: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
 	16,  // 14: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
 	19,  // 15: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
@@ -13643,120 +13795,122 @@ var file_command_proto_depIdxs = []int32{
 	42,  // 38: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
 	6,   // 39: troupe.v1.ToSession.attach_workspace:type_name -> troupe.v1.AttachWorkspace
 	7,   // 40: troupe.v1.ToSession.detach_workspace:type_name -> troupe.v1.DetachWorkspace
-	141, // 41: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
-	129, // 42: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
+	142, // 41: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
+	130, // 42: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
 	48,  // 43: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
 	8,   // 44: troupe.v1.ToSession.change_trust:type_name -> troupe.v1.ChangeTrust
-	130, // 45: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
-	133, // 46: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
-	135, // 47: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
-	137, // 48: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
-	138, // 49: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
+	131, // 45: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
+	134, // 46: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
+	136, // 47: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
+	138, // 48: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
+	139, // 49: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
 	3,   // 50: troupe.v1.ToSession.add_budget:type_name -> troupe.v1.AddBudget
-	176, // 51: troupe.v1.ToSession.show_run:type_name -> troupe.v1.ShowRun
-	177, // 52: troupe.v1.ToSession.resume_run:type_name -> troupe.v1.ResumeRun
-	178, // 53: troupe.v1.ToSession.cancel_run:type_name -> troupe.v1.CancelRun
-	179, // 54: troupe.v1.ToSession.await_run:type_name -> troupe.v1.AwaitRun
-	76,  // 55: troupe.v1.ToSession.announce:type_name -> troupe.v1.Announce
+	178, // 51: troupe.v1.ToSession.show_run:type_name -> troupe.v1.ShowRun
+	179, // 52: troupe.v1.ToSession.resume_run:type_name -> troupe.v1.ResumeRun
+	180, // 53: troupe.v1.ToSession.cancel_run:type_name -> troupe.v1.CancelRun
+	181, // 54: troupe.v1.ToSession.await_run:type_name -> troupe.v1.AwaitRun
+	77,  // 55: troupe.v1.ToSession.announce:type_name -> troupe.v1.Announce
 	31,  // 56: troupe.v1.ToSession.share_conversation:type_name -> troupe.v1.ShareConversation
 	32,  // 57: troupe.v1.ToSession.submit_turn:type_name -> troupe.v1.SubmitTurn
 	33,  // 58: troupe.v1.ToSession.read_conversation:type_name -> troupe.v1.ReadConversation
 	11,  // 59: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
 	11,  // 60: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	180, // 61: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	181, // 62: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	182, // 63: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	183, // 64: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
+	182, // 61: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	183, // 62: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	184, // 63: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	185, // 64: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
 	13,  // 65: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	184, // 66: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	185, // 67: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	186, // 66: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	187, // 67: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
 	18,  // 68: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
 	22,  // 69: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	169, // 70: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	170, // 71: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	180, // 72: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
-	186, // 73: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
-	187, // 74: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
-	183, // 75: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
-	188, // 76: troupe.v1.DeliverMail.mail:type_name -> troupe.v1.OutboxEnqueued
-	189, // 77: troupe.v1.SubmitTurn.turn:type_name -> troupe.v1.TurnSubmitted
+	171, // 70: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	172, // 71: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	182, // 72: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
+	188, // 73: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
+	189, // 74: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
+	185, // 75: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
+	190, // 76: troupe.v1.DeliverMail.mail:type_name -> troupe.v1.OutboxEnqueued
+	191, // 77: troupe.v1.SubmitTurn.turn:type_name -> troupe.v1.TurnSubmitted
 	35,  // 78: troupe.v1.SharedConversation.turns:type_name -> troupe.v1.SharedTurn
 	36,  // 79: troupe.v1.SharedConversation.members:type_name -> troupe.v1.SharedMember
-	189, // 80: troupe.v1.SharedTurn.turn:type_name -> troupe.v1.TurnSubmitted
-	190, // 81: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	191, // 82: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	191, // 80: troupe.v1.SharedTurn.turn:type_name -> troupe.v1.TurnSubmitted
+	192, // 81: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	193, // 82: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
 	45,  // 83: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
-	192, // 84: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
+	194, // 84: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
 	45,  // 85: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
-	180, // 86: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	193, // 87: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	182, // 86: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	195, // 87: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
 	55,  // 88: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	194, // 89: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	170, // 90: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	195, // 91: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
-	70,  // 92: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	185, // 93: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
-	14,  // 94: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	171, // 95: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	196, // 96: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
-	185, // 97: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	174, // 98: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
-	174, // 99: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
-	71,  // 100: troupe.v1.WorkerView.waiting:type_name -> troupe.v1.Waiting
-	74,  // 101: troupe.v1.ApprovalView.shown:type_name -> troupe.v1.Viewer
-	194, // 102: troupe.v1.Announce.event:type_name -> troupe.v1.Event
-	73,  // 103: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
-	81,  // 104: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
-	197, // 105: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	171, // 106: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	195, // 107: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	198, // 108: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
-	0,   // 109: troupe.v1.ReleasePermit.outcome:type_name -> troupe.v1.ReleasePermit.Outcome
-	174, // 110: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
-	174, // 111: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
-	174, // 112: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
-	174, // 113: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
-	174, // 114: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
-	195, // 115: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	199, // 116: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	168, // 117: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	200, // 118: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	200, // 119: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	195, // 120: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	200, // 121: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
-	199, // 122: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
-	27,  // 123: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
-	201, // 124: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	200, // 125: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	120, // 126: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	202, // 127: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
-	203, // 128: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
-	132, // 129: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
-	204, // 130: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
-	205, // 131: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
-	140, // 132: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
-	1,   // 133: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
-	143, // 134: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
-	69,  // 135: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	70,  // 136: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	150, // 137: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
-	195, // 138: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
-	72,  // 139: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	69,  // 140: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	155, // 141: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	185, // 142: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	18,  // 143: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	156, // 144: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	206, // 145: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	185, // 146: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	159, // 147: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	69,  // 148: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
-	69,  // 149: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
-	150, // [150:150] is the sub-list for method output_type
-	150, // [150:150] is the sub-list for method input_type
-	150, // [150:150] is the sub-list for extension type_name
-	150, // [150:150] is the sub-list for extension extendee
-	0,   // [0:150] is the sub-list for field type_name
+	196, // 89: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	172, // 90: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	189, // 91: troupe.v1.NarrowChild.bounds:type_name -> troupe.v1.Bounds
+	197, // 92: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	71,  // 93: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
+	187, // 94: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	14,  // 95: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
+	173, // 96: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	198, // 97: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
+	187, // 98: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	176, // 99: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
+	176, // 100: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
+	72,  // 101: troupe.v1.WorkerView.waiting:type_name -> troupe.v1.Waiting
+	75,  // 102: troupe.v1.ApprovalView.shown:type_name -> troupe.v1.Viewer
+	196, // 103: troupe.v1.Announce.event:type_name -> troupe.v1.Event
+	74,  // 104: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
+	82,  // 105: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
+	199, // 106: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	173, // 107: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	197, // 108: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	200, // 109: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
+	0,   // 110: troupe.v1.ReleasePermit.outcome:type_name -> troupe.v1.ReleasePermit.Outcome
+	176, // 111: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
+	176, // 112: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
+	176, // 113: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
+	176, // 114: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
+	176, // 115: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
+	197, // 116: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	201, // 117: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	170, // 118: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	202, // 119: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	202, // 120: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	197, // 121: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	202, // 122: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	201, // 123: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
+	27,  // 124: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
+	203, // 125: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	202, // 126: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	121, // 127: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	204, // 128: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
+	205, // 129: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
+	133, // 130: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
+	206, // 131: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
+	207, // 132: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
+	141, // 133: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
+	1,   // 134: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
+	144, // 135: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
+	70,  // 136: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	71,  // 137: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	151, // 138: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
+	197, // 139: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	73,  // 140: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	70,  // 141: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	156, // 142: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	187, // 143: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	18,  // 144: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	157, // 145: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	208, // 146: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	187, // 147: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	160, // 148: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	70,  // 149: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
+	70,  // 150: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
+	165, // 151: troupe.v1.Imported.modes:type_name -> troupe.v1.ModeSettled
+	152, // [152:152] is the sub-list for method output_type
+	152, // [152:152] is the sub-list for method input_type
+	152, // [152:152] is the sub-list for extension type_name
+	152, // [152:152] is the sub-list for extension extendee
+	0,   // [0:152] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }
@@ -13823,7 +13977,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   166,
+			NumMessages:   168,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -294,6 +294,8 @@ func UnwrapSession(w *SessionFact) proto.Message {
 		return f.WorkspaceDetached
 	case *SessionFact_TrustChanged:
 		return f.TrustChanged
+	case *SessionFact_ModeChanged:
+		return f.ModeChanged
 	case *SessionFact_WorkerSpawned:
 		return f.WorkerSpawned
 	case *SessionFact_WorkerEnded:

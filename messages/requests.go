@@ -112,6 +112,7 @@ type CancelJSON struct {
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	Inputs bool   `json:"inputs,omitempty"` // take back the inputs that wait, too
+	Jobs   bool   `json:"jobs,omitempty"`   // end the commands that agents left running, too
 }
 
 // ReleaseJSON lets a quarantined worker try again.
@@ -124,6 +125,7 @@ type CancelledJSON struct {
 	Turns  int32 `json:"turns"`
 	Inputs int32 `json:"inputs,omitempty"` // taken back
 	Jobs   int32 `json:"jobs,omitempty"`   // commands that agents left running, and that go on
+	Ended  int32 `json:"ended,omitempty"`  // commands that agents had left running, and that were ended
 }
 
 // CallToolJSON calls a tool in a session. Arguments are an object, or a string that holds one, as

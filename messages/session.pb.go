@@ -41,6 +41,7 @@ type SessionFact struct {
 	//	*SessionFact_FieldNoted
 	//	*SessionFact_BudgetChanged
 	//	*SessionFact_BudgetAllotted
+	//	*SessionFact_ModeChanged
 	//	*SessionFact_ConversationShared
 	Fact          isSessionFact_Fact `protobuf_oneof:"fact"`
 	unknownFields protoimpl.UnknownFields
@@ -210,6 +211,15 @@ func (x *SessionFact) GetBudgetAllotted() *BudgetAllotted {
 	return nil
 }
 
+func (x *SessionFact) GetModeChanged() *ModeChanged {
+	if x != nil {
+		if x, ok := x.Fact.(*SessionFact_ModeChanged); ok {
+			return x.ModeChanged
+		}
+	}
+	return nil
+}
+
 func (x *SessionFact) GetConversationShared() *ConversationShared {
 	if x != nil {
 		if x, ok := x.Fact.(*SessionFact_ConversationShared); ok {
@@ -279,6 +289,10 @@ type SessionFact_BudgetAllotted struct {
 	BudgetAllotted *BudgetAllotted `protobuf:"bytes,101,opt,name=budget_allotted,json=budgetAllotted,proto3,oneof"`
 }
 
+type SessionFact_ModeChanged struct {
+	ModeChanged *ModeChanged `protobuf:"bytes,105,opt,name=mode_changed,json=modeChanged,proto3,oneof"`
+}
+
 type SessionFact_ConversationShared struct {
 	ConversationShared *ConversationShared `protobuf:"bytes,110,opt,name=conversation_shared,json=conversationShared,proto3,oneof"`
 }
@@ -310,6 +324,8 @@ func (*SessionFact_FieldNoted) isSessionFact_Fact() {}
 func (*SessionFact_BudgetChanged) isSessionFact_Fact() {}
 
 func (*SessionFact_BudgetAllotted) isSessionFact_Fact() {}
+
+func (*SessionFact_ModeChanged) isSessionFact_Fact() {}
 
 func (*SessionFact_ConversationShared) isSessionFact_Fact() {}
 
@@ -1012,6 +1028,67 @@ func (x *TrustChanged) GetApprovalId() string {
 	return ""
 }
 
+// ModeChanged says where the commands of one of the session's workspaces run from now on.
+type ModeChanged struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uri           string                 `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
+	Mode          string                 `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"`
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModeChanged) Reset() {
+	*x = ModeChanged{}
+	mi := &file_session_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModeChanged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModeChanged) ProtoMessage() {}
+
+func (x *ModeChanged) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModeChanged.ProtoReflect.Descriptor instead.
+func (*ModeChanged) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ModeChanged) GetUri() string {
+	if x != nil {
+		return x.Uri
+	}
+	return ""
+}
+
+func (x *ModeChanged) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *ModeChanged) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
 type WorkerSpawned struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
@@ -1030,7 +1107,7 @@ type WorkerSpawned struct {
 
 func (x *WorkerSpawned) Reset() {
 	*x = WorkerSpawned{}
-	mi := &file_session_proto_msgTypes[10]
+	mi := &file_session_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1042,7 +1119,7 @@ func (x *WorkerSpawned) String() string {
 func (*WorkerSpawned) ProtoMessage() {}
 
 func (x *WorkerSpawned) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[10]
+	mi := &file_session_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1055,7 +1132,7 @@ func (x *WorkerSpawned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerSpawned.ProtoReflect.Descriptor instead.
 func (*WorkerSpawned) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{10}
+	return file_session_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WorkerSpawned) GetWorkerId() string {
@@ -1138,7 +1215,7 @@ type WorkerEnded struct {
 
 func (x *WorkerEnded) Reset() {
 	*x = WorkerEnded{}
-	mi := &file_session_proto_msgTypes[11]
+	mi := &file_session_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1150,7 +1227,7 @@ func (x *WorkerEnded) String() string {
 func (*WorkerEnded) ProtoMessage() {}
 
 func (x *WorkerEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[11]
+	mi := &file_session_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1163,7 +1240,7 @@ func (x *WorkerEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerEnded.ProtoReflect.Descriptor instead.
 func (*WorkerEnded) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{11}
+	return file_session_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WorkerEnded) GetWorkerId() string {
@@ -1189,7 +1266,7 @@ type PolicyChanged struct {
 
 func (x *PolicyChanged) Reset() {
 	*x = PolicyChanged{}
-	mi := &file_session_proto_msgTypes[12]
+	mi := &file_session_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1201,7 +1278,7 @@ func (x *PolicyChanged) String() string {
 func (*PolicyChanged) ProtoMessage() {}
 
 func (x *PolicyChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[12]
+	mi := &file_session_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1214,7 +1291,7 @@ func (x *PolicyChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyChanged.ProtoReflect.Descriptor instead.
 func (*PolicyChanged) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{12}
+	return file_session_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PolicyChanged) GetRules() []string {
@@ -1239,7 +1316,7 @@ type RuleAdded struct {
 
 func (x *RuleAdded) Reset() {
 	*x = RuleAdded{}
-	mi := &file_session_proto_msgTypes[13]
+	mi := &file_session_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1251,7 +1328,7 @@ func (x *RuleAdded) String() string {
 func (*RuleAdded) ProtoMessage() {}
 
 func (x *RuleAdded) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[13]
+	mi := &file_session_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1264,7 +1341,7 @@ func (x *RuleAdded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleAdded.ProtoReflect.Descriptor instead.
 func (*RuleAdded) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{13}
+	return file_session_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RuleAdded) GetRule() string {
@@ -1319,7 +1396,7 @@ type SessionClosed struct {
 
 func (x *SessionClosed) Reset() {
 	*x = SessionClosed{}
-	mi := &file_session_proto_msgTypes[14]
+	mi := &file_session_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1408,7 @@ func (x *SessionClosed) String() string {
 func (*SessionClosed) ProtoMessage() {}
 
 func (x *SessionClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[14]
+	mi := &file_session_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1421,7 @@ func (x *SessionClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClosed.ProtoReflect.Descriptor instead.
 func (*SessionClosed) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{14}
+	return file_session_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SessionClosed) GetReason() string {
@@ -1378,7 +1455,7 @@ type WorkspaceFact struct {
 
 func (x *WorkspaceFact) Reset() {
 	*x = WorkspaceFact{}
-	mi := &file_session_proto_msgTypes[15]
+	mi := &file_session_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1390,7 +1467,7 @@ func (x *WorkspaceFact) String() string {
 func (*WorkspaceFact) ProtoMessage() {}
 
 func (x *WorkspaceFact) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[15]
+	mi := &file_session_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1403,7 +1480,7 @@ func (x *WorkspaceFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceFact.ProtoReflect.Descriptor instead.
 func (*WorkspaceFact) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{15}
+	return file_session_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WorkspaceFact) GetFact() isWorkspaceFact_Fact {
@@ -1517,7 +1594,7 @@ type WorkspaceOpened struct {
 
 func (x *WorkspaceOpened) Reset() {
 	*x = WorkspaceOpened{}
-	mi := &file_session_proto_msgTypes[16]
+	mi := &file_session_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1529,7 +1606,7 @@ func (x *WorkspaceOpened) String() string {
 func (*WorkspaceOpened) ProtoMessage() {}
 
 func (x *WorkspaceOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[16]
+	mi := &file_session_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1542,7 +1619,7 @@ func (x *WorkspaceOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceOpened.ProtoReflect.Descriptor instead.
 func (*WorkspaceOpened) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{16}
+	return file_session_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WorkspaceOpened) GetUri() string {
@@ -1578,7 +1655,7 @@ type FieldSet struct {
 
 func (x *FieldSet) Reset() {
 	*x = FieldSet{}
-	mi := &file_session_proto_msgTypes[17]
+	mi := &file_session_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1590,7 +1667,7 @@ func (x *FieldSet) String() string {
 func (*FieldSet) ProtoMessage() {}
 
 func (x *FieldSet) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[17]
+	mi := &file_session_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1603,7 +1680,7 @@ func (x *FieldSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldSet.ProtoReflect.Descriptor instead.
 func (*FieldSet) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{17}
+	return file_session_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FieldSet) GetField() string {
@@ -1687,7 +1764,7 @@ type FieldChange struct {
 
 func (x *FieldChange) Reset() {
 	*x = FieldChange{}
-	mi := &file_session_proto_msgTypes[18]
+	mi := &file_session_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1699,7 +1776,7 @@ func (x *FieldChange) String() string {
 func (*FieldChange) ProtoMessage() {}
 
 func (x *FieldChange) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[18]
+	mi := &file_session_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1712,7 +1789,7 @@ func (x *FieldChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChange.ProtoReflect.Descriptor instead.
 func (*FieldChange) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{18}
+	return file_session_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FieldChange) GetField() string {
@@ -1750,7 +1827,7 @@ type FieldsDeclared struct {
 
 func (x *FieldsDeclared) Reset() {
 	*x = FieldsDeclared{}
-	mi := &file_session_proto_msgTypes[19]
+	mi := &file_session_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1762,7 +1839,7 @@ func (x *FieldsDeclared) String() string {
 func (*FieldsDeclared) ProtoMessage() {}
 
 func (x *FieldsDeclared) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[19]
+	mi := &file_session_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1775,7 +1852,7 @@ func (x *FieldsDeclared) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldsDeclared.ProtoReflect.Descriptor instead.
 func (*FieldsDeclared) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{19}
+	return file_session_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FieldsDeclared) GetSchema() string {
@@ -1826,7 +1903,7 @@ type FieldEffectStarted struct {
 
 func (x *FieldEffectStarted) Reset() {
 	*x = FieldEffectStarted{}
-	mi := &file_session_proto_msgTypes[20]
+	mi := &file_session_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1838,7 +1915,7 @@ func (x *FieldEffectStarted) String() string {
 func (*FieldEffectStarted) ProtoMessage() {}
 
 func (x *FieldEffectStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[20]
+	mi := &file_session_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1851,7 +1928,7 @@ func (x *FieldEffectStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldEffectStarted.ProtoReflect.Descriptor instead.
 func (*FieldEffectStarted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{20}
+	return file_session_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *FieldEffectStarted) GetRev() uint64 {
@@ -1887,7 +1964,7 @@ type FieldEffectEnded struct {
 
 func (x *FieldEffectEnded) Reset() {
 	*x = FieldEffectEnded{}
-	mi := &file_session_proto_msgTypes[21]
+	mi := &file_session_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1899,7 +1976,7 @@ func (x *FieldEffectEnded) String() string {
 func (*FieldEffectEnded) ProtoMessage() {}
 
 func (x *FieldEffectEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[21]
+	mi := &file_session_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1912,7 +1989,7 @@ func (x *FieldEffectEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldEffectEnded.ProtoReflect.Descriptor instead.
 func (*FieldEffectEnded) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{21}
+	return file_session_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *FieldEffectEnded) GetRev() uint64 {
@@ -1953,7 +2030,7 @@ type LeaseRevoked struct {
 
 func (x *LeaseRevoked) Reset() {
 	*x = LeaseRevoked{}
-	mi := &file_session_proto_msgTypes[22]
+	mi := &file_session_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1965,7 +2042,7 @@ func (x *LeaseRevoked) String() string {
 func (*LeaseRevoked) ProtoMessage() {}
 
 func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[22]
+	mi := &file_session_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1978,7 +2055,7 @@ func (x *LeaseRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRevoked.ProtoReflect.Descriptor instead.
 func (*LeaseRevoked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{22}
+	return file_session_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *LeaseRevoked) GetToken() uint64 {
@@ -2010,7 +2087,7 @@ type ConversationFact struct {
 
 func (x *ConversationFact) Reset() {
 	*x = ConversationFact{}
-	mi := &file_session_proto_msgTypes[23]
+	mi := &file_session_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2022,7 +2099,7 @@ func (x *ConversationFact) String() string {
 func (*ConversationFact) ProtoMessage() {}
 
 func (x *ConversationFact) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[23]
+	mi := &file_session_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2035,7 +2112,7 @@ func (x *ConversationFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversationFact.ProtoReflect.Descriptor instead.
 func (*ConversationFact) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{23}
+	return file_session_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ConversationFact) GetFact() isConversationFact_Fact {
@@ -2120,7 +2197,7 @@ type ConversationOpened struct {
 
 func (x *ConversationOpened) Reset() {
 	*x = ConversationOpened{}
-	mi := &file_session_proto_msgTypes[24]
+	mi := &file_session_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2132,7 +2209,7 @@ func (x *ConversationOpened) String() string {
 func (*ConversationOpened) ProtoMessage() {}
 
 func (x *ConversationOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[24]
+	mi := &file_session_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2145,7 +2222,7 @@ func (x *ConversationOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversationOpened.ProtoReflect.Descriptor instead.
 func (*ConversationOpened) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{24}
+	return file_session_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ConversationOpened) GetConversationId() string {
@@ -2179,7 +2256,7 @@ type MemberJoined struct {
 
 func (x *MemberJoined) Reset() {
 	*x = MemberJoined{}
-	mi := &file_session_proto_msgTypes[25]
+	mi := &file_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2191,7 +2268,7 @@ func (x *MemberJoined) String() string {
 func (*MemberJoined) ProtoMessage() {}
 
 func (x *MemberJoined) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[25]
+	mi := &file_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2204,7 +2281,7 @@ func (x *MemberJoined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberJoined.ProtoReflect.Descriptor instead.
 func (*MemberJoined) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{25}
+	return file_session_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *MemberJoined) GetWorkerId() string {
@@ -2235,7 +2312,7 @@ type TurnSubmitted struct {
 
 func (x *TurnSubmitted) Reset() {
 	*x = TurnSubmitted{}
-	mi := &file_session_proto_msgTypes[26]
+	mi := &file_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2247,7 +2324,7 @@ func (x *TurnSubmitted) String() string {
 func (*TurnSubmitted) ProtoMessage() {}
 
 func (x *TurnSubmitted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[26]
+	mi := &file_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2260,7 +2337,7 @@ func (x *TurnSubmitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnSubmitted.ProtoReflect.Descriptor instead.
 func (*TurnSubmitted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{26}
+	return file_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TurnSubmitted) GetWorkerId() string {
@@ -2308,7 +2385,7 @@ type MemberLeft struct {
 
 func (x *MemberLeft) Reset() {
 	*x = MemberLeft{}
-	mi := &file_session_proto_msgTypes[27]
+	mi := &file_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2320,7 +2397,7 @@ func (x *MemberLeft) String() string {
 func (*MemberLeft) ProtoMessage() {}
 
 func (x *MemberLeft) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[27]
+	mi := &file_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2333,7 +2410,7 @@ func (x *MemberLeft) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberLeft.ProtoReflect.Descriptor instead.
 func (*MemberLeft) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{27}
+	return file_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *MemberLeft) GetWorkerId() string {
@@ -2372,7 +2449,7 @@ type SystemFact struct {
 
 func (x *SystemFact) Reset() {
 	*x = SystemFact{}
-	mi := &file_session_proto_msgTypes[28]
+	mi := &file_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2384,7 +2461,7 @@ func (x *SystemFact) String() string {
 func (*SystemFact) ProtoMessage() {}
 
 func (x *SystemFact) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[28]
+	mi := &file_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2397,7 +2474,7 @@ func (x *SystemFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemFact.ProtoReflect.Descriptor instead.
 func (*SystemFact) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{28}
+	return file_session_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SystemFact) GetFact() isSystemFact_Fact {
@@ -2587,7 +2664,7 @@ type NodeBooted struct {
 
 func (x *NodeBooted) Reset() {
 	*x = NodeBooted{}
-	mi := &file_session_proto_msgTypes[29]
+	mi := &file_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2599,7 +2676,7 @@ func (x *NodeBooted) String() string {
 func (*NodeBooted) ProtoMessage() {}
 
 func (x *NodeBooted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[29]
+	mi := &file_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2612,7 +2689,7 @@ func (x *NodeBooted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeBooted.ProtoReflect.Descriptor instead.
 func (*NodeBooted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{29}
+	return file_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *NodeBooted) GetBoot() uint64 {
@@ -2654,7 +2731,7 @@ type RuleRemembered struct {
 
 func (x *RuleRemembered) Reset() {
 	*x = RuleRemembered{}
-	mi := &file_session_proto_msgTypes[30]
+	mi := &file_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2666,7 +2743,7 @@ func (x *RuleRemembered) String() string {
 func (*RuleRemembered) ProtoMessage() {}
 
 func (x *RuleRemembered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[30]
+	mi := &file_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2679,7 +2756,7 @@ func (x *RuleRemembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleRemembered.ProtoReflect.Descriptor instead.
 func (*RuleRemembered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{30}
+	return file_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RuleRemembered) GetRule() string {
@@ -2757,7 +2834,7 @@ type RuleRevoked struct {
 
 func (x *RuleRevoked) Reset() {
 	*x = RuleRevoked{}
-	mi := &file_session_proto_msgTypes[31]
+	mi := &file_session_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2769,7 +2846,7 @@ func (x *RuleRevoked) String() string {
 func (*RuleRevoked) ProtoMessage() {}
 
 func (x *RuleRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[31]
+	mi := &file_session_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2782,7 +2859,7 @@ func (x *RuleRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleRevoked.ProtoReflect.Descriptor instead.
 func (*RuleRevoked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{31}
+	return file_session_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RuleRevoked) GetRule() string {
@@ -2818,7 +2895,7 @@ type TokenCreated struct {
 
 func (x *TokenCreated) Reset() {
 	*x = TokenCreated{}
-	mi := &file_session_proto_msgTypes[32]
+	mi := &file_session_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2830,7 +2907,7 @@ func (x *TokenCreated) String() string {
 func (*TokenCreated) ProtoMessage() {}
 
 func (x *TokenCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[32]
+	mi := &file_session_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2843,7 +2920,7 @@ func (x *TokenCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenCreated.ProtoReflect.Descriptor instead.
 func (*TokenCreated) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{32}
+	return file_session_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *TokenCreated) GetTokenId() string {
@@ -2883,7 +2960,7 @@ type TokenRevoked struct {
 
 func (x *TokenRevoked) Reset() {
 	*x = TokenRevoked{}
-	mi := &file_session_proto_msgTypes[33]
+	mi := &file_session_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2895,7 +2972,7 @@ func (x *TokenRevoked) String() string {
 func (*TokenRevoked) ProtoMessage() {}
 
 func (x *TokenRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[33]
+	mi := &file_session_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2908,7 +2985,7 @@ func (x *TokenRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenRevoked.ProtoReflect.Descriptor instead.
 func (*TokenRevoked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{33}
+	return file_session_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TokenRevoked) GetTokenId() string {
@@ -2928,7 +3005,7 @@ type HostRegistered struct {
 
 func (x *HostRegistered) Reset() {
 	*x = HostRegistered{}
-	mi := &file_session_proto_msgTypes[34]
+	mi := &file_session_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2940,7 +3017,7 @@ func (x *HostRegistered) String() string {
 func (*HostRegistered) ProtoMessage() {}
 
 func (x *HostRegistered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[34]
+	mi := &file_session_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2953,7 +3030,7 @@ func (x *HostRegistered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostRegistered.ProtoReflect.Descriptor instead.
 func (*HostRegistered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{34}
+	return file_session_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *HostRegistered) GetHost() string {
@@ -2982,7 +3059,7 @@ type ProjectSaved struct {
 
 func (x *ProjectSaved) Reset() {
 	*x = ProjectSaved{}
-	mi := &file_session_proto_msgTypes[35]
+	mi := &file_session_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2994,7 +3071,7 @@ func (x *ProjectSaved) String() string {
 func (*ProjectSaved) ProtoMessage() {}
 
 func (x *ProjectSaved) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[35]
+	mi := &file_session_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3007,7 +3084,7 @@ func (x *ProjectSaved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProjectSaved.ProtoReflect.Descriptor instead.
 func (*ProjectSaved) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{35}
+	return file_session_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ProjectSaved) GetProjectId() string {
@@ -3047,7 +3124,7 @@ type ProjectRemoved struct {
 
 func (x *ProjectRemoved) Reset() {
 	*x = ProjectRemoved{}
-	mi := &file_session_proto_msgTypes[36]
+	mi := &file_session_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3059,7 +3136,7 @@ func (x *ProjectRemoved) String() string {
 func (*ProjectRemoved) ProtoMessage() {}
 
 func (x *ProjectRemoved) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[36]
+	mi := &file_session_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3072,7 +3149,7 @@ func (x *ProjectRemoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProjectRemoved.ProtoReflect.Descriptor instead.
 func (*ProjectRemoved) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{36}
+	return file_session_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ProjectRemoved) GetProjectId() string {
@@ -3092,7 +3169,7 @@ type FolderTrusted struct {
 
 func (x *FolderTrusted) Reset() {
 	*x = FolderTrusted{}
-	mi := &file_session_proto_msgTypes[37]
+	mi := &file_session_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3104,7 +3181,7 @@ func (x *FolderTrusted) String() string {
 func (*FolderTrusted) ProtoMessage() {}
 
 func (x *FolderTrusted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[37]
+	mi := &file_session_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3117,7 +3194,7 @@ func (x *FolderTrusted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FolderTrusted.ProtoReflect.Descriptor instead.
 func (*FolderTrusted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{37}
+	return file_session_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *FolderTrusted) GetUri() string {
@@ -3144,7 +3221,7 @@ type FolderUntrusted struct {
 
 func (x *FolderUntrusted) Reset() {
 	*x = FolderUntrusted{}
-	mi := &file_session_proto_msgTypes[38]
+	mi := &file_session_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3156,7 +3233,7 @@ func (x *FolderUntrusted) String() string {
 func (*FolderUntrusted) ProtoMessage() {}
 
 func (x *FolderUntrusted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[38]
+	mi := &file_session_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3169,7 +3246,7 @@ func (x *FolderUntrusted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FolderUntrusted.ProtoReflect.Descriptor instead.
 func (*FolderUntrusted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{38}
+	return file_session_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *FolderUntrusted) GetUri() string {
@@ -3200,7 +3277,7 @@ type Audited struct {
 
 func (x *Audited) Reset() {
 	*x = Audited{}
-	mi := &file_session_proto_msgTypes[39]
+	mi := &file_session_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3212,7 +3289,7 @@ func (x *Audited) String() string {
 func (*Audited) ProtoMessage() {}
 
 func (x *Audited) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[39]
+	mi := &file_session_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3225,7 +3302,7 @@ func (x *Audited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audited.ProtoReflect.Descriptor instead.
 func (*Audited) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{39}
+	return file_session_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Audited) GetWho() string {
@@ -3286,7 +3363,7 @@ type FieldsState struct {
 
 func (x *FieldsState) Reset() {
 	*x = FieldsState{}
-	mi := &file_session_proto_msgTypes[40]
+	mi := &file_session_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3298,7 +3375,7 @@ func (x *FieldsState) String() string {
 func (*FieldsState) ProtoMessage() {}
 
 func (x *FieldsState) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[40]
+	mi := &file_session_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3311,7 +3388,7 @@ func (x *FieldsState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldsState.ProtoReflect.Descriptor instead.
 func (*FieldsState) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{40}
+	return file_session_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *FieldsState) GetSchema() string {
@@ -3373,7 +3450,7 @@ type FieldsPending struct {
 
 func (x *FieldsPending) Reset() {
 	*x = FieldsPending{}
-	mi := &file_session_proto_msgTypes[41]
+	mi := &file_session_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3385,7 +3462,7 @@ func (x *FieldsPending) String() string {
 func (*FieldsPending) ProtoMessage() {}
 
 func (x *FieldsPending) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[41]
+	mi := &file_session_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3398,7 +3475,7 @@ func (x *FieldsPending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldsPending.ProtoReflect.Descriptor instead.
 func (*FieldsPending) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{41}
+	return file_session_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *FieldsPending) GetSet() *FieldSet {
@@ -3419,7 +3496,7 @@ var File_session_proto protoreflect.FileDescriptor
 
 const file_session_proto_rawDesc = "" +
 	"\n" +
-	"\rsession.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\x94\b\n" +
+	"\rsession.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\xd1\b\n" +
 	"\vSessionFact\x12D\n" +
 	"\x0fsession_created\x18\x01 \x01(\v2\x19.troupe.v1.SessionCreatedH\x00R\x0esessionCreated\x12M\n" +
 	"\x12workspace_attached\x18\x02 \x01(\v2\x1c.troupe.v1.WorkspaceAttachedH\x00R\x11workspaceAttached\x12M\n" +
@@ -3437,7 +3514,8 @@ const file_session_proto_rawDesc = "" +
 	"\vfield_noted\x18\x14 \x01(\v2\x15.troupe.v1.FieldNotedH\x00R\n" +
 	"fieldNoted\x12A\n" +
 	"\x0ebudget_changed\x18d \x01(\v2\x18.troupe.v1.BudgetChangedH\x00R\rbudgetChanged\x12D\n" +
-	"\x0fbudget_allotted\x18e \x01(\v2\x19.troupe.v1.BudgetAllottedH\x00R\x0ebudgetAllotted\x12P\n" +
+	"\x0fbudget_allotted\x18e \x01(\v2\x19.troupe.v1.BudgetAllottedH\x00R\x0ebudgetAllotted\x12;\n" +
+	"\fmode_changed\x18i \x01(\v2\x16.troupe.v1.ModeChangedH\x00R\vmodeChanged\x12P\n" +
 	"\x13conversation_shared\x18n \x01(\v2\x1d.troupe.v1.ConversationSharedH\x00R\x12conversationSharedB\x06\n" +
 	"\x04fact\"\x91\x01\n" +
 	"\rBudgetChanged\x12)\n" +
@@ -3503,7 +3581,11 @@ const file_session_proto_rawDesc = "" +
 	"\x05trust\x18\x02 \x01(\x0e2\x16.troupe.v1.Trust.LevelR\x05trust\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x1f\n" +
 	"\vapproval_id\x18\x04 \x01(\tR\n" +
-	"approvalId\"\x9e\x02\n" +
+	"approvalId\"C\n" +
+	"\vModeChanged\x12\x10\n" +
+	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
+	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\"\x9e\x02\n" +
 	"\rWorkerSpawned\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x14\n" +
@@ -3699,7 +3781,7 @@ func file_session_proto_rawDescGZIP() []byte {
 	return file_session_proto_rawDescData
 }
 
-var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_session_proto_goTypes = []any{
 	(*SessionFact)(nil),        // 0: troupe.v1.SessionFact
 	(*BudgetChanged)(nil),      // 1: troupe.v1.BudgetChanged
@@ -3711,105 +3793,107 @@ var file_session_proto_goTypes = []any{
 	(*WorkspaceAttached)(nil),  // 7: troupe.v1.WorkspaceAttached
 	(*WorkspaceDetached)(nil),  // 8: troupe.v1.WorkspaceDetached
 	(*TrustChanged)(nil),       // 9: troupe.v1.TrustChanged
-	(*WorkerSpawned)(nil),      // 10: troupe.v1.WorkerSpawned
-	(*WorkerEnded)(nil),        // 11: troupe.v1.WorkerEnded
-	(*PolicyChanged)(nil),      // 12: troupe.v1.PolicyChanged
-	(*RuleAdded)(nil),          // 13: troupe.v1.RuleAdded
-	(*SessionClosed)(nil),      // 14: troupe.v1.SessionClosed
-	(*WorkspaceFact)(nil),      // 15: troupe.v1.WorkspaceFact
-	(*WorkspaceOpened)(nil),    // 16: troupe.v1.WorkspaceOpened
-	(*FieldSet)(nil),           // 17: troupe.v1.FieldSet
-	(*FieldChange)(nil),        // 18: troupe.v1.FieldChange
-	(*FieldsDeclared)(nil),     // 19: troupe.v1.FieldsDeclared
-	(*FieldEffectStarted)(nil), // 20: troupe.v1.FieldEffectStarted
-	(*FieldEffectEnded)(nil),   // 21: troupe.v1.FieldEffectEnded
-	(*LeaseRevoked)(nil),       // 22: troupe.v1.LeaseRevoked
-	(*ConversationFact)(nil),   // 23: troupe.v1.ConversationFact
-	(*ConversationOpened)(nil), // 24: troupe.v1.ConversationOpened
-	(*MemberJoined)(nil),       // 25: troupe.v1.MemberJoined
-	(*TurnSubmitted)(nil),      // 26: troupe.v1.TurnSubmitted
-	(*MemberLeft)(nil),         // 27: troupe.v1.MemberLeft
-	(*SystemFact)(nil),         // 28: troupe.v1.SystemFact
-	(*NodeBooted)(nil),         // 29: troupe.v1.NodeBooted
-	(*RuleRemembered)(nil),     // 30: troupe.v1.RuleRemembered
-	(*RuleRevoked)(nil),        // 31: troupe.v1.RuleRevoked
-	(*TokenCreated)(nil),       // 32: troupe.v1.TokenCreated
-	(*TokenRevoked)(nil),       // 33: troupe.v1.TokenRevoked
-	(*HostRegistered)(nil),     // 34: troupe.v1.HostRegistered
-	(*ProjectSaved)(nil),       // 35: troupe.v1.ProjectSaved
-	(*ProjectRemoved)(nil),     // 36: troupe.v1.ProjectRemoved
-	(*FolderTrusted)(nil),      // 37: troupe.v1.FolderTrusted
-	(*FolderUntrusted)(nil),    // 38: troupe.v1.FolderUntrusted
-	(*Audited)(nil),            // 39: troupe.v1.Audited
-	(*FieldsState)(nil),        // 40: troupe.v1.FieldsState
-	(*FieldsPending)(nil),      // 41: troupe.v1.FieldsPending
-	(*Budget)(nil),             // 42: troupe.v1.Budget
-	(*Amounts)(nil),            // 43: troupe.v1.Amounts
-	(Persist_Policy)(0),        // 44: troupe.v1.Persist.Policy
-	(*EnvVar)(nil),             // 45: troupe.v1.EnvVar
-	(Trust_Level)(0),           // 46: troupe.v1.Trust.Level
-	(*Place)(nil),              // 47: troupe.v1.Place
+	(*ModeChanged)(nil),        // 10: troupe.v1.ModeChanged
+	(*WorkerSpawned)(nil),      // 11: troupe.v1.WorkerSpawned
+	(*WorkerEnded)(nil),        // 12: troupe.v1.WorkerEnded
+	(*PolicyChanged)(nil),      // 13: troupe.v1.PolicyChanged
+	(*RuleAdded)(nil),          // 14: troupe.v1.RuleAdded
+	(*SessionClosed)(nil),      // 15: troupe.v1.SessionClosed
+	(*WorkspaceFact)(nil),      // 16: troupe.v1.WorkspaceFact
+	(*WorkspaceOpened)(nil),    // 17: troupe.v1.WorkspaceOpened
+	(*FieldSet)(nil),           // 18: troupe.v1.FieldSet
+	(*FieldChange)(nil),        // 19: troupe.v1.FieldChange
+	(*FieldsDeclared)(nil),     // 20: troupe.v1.FieldsDeclared
+	(*FieldEffectStarted)(nil), // 21: troupe.v1.FieldEffectStarted
+	(*FieldEffectEnded)(nil),   // 22: troupe.v1.FieldEffectEnded
+	(*LeaseRevoked)(nil),       // 23: troupe.v1.LeaseRevoked
+	(*ConversationFact)(nil),   // 24: troupe.v1.ConversationFact
+	(*ConversationOpened)(nil), // 25: troupe.v1.ConversationOpened
+	(*MemberJoined)(nil),       // 26: troupe.v1.MemberJoined
+	(*TurnSubmitted)(nil),      // 27: troupe.v1.TurnSubmitted
+	(*MemberLeft)(nil),         // 28: troupe.v1.MemberLeft
+	(*SystemFact)(nil),         // 29: troupe.v1.SystemFact
+	(*NodeBooted)(nil),         // 30: troupe.v1.NodeBooted
+	(*RuleRemembered)(nil),     // 31: troupe.v1.RuleRemembered
+	(*RuleRevoked)(nil),        // 32: troupe.v1.RuleRevoked
+	(*TokenCreated)(nil),       // 33: troupe.v1.TokenCreated
+	(*TokenRevoked)(nil),       // 34: troupe.v1.TokenRevoked
+	(*HostRegistered)(nil),     // 35: troupe.v1.HostRegistered
+	(*ProjectSaved)(nil),       // 36: troupe.v1.ProjectSaved
+	(*ProjectRemoved)(nil),     // 37: troupe.v1.ProjectRemoved
+	(*FolderTrusted)(nil),      // 38: troupe.v1.FolderTrusted
+	(*FolderUntrusted)(nil),    // 39: troupe.v1.FolderUntrusted
+	(*Audited)(nil),            // 40: troupe.v1.Audited
+	(*FieldsState)(nil),        // 41: troupe.v1.FieldsState
+	(*FieldsPending)(nil),      // 42: troupe.v1.FieldsPending
+	(*Budget)(nil),             // 43: troupe.v1.Budget
+	(*Amounts)(nil),            // 44: troupe.v1.Amounts
+	(Persist_Policy)(0),        // 45: troupe.v1.Persist.Policy
+	(*EnvVar)(nil),             // 46: troupe.v1.EnvVar
+	(Trust_Level)(0),           // 47: troupe.v1.Trust.Level
+	(*Place)(nil),              // 48: troupe.v1.Place
 }
 var file_session_proto_depIdxs = []int32{
 	6,  // 0: troupe.v1.SessionFact.session_created:type_name -> troupe.v1.SessionCreated
 	7,  // 1: troupe.v1.SessionFact.workspace_attached:type_name -> troupe.v1.WorkspaceAttached
 	8,  // 2: troupe.v1.SessionFact.workspace_detached:type_name -> troupe.v1.WorkspaceDetached
 	9,  // 3: troupe.v1.SessionFact.trust_changed:type_name -> troupe.v1.TrustChanged
-	10, // 4: troupe.v1.SessionFact.worker_spawned:type_name -> troupe.v1.WorkerSpawned
-	11, // 5: troupe.v1.SessionFact.worker_ended:type_name -> troupe.v1.WorkerEnded
-	12, // 6: troupe.v1.SessionFact.policy_changed:type_name -> troupe.v1.PolicyChanged
-	13, // 7: troupe.v1.SessionFact.rule_added:type_name -> troupe.v1.RuleAdded
-	14, // 8: troupe.v1.SessionFact.session_closed:type_name -> troupe.v1.SessionClosed
+	11, // 4: troupe.v1.SessionFact.worker_spawned:type_name -> troupe.v1.WorkerSpawned
+	12, // 5: troupe.v1.SessionFact.worker_ended:type_name -> troupe.v1.WorkerEnded
+	13, // 6: troupe.v1.SessionFact.policy_changed:type_name -> troupe.v1.PolicyChanged
+	14, // 7: troupe.v1.SessionFact.rule_added:type_name -> troupe.v1.RuleAdded
+	15, // 8: troupe.v1.SessionFact.session_closed:type_name -> troupe.v1.SessionClosed
 	5,  // 9: troupe.v1.SessionFact.variables_changed:type_name -> troupe.v1.VariablesChanged
-	31, // 10: troupe.v1.SessionFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
+	32, // 10: troupe.v1.SessionFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
 	4,  // 11: troupe.v1.SessionFact.field_noted:type_name -> troupe.v1.FieldNoted
 	1,  // 12: troupe.v1.SessionFact.budget_changed:type_name -> troupe.v1.BudgetChanged
 	2,  // 13: troupe.v1.SessionFact.budget_allotted:type_name -> troupe.v1.BudgetAllotted
-	3,  // 14: troupe.v1.SessionFact.conversation_shared:type_name -> troupe.v1.ConversationShared
-	42, // 15: troupe.v1.BudgetChanged.budget:type_name -> troupe.v1.Budget
-	43, // 16: troupe.v1.BudgetChanged.added:type_name -> troupe.v1.Amounts
-	43, // 17: troupe.v1.BudgetAllotted.until:type_name -> troupe.v1.Amounts
-	17, // 18: troupe.v1.FieldNoted.set:type_name -> troupe.v1.FieldSet
-	44, // 19: troupe.v1.SessionCreated.persist:type_name -> troupe.v1.Persist.Policy
-	45, // 20: troupe.v1.SessionCreated.env:type_name -> troupe.v1.EnvVar
-	42, // 21: troupe.v1.SessionCreated.budget:type_name -> troupe.v1.Budget
-	46, // 22: troupe.v1.WorkspaceAttached.trust:type_name -> troupe.v1.Trust.Level
-	46, // 23: troupe.v1.TrustChanged.trust:type_name -> troupe.v1.Trust.Level
-	47, // 24: troupe.v1.WorkerSpawned.places:type_name -> troupe.v1.Place
-	16, // 25: troupe.v1.WorkspaceFact.workspace_opened:type_name -> troupe.v1.WorkspaceOpened
-	17, // 26: troupe.v1.WorkspaceFact.field_set:type_name -> troupe.v1.FieldSet
-	22, // 27: troupe.v1.WorkspaceFact.lease_revoked:type_name -> troupe.v1.LeaseRevoked
-	19, // 28: troupe.v1.WorkspaceFact.fields_declared:type_name -> troupe.v1.FieldsDeclared
-	20, // 29: troupe.v1.WorkspaceFact.field_effect_started:type_name -> troupe.v1.FieldEffectStarted
-	21, // 30: troupe.v1.WorkspaceFact.field_effect_ended:type_name -> troupe.v1.FieldEffectEnded
-	18, // 31: troupe.v1.FieldSet.derived:type_name -> troupe.v1.FieldChange
-	18, // 32: troupe.v1.FieldsDeclared.derived:type_name -> troupe.v1.FieldChange
-	24, // 33: troupe.v1.ConversationFact.conversation_opened:type_name -> troupe.v1.ConversationOpened
-	25, // 34: troupe.v1.ConversationFact.member_joined:type_name -> troupe.v1.MemberJoined
-	26, // 35: troupe.v1.ConversationFact.turn_submitted:type_name -> troupe.v1.TurnSubmitted
-	27, // 36: troupe.v1.ConversationFact.member_left:type_name -> troupe.v1.MemberLeft
-	29, // 37: troupe.v1.SystemFact.node_booted:type_name -> troupe.v1.NodeBooted
-	30, // 38: troupe.v1.SystemFact.rule_remembered:type_name -> troupe.v1.RuleRemembered
-	31, // 39: troupe.v1.SystemFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
-	32, // 40: troupe.v1.SystemFact.token_created:type_name -> troupe.v1.TokenCreated
-	33, // 41: troupe.v1.SystemFact.token_revoked:type_name -> troupe.v1.TokenRevoked
-	34, // 42: troupe.v1.SystemFact.host_registered:type_name -> troupe.v1.HostRegistered
-	35, // 43: troupe.v1.SystemFact.project_saved:type_name -> troupe.v1.ProjectSaved
-	36, // 44: troupe.v1.SystemFact.project_removed:type_name -> troupe.v1.ProjectRemoved
-	37, // 45: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
-	38, // 46: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
-	39, // 47: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
-	45, // 48: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
-	18, // 49: troupe.v1.FieldsState.set:type_name -> troupe.v1.FieldChange
-	18, // 50: troupe.v1.FieldsState.derived:type_name -> troupe.v1.FieldChange
-	17, // 51: troupe.v1.FieldsState.edits:type_name -> troupe.v1.FieldSet
-	41, // 52: troupe.v1.FieldsState.effects:type_name -> troupe.v1.FieldsPending
-	17, // 53: troupe.v1.FieldsPending.set:type_name -> troupe.v1.FieldSet
-	54, // [54:54] is the sub-list for method output_type
-	54, // [54:54] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	10, // 14: troupe.v1.SessionFact.mode_changed:type_name -> troupe.v1.ModeChanged
+	3,  // 15: troupe.v1.SessionFact.conversation_shared:type_name -> troupe.v1.ConversationShared
+	43, // 16: troupe.v1.BudgetChanged.budget:type_name -> troupe.v1.Budget
+	44, // 17: troupe.v1.BudgetChanged.added:type_name -> troupe.v1.Amounts
+	44, // 18: troupe.v1.BudgetAllotted.until:type_name -> troupe.v1.Amounts
+	18, // 19: troupe.v1.FieldNoted.set:type_name -> troupe.v1.FieldSet
+	45, // 20: troupe.v1.SessionCreated.persist:type_name -> troupe.v1.Persist.Policy
+	46, // 21: troupe.v1.SessionCreated.env:type_name -> troupe.v1.EnvVar
+	43, // 22: troupe.v1.SessionCreated.budget:type_name -> troupe.v1.Budget
+	47, // 23: troupe.v1.WorkspaceAttached.trust:type_name -> troupe.v1.Trust.Level
+	47, // 24: troupe.v1.TrustChanged.trust:type_name -> troupe.v1.Trust.Level
+	48, // 25: troupe.v1.WorkerSpawned.places:type_name -> troupe.v1.Place
+	17, // 26: troupe.v1.WorkspaceFact.workspace_opened:type_name -> troupe.v1.WorkspaceOpened
+	18, // 27: troupe.v1.WorkspaceFact.field_set:type_name -> troupe.v1.FieldSet
+	23, // 28: troupe.v1.WorkspaceFact.lease_revoked:type_name -> troupe.v1.LeaseRevoked
+	20, // 29: troupe.v1.WorkspaceFact.fields_declared:type_name -> troupe.v1.FieldsDeclared
+	21, // 30: troupe.v1.WorkspaceFact.field_effect_started:type_name -> troupe.v1.FieldEffectStarted
+	22, // 31: troupe.v1.WorkspaceFact.field_effect_ended:type_name -> troupe.v1.FieldEffectEnded
+	19, // 32: troupe.v1.FieldSet.derived:type_name -> troupe.v1.FieldChange
+	19, // 33: troupe.v1.FieldsDeclared.derived:type_name -> troupe.v1.FieldChange
+	25, // 34: troupe.v1.ConversationFact.conversation_opened:type_name -> troupe.v1.ConversationOpened
+	26, // 35: troupe.v1.ConversationFact.member_joined:type_name -> troupe.v1.MemberJoined
+	27, // 36: troupe.v1.ConversationFact.turn_submitted:type_name -> troupe.v1.TurnSubmitted
+	28, // 37: troupe.v1.ConversationFact.member_left:type_name -> troupe.v1.MemberLeft
+	30, // 38: troupe.v1.SystemFact.node_booted:type_name -> troupe.v1.NodeBooted
+	31, // 39: troupe.v1.SystemFact.rule_remembered:type_name -> troupe.v1.RuleRemembered
+	32, // 40: troupe.v1.SystemFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
+	33, // 41: troupe.v1.SystemFact.token_created:type_name -> troupe.v1.TokenCreated
+	34, // 42: troupe.v1.SystemFact.token_revoked:type_name -> troupe.v1.TokenRevoked
+	35, // 43: troupe.v1.SystemFact.host_registered:type_name -> troupe.v1.HostRegistered
+	36, // 44: troupe.v1.SystemFact.project_saved:type_name -> troupe.v1.ProjectSaved
+	37, // 45: troupe.v1.SystemFact.project_removed:type_name -> troupe.v1.ProjectRemoved
+	38, // 46: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
+	39, // 47: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
+	40, // 48: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
+	46, // 49: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
+	19, // 50: troupe.v1.FieldsState.set:type_name -> troupe.v1.FieldChange
+	19, // 51: troupe.v1.FieldsState.derived:type_name -> troupe.v1.FieldChange
+	18, // 52: troupe.v1.FieldsState.edits:type_name -> troupe.v1.FieldSet
+	42, // 53: troupe.v1.FieldsState.effects:type_name -> troupe.v1.FieldsPending
+	18, // 54: troupe.v1.FieldsPending.set:type_name -> troupe.v1.FieldSet
+	55, // [55:55] is the sub-list for method output_type
+	55, // [55:55] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_session_proto_init() }
@@ -3833,9 +3917,10 @@ func file_session_proto_init() {
 		(*SessionFact_FieldNoted)(nil),
 		(*SessionFact_BudgetChanged)(nil),
 		(*SessionFact_BudgetAllotted)(nil),
+		(*SessionFact_ModeChanged)(nil),
 		(*SessionFact_ConversationShared)(nil),
 	}
-	file_session_proto_msgTypes[15].OneofWrappers = []any{
+	file_session_proto_msgTypes[16].OneofWrappers = []any{
 		(*WorkspaceFact_WorkspaceOpened)(nil),
 		(*WorkspaceFact_FieldSet)(nil),
 		(*WorkspaceFact_LeaseRevoked)(nil),
@@ -3843,13 +3928,13 @@ func file_session_proto_init() {
 		(*WorkspaceFact_FieldEffectStarted)(nil),
 		(*WorkspaceFact_FieldEffectEnded)(nil),
 	}
-	file_session_proto_msgTypes[23].OneofWrappers = []any{
+	file_session_proto_msgTypes[24].OneofWrappers = []any{
 		(*ConversationFact_ConversationOpened)(nil),
 		(*ConversationFact_MemberJoined)(nil),
 		(*ConversationFact_TurnSubmitted)(nil),
 		(*ConversationFact_MemberLeft)(nil),
 	}
-	file_session_proto_msgTypes[28].OneofWrappers = []any{
+	file_session_proto_msgTypes[29].OneofWrappers = []any{
 		(*SystemFact_NodeBooted)(nil),
 		(*SystemFact_RuleRemembered)(nil),
 		(*SystemFact_RuleRevoked)(nil),
@@ -3868,7 +3953,7 @@ func file_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_session_proto_rawDesc), len(file_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   42,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

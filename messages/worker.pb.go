@@ -3797,6 +3797,7 @@ type ConfigChanged struct {
 	System        string                 `protobuf:"bytes,4,opt,name=system,proto3" json:"system,omitempty"`
 	Mcp           string                 `protobuf:"bytes,5,opt,name=mcp,proto3" json:"mcp,omitempty"` // "on" or "off"; "": as it was
 	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`
+	Bounds        *Bounds                `protobuf:"bytes,105,opt,name=bounds,proto3" json:"bounds,omitempty"` // what it is held to besides from now on: what its parent became
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3871,6 +3872,13 @@ func (x *ConfigChanged) GetBy() string {
 		return x.By
 	}
 	return ""
+}
+
+func (x *ConfigChanged) GetBounds() *Bounds {
+	if x != nil {
+		return x.Bounds
+	}
+	return nil
 }
 
 type ChildSpawned struct {
@@ -4994,14 +5002,15 @@ const file_worker_proto_rawDesc = "" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12&\n" +
 	"\x05usage\x18\a \x01(\v2\x10.troupe.v1.UsageR\x05usage\x12\x0e\n" +
 	"\x02by\x18\b \x01(\tR\x02by\x12\x14\n" +
-	"\x05turns\x18\t \x01(\rR\x05turns\"\x8b\x01\n" +
+	"\x05turns\x18\t \x01(\rR\x05turns\"\xb6\x01\n" +
 	"\rConfigChanged\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x14\n" +
 	"\x05tools\x18\x03 \x03(\tR\x05tools\x12\x16\n" +
 	"\x06system\x18\x04 \x01(\tR\x06system\x12\x10\n" +
 	"\x03mcp\x18\x05 \x01(\tR\x03mcp\x12\x0e\n" +
-	"\x02by\x18\x06 \x01(\tR\x02by\"d\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\x12)\n" +
+	"\x06bounds\x18i \x01(\v2\x11.troupe.v1.BoundsR\x06bounds\"d\n" +
 	"\fChildSpawned\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x17\n" +
 	"\aexec_id\x18\x02 \x01(\tR\x06execId\x12\x1e\n" +
@@ -5212,17 +5221,18 @@ var file_worker_proto_depIdxs = []int32{
 	55, // 68: troupe.v1.TimerSet.parts:type_name -> troupe.v1.Part
 	7,  // 69: troupe.v1.TimerSet.misfire:type_name -> troupe.v1.TimerSet.Misfire
 	56, // 70: troupe.v1.HistoryCompacted.usage:type_name -> troupe.v1.Usage
-	6,  // 71: troupe.v1.ChildEnded.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	56, // 72: troupe.v1.ChildEnded.usage:type_name -> troupe.v1.Usage
-	19, // 73: troupe.v1.OutboxEnqueued.mail:type_name -> troupe.v1.Mail
-	55, // 74: troupe.v1.OutboxEnqueued.parts:type_name -> troupe.v1.Part
-	3,  // 75: troupe.v1.OutboxEnqueued.people:type_name -> troupe.v1.InputAccepted.People
-	8,  // 76: troupe.v1.CallResolved.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	77, // [77:77] is the sub-list for method output_type
-	77, // [77:77] is the sub-list for method input_type
-	77, // [77:77] is the sub-list for extension type_name
-	77, // [77:77] is the sub-list for extension extendee
-	0,  // [0:77] is the sub-list for field type_name
+	13, // 71: troupe.v1.ConfigChanged.bounds:type_name -> troupe.v1.Bounds
+	6,  // 72: troupe.v1.ChildEnded.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	56, // 73: troupe.v1.ChildEnded.usage:type_name -> troupe.v1.Usage
+	19, // 74: troupe.v1.OutboxEnqueued.mail:type_name -> troupe.v1.Mail
+	55, // 75: troupe.v1.OutboxEnqueued.parts:type_name -> troupe.v1.Part
+	3,  // 76: troupe.v1.OutboxEnqueued.people:type_name -> troupe.v1.InputAccepted.People
+	8,  // 77: troupe.v1.CallResolved.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	78, // [78:78] is the sub-list for method output_type
+	78, // [78:78] is the sub-list for method input_type
+	78, // [78:78] is the sub-list for extension type_name
+	78, // [78:78] is the sub-list for extension extendee
+	0,  // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_worker_proto_init() }

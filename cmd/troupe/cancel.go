@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,11 +14,13 @@ import (
 // cancelFlags are the flags of the commands that cancel.
 type cancelFlags struct {
 	keep   bool
+	jobs   bool
 	reason string
 }
 
 func (f *cancelFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.keep, "keep-inputs", false, "let the inputs that wait have their turns: the next one begins at once")
+	cmd.Flags().BoolVar(&f.jobs, "jobs", false, "end the commands that agents left running, too (exec with background)")
 	cmd.Flags().StringVar(&f.reason, "reason", "", "`WHY`, for the record")
 }
 
@@ -30,7 +33,8 @@ func newCancel(a *app) *cobra.Command {
 
 The turns of all its workers end, and the inputs that wait for theirs are taken back. When the command is done, nothing
 of it runs and nothing more starts. What was said and done so far stays in the conversations, and an answer
-that was cut off is marked as such; the session takes new inputs as before.`,
+that was cut off is marked as such; the session takes new inputs as before. Commands that an agent left running
+(exec with background) go on, unless --jobs says so.`,
 		Args: exactly("SESSION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onSession(cmd.Context(), args[0], func(ctx context.Context, n node) error { return a.cancel(ctx, n, args[0], "", f) })
@@ -42,18 +46,21 @@ that was cut off is marked as such; the session takes new inputs as before.`,
 
 // cancel cancels one worker, or all of a session, and says what there was to cancel.
 func (a *app) cancel(ctx context.Context, n node, session, worker string, f *cancelFlags) error {
-	m := &messages.CancelSession{WorkerId: worker, By: "user", Reason: f.reason, Inputs: !f.keep}
+	m := &messages.CancelSession{WorkerId: worker, By: "user", Reason: f.reason, Inputs: !f.keep, Jobs: f.jobs}
 	c, err := ask[*messages.Cancelled](ctx, n, inSession(session, &messages.ToSession{Command: &messages.ToSession_Cancel{Cancel: m}}))
 	if err != nil {
 		return err
 	}
-	j := messages.CancelledJSON{Turns: c.GetTurns(), Inputs: c.GetInputs(), Jobs: c.GetJobs()}
+	j := messages.CancelledJSON{Turns: c.GetTurns(), Inputs: c.GetInputs(), Jobs: c.GetJobs(), Ended: c.GetEnded()}
 	if j.Jobs > 0 {
-		a.note("troupe: %d commands that were left running go on; an agent ends them with job_kill, and troupe rm or the end of the process does", j.Jobs)
+		a.note("troupe: %s that agents left running go on: --jobs ends them", count(int(j.Jobs), "command"))
 	}
 	return a.emit(j, func(w io.Writer) error {
 		text := fmt.Sprintf("%d turns cancelled, %d inputs taken back\n", j.Turns, j.Inputs)
-		if j.Turns == 0 && j.Inputs == 0 {
+		if j.Ended > 0 {
+			text = strings.TrimSuffix(text, "\n") + fmt.Sprintf(", %s ended\n", count(int(j.Ended), "command"))
+		}
+		if j.Turns == 0 && j.Inputs == 0 && j.Ended == 0 {
 			text = "nothing was under way\n"
 		}
 		_, err := io.WriteString(w, text)
