@@ -183,6 +183,9 @@ func (w *Worker) question(r role, spec *tools.Spec, g *messages.WorkspaceGrant, 
 	if network, _ := args["network"].(bool); network && q.Trust != messages.Trust_FULL {
 		q.Flag = true // a rule about a command says nothing about the network
 	}
+	if q.Unseen && (q.Kind == policy.Command || q.Kind == policy.Network) && q.Trust != messages.Trust_FULL {
+		q.Flag = true // nor about what else a program's own tool of that name is called with
+	}
 	if w.program().GetRequiresApproval() {
 		q.Flag = true
 	}
@@ -240,7 +243,19 @@ func Question(spec *tools.Spec, args map[string]any) policy.Question {
 		q.NeverAsks, q.Unseen = true, len(args) > 0
 		return q
 	}
-	switch spec.Name {
+	name := spec.Name
+	if !spec.Builtin() { // what is known of a built-in tool is not known of another one of its name
+		switch name {
+		case "exec", "fetch": // rules about them are about a command and a host: they say nothing of what else there is
+			known := map[string]bool{"command": name == "exec", "url": name == "fetch", "workspace_id": true}
+			for arg := range args {
+				q.Unseen = q.Unseen || !known[arg]
+			}
+		default:
+			name = ""
+		}
+	}
+	switch name {
 	case "exec":
 		q.Kind, q.Command, q.Background = policy.Command, text(args, "command"), background
 	case "fetch":

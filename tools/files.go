@@ -124,7 +124,7 @@ func PreviewOf(t Tool, tc *Context, args json.RawMessage) (*Preview, error) {
 	if p, ok := t.(Previewer); ok {
 		return p.Preview(tc, args)
 	}
-	if t.Spec().Name == "exec" {
+	if _, ok := t.(*fileTool[execArgs]); ok {
 		return previewExec(t.Spec(), args)
 	}
 	text, err := named(t.Spec(), args)

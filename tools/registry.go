@@ -84,7 +84,7 @@ func Builtin() []Tool {
 		ListFiles(), MoveFile(), ReadFile(), RequestWriteAccess(), Todo(), UpdateWorkspace(), WriteFile(),
 	}
 	for _, t := range all {
-		t.Spec().NoTemp = t.Spec().Name != "exec"
+		t.Spec().NoTemp, t.Spec().builtin = t.Spec().Name != "exec", true
 		_ = t.Spec().compile() // NewRegistry checks the schema again and says what is wrong
 	}
 	return all

@@ -67,7 +67,11 @@ type Spec struct {
 	NoTemp      bool          // needs no folder for temporary files: none is made for its calls
 
 	compiled *schema // of Schema; set by who makes the spec, before it is shared
+	builtin  bool    // one of Builtin
 }
+
+// Builtin says whether the tool is one of Builtin, and not another one of that name.
+func (s *Spec) Builtin() bool { return s.builtin }
 
 // compile reads the schema once, for all calls to come. A spec that was not compiled is read anew by
 // each call.
