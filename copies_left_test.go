@@ -82,6 +82,10 @@ func TestForksAndImportsOfSessionsWithCopiesReferToTheirOwn(t *testing.T) {
 	}
 	holdsTogether(ctx, t, f, s.ID())
 	file := export(t, a, s.ID())
+	changes, err := s.Changes(ctx)
+	if first, _, _ := strings.Cut(file, "\n"); err != nil || !strings.Contains(first, `"left_out":["`+changes.GetFolder()+`","`) {
+		t.Errorf("the first line does not name what is left out: %s, %v", first, err)
+	}
 	for _, fresh := range []bool{false, true} {
 		in := load(t, b, file, &messages.ImportSession{NewId: fresh, KeepTrust: true})
 		other := ""

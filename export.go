@@ -37,6 +37,8 @@ type (
 		Format  string `json:"format"`
 		Version int    `json:"version"`
 		Session string `json:"session"`
+		// LeftOut are the folders of which the session, or a worker of it, works in a copy: its files are not in the file.
+		LeftOut []string `json:"left_out,omitempty"`
 	}
 	exportRecord struct {
 		Cursor    uint64          `json:"cursor"`
@@ -61,14 +63,19 @@ type (
 )
 
 // Export writes a session as one self-contained file. The session is read from the store as it is at that moment, and not
-// woken. What the file holds is as secret as the conversation itself. A refusal is a *Failure.
+// woken. What the file holds is as secret as the conversation itself; of what it does not hold, its first line names the folders of
+// which the session works in a copy. A refusal is a *Failure.
 func (rt *Runtime) Export(ctx context.Context, session string, w io.Writer) error {
 	head, err := rt.exportable(ctx, session)
 	if err != nil {
 		return err
 	}
+	left, err := actors.LeftOut(ctx, rt.svc.Store, session, head)
+	if err != nil {
+		return err
+	}
 	out := &exporter{w: w, all: sha256.New(), streams: make(map[string]bool)}
-	if err := out.line("header", exportHeader{Format: exportFormat, Version: exportVersion, Session: session}); err != nil {
+	if err := out.line("header", exportHeader{Format: exportFormat, Version: exportVersion, Session: session, LeftOut: left}); err != nil {
 		return err
 	}
 	err = rt.svc.Store.ReadSession(ctx, session, 0, func(e persistence.Entry) error {

@@ -16,7 +16,7 @@ import (
 // ImportOptions say how an exported session is brought in.
 type ImportOptions struct {
 	NewID     bool // under new ids; without it the session keeps its own, which must be free
-	KeepTrust bool // folders and rules as the file says; without it folders are restricted and its rules do not count
+	KeepTrust bool // folders and rules as the file says; without it folders are restricted, its rules do not count, and no commands run less confined than is configured here
 }
 
 // Import brings a session in that Export wrote. It is checked as a whole before anything is written, and there as a whole or not at
@@ -48,6 +48,7 @@ func (rt *Runtime) ImportSession(ctx context.Context, in io.Reader, m *messages.
 	}
 	p := &actors.Copying{
 		Source: src, Survey: v, ID: v.Session, Restrict: v.Claims() && !m.GetKeepTrust(), Reason: "open when " + v.Session + " was exported",
+		KeepModes: m.GetKeepTrust(),
 	}
 	if m.GetNewId() {
 		p.ID = messages.NewID(messages.SessionPrefix)
@@ -59,7 +60,7 @@ func (rt *Runtime) ImportSession(ctx context.Context, in io.Reader, m *messages.
 	}
 	return &messages.Imported{
 		Session: p.View, Origin: v.Session, Records: v.Cursor, ClosedCalls: p.ClosedCalls, ClosedTurns: p.ClosedTurns, Staged: p.Staged,
-		Restricted: p.Restrict,
+		Restricted: p.Restrict, Modes: p.Modes,
 	}, nil
 }
 

@@ -112,3 +112,88 @@ func TestEachWorkspaceHasItsOwnModeAndKeepsIt(t *testing.T) {
 		}
 	})
 }
+
+// TestAnImportRunsNoCommandLessConfinedThanIsConfiguredHere: whoever wrote the file has no say in that, and who keeps what it says is told.
+func TestAnImportRunsNoCommandLessConfinedThanIsConfiguredHere(t *testing.T) {
+	dir, lib := folder(t, nil), folder(t, nil)
+	options := func(modes map[string]string) troupe.Options {
+		return troupe.Options{
+			Model: echo(), Sandbox: speaking{"local"}, Modes: modes,
+			Containers: func(context.Context) (tools.Sandbox, error) { return boxed{speaking{"container"}}, nil },
+		}
+	}
+	a := newPlaceWith(t, options(map[string]string{"local:" + lib: "container"}))
+	s, err := a.Session(t.Context(), troupe.SessionOptions{Dir: dir, Trust: troupe.Full})
+	if err == nil {
+		_, err = s.Attach(t.Context(), troupe.WorkspaceSpec{URI: lib, Name: "lib", Trust: troupe.Full})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := export(t, a, s.ID())
+	odd := forge(t, file, func(_ int, line string) string { return strings.ReplaceAll(line, `"mode":"local"`, `"mode":"none"`) })
+	for what, c := range map[string]struct {
+		file  string
+		keep  bool
+		modes string // of dir, lib and home
+		told  string
+	}{
+		"as configured":   {file, false, "container container container", "container/local"},
+		"what is kept":    {file, true, "local container local", "local/container"},
+		"none that is so": {odd, true, "container container container", "container/none local/none"},
+	} {
+		b := newPlaceWith(t, options(map[string]string{"local:" + dir: "container", "local:" + lib: "container"}))
+		in := load(t, b, c.file, &messages.ImportSession{KeepTrust: c.keep})
+		if again := load(t, b, c.file, &messages.ImportSession{KeepTrust: c.keep}); !again.GetIdentical() {
+			t.Errorf("%s: again it is another one", what)
+		}
+		i, err := b.Open(t.Context(), in.GetSession().GetId())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := i.Workspaces(t.Context())
+		if err != nil || len(all) != 3 {
+			t.Fatal(all, err)
+		}
+		modes, told := []string{}, []string{}
+		for _, w := range all {
+			modes = append(modes, w.GetMode())
+			r, err := i.Call(t.Context(), "exec", map[string]any{"command": "true", "workspace_id": w.GetName()})
+			if trusted := c.keep || w.GetName() == "home"; err != nil || trusted && r.GetContent() != "ran in "+w.GetMode() {
+				t.Errorf("%s: in %s: %v %v", what, w.GetName(), r, err)
+			}
+		}
+		for _, m := range in.GetModes() {
+			told = append(told, m.GetMode()+"/"+m.GetInsteadOf())
+		}
+		if got := strings.Join(modes, " "); got != c.modes {
+			t.Errorf("%s: modes %s, want %s", what, got, c.modes)
+		}
+		if got := strings.Join(told, " "); got != c.told {
+			t.Errorf("%s: told %q, want %q", what, got, c.told)
+		}
+	}
+}
+
+// TestHomeFollowsThePrimaryWorkspace: its commands run in a container for as long as those of the primary workspace do.
+func TestHomeFollowsThePrimaryWorkspace(t *testing.T) {
+	p := newPlaceWith(t, troupe.Options{
+		Model: echo(), Sandbox: speaking{"local"},
+		Containers: func(context.Context) (tools.Sandbox, error) { return boxed{speaking{"container"}}, nil },
+	})
+	s, err := p.Session(t.Context(), troupe.SessionOptions{Workspaces: []troupe.WorkspaceSpec{{URI: folder(t, nil), Name: "first", Trust: troupe.Full, Mode: "container"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := func(want string) {
+		t.Helper()
+		if r, err := s.Call(t.Context(), "exec", map[string]any{"command": "true", "workspace_id": "home"}); err != nil || r.GetContent() != "ran in "+want {
+			t.Errorf("%v %v, want %s", r, err, want)
+		}
+	}
+	ran("container")
+	if err := s.Detach(t.Context(), "first"); err != nil {
+		t.Fatal(err)
+	}
+	ran("local")
+}

@@ -174,6 +174,9 @@ func (a *audited) about(e persistence.Entry, f proto.Message) {
 	case *messages.TrustChanged:
 		v := a.add(e, auditTrust, "")
 		v.What, v.Workspace, v.Decision, v.By, v.ApprovalId = strings.ToLower(x.GetTrust().String()), x.GetUri(), auditSet, x.GetBy(), x.GetApprovalId()
+	case *messages.ModeChanged:
+		v := a.add(e, auditTrust, "")
+		v.What, v.Workspace, v.Decision, v.By = "mode "+x.GetMode(), x.GetUri(), auditSet, x.GetBy()
 	case *messages.RuleAdded:
 		v := a.add(e, auditRule, "")
 		v.What, v.Workspace, v.Decision, v.By = x.GetRule(), x.GetWorkspace(), auditSet, x.GetBy()

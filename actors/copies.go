@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -147,22 +148,48 @@ func (s *Services) sweepCopies(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// copiesOf names the folders of the copies that a session has, by its journal.
-func (s *Services) copiesOf(ctx context.Context, session string) (map[string]bool, error) {
-	has := make(map[string]bool)
-	if !messages.ValidID(messages.SessionPrefix, session) {
-		return has, nil
-	}
-	var facts sessionFacts
-	err := s.Store.Read(ctx, messages.SessionStream(session), 1, func(e persistence.Entry) error {
+// factsOf folds the journal of a session, up to a cursor; 0: all of it.
+func factsOf(ctx context.Context, store persistence.Store, session string, upto uint64) (facts sessionFacts, err error) {
+	err = store.Read(ctx, messages.SessionStream(session), 1, func(e persistence.Entry) error {
+		if upto != 0 && e.Cursor > upto {
+			return errSurveyed
+		}
 		f, err := messages.SessionFactIn(e.Record)
 		if err != nil {
 			return err
 		}
 		return facts.apply(f, e.Record)
 	})
-	if err != nil && !errors.Is(err, persistence.ErrNotFound) {
-		return nil, fmt.Errorf("read session %s: %w", session, err)
+	if err != nil && !errors.Is(err, persistence.ErrNotFound) && !errors.Is(err, errSurveyed) {
+		return facts, fmt.Errorf("read session %s: %w", session, err)
+	}
+	return facts, nil
+}
+
+// LeftOut names the folders of which a session, or a worker of it, works in a copy: the files of those are in no export.
+func LeftOut(ctx context.Context, store persistence.Store, session string, upto uint64) ([]string, error) {
+	facts, err := factsOf(ctx, store, session, upto)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, a := range facts.attached {
+		if a.GetProjectDir() != "" && !slices.Contains(out, a.GetSource()) {
+			out = append(out, a.GetSource())
+		}
+	}
+	return out, nil
+}
+
+// copiesOf names the folders of the copies that a session has, by its journal.
+func (s *Services) copiesOf(ctx context.Context, session string) (map[string]bool, error) {
+	has := make(map[string]bool)
+	if !messages.ValidID(messages.SessionPrefix, session) {
+		return has, nil
+	}
+	facts, err := factsOf(ctx, s.Store, session, 0)
+	if err != nil {
+		return nil, err
 	}
 	if facts.closed {
 		return has, nil

@@ -109,6 +109,8 @@ func (v *Survey) Closes(e persistence.Entry) bool {
 		return x.GetBy() == byImport
 	case *messages.TrustChanged:
 		return x.GetBy() == byImport
+	case *messages.ModeChanged:
+		return x.GetBy() == byImport
 	}
 	if err != nil || !open {
 		return false

@@ -29,6 +29,8 @@ type Copying struct {
 	Restrict bool   // folders are not trusted, whatever the records say
 	Reason   string // why what is open is closed
 
+	KeepModes bool // commands run where the records say, whatever is configured here
+
 	svc    *Services
 	names  *naming
 	facts  sessionFacts // of the copy
@@ -42,6 +44,7 @@ type Copying struct {
 
 	ClosedCalls, ClosedTurns, Staged int32
 	View                             *messages.SessionView
+	Modes                            []*messages.ModeSettled // of an import: what is not as the file says, or not as configured here
 }
 
 // Bounds of one append of a copy: well below those of a store, so that an append never stands in the way of others for long.
@@ -289,6 +292,9 @@ func (p *Copying) finish(ctx context.Context) error {
 		return err
 	}
 	if err := p.revoked(ctx); err != nil {
+		return err
+	}
+	if err := p.settleModes(ctx); err != nil {
 		return err
 	}
 	for _, uri := range p.narrowed() {

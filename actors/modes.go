@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/tools"
@@ -13,6 +16,57 @@ import (
 
 // Commands of a workspace run where its mode says: in the sandbox of this runtime (local), or each in a container. Where that sandbox is one of
 // containers, all of them run in those.
+
+// applyMode is the fold of a change of mode.
+func (f *sessionFacts) applyMode(x *messages.ModeChanged) {
+	f.changed = f.seq
+	f.attached = slices.Clone(f.attached)
+	for i, a := range f.attached {
+		if a.GetUri() == x.GetUri() {
+			f.attached[i] = proto.CloneOf(a)
+			f.attached[i].Mode = x.GetMode()
+		}
+	}
+}
+
+// modeOf is where the commands of a workspace run, of a session whose primary workspace is first: commands leave no container by running in
+// the session's own workspace.
+func modeOf(a, first *messages.WorkspaceAttached) string {
+	if IsHome(a) && first.GetMode() == tools.ModeContainer {
+		return tools.ModeContainer
+	}
+	return a.GetMode()
+}
+
+// settleModes lets the commands of what a file brings along run where they would here, or where the file says if that is a container:
+// whoever wrote it has no say in what confines less than this configuration. What is kept as the file says, is told.
+func (p *Copying) settleModes(ctx context.Context) error {
+	if p.Fork {
+		return nil
+	}
+	for _, a := range p.facts.attached {
+		named := known(&messages.WorkspaceGrant{Uri: a.GetUri(), Source: a.GetSource()})
+		configured := ConfiguredMode(p.svc.Modes, named)
+		said := a.GetMode()
+		mode := cmp.Or(said, tools.ModeLocal)
+		switch {
+		case mode != tools.ModeLocal && mode != tools.ModeContainer:
+			mode = configured
+		case !p.KeepModes && configured == tools.ModeContainer:
+			mode = configured
+		}
+		switch {
+		case mode != cmp.Or(said, tools.ModeLocal):
+			p.Modes = append(p.Modes, &messages.ModeSettled{Workspace: named, Mode: mode, InsteadOf: said})
+			if err := p.sessionFact(ctx, &messages.ModeChanged{Uri: a.GetUri(), Mode: mode, By: p.by()}); err != nil {
+				return err
+			}
+		case mode != configured:
+			p.Modes = append(p.Modes, &messages.ModeSettled{Workspace: named, Mode: mode, InsteadOf: configured})
+		}
+	}
+	return nil
+}
 
 // sandboxFor is what runs the commands of a mode. Not for a mailbox: containers are proven at first use.
 func (s *Services) sandboxFor(ctx context.Context, mode string) (tools.Sandbox, error) {
@@ -88,15 +142,9 @@ func repository(path string) string {
 	return strings.TrimSuffix(host, ":443") + "/" + rest
 }
 
-// homeMode is the mode of a session's own workspace: commands leave no container by running there. It is that of the primary workspace when
-// that has containers, else as configured.
-func (s *Services) homeMode(home *messages.WorkspaceAttached, others []*messages.WorkspaceAttached) *messages.Failure {
+// homeMode is the mode of a session's own workspace: as configured, and a container's for as long as the primary workspace has that (modeOf).
+func (s *Services) homeMode(home *messages.WorkspaceAttached) *messages.Failure {
 	home.Mode = ConfiguredMode(s.Modes, home.GetUri())
-	for _, a := range others {
-		if a.GetPrimary() && a.GetMode() == tools.ModeContainer {
-			home.Mode = tools.ModeContainer
-		}
-	}
 	if home.GetMode() == tools.ModeContainer {
 		return s.contained()
 	}

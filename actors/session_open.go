@@ -51,6 +51,8 @@ func (f *sessionFacts) apply(fact proto.Message, r *messages.Record) error {
 		f.forgetTrust(x.GetUri())
 	case *messages.TrustChanged:
 		f.applyTrust(x)
+	case *messages.ModeChanged:
+		f.applyMode(x)
 	case *messages.VariablesChanged:
 		f.changed = f.seq
 	case *messages.WorkerSpawned:

@@ -43,7 +43,7 @@ func (f *sessionFacts) grantOf(standing []string, project []*messages.EnvVar) (*
 			return nil, fmt.Errorf("workspace %s: %w", a.GetUri(), err)
 		}
 		g.Workspaces = append(g.Workspaces, &messages.WorkspaceGrant{
-			Id: idIn(f.created.GetTenant(), addr, elsewhere(a) != ""), Name: a.GetName(), Uri: addr.Canonical, Kind: a.GetKind(), Mode: a.GetMode(), Trust: a.GetTrust(),
+			Id: idIn(f.created.GetTenant(), addr, elsewhere(a) != ""), Name: a.GetName(), Uri: addr.Canonical, Kind: a.GetKind(), Mode: modeOf(a, first), Trust: a.GetTrust(),
 			Path: a.GetPath(), Order: a.GetOrder(), Primary: a == first, Tools: a.GetTools(),
 			Owner: elsewhere(a), Source: a.GetSource(), Commit: a.GetCommit(), ClonePath: a.GetClonePath(), ProjectDir: a.GetProjectDir(), Worker: a.GetWorker(),
 		})
@@ -140,7 +140,7 @@ func (b *sessionBuilder) attached() ([]*messages.WorkspaceAttached, *messages.Fa
 		all = append(all, a)
 	}
 	home.Primary = len(specs) == 0
-	if fail := b.svc.homeMode(home, all[1:]); fail != nil {
+	if fail := b.svc.homeMode(home); fail != nil {
 		return nil, fail
 	}
 	return append(all[1:], home), nil

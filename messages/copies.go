@@ -35,7 +35,15 @@ type ImportedJSON struct {
 	ClosedTurns int32       `json:"closed_turns"`
 	Staged      int32       `json:"staged"`
 	Restricted  bool        `json:"restricted"` // it was more trusted where it comes from
+	Modes       []ModeJSON  `json:"modes,omitempty"`
 	Session     SessionJSON `json:"session"`
+}
+
+// ModeJSON says of a workspace that came from a file where its commands run here, when that is not as the file says, or not as configured.
+type ModeJSON struct {
+	Workspace string `json:"workspace"`
+	Mode      string `json:"mode"`
+	InsteadOf string `json:"instead_of"`
 }
 
 // Proto is what is asked for.
@@ -77,15 +85,25 @@ func (j ForkedJSON) Proto() *Forked {
 
 // JSON is the import in its wire form.
 func (x *Imported) JSON() ImportedJSON {
+	var modes []ModeJSON
+	for _, m := range x.GetModes() {
+		modes = append(modes, ModeJSON{m.GetWorkspace(), m.GetMode(), m.GetInsteadOf()})
+	}
 	return ImportedJSON{
-		ID: x.GetSession().GetId(), State: x.GetSession().GetState(), Origin: x.GetOrigin(), Records: x.GetRecords(), Identical: x.GetIdentical(),
+		Modes: modes,
+		ID:    x.GetSession().GetId(), State: x.GetSession().GetState(), Origin: x.GetOrigin(), Records: x.GetRecords(), Identical: x.GetIdentical(),
 		ClosedCalls: x.GetClosedCalls(), ClosedTurns: x.GetClosedTurns(), Staged: x.GetStaged(), Restricted: x.GetRestricted(), Session: x.GetSession().JSON(),
 	}
 }
 
 // Proto is the way back.
 func (j ImportedJSON) Proto() *Imported {
+	var modes []*ModeSettled
+	for _, m := range j.Modes {
+		modes = append(modes, &ModeSettled{Workspace: m.Workspace, Mode: m.Mode, InsteadOf: m.InsteadOf})
+	}
 	return &Imported{
+		Modes:   modes,
 		Session: j.Session.Proto(), Origin: j.Origin, Records: j.Records, Identical: j.Identical, ClosedCalls: j.ClosedCalls,
 		ClosedTurns: j.ClosedTurns, Staged: j.Staged, Restricted: j.Restricted,
 	}

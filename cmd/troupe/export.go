@@ -121,12 +121,13 @@ its ids, which must be free: what is here already, just so, is left as it is. Wh
 closed, as the original may still be at work.
 
 Whoever wrote the file may not have been you: folders are restricted, and rules that the session
-brings along do not count, unless --keep-trust says so.`,
+brings along do not count, unless --keep-trust says so. Nor do its commands run less confined than is
+configured here (workspaces.NAME.mode).`,
 		Args: exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.importFrom(cmd.Context(), args[0], m) },
 	}, "text", "json", "yaml")
 	cmd.Flags().BoolVar(&m.NewId, "new-id", false, "under new ids, beside a session with the same ones")
-	cmd.Flags().BoolVar(&m.KeepTrust, "keep-trust", false, "keep the trust in folders and the rules that are in the file")
+	cmd.Flags().BoolVar(&m.KeepTrust, "keep-trust", false, "keep the trust in folders, the rules, and where commands run, as they are in the file")
 	return cmd
 }
 
@@ -175,6 +176,9 @@ func (a *app) printImported(m *messages.Imported) error {
 		if j.Restricted {
 			a.note("it was trusted where it comes from; here its folders are restricted and its rules do not count (see --keep-trust)")
 		}
+	}
+	for _, m := range j.Modes {
+		a.note("commands in %s run in mode %s here, and not %s", visible(m.Workspace), m.Mode, visible(m.InsteadOf))
 	}
 	a.note(`go on with: troupe run -s %s "..."`, visible(j.ID))
 	return a.emit(j, func(w io.Writer) error {
