@@ -201,13 +201,15 @@ func TestACancelEndsWhatWasLeftRunningWhenItIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	others := make([]*troupe.Worker, 2)
-	for i := range others {
-		if others[i], err = s.NewWorker(ctx, troupe.WorkerOptions{}); err != nil {
+	all := []*troupe.Worker{s.Worker}
+	for range 2 {
+		w, err := s.NewWorker(ctx, troupe.WorkerOptions{})
+		if err != nil {
 			t.Fatal(err)
 		}
+		all = append(all, w)
 	}
-	for _, w := range append(others, s.Worker) {
+	for _, w := range all {
 		if res, err := w.Run(ctx, `exec {"command":"sleep 1000","background":true}`); err != nil || res.Outcome != "done" {
 			t.Fatalf("%+v, %v", res, err)
 		}
@@ -219,7 +221,7 @@ func TestACancelEndsWhatWasLeftRunningWhenItIsTold(t *testing.T) {
 	if c := cancel(&messages.CancelSession{}); c.GetJobs() != 3 || c.GetEnded() != 0 {
 		t.Errorf("without a word of them: %v", c)
 	}
-	if c := cancel(&messages.CancelSession{WorkerId: others[0].ID(), Jobs: true}); c.GetJobs() != 0 || c.GetEnded() != 1 {
+	if c := cancel(&messages.CancelSession{WorkerId: all[1].ID(), Jobs: true}); c.GetJobs() != 0 || c.GetEnded() != 1 {
 		t.Errorf("those of one agent: %v", c)
 	}
 	if c := cancel(&messages.CancelSession{Jobs: true}); c.GetJobs() != 0 || c.GetEnded() != 2 {
