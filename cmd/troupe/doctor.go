@@ -57,6 +57,15 @@ func checks() []check {
 	}
 }
 
+// checksFor adds the server, where commands go to one.
+func checksFor(p *patient) []check {
+	all := checks()
+	if p.loaded != nil && p.loaded.Config.Server.URL != "" {
+		all = append(all, check{"server", serverThere})
+	}
+	return all
+}
+
 func newDoctor(a *app) *cobra.Command {
 	var dir string
 	cmd := formats(&cobra.Command{
@@ -82,7 +91,7 @@ func newDoctor(a *app) *cobra.Command {
 
 func examine(ctx context.Context, p *patient) []finding {
 	var out []finding
-	for _, c := range checks() {
+	for _, c := range checksFor(p) {
 		if ctx.Err() != nil {
 			break
 		}

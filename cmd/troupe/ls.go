@@ -142,7 +142,7 @@ func listWorkers(a *app, word, short string) *cobra.Command {
 			})
 		},
 	}, "table", "json", "yaml")
-	cmd.Flags().StringVar(&l.session, "session", "", "only those of the session `ID`")
+	cmd.Flags().StringVarP(&l.session, "session", "s", "", "only those of the session `ID`")
 	stateFlag(cmd, &l.state)
 	return cmd
 }
@@ -174,7 +174,7 @@ func newListCalls(a *app) *cobra.Command {
 			})
 		},
 	}, "table", "json", "yaml")
-	cmd.Flags().StringVar(&l.session, "session", "", "only those of the session `ID`")
+	cmd.Flags().StringVarP(&l.session, "session", "s", "", "only those of the session `ID`")
 	cmd.Flags().StringVar(&l.state, "state", "", "only those in `STATE`: "+strings.Join(states, ", "))
 	return cmd
 }
@@ -206,7 +206,7 @@ func newListApprovals(a *app) *cobra.Command {
 			})
 		},
 	}, "table", "json", "yaml")
-	cmd.Flags().StringVar(&l.session, "session", "", "only those of the session `ID`")
+	cmd.Flags().StringVarP(&l.session, "session", "s", "", "only those of the session `ID`")
 	return cmd
 }
 

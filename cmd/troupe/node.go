@@ -116,7 +116,7 @@ func (a *app) openHouse(ctx context.Context, o opening) (*house, error) {
 		h.missing()
 	}
 	if errors.Is(err, persistence.ErrLocked) {
-		return nil, heldError(loaded, o.serve, err)
+		return nil, heldError(loaded, !o.serve, err)
 	}
 	return h, storeError(err)
 }
@@ -161,14 +161,15 @@ func settle(ctx context.Context, o opening, options troupe.Options, log *logFile
 	}
 }
 
-func heldError(loaded *config.Loaded, serve bool, err error) *exitError {
+// heldError says who has the data directory; asked tells that the holder was asked on its socket, and did not answer.
+func heldError(loaded *config.Loaded, asked bool, err error) *exitError {
 	dir := loaded.Config.Data.Dir
-	who, silent := "another process", ", which does not answer on its socket"
+	who, silent := "another process", ""
 	if pid := holder(dir); pid != 0 {
 		who = fmt.Sprintf("process %d", pid)
 	}
-	if serve {
-		silent = ""
+	if asked {
+		silent = ", which does not answer on its socket"
 	}
 	what := fmt.Sprintf("data directory %s (%s) is held by %s%s", dir, loaded.Origin("data.dir"), who, silent)
 	return &exitError{code: exitAgain, what: what, hint: "try again when it has ended, or use another directory with --data", err: err}

@@ -49,7 +49,7 @@ hold more: see troupe restore.`,
 			switch {
 			case errors.Is(err, persistence.ErrLocked):
 				e := heldError(loaded, false, err)
-				e.hint = "end that process first: a store is repaired while nobody uses it"
+				e.hint = "end that process first (a server with: troupe stop): a store is repaired while nobody uses it"
 				return e
 			case err != nil:
 				return storeError(err)

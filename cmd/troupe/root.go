@@ -26,6 +26,9 @@ func newRoot(a *app) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.checkServer(cmd); err != nil {
+				return err
+			}
 			return a.checkFormat(cmd)
 		},
 	}
@@ -46,9 +49,9 @@ func newRoot(a *app) *cobra.Command {
 // commands are those of the first level, in the order of the help.
 func commands(a *app) []*cobra.Command {
 	return []*cobra.Command{
-		newTour(a),
+		here(newTour(a), "a model and a folder of its own"),
 		newRun(a), newChat(a),
-		newServe(a),
+		here(newServe(a), theStore),
 		newStop(a),
 		newPipeline(a),
 		newToken(a),
@@ -71,13 +74,13 @@ func commands(a *app) []*cobra.Command {
 		newWorkers(a),
 		newInputs(a),
 		newBudget(a),
-		newVerify(a), newBackup(a), newRestore(a), newRepair(a), newRotateKey(a),
-		newTool(a),
-		newFakeModel(a),
-		newChaos(a), newBench(a), newTest(a),
+		newVerify(a), newBackup(a), here(newRestore(a), theStore), here(newRepair(a), theStore), here(newRotateKey(a), theStore),
+		here(newTool(a), "a folder of this machine"),
+		here(newFakeModel(a), "this machine"),
+		here(newChaos(a), "this machine"), here(newBench(a), "this machine"), here(newTest(a), "this machine"),
 		newConfig(a),
 		newAttach(a), newWorkspace(a),
-		newTrust(a),
+		here(newTrust(a), "this user's list of folders"),
 		newDoctor(a),
 		newVersion(a),
 		newCompletion(a),
@@ -183,6 +186,9 @@ func (a *app) unknownWord(group *cobra.Command) (string, *cobra.Command) {
 	}
 	return "", nil
 }
+
+// theStore is what commands work on that no server does for others.
+const theStore = "a data directory of this machine"
 
 // takesWords marks a command that has subcommands and also takes words of the user's own.
 const takesWords = "words"

@@ -47,7 +47,7 @@ old key and a copy of the directory can still read that copy.`,
 			switch {
 			case errors.Is(err, persistence.ErrLocked):
 				e := heldError(loaded, false, err)
-				e.hint = "end that process first"
+				e.hint = "end that process first (a server with: troupe stop)"
 				return e
 			case err != nil:
 				return storeError(err)

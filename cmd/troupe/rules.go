@@ -47,7 +47,7 @@ func newRulesList(a *app) *cobra.Command {
 			})
 		},
 	}, "table", "json", "yaml")
-	cmd.Flags().StringVar(&l.session, "session", "", "leave out the own rules of other sessions than `ID`")
+	cmd.Flags().StringVarP(&l.session, "session", "s", "", "leave out the own rules of other sessions than `ID`")
 	return cmd
 }
 

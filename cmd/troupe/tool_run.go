@@ -74,6 +74,7 @@ func (a *app) runTool(ctx context.Context, f *toolFlags, name string) error {
 	if err := servable(loaded); err != nil {
 		return err
 	}
+	loaded.Config.Server.URL = "" // a call of this machine, and rules of its data directory
 	c := &loneCall{a: a, loaded: loaded, addr: addr, dir: real, raw: json.RawMessage(raw), trust: messages.Trust_RESTRICTED}
 	if f.trust == "full" || f.trust == "" && a.trusted(addr) {
 		c.trust = messages.Trust_FULL

@@ -56,7 +56,7 @@ renewed until Ctrl-C; elsewhere, and with -o, it is printed once. What does most
 		},
 	}, "table", "json", "yaml")
 	cmd.Flags().DurationVar(&f.interval, "interval", 2*time.Second, "`TIME` between two looks")
-	cmd.Flags().StringVar(&f.session, "session", "", "only the workers of the session `ID`")
+	cmd.Flags().StringVarP(&f.session, "session", "s", "", "only the workers of the session `ID`")
 	return cmd
 }
 

@@ -2,15 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/troupe-dev/troupe/client"
 	"github.com/troupe-dev/troupe/messages"
 )
 
@@ -18,7 +15,7 @@ func newTree(a *app) *cobra.Command {
 	return formats(&cobra.Command{
 		Use:   "tree",
 		Short: "Show the live supervision tree",
-		Long: `Show the live supervision tree of the process that works on the data directory: every actor with its state, how
+		Long: `Show the live supervision tree of the server, or of the process that works on the data directory: every actor with its state, how
 often it was restarted, how many messages, inputs or requests wait in it, and its last error.`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -55,28 +52,4 @@ func treeRows(rows [][]string, j *messages.ActorJSON, depth int) [][]string {
 		rows = treeRows(rows, &j.Children[i], depth+1)
 	}
 	return rows
-}
-
-// withHolder asks the process that works on the data directory. Where there is none, there is nothing live to ask.
-func (a *app) withHolder(ctx context.Context, work func(ctx context.Context, n node) error) error {
-	loaded, err := a.load("")
-	if err != nil {
-		return err
-	}
-	dir := loaded.Config.Data.Dir
-	h, err := attach(ctx, dir)
-	if errors.Is(err, client.ErrNoHolder) {
-		return &exitError{
-			code: exitUnreachable, what: fmt.Sprintf("no process works on the data directory %s (%s)", visible(dir), loaded.Origin("data.dir")),
-			hint: "actors live in one: begin a turn with troupe run \"...\" and look again; troupe ls sessions shows what is stored", err: err,
-		}
-	}
-	if err != nil {
-		return err
-	}
-	err = h.during(ctx, func(ctx context.Context) error { return work(ctx, h) })
-	if cerr := h.close(ctx); err == nil && cerr != nil {
-		a.note("troupe: warning: %v", cerr)
-	}
-	return err
 }
