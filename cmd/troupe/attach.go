@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -69,7 +70,12 @@ func (a *app) attach(ctx context.Context, f *attachFlags, dir string) error {
 		return &exitError{code: exitIO, what: err.Error(), err: err}
 	}
 	defer func() { _ = ledger.Close() }() // what is in there stays
-	x, err := s.owner(ctx, ledger)
+	log, err := a.openLog(s.loaded)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.close() }() // what is in there stays
+	x, err := s.owner(ctx, ledger, log.logger)
 	if err != nil {
 		return err
 	}
@@ -169,7 +175,7 @@ func (s *sharing) ledgerDir() string {
 }
 
 // owner makes who runs the calls.
-func (s *sharing) owner(ctx context.Context, ledger *tools.FileLedger) (*owner.Owner, error) {
+func (s *sharing) owner(ctx context.Context, ledger *tools.FileLedger, log *slog.Logger) (*owner.Owner, error) {
 	s.sweep(ctx)
 	box, err := detectSandbox(ctx, s.loaded, s.loaded.Config.Data.Dir, s.loaded.Dirs.State)
 	if err != nil {
@@ -181,7 +187,7 @@ func (s *sharing) owner(ctx context.Context, ledger *tools.FileLedger) (*owner.O
 	}
 	return owner.New(owner.Options{
 		Folders: map[string]string{s.uri: s.dir}, Trust: s.trust, Ledger: ledger, Sandbox: box, Env: env,
-		Temp: filepath.Join(s.loaded.Dirs.Cache, "tmp"), Redact: s.a.secrets.String, Allow: s.allow, Shows: s.shows, Ended: s.ended,
+		Temp: filepath.Join(s.loaded.Dirs.Cache, "tmp"), Redact: s.a.secrets.String, Allow: s.allow, Shows: s.shows, Ended: s.ended, Logger: log,
 	})
 }
 

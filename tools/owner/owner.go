@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,6 +38,8 @@ type Options struct {
 	// Began and Ended are told of each call that runs; may be nil.
 	Began func(call *messages.Execute)
 	Ended func(call *messages.Execute, reply *messages.ToolReply)
+	// Logger is told of what crashed here: the server hears only that it did. nil: nobody is.
+	Logger *slog.Logger
 }
 
 // Owner runs calls in the folders that it shares. It is safe for concurrent use, also over several connections.
@@ -71,6 +75,9 @@ func (r *running) tell(p *messages.Progress) {
 
 // New makes an owner.
 func New(o Options) (*Owner, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	r, err := tools.NewRegistry(tools.Builtin()...)
 	if err != nil {
 		return nil, fmt.Errorf("make the tools of an owner: %w", err)
@@ -194,10 +201,16 @@ func answer(m *messages.Execute, err error) *messages.ToolReply {
 	return r
 }
 
+// crashed tells of a panic, while it is recovered from, in the run of a call or in its preview.
+func (x *Owner) crashed(in string, m *messages.Execute, p any) {
+	x.o.Logger.Error("a call crashed", "type", in, "call", m.GetExecId(), "tool", m.GetTool(), "workspace", m.GetWorkspace().GetUri(), "err", p, "stack", string(debug.Stack()))
+}
+
 // run decides about a call and runs it.
 func (x *Owner) run(ctx context.Context, m *messages.Execute, progress func(*messages.Progress)) (reply *messages.ToolReply) {
 	defer func() {
 		if p := recover(); p != nil {
+			x.crashed("run", m, p)
 			reply = answer(m, tools.Errorf(tools.CodeInternalError, "Unexpected error: the tool crashed"))
 		}
 	}()

@@ -12,7 +12,8 @@ import (
 // the call is called with is not shown: the server knows that. nil is nothing to show.
 func (x *Owner) Preview(ctx context.Context, m *messages.Execute) (reply *messages.ToolReply, err error) {
 	defer func() {
-		if recover() != nil {
+		if p := recover(); p != nil {
+			x.crashed("preview", m, p)
 			reply, err = nil, nil
 		}
 	}()
