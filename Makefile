@@ -103,6 +103,11 @@ faults: ## let the disk fail at each of the 200 writes and syncs of a run (FUSE;
 soak: ## use 10,000 sessions in one process, after as many others, and look at what it still holds (about five minutes)
 	@TROUPE_CHAOS_SESSIONS=$${TROUPE_CHAOS_SESSIONS:-10000} $(GO) test ./test/chaos -count=1 -v -timeout 60m -run 'TestSoak'
 
+.PHONY: scale
+scale: ## a pipeline of 10,000 items that is stopped and resumed, and 100,000 sessions in one process (half an hour or so, and 4 GB of disk)
+	@TROUPE_SCALE_ITEMS=$${TROUPE_SCALE_ITEMS:-10000} TROUPE_SCALE_SESSIONS=$${TROUPE_SCALE_SESSIONS:-50000} \
+		$(GO) test ./test/chaos -count=1 -v -timeout 120m -run 'TestAPipelineOfManyItems|TestManySessionsUsedOnce'
+
 .PHONY: agents
 agents: ## let 1,000 agents share a provider that answers 50 requests a second, and fails and cuts off besides (a minute)
 	@TROUPE_AGENTS=$${TROUPE_AGENTS:-1000} $(GO) test ./actors -count=1 -v -timeout 30m -run 'TestTwoHundredAgentsFinish'

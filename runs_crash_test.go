@@ -3,6 +3,7 @@ package troupe_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 type mortal struct {
 	persistence.Store
 	left atomic.Int64
+	end  sync.RWMutex // held by claims, so that none of the dead process takes anything over from the next one
 	dead chan struct{}
 }
 
@@ -27,12 +29,25 @@ func newMortal(s persistence.Store, appends int) *mortal {
 func (m *mortal) Enqueue(done func(persistence.Receipt, error), b ...persistence.Batch) {
 	switch n := m.left.Add(-1); {
 	case n == -1:
+		m.end.Lock()
 		close(m.dead)
+		m.end.Unlock()
 		return
 	case n < 0:
 		return
 	}
 	m.Store.Enqueue(done, b...)
+}
+
+func (m *mortal) Claim(ctx context.Context, stream, owner string) (persistence.Lease, error) {
+	m.end.RLock()
+	defer m.end.RUnlock()
+	select {
+	case <-m.dead:
+		return persistence.Lease{}, persistence.ErrUnavailable
+	default:
+		return m.Store.Claim(ctx, stream, owner)
+	}
 }
 
 // A process that ends after any append of a run loses nothing: the next one comes to the same outputs, and begins no attempt twice.

@@ -178,7 +178,7 @@ func (r *PipelineRun) command(c actor.Context) {
 	}
 	switch m := c.Message().(type) {
 	case *messages.ShowRun:
-		r.tell(c, c.Sender(), r.view(true))
+		r.tell(c, c.Sender(), r.view(wholeRun))
 	case *messages.AwaitRun:
 		r.awaiting = append(r.awaiting, &awaiting{m, c.Sender()})
 		r.announce(c)
@@ -273,6 +273,7 @@ func (r *PipelineRun) written(c actor.Context, m *runWritten) {
 	}
 	r.tellApprover(m.facts)
 	r.act(c)
+	r.dismiss(c, m.facts)
 	r.announce(c)
 	r.next(c)
 }
@@ -291,7 +292,7 @@ func (r *PipelineRun) answer(c actor.Context, a *runOrder, fail *messages.Failur
 			r.tell(c, a.sender, &messages.Ack{})
 			return
 		}
-		r.tell(c, a.sender, r.view(true))
+		r.tell(c, a.sender, r.view(wholeRun))
 	}
 }
 
@@ -310,7 +311,11 @@ func (r *PipelineRun) announce(c actor.Context) {
 	for _, a := range r.awaiting {
 		over := r.state.Finished != nil
 		if over || a.m.GetChanges() && r.state.Seq > a.m.GetAfter() {
-			r.tell(c, a.sender, r.view(true))
+			how := wholeRun
+			if a.m.GetBrief() {
+				how = briefRun
+			}
+			r.tell(c, a.sender, r.view(how))
 			continue
 		}
 		left = append(left, a)

@@ -16,13 +16,24 @@ import (
 const (
 	roomInListing  = 32 << 10
 	roomOfQuestion = 8 << 10
+	roomOfMany     = 1 << 10 // for the inputs of a run of more than manyItems, whose listing is written with each of them
+	manyItems      = 100
 )
 
 // RunKey is the listing entry of a run; the value is a RunView without its steps.
 func RunKey(id string) string { return "run/" + id }
 
+// detail is how much of a run is shown.
+type detail int
+
+const (
+	listedRun detail = iota // no steps
+	briefRun                // the steps, and of their items those that wait for a person
+	wholeRun
+)
+
 // view is what the run has come to.
-func (r *PipelineRun) view(steps bool) *messages.RunView {
+func (r *PipelineRun) view(how detail) *messages.RunView {
 	s := r.state
 	v := &messages.RunView{
 		RunId: r.id, SessionId: r.session, Name: s.Started.GetName(), State: pipeline.Running, StartedAtUnixMs: s.AtMs, UpdatedAtUnixMs: s.UpdatedMs,
@@ -31,9 +42,9 @@ func (r *PipelineRun) view(steps bool) *messages.RunView {
 	if s.Plan != nil {
 		v.PlanHash = s.Plan.Hash
 	}
-	waits, works := false, false
+	waits, works, now := false, false, r.svc.Now()
 	for _, ss := range s.Steps() {
-		sv := stepView(ss)
+		sv := stepView(ss, how)
 		v.Steps++
 		v.Items += int64(sv.GetItems())
 		v.ItemsDone += int64(sv.GetDone())
@@ -44,7 +55,10 @@ func (r *PipelineRun) view(steps bool) *messages.RunView {
 			waits = waits || it.Asked != nil && it.Answer == nil && it.Status == pipeline.Waiting
 			works = works || it.Status == pipeline.Running && ss.Step.Kind != pipeline.NestedStep
 		}
-		if steps {
+		if how != listedRun {
+			if each, left := ss.Pace(now); left > 0 {
+				sv.PerSecond, sv.LeftMs = each, left.Milliseconds()
+			}
 			v.StepViews = append(v.StepViews, sv)
 		}
 	}
@@ -57,24 +71,33 @@ func (r *PipelineRun) view(steps bool) *messages.RunView {
 	return v
 }
 
-func stepView(ss *pipeline.StepState) *messages.RunStepView {
+func stepView(ss *pipeline.StepState, how detail) *messages.RunStepView {
 	v := &messages.RunStepView{Step: ss.Path, Kind: string(ss.Step.Kind), State: ss.Status, Error: ss.Error, Needs: ss.Step.Needs, Items: int32(len(ss.Items))} //nolint:gosec // bounded
 	for _, it := range ss.Items {
-		iv := &messages.RunItemView{Key: it.Key, Index: int32(it.Index), State: it.Status, Attempt: int32(it.Attempt), Error: it.Error, Usage: it.Usage} //nolint:gosec // bounded
-		if it.Start != nil && ss.Step.Kind != pipeline.ToolStep && ss.Step.Kind != pipeline.NestedStep {
-			iv.WorkerId = childOf(it.Start.GetExecId())
-		}
+		asks := it.Status == pipeline.Waiting && it.Asked != nil && it.Answer == nil
 		switch it.Status {
 		case pipeline.Succeeded:
 			v.Done++
 		case pipeline.Failed, pipeline.Cancelled:
 			v.Failed++
-		case pipeline.Waiting:
-			if it.Asked != nil && it.Answer == nil {
-				iv.ApprovalId, v.State = it.Asked.GetApprovalId(), pipeline.Waiting
-			}
 		}
-		v.ItemViews = append(v.ItemViews, iv)
+		if asks {
+			v.State = pipeline.Waiting
+		}
+		if how == wholeRun || how == briefRun && asks {
+			v.ItemViews = append(v.ItemViews, itemView(ss, it, asks))
+		}
+	}
+	return v
+}
+
+func itemView(ss *pipeline.StepState, it *pipeline.ItemState, asks bool) *messages.RunItemView {
+	v := &messages.RunItemView{Key: it.Key, Index: int32(it.Index), State: it.Status, Attempt: int32(it.Attempt), Error: it.Error, Usage: it.Usage} //nolint:gosec // bounded
+	if it.Start != nil && ss.Step.Kind != pipeline.ToolStep && ss.Step.Kind != pipeline.NestedStep {
+		v.WorkerId = childOf(it.Start.GetExecId())
+	}
+	if asks {
+		v.ApprovalId = it.Asked.GetApprovalId()
 	}
 	return v
 }
@@ -100,7 +123,7 @@ func (r *PipelineRun) index(facts []proto.Message) []persistence.IndexOp {
 			over = true
 		}
 	}
-	v := r.view(false)
+	v := r.view(listedRun)
 	for _, f := range facts {
 		if end, ok := f.(*messages.RunFinished); ok && over {
 			v.State, v.OutputsJson, v.Error = end.GetStatus(), end.GetOutputsJson(), end.GetError()
@@ -113,7 +136,11 @@ func (r *PipelineRun) index(facts []proto.Message) []persistence.IndexOp {
 		v.State = pipeline.Waiting
 	}
 	v.Revision += uint64(len(facts))
-	v.InputsJson, v.OutputsJson = cutArguments(v.GetInputsJson(), roomInListing), cutArguments(v.GetOutputsJson(), roomInListing)
+	room := roomInListing
+	if v.GetItems() > manyItems {
+		room = roomOfMany
+	}
+	v.InputsJson, v.OutputsJson = cutArguments(v.GetInputsJson(), room), cutArguments(v.GetOutputsJson(), roomInListing)
 	v.Error = cutText(v.GetError(), roomInListing)
 	if b, err := proto.Marshal(v); err == nil {
 		ops = append(ops, persistence.IndexOp{Key: RunKey(r.id), Value: b})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/conversation"
@@ -82,6 +83,27 @@ func (r *PipelineRun) heard(c actor.Context, m *itemEnded) {
 	}
 	r.ended = append(r.ended, m)
 	r.next(c)
+}
+
+// dismiss lets workers leave memory whose attempt is over.
+func (r *PipelineRun) dismiss(c actor.Context, facts []proto.Message) {
+	for _, f := range facts {
+		at, over := f.(interface {
+			GetStep() string
+			GetIndex() int32
+		})
+		switch f.(type) {
+		case *messages.StepItemFinished, *messages.StepItemRetried:
+		default:
+			over = false
+		}
+		if !over {
+			continue
+		}
+		if it := r.state.Item(at.GetStep(), int(at.GetIndex())); it != nil && it.Start.GetAgent() != "" {
+			c.Send(c.Parent(), &messages.StepOver{WorkerId: childOf(it.Start.GetExecId())})
+		}
+	}
 }
 
 // recallLeft recalls what items that are over may have left under way: a process that ended between the fact and the word did not say it.

@@ -53,6 +53,8 @@ type member struct {
 	dormant     bool       // a child that nobody has wanted anything of since the session came into memory
 	pid         *actor.PID // nil while it is down
 	ending      bool       // it is down, and its name not free yet
+	retiring    bool       // it leaves memory, and is dormant when its name is free
+	used        uint64     // commands that were passed to it
 	failures    int        // since it last ran well
 	restarts    int32
 	quarantined string // why it is not started again
@@ -318,6 +320,7 @@ func (s *Session) route(c actor.Context, cmd any) {
 	case w.pid == nil:
 		w.keep(c, cmd)
 	default:
+		w.used++
 		c.RequestWithCustomSender(w.pid, cmd, c.Sender())
 	}
 }
@@ -337,6 +340,7 @@ func (s *Session) start(c actor.Context, w *member) {
 		return
 	}
 	w.pid, w.since = pid, s.svc.Now()
+	w.used++
 	c.Send(pid, &messages.Configure{
 		Grant: s.grantOf(w), NoInput: s.facts.created.GetNoInput(), WorkerId: w.id, SessionId: s.id, Watched: len(s.watchers) > 0, Restarts: w.restarts,
 		Release: w.release, Openings: w.openings, Persist: s.facts.created.GetPersist(), Ask: s.canAsk(),
@@ -405,6 +409,9 @@ func (s *Session) terminated(c actor.Context, who *actor.PID) {
 	if s.ending {
 		w.pid = nil
 		s.lastOut(c)
+		return
+	}
+	if s.retired(c, w) {
 		return
 	}
 	if w.pid != nil { // ended by itself, or killed from outside

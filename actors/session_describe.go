@@ -24,7 +24,7 @@ func (s *Session) slots() []slot {
 		w := s.workers[id]
 		x := slot{id: id, pid: w.pid}
 		switch {
-		case w.dormant: // as it was listed
+		case w.dormant || w.retiring: // as it was listed
 		case w.pid == nil:
 			x.down = &messages.WorkerView{State: stateWaiting, Restarts: w.restarts, LastError: w.lastError} // for its restart
 			if w.quarantined != "" {

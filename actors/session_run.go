@@ -69,6 +69,10 @@ func (s *Session) ofRun(c actor.Context) {
 		s.recall(c, m)
 	case *messages.RunResting:
 		s.runResting(m)
+	case *messages.StepOver:
+		s.stepOver(c, m)
+	case *restsAt:
+		s.retire(c, m)
 	case *rerun:
 		s.rerun(c, m)
 	default:

@@ -18,10 +18,14 @@ func runs(m proto.Message) *call {
 	case *messages.ShowRun:
 		return get(path+"/"+segment(x.GetRunId()), read)
 	case *messages.AwaitRun:
-		if !x.GetChanges() {
-			return get(path+"/"+segment(x.GetRunId()), read, "wait", "end")
+		q := []string{"wait", "end"}
+		if x.GetChanges() {
+			q = []string{"wait", "change", "after", strconv.FormatUint(x.GetAfter(), 10)}
 		}
-		return get(path+"/"+segment(x.GetRunId()), read, "wait", "change", "after", strconv.FormatUint(x.GetAfter(), 10))
+		if x.GetBrief() {
+			q = append(q, "items", "asking")
+		}
+		return get(path+"/"+segment(x.GetRunId()), read, q...)
 	case *messages.ResumeRun:
 		return post(path+"/"+segment(x.GetRunId())+"/resume", messages.RunWordFrom(x), read)
 	case *messages.CancelRun:

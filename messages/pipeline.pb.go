@@ -1872,6 +1872,7 @@ type AwaitRun struct {
 	RunId         string                 `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	After         uint64                 `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"` // revision that is known; 0 with changes off
 	Changes       bool                   `protobuf:"varint,3,opt,name=changes,proto3" json:"changes,omitempty"`
+	Brief         bool                   `protobuf:"varint,115,opt,name=brief,proto3" json:"brief,omitempty"` // of items, those alone that wait for a person
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1923,6 +1924,13 @@ func (x *AwaitRun) GetAfter() uint64 {
 func (x *AwaitRun) GetChanges() bool {
 	if x != nil {
 		return x.Changes
+	}
+	return false
+}
+
+func (x *AwaitRun) GetBrief() bool {
+	if x != nil {
+		return x.Brief
 	}
 	return false
 }
@@ -2192,6 +2200,8 @@ type RunStepView struct {
 	Error         string                 `protobuf:"bytes,8,opt,name=error,proto3" json:"error,omitempty"`
 	ItemViews     []*RunItemView         `protobuf:"bytes,9,rep,name=item_views,json=itemViews,proto3" json:"item_views,omitempty"`
 	Needs         []string               `protobuf:"bytes,10,rep,name=needs,proto3" json:"needs,omitempty"`
+	PerSecond     float64                `protobuf:"fixed64,115,opt,name=per_second,json=perSecond,proto3" json:"per_second,omitempty"` // items that ended, of late, since the run came into memory; 0: nobody can say
+	LeftMs        int64                  `protobuf:"varint,116,opt,name=left_ms,json=leftMs,proto3" json:"left_ms,omitempty"`           // until the last one ends, at that rate
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2294,6 +2304,20 @@ func (x *RunStepView) GetNeeds() []string {
 		return x.Needs
 	}
 	return nil
+}
+
+func (x *RunStepView) GetPerSecond() float64 {
+	if x != nil {
+		return x.PerSecond
+	}
+	return 0
+}
+
+func (x *RunStepView) GetLeftMs() int64 {
+	if x != nil {
+		return x.LeftMs
+	}
+	return 0
 }
 
 type RunItemView struct {
@@ -2421,7 +2445,8 @@ type SpawnStep struct {
 	Origin         *Lineage               `protobuf:"bytes,11,opt,name=origin,proto3" json:"origin,omitempty"` // the conversation that it continues: of a worker of the same session
 	ApprovalMs     int64                  `protobuf:"varint,12,opt,name=approval_ms,json=approvalMs,proto3" json:"approval_ms,omitempty"`
 	ApprovalReason string                 `protobuf:"bytes,13,opt,name=approval_reason,json=approvalReason,proto3" json:"approval_reason,omitempty"`
-	Copied         []*Turn                `protobuf:"bytes,14,rep,name=copied,proto3" json:"copied,omitempty"` // of origin
+	Copied         []*Turn                `protobuf:"bytes,14,rep,name=copied,proto3" json:"copied,omitempty"`    // of origin
+	Budgets        []*StepBudget          `protobuf:"bytes,115,rep,name=budgets,proto3" json:"budgets,omitempty"` // of its step, and of those around it
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2554,6 +2579,58 @@ func (x *SpawnStep) GetCopied() []*Turn {
 	return nil
 }
 
+func (x *SpawnStep) GetBudgets() []*StepBudget {
+	if x != nil {
+		return x.Budgets
+	}
+	return nil
+}
+
+// StepOver says that nobody asks anything more of the worker of an item, so that it may leave memory. From a PipelineRun to its Session. Reply: none.
+type StepOver struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StepOver) Reset() {
+	*x = StepOver{}
+	mi := &file_pipeline_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StepOver) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StepOver) ProtoMessage() {}
+
+func (x *StepOver) ProtoReflect() protoreflect.Message {
+	mi := &file_pipeline_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StepOver.ProtoReflect.Descriptor instead.
+func (*StepOver) Descriptor() ([]byte, []int) {
+	return file_pipeline_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *StepOver) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
 // RecallInput ends what an item of a run has asked for, once the item is over: an input that waits is taken back, and a turn that is under way
 // for it is cancelled. The turn of another input goes on. From a PipelineRun to its Session, and on to the worker. Reply: none.
 type RecallInput struct {
@@ -2568,7 +2645,7 @@ type RecallInput struct {
 
 func (x *RecallInput) Reset() {
 	*x = RecallInput{}
-	mi := &file_pipeline_proto_msgTypes[29]
+	mi := &file_pipeline_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2580,7 +2657,7 @@ func (x *RecallInput) String() string {
 func (*RecallInput) ProtoMessage() {}
 
 func (x *RecallInput) ProtoReflect() protoreflect.Message {
-	mi := &file_pipeline_proto_msgTypes[29]
+	mi := &file_pipeline_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2593,7 +2670,7 @@ func (x *RecallInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecallInput.ProtoReflect.Descriptor instead.
 func (*RecallInput) Descriptor() ([]byte, []int) {
-	return file_pipeline_proto_rawDescGZIP(), []int{29}
+	return file_pipeline_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RecallInput) GetWorkerId() string {
@@ -2635,7 +2712,7 @@ type RunResting struct {
 
 func (x *RunResting) Reset() {
 	*x = RunResting{}
-	mi := &file_pipeline_proto_msgTypes[30]
+	mi := &file_pipeline_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2647,7 +2724,7 @@ func (x *RunResting) String() string {
 func (*RunResting) ProtoMessage() {}
 
 func (x *RunResting) ProtoReflect() protoreflect.Message {
-	mi := &file_pipeline_proto_msgTypes[30]
+	mi := &file_pipeline_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2660,7 +2737,7 @@ func (x *RunResting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResting.ProtoReflect.Descriptor instead.
 func (*RunResting) Descriptor() ([]byte, []int) {
-	return file_pipeline_proto_rawDescGZIP(), []int{30}
+	return file_pipeline_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RunResting) GetRunId() string {
@@ -2835,11 +2912,12 @@ const file_pipeline_proto_rawDesc = "" +
 	"\tCancelRun\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"Q\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"g\n" +
 	"\bAwaitRun\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\x04R\x05after\x12\x18\n" +
-	"\achanges\x18\x03 \x01(\bR\achanges\"\n" +
+	"\achanges\x18\x03 \x01(\bR\achanges\x12\x14\n" +
+	"\x05brief\x18s \x01(\bR\x05brief\"\n" +
 	"\n" +
 	"\bListRuns\".\n" +
 	"\x04Runs\x12&\n" +
@@ -2867,7 +2945,7 @@ const file_pipeline_proto_rawDesc = "" +
 	"inputsJson\x12\x1d\n" +
 	"\n" +
 	"items_done\x18\x10 \x01(\x03R\titemsDone\x12\x14\n" +
-	"\x05items\x18\x11 \x01(\x03R\x05items\"\x91\x02\n" +
+	"\x05items\x18\x11 \x01(\x03R\x05items\"\xc9\x02\n" +
 	"\vRunStepView\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -2881,7 +2959,10 @@ const file_pipeline_proto_rawDesc = "" +
 	"\n" +
 	"item_views\x18\t \x03(\v2\x16.troupe.v1.RunItemViewR\titemViews\x12\x14\n" +
 	"\x05needs\x18\n" +
-	" \x03(\tR\x05needs\"\x82\x02\n" +
+	" \x03(\tR\x05needs\x12\x1d\n" +
+	"\n" +
+	"per_second\x18s \x01(\x01R\tperSecond\x12\x17\n" +
+	"\aleft_ms\x18t \x01(\x03R\x06leftMs\"\x82\x02\n" +
 	"\vRunItemView\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x14\n" +
@@ -2893,7 +2974,7 @@ const file_pipeline_proto_rawDesc = "" +
 	"approvalId\x12\x1f\n" +
 	"\voutput_json\x18\b \x01(\tR\n" +
 	"outputJson\x12&\n" +
-	"\x05usage\x18\t \x01(\v2\x10.troupe.v1.UsageR\x05usage\"\x93\x03\n" +
+	"\x05usage\x18\t \x01(\v2\x10.troupe.v1.UsageR\x05usage\"\xc4\x03\n" +
 	"\tSpawnStep\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x17\n" +
 	"\aexec_id\x18\x02 \x01(\tR\x06execId\x12\x14\n" +
@@ -2910,7 +2991,10 @@ const file_pipeline_proto_rawDesc = "" +
 	"\vapproval_ms\x18\f \x01(\x03R\n" +
 	"approvalMs\x12'\n" +
 	"\x0fapproval_reason\x18\r \x01(\tR\x0eapprovalReason\x12'\n" +
-	"\x06copied\x18\x0e \x03(\v2\x0f.troupe.v1.TurnR\x06copied\"m\n" +
+	"\x06copied\x18\x0e \x03(\v2\x0f.troupe.v1.TurnR\x06copied\x12/\n" +
+	"\abudgets\x18s \x03(\v2\x15.troupe.v1.StepBudgetR\abudgets\"'\n" +
+	"\bStepOver\x12\x1b\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"m\n" +
 	"\vRecallInput\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x19\n" +
 	"\binput_id\x18\x02 \x01(\tR\ainputId\x12\x0e\n" +
@@ -2933,7 +3017,7 @@ func file_pipeline_proto_rawDescGZIP() []byte {
 	return file_pipeline_proto_rawDescData
 }
 
-var file_pipeline_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_pipeline_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_pipeline_proto_goTypes = []any{
 	(*RunFact)(nil),          // 0: troupe.v1.RunFact
 	(*RunStarted)(nil),       // 1: troupe.v1.RunStarted
@@ -2964,11 +3048,13 @@ var file_pipeline_proto_goTypes = []any{
 	(*RunStepView)(nil),      // 26: troupe.v1.RunStepView
 	(*RunItemView)(nil),      // 27: troupe.v1.RunItemView
 	(*SpawnStep)(nil),        // 28: troupe.v1.SpawnStep
-	(*RecallInput)(nil),      // 29: troupe.v1.RecallInput
-	(*RunResting)(nil),       // 30: troupe.v1.RunResting
-	(*Lineage)(nil),          // 31: troupe.v1.Lineage
-	(*Usage)(nil),            // 32: troupe.v1.Usage
-	(*Turn)(nil),             // 33: troupe.v1.Turn
+	(*StepOver)(nil),         // 29: troupe.v1.StepOver
+	(*RecallInput)(nil),      // 30: troupe.v1.RecallInput
+	(*RunResting)(nil),       // 31: troupe.v1.RunResting
+	(*Lineage)(nil),          // 32: troupe.v1.Lineage
+	(*Usage)(nil),            // 33: troupe.v1.Usage
+	(*Turn)(nil),             // 34: troupe.v1.Turn
+	(*StepBudget)(nil),       // 35: troupe.v1.StepBudget
 }
 var file_pipeline_proto_depIdxs = []int32{
 	1,  // 0: troupe.v1.RunFact.run_started:type_name -> troupe.v1.RunStarted
@@ -2990,27 +3076,28 @@ var file_pipeline_proto_depIdxs = []int32{
 	2,  // 16: troupe.v1.RunStarted.sources:type_name -> troupe.v1.PlanSource
 	3,  // 17: troupe.v1.StepStarted.items:type_name -> troupe.v1.RunItem
 	3,  // 18: troupe.v1.StepItemStarted.item:type_name -> troupe.v1.RunItem
-	31, // 19: troupe.v1.StepItemStarted.origin:type_name -> troupe.v1.Lineage
-	32, // 20: troupe.v1.StepItemRepaired.usage:type_name -> troupe.v1.Usage
-	32, // 21: troupe.v1.StepItemRetried.usage:type_name -> troupe.v1.Usage
-	32, // 22: troupe.v1.StepItemFinished.usage:type_name -> troupe.v1.Usage
-	31, // 23: troupe.v1.StepItemFinished.conversation:type_name -> troupe.v1.Lineage
-	32, // 24: troupe.v1.StepFinished.usage:type_name -> troupe.v1.Usage
-	32, // 25: troupe.v1.RunFinished.usage:type_name -> troupe.v1.Usage
+	32, // 19: troupe.v1.StepItemStarted.origin:type_name -> troupe.v1.Lineage
+	33, // 20: troupe.v1.StepItemRepaired.usage:type_name -> troupe.v1.Usage
+	33, // 21: troupe.v1.StepItemRetried.usage:type_name -> troupe.v1.Usage
+	33, // 22: troupe.v1.StepItemFinished.usage:type_name -> troupe.v1.Usage
+	32, // 23: troupe.v1.StepItemFinished.conversation:type_name -> troupe.v1.Lineage
+	33, // 24: troupe.v1.StepFinished.usage:type_name -> troupe.v1.Usage
+	33, // 25: troupe.v1.RunFinished.usage:type_name -> troupe.v1.Usage
 	2,  // 26: troupe.v1.PlanChanged.sources:type_name -> troupe.v1.PlanSource
 	2,  // 27: troupe.v1.ResumeRun.sources:type_name -> troupe.v1.PlanSource
 	25, // 28: troupe.v1.Runs.runs:type_name -> troupe.v1.RunView
-	32, // 29: troupe.v1.RunView.usage:type_name -> troupe.v1.Usage
+	33, // 29: troupe.v1.RunView.usage:type_name -> troupe.v1.Usage
 	26, // 30: troupe.v1.RunView.step_views:type_name -> troupe.v1.RunStepView
 	27, // 31: troupe.v1.RunStepView.item_views:type_name -> troupe.v1.RunItemView
-	32, // 32: troupe.v1.RunItemView.usage:type_name -> troupe.v1.Usage
-	31, // 33: troupe.v1.SpawnStep.origin:type_name -> troupe.v1.Lineage
-	33, // 34: troupe.v1.SpawnStep.copied:type_name -> troupe.v1.Turn
-	35, // [35:35] is the sub-list for method output_type
-	35, // [35:35] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	33, // 32: troupe.v1.RunItemView.usage:type_name -> troupe.v1.Usage
+	32, // 33: troupe.v1.SpawnStep.origin:type_name -> troupe.v1.Lineage
+	34, // 34: troupe.v1.SpawnStep.copied:type_name -> troupe.v1.Turn
+	35, // 35: troupe.v1.SpawnStep.budgets:type_name -> troupe.v1.StepBudget
+	36, // [36:36] is the sub-list for method output_type
+	36, // [36:36] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_pipeline_proto_init() }
@@ -3044,7 +3131,7 @@ func file_pipeline_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pipeline_proto_rawDesc), len(file_pipeline_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   31,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -76,6 +76,8 @@ type RunStepJSON struct {
 	Total int32         `json:"total"`
 	Done  int32         `json:"done"`
 	Fails int32         `json:"failed"`
+	Rate  float64       `json:"per_second,omitempty"` // items that ended of late
+	Left  int64         `json:"left_ms,omitempty"`    // until the last one ends, at that rate
 	Items []RunItemJSON `json:"items,omitempty"`
 }
 
@@ -104,6 +106,7 @@ func (x *RunView) JSON() RunJSON {
 	for _, s := range x.GetStepViews() {
 		step := RunStepJSON{
 			Step: s.GetStep(), Kind: s.GetKind(), State: s.GetState(), Error: s.GetError(), Needs: s.GetNeeds(), Total: s.GetItems(), Done: s.GetDone(), Fails: s.GetFailed(),
+			Rate: s.GetPerSecond(), Left: s.GetLeftMs(),
 		}
 		for _, i := range s.GetItemViews() {
 			step.Items = append(step.Items, RunItemJSON{
@@ -132,7 +135,7 @@ func (j RunJSON) Proto() *RunView {
 		InputsJson: string(j.Inputs), OutputsJson: string(j.Outputs), Usage: j.Usage.Proto(),
 	}
 	for _, s := range j.StepList {
-		step := &RunStepView{Step: s.Step, Kind: s.Kind, State: s.State, Error: s.Error, Needs: s.Needs, Items: s.Total, Done: s.Done, Failed: s.Fails}
+		step := &RunStepView{Step: s.Step, Kind: s.Kind, State: s.State, Error: s.Error, Needs: s.Needs, Items: s.Total, Done: s.Done, Failed: s.Fails, PerSecond: s.Rate, LeftMs: s.Left}
 		for _, i := range s.Items {
 			step.ItemViews = append(step.ItemViews, &RunItemView{
 				Key: i.Key, Index: i.Index, State: i.State, Attempt: i.Attempt, WorkerId: i.Worker, Error: i.Error, ApprovalId: i.Approval, Usage: i.Usage.Proto(),

@@ -1101,6 +1101,7 @@ type WorkerSpawned struct {
 	RunId         string                 `protobuf:"bytes,82,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`       // the pipeline run that it works for
 	CopyOf        string                 `protobuf:"bytes,70,opt,name=copy_of,json=copyOf,proto3" json:"copy_of,omitempty"`    // address of the folder that it works in a copy of its own of; empty: it works where the session does
 	Background    bool                   `protobuf:"varint,110,opt,name=background,proto3" json:"background,omitempty"`        // nobody waits for it
+	Budgets       []*StepBudget          `protobuf:"bytes,115,rep,name=budgets,proto3" json:"budgets,omitempty"`               // of the steps of a run that it works for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1203,6 +1204,13 @@ func (x *WorkerSpawned) GetBackground() bool {
 		return x.Background
 	}
 	return false
+}
+
+func (x *WorkerSpawned) GetBudgets() []*StepBudget {
+	if x != nil {
+		return x.Budgets
+	}
+	return nil
 }
 
 type WorkerEnded struct {
@@ -3585,7 +3593,7 @@ const file_session_proto_rawDesc = "" +
 	"\vModeChanged\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x0e\n" +
-	"\x02by\x18\x03 \x01(\tR\x02by\"\x9e\x02\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\"\xcf\x02\n" +
 	"\rWorkerSpawned\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x14\n" +
@@ -3598,7 +3606,8 @@ const file_session_proto_rawDesc = "" +
 	"\acopy_of\x18F \x01(\tR\x06copyOf\x12\x1e\n" +
 	"\n" +
 	"background\x18n \x01(\bR\n" +
-	"background\"B\n" +
+	"background\x12/\n" +
+	"\abudgets\x18s \x03(\v2\x15.troupe.v1.StepBudgetR\abudgets\"B\n" +
 	"\vWorkerEnded\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"%\n" +
@@ -3832,6 +3841,7 @@ var file_session_proto_goTypes = []any{
 	(*EnvVar)(nil),             // 46: troupe.v1.EnvVar
 	(Trust_Level)(0),           // 47: troupe.v1.Trust.Level
 	(*Place)(nil),              // 48: troupe.v1.Place
+	(*StepBudget)(nil),         // 49: troupe.v1.StepBudget
 }
 var file_session_proto_depIdxs = []int32{
 	6,  // 0: troupe.v1.SessionFact.session_created:type_name -> troupe.v1.SessionCreated
@@ -3860,40 +3870,41 @@ var file_session_proto_depIdxs = []int32{
 	47, // 23: troupe.v1.WorkspaceAttached.trust:type_name -> troupe.v1.Trust.Level
 	47, // 24: troupe.v1.TrustChanged.trust:type_name -> troupe.v1.Trust.Level
 	48, // 25: troupe.v1.WorkerSpawned.places:type_name -> troupe.v1.Place
-	17, // 26: troupe.v1.WorkspaceFact.workspace_opened:type_name -> troupe.v1.WorkspaceOpened
-	18, // 27: troupe.v1.WorkspaceFact.field_set:type_name -> troupe.v1.FieldSet
-	23, // 28: troupe.v1.WorkspaceFact.lease_revoked:type_name -> troupe.v1.LeaseRevoked
-	20, // 29: troupe.v1.WorkspaceFact.fields_declared:type_name -> troupe.v1.FieldsDeclared
-	21, // 30: troupe.v1.WorkspaceFact.field_effect_started:type_name -> troupe.v1.FieldEffectStarted
-	22, // 31: troupe.v1.WorkspaceFact.field_effect_ended:type_name -> troupe.v1.FieldEffectEnded
-	19, // 32: troupe.v1.FieldSet.derived:type_name -> troupe.v1.FieldChange
-	19, // 33: troupe.v1.FieldsDeclared.derived:type_name -> troupe.v1.FieldChange
-	25, // 34: troupe.v1.ConversationFact.conversation_opened:type_name -> troupe.v1.ConversationOpened
-	26, // 35: troupe.v1.ConversationFact.member_joined:type_name -> troupe.v1.MemberJoined
-	27, // 36: troupe.v1.ConversationFact.turn_submitted:type_name -> troupe.v1.TurnSubmitted
-	28, // 37: troupe.v1.ConversationFact.member_left:type_name -> troupe.v1.MemberLeft
-	30, // 38: troupe.v1.SystemFact.node_booted:type_name -> troupe.v1.NodeBooted
-	31, // 39: troupe.v1.SystemFact.rule_remembered:type_name -> troupe.v1.RuleRemembered
-	32, // 40: troupe.v1.SystemFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
-	33, // 41: troupe.v1.SystemFact.token_created:type_name -> troupe.v1.TokenCreated
-	34, // 42: troupe.v1.SystemFact.token_revoked:type_name -> troupe.v1.TokenRevoked
-	35, // 43: troupe.v1.SystemFact.host_registered:type_name -> troupe.v1.HostRegistered
-	36, // 44: troupe.v1.SystemFact.project_saved:type_name -> troupe.v1.ProjectSaved
-	37, // 45: troupe.v1.SystemFact.project_removed:type_name -> troupe.v1.ProjectRemoved
-	38, // 46: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
-	39, // 47: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
-	40, // 48: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
-	46, // 49: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
-	19, // 50: troupe.v1.FieldsState.set:type_name -> troupe.v1.FieldChange
-	19, // 51: troupe.v1.FieldsState.derived:type_name -> troupe.v1.FieldChange
-	18, // 52: troupe.v1.FieldsState.edits:type_name -> troupe.v1.FieldSet
-	42, // 53: troupe.v1.FieldsState.effects:type_name -> troupe.v1.FieldsPending
-	18, // 54: troupe.v1.FieldsPending.set:type_name -> troupe.v1.FieldSet
-	55, // [55:55] is the sub-list for method output_type
-	55, // [55:55] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	49, // 26: troupe.v1.WorkerSpawned.budgets:type_name -> troupe.v1.StepBudget
+	17, // 27: troupe.v1.WorkspaceFact.workspace_opened:type_name -> troupe.v1.WorkspaceOpened
+	18, // 28: troupe.v1.WorkspaceFact.field_set:type_name -> troupe.v1.FieldSet
+	23, // 29: troupe.v1.WorkspaceFact.lease_revoked:type_name -> troupe.v1.LeaseRevoked
+	20, // 30: troupe.v1.WorkspaceFact.fields_declared:type_name -> troupe.v1.FieldsDeclared
+	21, // 31: troupe.v1.WorkspaceFact.field_effect_started:type_name -> troupe.v1.FieldEffectStarted
+	22, // 32: troupe.v1.WorkspaceFact.field_effect_ended:type_name -> troupe.v1.FieldEffectEnded
+	19, // 33: troupe.v1.FieldSet.derived:type_name -> troupe.v1.FieldChange
+	19, // 34: troupe.v1.FieldsDeclared.derived:type_name -> troupe.v1.FieldChange
+	25, // 35: troupe.v1.ConversationFact.conversation_opened:type_name -> troupe.v1.ConversationOpened
+	26, // 36: troupe.v1.ConversationFact.member_joined:type_name -> troupe.v1.MemberJoined
+	27, // 37: troupe.v1.ConversationFact.turn_submitted:type_name -> troupe.v1.TurnSubmitted
+	28, // 38: troupe.v1.ConversationFact.member_left:type_name -> troupe.v1.MemberLeft
+	30, // 39: troupe.v1.SystemFact.node_booted:type_name -> troupe.v1.NodeBooted
+	31, // 40: troupe.v1.SystemFact.rule_remembered:type_name -> troupe.v1.RuleRemembered
+	32, // 41: troupe.v1.SystemFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
+	33, // 42: troupe.v1.SystemFact.token_created:type_name -> troupe.v1.TokenCreated
+	34, // 43: troupe.v1.SystemFact.token_revoked:type_name -> troupe.v1.TokenRevoked
+	35, // 44: troupe.v1.SystemFact.host_registered:type_name -> troupe.v1.HostRegistered
+	36, // 45: troupe.v1.SystemFact.project_saved:type_name -> troupe.v1.ProjectSaved
+	37, // 46: troupe.v1.SystemFact.project_removed:type_name -> troupe.v1.ProjectRemoved
+	38, // 47: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
+	39, // 48: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
+	40, // 49: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
+	46, // 50: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
+	19, // 51: troupe.v1.FieldsState.set:type_name -> troupe.v1.FieldChange
+	19, // 52: troupe.v1.FieldsState.derived:type_name -> troupe.v1.FieldChange
+	18, // 53: troupe.v1.FieldsState.edits:type_name -> troupe.v1.FieldSet
+	42, // 54: troupe.v1.FieldsState.effects:type_name -> troupe.v1.FieldsPending
+	18, // 55: troupe.v1.FieldsPending.set:type_name -> troupe.v1.FieldSet
+	56, // [56:56] is the sub-list for method output_type
+	56, // [56:56] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_session_proto_init() }

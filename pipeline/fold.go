@@ -36,6 +36,9 @@ func (s *State) applyStep(fact proto.Message, r *messages.Record) {
 	default:
 		if indexed, ok := fact.(interface{ GetIndex() int32 }); ok {
 			if it := s.Item(ss.Path, int(indexed.GetIndex())); it != nil {
+				if _, ended := fact.(*messages.StepItemFinished); ended {
+					ss.pace.note(r.GetAtUnixMs())
+				}
 				s.applyItem(it, fact)
 			}
 		}

@@ -56,6 +56,7 @@ type StepState struct {
 	Error  string
 
 	scope *scope
+	pace  paced
 }
 
 // ItemState is what an item of a step has come to. A step without foreach has one.
@@ -100,6 +101,9 @@ func (s *State) Apply(fact proto.Message, r *messages.Record) error {
 		return s.change(f)
 	case *messages.RunResumed:
 		s.resume(r.GetAtUnixMs())
+		s.unpaced()
+	case *messages.RunActivated:
+		s.unpaced()
 	case *messages.RunCancelled:
 		s.Cancel = f
 	case *messages.RunFinished:

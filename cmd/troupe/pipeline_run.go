@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -182,7 +183,7 @@ func (a *app) followRun(ctx context.Context, n node, f *pipelineFlags, plan *pip
 	view := a.newRunView()
 	goOn := "go on with: troupe pipeline run --resume " + id
 	for rev := uint64(0); ; {
-		v, err := ask[*messages.RunView](ctx, n, &messages.AwaitRun{RunId: id, After: rev, Changes: true})
+		v, err := ask[*messages.RunView](ctx, n, &messages.AwaitRun{RunId: id, After: rev, Changes: true, Brief: true})
 		if err != nil {
 			if ctx.Err() != nil {
 				return &exitError{code: exitInterrupted, what: "interrupted; run " + id + " is kept", hint: goOn}
@@ -190,6 +191,11 @@ func (a *app) followRun(ctx context.Context, n node, f *pipelineFlags, plan *pip
 			return err
 		}
 		rev = v.GetRevision()
+		if over := v.GetState() != pipeline.Running && v.GetState() != pipeline.Waiting; over && (a.flags.format == "json" || a.flags.format == "ndjson") { // whole, with all items
+			if v, err = ask[*messages.RunView](ctx, n, &messages.ShowRun{RunId: id}); err != nil {
+				return err
+			}
+		}
 		if err := view.show(v); err != nil {
 			return err
 		}
@@ -203,6 +209,19 @@ func (a *app) followRun(ctx context.Context, n node, f *pipelineFlags, plan *pip
 		case pipeline.Cancelled:
 			return a.runOver(v, exitInterrupted)
 		}
+		wait(ctx, betweenLooks)
+	}
+}
+
+// betweenLooks is how often one looks at a run: many items may end meanwhile.
+const betweenLooks = 50 * time.Millisecond
+
+func wait(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
 	}
 }
 

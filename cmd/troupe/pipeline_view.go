@@ -13,7 +13,6 @@ import (
 // runView shows a run as it goes on: a tree on a terminal, a line for each change elsewhere, objects as NDJSON.
 type runView struct {
 	a      *app
-	began  time.Time
 	was    map[string]string // step -> what was said of it last
 	asked  map[string]bool
 	headed bool
@@ -22,7 +21,7 @@ type runView struct {
 }
 
 func (a *app) newRunView() *runView {
-	return &runView{a: a, began: time.Now(), was: make(map[string]string), asked: make(map[string]bool)}
+	return &runView{a: a, was: make(map[string]string), asked: make(map[string]bool)}
 }
 
 func (w *runView) show(v *messages.RunView) error {
@@ -78,11 +77,8 @@ func (w *runView) count(s *messages.RunStepView) string {
 	if s.GetFailed() > 0 {
 		out += fmt.Sprintf(", %d failed", s.GetFailed())
 	}
-	over, took := s.GetDone()+s.GetFailed(), time.Since(w.began)
-	if over > 0 && s.GetState() == pipeline.Running && took > 2*time.Second {
-		rate := float64(over) / took.Seconds()
-		left := time.Duration(float64(s.GetItems()-over) / rate * float64(time.Second))
-		out += fmt.Sprintf(", %.1f/s, %s left", rate, left.Round(time.Second))
+	if s.GetLeftMs() > 0 {
+		out += fmt.Sprintf(", %.1f/s, %s left", s.GetPerSecond(), (time.Duration(s.GetLeftMs()) * time.Millisecond).Round(time.Second))
 	}
 	return out
 }
