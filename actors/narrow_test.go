@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/troupe-dev/troupe/actors"
 	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/actors/actortest"
 	"github.com/troupe-dev/troupe/messages"
@@ -30,7 +31,9 @@ func TestAToolThatIsTakenFromAParentIsTakenFromItsChildren(t *testing.T) {
 	actortest.Wait(t, "the child", gate.Came)
 	child := workers(h, s)[1].GetId()
 	actortest.Ask[*messages.WorkerView](h, s, &messages.ConfigureWorker{WorkerId: w, Tools: []string{"delegate", "stay"}})
-	actortest.Until(t, "the child hears of it", func() bool { return len(actortest.Of[*messages.ConfigChanged](h.Facts(child))) == 1 })
+	if n := len(actortest.Of[*messages.ConfigChanged](h.Facts(child))); n != 1 { // before anybody hears that it was taken
+		t.Errorf("the child has written %d changes down", n)
+	}
 	gate.Open()
 	actortest.Ask[*messages.Ack](h, s, &messages.WaitIdle{})
 	denied := func(h *actortest.House) {
@@ -102,5 +105,47 @@ func TestAChildWritesUnderItsParentsLeaseAsFarAsThatDoes(t *testing.T) {
 		parent.die(t)
 		child.die(t)
 		actortest.Until(t, "nobody holds it", func() bool { return len(look(t, h, ws).GetHolders()) == 0 })
+	}
+}
+
+// TestAChildIsHeldToTheRulesOfWhatItsParentBecomes: as well as to those of what that was, and for good.
+func TestAChildIsHeldToTheRulesOfWhatItsParentBecomes(t *testing.T) {
+	store, dir := stored(t), t.TempDir()
+	acted := make(chan string, 16)
+	equipped := func() *actortest.House {
+		return actortest.New(t, actortest.Options{
+			Store: store, DataDir: dir, Tools: []tools.Tool{
+				tool(t, "stay", pure, func(context.Context, string) (string, error) { return "stayed", nil }),
+				tool(t, "act", atMostOnce, func(_ context.Context, a string) (string, error) { acted <- a; return "acted", nil }),
+			},
+			Agents: []actors.Agent{{}, {Name: "strict", Rules: []string{"deny act"}}, {Name: "mild"}},
+			Model:  plainOr(family(actortest.CallThenSay(actortest.Call("1", "stay", `{"name":"x"}`)), delegate("1", "one"))),
+		})
+	}
+	h := equipped()
+	s, w := h.Create(&messages.CreateSession{})
+	submit(h, s, "go")
+	actortest.Ask[*messages.Ack](h, s, &messages.WaitIdle{})
+	child := workers(h, s)[1].GetId()
+	acts := func() string {
+		t.Helper()
+		return actortest.Ask[*messages.ToolReply](h, s, &messages.CallTool{CallId: messages.NewID("call_"), WorkerId: child, Tool: "act", Arguments: `{"name":"y"}`}).GetErrorCode()
+	}
+	if code := acts(); code != "" {
+		t.Fatalf("while nothing forbids it: %s", code)
+	}
+	for _, agent := range []string{"strict", "strict", "mild"} {
+		actortest.Ask[*messages.WorkerView](h, s, &messages.ConfigureWorker{WorkerId: w, Agent: agent})
+		if code := acts(); code != tools.CodePermissionDenied {
+			t.Errorf("its parent is %s: %q", agent, code)
+		}
+	}
+	if n := len(actortest.Of[*messages.ConfigChanged](h.Facts(child))); n != 2 {
+		t.Errorf("%d changes are written down", n)
+	}
+	h.Stop()
+	h = equipped()
+	if code := acts(); code != tools.CodePermissionDenied {
+		t.Errorf("after a restart: %q", code)
 	}
 }

@@ -194,7 +194,7 @@ func (s *Session) ready(c actor.Context) {
 	case *fieldNoted:
 		s.fieldNoted(c, m)
 	case *messages.SubmitInput, *messages.RunInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs,
-		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.WaitIdle, *messages.ResolveCall, *messages.ResolveApproval,
+		*messages.WithdrawInput, *messages.ReadHistory, *messages.ConfigureWorker, *messages.NarrowChild, *messages.WaitIdle, *messages.ResolveCall, *messages.ResolveApproval,
 		*messages.SetTimer, *messages.CancelTimer, *messages.ListTimers, *messages.FireTimer,
 		*messages.CompactHistory, *messages.DeleteWorker, *messages.SaveHistory, *messages.DeliverMail:
 		s.route(c, m) // handed back by a worker that failed

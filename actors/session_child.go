@@ -9,6 +9,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/conversation"
 	"github.com/troupe-dev/troupe/messages"
 )
@@ -73,23 +74,45 @@ func (s *Session) spawnChild(c actor.Context, m *messages.SpawnChild) {
 	s.hire(c, &newcomer{spawned, created, s.svc.tracedInput(task, s.id, created.GetWorkerId())}, of)
 }
 
-// narrowChildren leaves the children of a worker what that has now. Those that are out of memory, or still to come, hear it when they start.
+// narrowChildren leaves the children of a worker what that has now, and answers when they know. Those that are out of memory, or still to come, hear it
+// when they start.
 func (s *Session) narrowChildren(c actor.Context, m *messages.ConfigChanged) {
-	parent := s.workers[m.GetBy()]
-	if parent == nil {
-		return
-	}
-	parent.equipped = m
-	for _, w := range s.workers {
-		if w.pid != nil && w.spawned.GetParent() == parent.id {
-			s.narrow(c, w)
+	var waits []func(context.Context) (*messages.Ack, error)
+	if parent := s.workers[m.GetBy()]; parent != nil {
+		parent.equipped = m
+		for _, w := range s.workers {
+			if w.pid != nil && w.spawned.GetParent() == parent.id {
+				waits = append(waits, act.Asked[*messages.Ack](c.ActorSystem(), w.pid, s.narrowing(w)))
+			}
 		}
 	}
+	away, asker := &s.rest.away, c.Sender()
+	if asker == nil { // the worker goes on meanwhile: nobody took anything from it
+		s.svc.aside(func() { _ = taken(waits) })
+		return
+	}
+	away.Add(1)
+	s.svc.spawn(c.ActorSystem(), asker, func(p *act.Panic) any { return messages.Fail(messages.CodeInternal, p.Error(), "") }, func() any {
+		defer away.Add(-1)
+		if fail := taken(waits); fail != nil {
+			return fail
+		}
+		return &messages.Ack{}
+	})
+}
+
+// narrowing is what a worker that comes into memory has to know of its parent; nil: nothing.
+func (s *Session) narrowing(w *member) *messages.NarrowChild {
+	parent := s.workers[w.spawned.GetParent()]
+	if parent == nil || parent.equipped == nil {
+		return nil
+	}
+	return &messages.NarrowChild{WorkerId: w.id, Tools: parent.equipped.GetTools(), Bounds: parent.equipped.GetBounds()}
 }
 
 func (s *Session) narrow(c actor.Context, w *member) {
-	if parent := s.workers[w.spawned.GetParent()]; parent != nil && parent.equipped != nil {
-		c.Send(w.pid, &messages.ConfigureWorker{WorkerId: w.id, Tools: parent.equipped.GetTools(), By: parent.id})
+	if m := s.narrowing(w); m != nil {
+		c.Send(w.pid, m)
 	}
 }
 

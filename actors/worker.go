@@ -307,6 +307,8 @@ func (w *Worker) common(c actor.Context) {
 		w.save(c)
 	case *messages.ConfigureWorker:
 		w.reconfigure(c, m)
+	case *messages.NarrowChild:
+		w.narrow(c, m)
 	case *messages.DescribeWorker:
 		c.Respond(w.view())
 	case *messages.ReportIdle:

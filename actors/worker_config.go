@@ -1,12 +1,16 @@
 package actors
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/conversation"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
@@ -16,10 +20,6 @@ import (
 
 // reconfigure changes what later generations use.
 func (w *Worker) reconfigure(c actor.Context, m *messages.ConfigureWorker) {
-	if w.state.Parent() != "" && m.GetBy() == w.state.Parent() && c.Sender() == nil { // of its session; a tool of the parent's may have gone since, and is not looked for
-		w.narrow(c, m.GetTools())
-		return
-	}
 	if m.GetAgent() != "" {
 		if _, ok := w.svc.agent(m.GetAgent()); !ok {
 			c.Respond(messages.Fail(messages.CodeAgent, fmt.Sprintf("agent %q is not configured", m.GetAgent()), "see `agents:` in the configuration"))
@@ -43,9 +43,10 @@ func (w *Worker) reconfigure(c actor.Context, m *messages.ConfigureWorker) {
 	asker := c.Sender()
 	w.append(c, asker, func(c actor.Context) {
 		w.system, w.tools = "", nil
-		c.Send(asker, w.view())
 		if len(m.GetTools()) > 0 || m.GetMcp() != "" || m.GetAgent() != "" {
-			w.narrowChildren(c)
+			w.narrowChildren(c, asker)
+		} else {
+			c.Send(asker, w.view())
 		}
 		w.reequipped(c)
 	}, &messages.ConfigChanged{
@@ -54,17 +55,37 @@ func (w *Worker) reconfigure(c actor.Context, m *messages.ConfigureWorker) {
 	})
 }
 
-// narrowChildren tells those that the worker has delegated to, by way of its session, which tools it has from now on.
-func (w *Worker) narrowChildren(c actor.Context) {
-	if w.state.Parent() == "" && w.svc.Limits.Children > 0 {
-		c.Send(c.Parent(), &messages.ConfigChanged{By: w.id, Tools: w.equipment()})
+// narrowChildren tells those that the worker has delegated to, by way of its session, what it may do from now on. Whoever changed that is answered
+// when they have written it down: no call of theirs is planned or begun after that with what was taken (ADR 81).
+func (w *Worker) narrowChildren(c actor.Context, asker *actor.PID) {
+	view := w.view()
+	if w.state.Parent() != "" || w.svc.Limits.Children < 1 {
+		if asker != nil {
+			c.Send(asker, view)
+		}
+		return
 	}
+	change := &messages.ConfigChanged{By: w.id, Tools: w.equipment(), Bounds: &messages.Bounds{Agent: w.agent()}}
+	if asker == nil {
+		c.Send(c.Parent(), change)
+		return
+	}
+	told := act.Asked[*messages.Ack](c.ActorSystem(), c.Parent(), change)
+	w.svc.spawn(c.ActorSystem(), asker, func(p *act.Panic) any { return messages.Fail(messages.CodeInternal, p.Error(), "") }, func() any {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*toldWait)
+		defer cancel()
+		if _, err := told(ctx); err != nil && !errors.Is(err, act.ErrGone) { // a session that ends tells them when it is back
+			return asFailure(err)
+		}
+		return view
+	})
 }
 
 // narrowSleepers tells them again when the worker comes into memory: those that were out of it, or cut off, when a tool was taken have not written that down.
 func (w *Worker) narrowSleepers(c actor.Context) {
-	if agent, _ := w.svc.agent(w.state.Agent()); w.state.Tools() != nil || w.state.NoMCP() || agent.Tools != nil {
-		w.narrowChildren(c)
+	agent, _ := w.svc.agent(w.state.Agent())
+	if w.state.Tools() != nil || w.state.NoMCP() || agent.Tools != nil || w.state.Agent() != w.state.FirstAgent() {
+		w.narrowChildren(c, nil)
 	}
 }
 
@@ -77,13 +98,36 @@ func (w *Worker) equipment() []string {
 	})
 }
 
-// narrow leaves a child those of its tools that its parent has still. It is written down, so that it holds for good; from its session, which
-// waits for nothing. Where trust alone says what it has, it is left what that gives it now: a list holds in every workspace.
-func (w *Worker) narrow(c actor.Context, parents []string) {
+// narrow leaves a child those of its tools that its parent has still, and holds it to the rules of what that has become. It is written down,
+// so that it holds for good; a tool of the parent's may have gone since, and is not looked for. Where trust alone says what it has, it is left what
+// that gives it now: a list holds in every workspace.
+func (w *Worker) narrow(c actor.Context, m *messages.NarrowChild) {
+	change := &messages.ConfigChanged{Tools: w.leftOf(m.GetTools()), By: w.state.Parent()}
+	if b := m.GetBounds(); b != nil && !slices.ContainsFunc(w.state.Bounds(), func(o *messages.Bounds) bool {
+		return cmp.Or(o.GetAgent(), DefaultAgent) == cmp.Or(b.GetAgent(), DefaultAgent)
+	}) {
+		change.Bounds = b
+	}
+	if len(change.GetTools()) == 0 && change.GetBounds() == nil {
+		w.acknowledge(c)
+		return
+	}
+	asker := c.Sender()
+	w.append(c, asker, func(c actor.Context) {
+		w.system, w.tools = "", nil
+		if asker != nil {
+			c.Send(asker, &messages.Ack{})
+		}
+		w.reequipped(c)
+	}, change)
+}
+
+// leftOf are the tools that a child is left when its parent has some; nil: those that it has.
+func (w *Worker) leftOf(parents []string) []string {
 	has := w.equipment()
 	left := slices.DeleteFunc(slices.Clone(has), func(name string) bool { return name != DelegateName && !slices.Contains(parents, name) })
 	if len(left) == len(has) {
-		return
+		return nil
 	}
 	if agent, _ := w.svc.agent(w.state.Agent()); w.state.Tools() == nil && agent.Tools == nil {
 		offered := w.toolDefs()
@@ -95,10 +139,7 @@ func (w *Worker) narrow(c actor.Context, parents []string) {
 		left = []string{DelegateName}
 	}
 	slices.Sort(left)
-	w.append(c, nil, func(c actor.Context) {
-		w.system, w.tools = "", nil
-		w.reequipped(c)
-	}, &messages.ConfigChanged{Tools: left, By: w.state.Parent()})
+	return left
 }
 
 // checkToolset refuses names of tools that there are not.

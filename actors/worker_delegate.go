@@ -53,6 +53,9 @@ func (w *Worker) whose(role int) string {
 	if role == 1 && w.state.Parent() != "" {
 		return "the agent that delegated"
 	}
+	if w.state.Parent() != "" {
+		return "what the agent that delegated has become, or the worker was reduced to before it was handed over"
+	}
 	return "what the worker was reduced to before it was handed over"
 }
 

@@ -69,6 +69,7 @@ func (w *Worker) handedTo(f *messages.ToolFinished) *messages.HandedOver {
 
 // handed goes on with the turn as the other agent. One that changes files does not under a lease that is shared with those who only read.
 func (w *Worker) handed(c actor.Context) {
+	w.narrowChildren(c, nil)
 	if w.leases.shared && !w.readsOnly() && len(w.leases.held) > 0 && w.state.Turn().Cancelled == nil {
 		w.giveBackAll(c)
 		w.lease(c, w.advance)

@@ -28,7 +28,7 @@ func (w *Worker) waitIdle(c actor.Context) {
 func asks(msg any) bool {
 	switch msg.(type) {
 	case *messages.SubmitInput, *messages.RunInput, *messages.CallTool, *messages.AwaitTurn, *messages.CancelSession, *messages.ListInputs, *messages.WithdrawInput,
-		*messages.DeliverMail, *messages.ReadHistory, *messages.ConfigureWorker, *messages.DescribeWorker, *messages.WaitIdle, *messages.ReportIdle, *messages.ResolveCall, *messages.ResolveApproval,
+		*messages.DeliverMail, *messages.ReadHistory, *messages.ConfigureWorker, *messages.NarrowChild, *messages.DescribeWorker, *messages.WaitIdle, *messages.ReportIdle, *messages.ResolveCall, *messages.ResolveApproval,
 		*messages.ReleaseWorker, *messages.SetTimer, *messages.CancelTimer, *messages.ListTimers, *messages.FireTimer, *messages.CompactHistory, *messages.DeleteWorker, *messages.SaveHistory:
 		return true
 	}

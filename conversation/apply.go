@@ -231,6 +231,9 @@ func (s *State) applyConfig(f *messages.ConfigChanged) {
 	if f.GetMcp() != "" {
 		s.noMCP = f.GetMcp() == "off"
 	}
+	if f.GetBounds() != nil {
+		s.bounds = append(s.bounds[:len(s.bounds):len(s.bounds)], f.GetBounds())
+	}
 }
 
 func (s *State) applyTurnStarted(f *messages.TurnStarted, r *messages.Record) error {

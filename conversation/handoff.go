@@ -18,7 +18,8 @@ func (s *State) applyHandedOver(f *messages.HandedOver) error {
 	return nil
 }
 
-// Bounds are what else the worker is held to: what its parent could be asked for, and what it was reduced to before it was handed over.
+// Bounds are what else the worker is held to: what its parent could be asked for, and what it was reduced to before it was handed over, and
+// what its parent became since.
 func (s *State) Bounds() []*messages.Bounds {
 	var out []*messages.Bounds
 	if b := s.created.GetBounds(); b != nil {

@@ -61,7 +61,7 @@ type State struct {
 	barred  string                       // why it is quarantined; "" when it is not
 	resumed int                          // activations
 
-	bounds   []*messages.Bounds         // that handoffs left behind
+	bounds   []*messages.Bounds         // that handoffs left behind, its own and its parent's
 	handed   bool                       // its agent is another one than it began with
 	outbox   []*messages.OutboxEnqueued // not acknowledged, in order
 	children []*messages.ChildSpawned   // that work in the background, and have not told what became of their task
@@ -216,6 +216,9 @@ func (s *State) Rules() (rules []string, waitMs int64, reason string) {
 
 // Agent is the profile that later generations use.
 func (s *State) Agent() string { return s.agent }
+
+// FirstAgent is the profile that the conversation began with.
+func (s *State) FirstAgent() string { return s.created.GetAgent() }
 
 // Model is what later generations ask, as PROVIDER/NAME or an alias.
 func (s *State) Model() string { return s.model }

@@ -5448,6 +5448,7 @@ type NarrowChild struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tools         []string               `protobuf:"bytes,1,rep,name=tools,proto3" json:"tools,omitempty"`   // that the parent has
 	Bounds        *Bounds                `protobuf:"bytes,2,opt,name=bounds,proto3" json:"bounds,omitempty"` // what the parent is held to now
+	WorkerId      string                 `protobuf:"bytes,3,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5494,6 +5495,13 @@ func (x *NarrowChild) GetBounds() *Bounds {
 		return x.Bounds
 	}
 	return nil
+}
+
+func (x *NarrowChild) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
 }
 
 type SessionView struct {
@@ -12917,10 +12925,11 @@ const file_command_proto_rawDesc = "" +
 	"\x06system\x18\x04 \x01(\tR\x06system\x12\x14\n" +
 	"\x05tools\x18\x05 \x03(\tR\x05tools\x12\x10\n" +
 	"\x03mcp\x18\x06 \x01(\tR\x03mcp\x12\x0e\n" +
-	"\x02by\x18\a \x01(\tR\x02by\"N\n" +
+	"\x02by\x18\a \x01(\tR\x02by\"k\n" +
 	"\vNarrowChild\x12\x14\n" +
 	"\x05tools\x18\x01 \x03(\tR\x05tools\x12)\n" +
-	"\x06bounds\x18\x02 \x01(\v2\x11.troupe.v1.BoundsR\x06bounds\"\xd9\x04\n" +
+	"\x06bounds\x18\x02 \x01(\v2\x11.troupe.v1.BoundsR\x06bounds\x12\x1b\n" +
+	"\tworker_id\x18\x03 \x01(\tR\bworkerId\"\xd9\x04\n" +
 	"\vSessionView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12+\n" +
