@@ -229,6 +229,8 @@ func wrapper(stream string) proto.Message {
 		return &messages.SessionFact{}
 	case "wrk":
 		return &messages.WorkerFact{}
+	case "cnv":
+		return &messages.ConversationFact{}
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // Ask answers any command or question of package messages that a surface may put: CreateSession,
-// ToSession, ResolveCall, ResolveApproval, ShowApproval, ListApprovals, ListAudit, ListRules, RevokeRule, DescribeTree, ListSessions, ListWorkers, ListWorkspaces, ListCalls, ListProjects, SaveProject, RemoveProject, SetVariables, Show, Verify, ForkSession, WhoseIs, CreateToken, ListTokens, RevokeToken, FindToken, Hello. A refusal
+// ToSession, ResolveCall, ResolveApproval, ShowApproval, ListApprovals, ListAudit, ListRules, RevokeRule, DescribeTree, ListSessions, ListWorkers, ListWorkspaces, ListConversations, ListCalls, ListProjects, SaveProject, RemoveProject, SetVariables, Show, Verify, ForkSession, WhoseIs, CreateToken, ListTokens, RevokeToken, FindToken, Hello. A refusal
 // is a *Failure. Questions are answered from the store: they wake no session.
 func (rt *Runtime) Ask(ctx context.Context, m proto.Message) (proto.Message, error) {
 	switch x := m.(type) {
@@ -68,6 +68,8 @@ func (rt *Runtime) Ask(ctx context.Context, m proto.Message) (proto.Message, err
 		return rt.setVariables(ctx, x)
 	case *messages.ListWorkspaces:
 		return rt.listWorkspaces(ctx, x)
+	case *messages.ListConversations:
+		return rt.listConversations(ctx, x)
 	case *messages.Show:
 		return rt.show(ctx, x)
 	case *messages.Verify:
@@ -192,7 +194,11 @@ func (rt *Runtime) session(ctx context.Context, id string) (*messages.SessionVie
 	if err != nil {
 		return nil, err
 	}
-	return rt.complete(ctx, found, live[id])
+	found, err = rt.complete(ctx, found, live[id])
+	if err == nil {
+		found.Conversations, err = actors.SharedConversations(ctx, rt.svc.Store, id)
+	}
+	return found, err
 }
 
 func (rt *Runtime) listWorkers(ctx context.Context, m *messages.ListWorkers) (*messages.Workers, error) {
@@ -298,17 +304,22 @@ func (rt *Runtime) verify(ctx context.Context, m *messages.Verify) (*messages.Ve
 		if err := rt.verifyIndex(ctx, out); err != nil {
 			return nil, err
 		}
-		err = rt.svc.Store.Streams(ctx, "wrk/", func(s string) error { streams = append(streams, s); return nil })
-		if err != nil {
-			return nil, fmt.Errorf("list streams: %w", err)
+		for _, kind := range []string{messages.WorkerStream(""), messages.ConversationStream("")} {
+			err = rt.svc.Store.Streams(ctx, kind, func(s string) error { streams = append(streams, s); return nil })
+			if err != nil {
+				return nil, fmt.Errorf("list streams: %w", err)
+			}
 		}
 	}
 	for _, s := range streams {
-		worker, ok := strings.CutPrefix(s, "wrk/")
-		if !ok {
-			continue
+		var err error
+		switch kind, id, _ := strings.Cut(s, "/"); kind {
+		case "wrk":
+			_, err = actors.ReadTurns(ctx, rt.svc.Store, id)
+		case "cnv":
+			_, err = actors.ReadShared(ctx, rt.svc.Store, id)
 		}
-		if _, err := actors.ReadTurns(ctx, rt.svc.Store, worker); err != nil {
+		if err != nil {
 			out.Findings = append(out.Findings, &messages.Finding{Stream: s, Problem: err.Error()})
 		}
 	}
@@ -325,6 +336,9 @@ func (rt *Runtime) streamsOf(ctx context.Context, sessions []string) ([]string, 
 		streams = append(streams, messages.SessionStream(id))
 		for _, w := range v.GetWorkers() {
 			streams = append(streams, messages.WorkerStream(w.GetId()))
+		}
+		for _, x := range v.GetConversations() {
+			streams = append(streams, messages.ConversationStream(x.GetConversationId()))
 		}
 	}
 	return streams, nil

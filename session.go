@@ -386,7 +386,24 @@ func toSession(session string, cmd any) (*messages.ToSession, error) {
 	case *messages.ConfigureWorker:
 		m.Command = &messages.ToSession_Configure{Configure: x}
 	default:
-		return nil, errors.New("command is not one for a session")
+		return m, aboutShared(m, cmd)
 	}
 	return m, nil
+}
+
+// aboutShared is toSession for what is about shared conversations.
+func aboutShared(m *messages.ToSession, cmd any) error {
+	switch x := cmd.(type) {
+	case *messages.ShareConversation:
+		m.Command = &messages.ToSession_ShareConversation{ShareConversation: x}
+	case *messages.TakeTurn:
+		m.Command = &messages.ToSession_TakeTurn{TakeTurn: x}
+	case *messages.SubmitTurn:
+		m.Command = &messages.ToSession_SubmitTurn{SubmitTurn: x}
+	case *messages.ReadConversation:
+		m.Command = &messages.ToSession_ReadConversation{ReadConversation: x}
+	default:
+		return errors.New("command is not one for a session")
+	}
+	return nil
 }

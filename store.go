@@ -22,6 +22,9 @@ func NeededStream(indexKey string) string {
 	case "wrk":
 		_, worker, _ := strings.Cut(rest, "/")
 		return messages.WorkerStream(worker)
+	case "cnv":
+		_, id, _ := strings.Cut(rest, "/")
+		return messages.ConversationStream(id)
 	}
 	return ""
 }

@@ -147,8 +147,11 @@ func (a *audited) take(e persistence.Entry) error {
 		return fmt.Errorf("record %d: %w: %w", e.Cursor, persistence.ErrCorrupt, err)
 	}
 	a.seen, a.at, a.cursor = a.seen+1, e.Record.GetAtUnixMs(), e.Cursor
-	if strings.HasPrefix(e.Stream, messages.SessionStream("")) {
+	switch {
+	case strings.HasPrefix(e.Stream, messages.SessionStream("")):
 		a.about(e, f)
+		return nil
+	case strings.HasPrefix(e.Stream, messages.ConversationStream("")): // its members' turns are in their own journals
 		return nil
 	}
 	a.worker(e, strings.TrimPrefix(e.Stream, messages.WorkerStream("")), f)

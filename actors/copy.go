@@ -40,6 +40,7 @@ type Survey struct {
 	streams map[string]bool
 	placed  map[string]uint64 // address of a workspace -> record that attached it
 	owners  []string          // workers that have copies of their own
+	shared  map[string]*conversation.Shared
 }
 
 // errSurveyed ends the reading.
@@ -94,6 +95,11 @@ func (v *Survey) begun() bool {
 			return false
 		}
 	}
+	for _, f := range v.facts.shared {
+		if v.shared[f.GetConversationId()] == nil {
+			return false
+		}
+	}
 	for _, id := range v.owners { // whose copies stand before them
 		if !slices.Contains(v.order, id) {
 			return false
@@ -113,6 +119,8 @@ func (v *Survey) add(e persistence.Entry) error {
 		return v.addSession(id, e.Record)
 	case "wrk":
 		return v.addWorker(id, e.Record)
+	case "cnv":
+		return v.addShared(id, e)
 	}
 	return fmt.Errorf("cursor %d is of stream %s, which cannot be copied: %w", e.Cursor, e.Stream, persistence.ErrCorrupt)
 }
@@ -171,10 +179,13 @@ func (v *Survey) addWorker(id string, r *messages.Record) error {
 	return fmt.Errorf("worker %s was never spawned: %w", id, persistence.ErrCorrupt)
 }
 
-// factIn decodes a record of either journal; nil for one that may be skipped.
+// factIn decodes a record of any journal of a session; nil for one that may be skipped.
 func factIn(stream string, r *messages.Record) (proto.Message, error) {
-	if strings.HasPrefix(stream, "ses/") {
+	switch kind, _, _ := strings.Cut(stream, "/"); kind {
+	case "ses":
 		return messages.SessionFactIn(r)
+	case "cnv":
+		return messages.ConversationFactIn(r)
 	}
 	return messages.WorkerFactIn(r)
 }

@@ -103,6 +103,9 @@ func (v *Survey) Closes(e persistence.Entry) bool {
 	for _, s := range v.workers {
 		open = open || s.Turn() != nil || s.Closed() || s.Panics() > 0 || s.Deaths() > 0 || s.Quarantined() != ""
 	}
+	for _, x := range v.shared {
+		open = open || x.Given != nil
+	}
 	f, err := factIn(e.Stream, e.Record)
 	switch x := f.(type) {
 	case *messages.RuleRevoked:
@@ -124,7 +127,7 @@ func (v *Survey) Closes(e persistence.Entry) bool {
 		return true
 	case *messages.ToolFinished:
 		return x.GetContent() == conversation.InterruptedText
-	case *messages.ToolPlanned, *messages.TurnCompleted:
+	case *messages.ToolPlanned, *messages.TurnCompleted, *messages.TurnCut:
 		return true
 	}
 	return false

@@ -35,7 +35,7 @@ func (n *naming) id(old string) string {
 	if id, ok := n.known[old]; ok {
 		return id
 	}
-	for _, prefix := range []string{messages.TurnPrefix, messages.GenerationPrefix, messages.ExecPrefix, messages.ApprovalPrefix} {
+	for _, prefix := range []string{messages.TurnPrefix, messages.GenerationPrefix, messages.ExecPrefix, messages.ApprovalPrefix, messages.ConversationPrefix} {
 		if strings.HasPrefix(old, prefix) {
 			n.known[old] = messages.NewID(prefix)
 			return n.known[old]
@@ -64,7 +64,7 @@ func (n *naming) address(old string) string {
 // renamed says which string fields of facts hold an id of ours, and which an address; all others stay.
 func renamed(field protoreflect.Name) (id, address bool) {
 	switch field {
-	case "session_id", "worker_id", "turn_id", "gen_id", "exec_id", "approval_id", "rule_id", "parent", "conversation", "worker":
+	case "session_id", "worker_id", "turn_id", "gen_id", "exec_id", "approval_id", "rule_id", "parent", "conversation", "conversation_id", "worker":
 		return true, false
 	case "uri", "workspace", "folder", "source", "copy_of":
 		return false, true

@@ -168,7 +168,7 @@ func (p *Copying) record(e persistence.Entry, f proto.Message) (*messages.Record
 	}
 	changed := p.change(f, r)
 	if f != nil && changed {
-		body, err := messages.NewRecord(f, "")
+		body, err := recordOf(e.Stream, f)
 		if err != nil {
 			return nil, err
 		}
@@ -287,6 +287,9 @@ func (p *Copying) finish(ctx context.Context) error {
 		if err := p.close(ctx, id, p.Survey.workers[id]); err != nil {
 			return err
 		}
+	}
+	if err := p.closeShared(ctx); err != nil {
+		return err
 	}
 	if err := p.ended(ctx); err != nil {
 		return err
@@ -470,6 +473,13 @@ func (p *Copying) index() ([]persistence.IndexOp, error) {
 		}
 		ops = append(ops, persistence.IndexOp{Key: WorkerKey(p.ID, w.GetId()), Value: b})
 		p.View.Workers = append(p.View.Workers, w)
+	}
+	for _, f := range p.Survey.facts.shared {
+		entry, err := sharedEntry(p.names.shared(p.Survey.shared[f.GetConversationId()].Listing()))
+		if err != nil {
+			return nil, err
+		}
+		ops = append(ops, entry...)
 	}
 	SumUp(p.View)
 	return ops, nil

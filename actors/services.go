@@ -134,7 +134,7 @@ type Services struct {
 	Fatal        func(error) // the store failed: nothing is answered any more
 	Sent         func(any)   // sees every message between actors before it is taken, for tests; may be nil
 
-	props   struct{ worker, executor, run *actor.Props }
+	props   struct{ worker, executor, run, conversation *actor.Props }
 	offers  sync.Map // joined tool names -> []model.ToolDef: one slice for all workers with that toolset
 	folders *Folders
 	rules   ruleBook // that outlast a session

@@ -19,8 +19,9 @@ import (
 //
 // Accepts: CreateSession or OpenSession (first), and ToSession with a command for itself or one of
 // its workers; from its workers WorkerFailed, Published, RememberRule and the commands that a failed one
-// hands back. A worker that fails is poisoned and replaced after a pause; what arrives meanwhile waits
-// here, in order. Parent: Supervisor. Children: Workers.
+// hands back; from its PipelineRun and its Conversations what they say there. A worker that fails is poisoned and replaced after a pause; what arrives meanwhile waits
+// here, in order. Parent: Supervisor. Children: Workers, Conversations,
+// a PipelineRun.
 type Session struct {
 	svc     *Services
 	log     *slog.Logger
@@ -41,9 +42,10 @@ type Session struct {
 	life     life
 	makings  map[*making]struct{}
 	run      *runner // nil: it was not made for a pipeline run
-	creating bool    // it is being made, and not known yet
-	ending   bool    // stopping: nobody is started any more, though messages still come
-	doomed   bool    // it is being deleted for good, and that is written down: nothing else is taken any more
+	shared   map[string]*sharing
+	creating bool // it is being made, and not known yet
+	ending   bool // stopping: nobody is started any more, though messages still come
+	doomed   bool // it is being deleted for good, and that is written down: nothing else is taken any more
 }
 
 // member is a worker as its Session sees it.
@@ -105,7 +107,7 @@ func (s *Session) Receive(c actor.Context) {
 func (s *Session) forget() {
 	s.endLife()
 	s.workers, s.grant, s.watchers, s.journal, s.facts, s.order = nil, nil, nil, nil, sessionFacts{}, nil
-	s.stash, s.builds, s.till, s.makings = act.Stash{}, act.Stash{}, till{}, nil
+	s.stash, s.builds, s.till, s.makings, s.shared = act.Stash{}, act.Stash{}, till{}, nil, nil
 	s.receive = func(actor.Context) {}
 }
 
@@ -399,7 +401,7 @@ func (s *Session) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, chil
 // answers for one that is quarantined.
 func (s *Session) terminated(c actor.Context, who *actor.PID) {
 	s.unsubscribe(c, who)
-	if s.runEnded(c, who) {
+	if s.runEnded(c, who) || s.sharedEnded(c, who) {
 		return
 	}
 	w := s.workers[filepath.Base(who.GetId())]
@@ -456,6 +458,10 @@ func (s *Session) stopping(c actor.Context) {
 	for _, w := range s.workers {
 		w.queue.Each(drop)
 		w.timer.Stop()
+	}
+	for _, x := range s.shared {
+		x.queue.Each(drop)
+		x.timer.Stop()
 	}
 	s.receive = func(c actor.Context) { s.answer(c, gone) }
 }

@@ -42,6 +42,7 @@ func (s *Session) cancelAll(c actor.Context, m *messages.CancelSession) {
 		return
 	}
 	s.cancelRun(c, m)
+	s.cancelShared(c, m)
 	background := make(map[string]bool)
 	for id, w := range s.workers {
 		background[id] = w.spawned.GetBackground()

@@ -61,6 +61,7 @@ func (s *Session) deleteWorker(c actor.Context, m *messages.DeleteWorker) {
 func (s *Session) closeSession(c actor.Context, m *messages.CloseSession) {
 	e := ending{asker: c.Sender(), workers: append([]string(nil), s.order...), reason: m.GetReason(), by: cmp.Or(m.GetBy(), byUser), session: true}
 	s.closeRun(c)
+	s.closeShared(c)
 	s.endMakings(c, endedEarly("the session was closed"), func(*making) bool { return true })
 	switch {
 	case !m.GetForget() || s.doomed:
@@ -189,6 +190,9 @@ func (s *Session) workersClosed(c actor.Context, m *workersClosed) {
 		if id := s.facts.created.GetRunId(); id != "" {
 			index = append(index, persistence.IndexOp{Key: RunKey(id), Delete: true})
 		}
+		for _, f := range s.facts.shared {
+			index = append(index, persistence.IndexOp{Key: SharedKey(s.id, f.GetConversationId()), Delete: true})
+		}
 		for _, v := range s.facts.rules {
 			index = append(index, persistence.IndexOp{Key: RuleKey(s.id, v.GetRuleId()), Delete: true})
 		}
@@ -234,13 +238,13 @@ func writeEnd(svc *Services, journal *persistence.Journal, seq uint64, w *endWri
 }
 
 // appendAndWait makes one append and waits for it.
-func appendAndWait(svc *Services, p persistence.Part) (persistence.Receipt, error) {
+func appendAndWait(svc *Services, parts ...persistence.Part) (persistence.Receipt, error) {
 	type answer struct {
 		receipt persistence.Receipt
 		err     error
 	}
 	done := make(chan answer, 1)
-	persistence.AppendTogether(func(r persistence.Receipt, err error) { done <- answer{r, err} }, p)
+	persistence.AppendTogether(func(r persistence.Receipt, err error) { done <- answer{r, err} }, parts...)
 	select {
 	case a := <-done:
 		return a.receipt, a.err
@@ -322,6 +326,7 @@ func (s *Session) remove(c actor.Context, id string) {
 	if w.pid != nil {
 		c.Poison(w.pid)
 	}
+	s.tellShared(c, &memberGone{id})
 	delete(s.workers, id)
 	for i, other := range s.order {
 		if other == id {

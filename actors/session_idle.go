@@ -68,7 +68,7 @@ func (s *Session) watchRest(c actor.Context, after time.Duration) {
 
 // resting says whether the session itself has nothing to do. Its workers are asked apart.
 func (s *Session) resting() bool {
-	if !s.runRests() || len(s.watchers) > 0 || s.building || len(s.makings) > 0 || s.builds.Len() > 0 || s.rest.away.Load() > 0 {
+	if !s.runRests() || !s.sharedRest() || len(s.watchers) > 0 || s.building || len(s.makings) > 0 || s.builds.Len() > 0 || s.rest.away.Load() > 0 {
 		return false
 	}
 	for _, w := range s.workers {
@@ -168,6 +168,12 @@ func (s *Session) passivate(c actor.Context) {
 		left++
 		c.Poison(s.run.pid)
 	}
+	for _, x := range s.shared {
+		if x.pid != nil {
+			left++
+			c.Poison(x.pid)
+		}
+	}
 	for _, w := range s.workers {
 		w.timer.Stop()
 		if w.pid != nil {
@@ -184,6 +190,11 @@ func (s *Session) passivate(c actor.Context) {
 func (s *Session) lastOut(c actor.Context) {
 	if s.run != nil && s.run.pid != nil {
 		return
+	}
+	for _, x := range s.shared {
+		if x.pid != nil {
+			return
+		}
 	}
 	for _, w := range s.workers {
 		if w.pid != nil {

@@ -34,6 +34,8 @@ type sessionFacts struct {
 	budget        *messages.Budget // nil: there is none
 	budgetChanges []string         // ids
 	allotted      map[string]*messages.Amounts
+
+	shared []*messages.ConversationShared
 }
 
 func (f *sessionFacts) apply(fact proto.Message, r *messages.Record) error {
@@ -83,6 +85,8 @@ func (f *sessionFacts) apply(fact proto.Message, r *messages.Record) error {
 		f.applyRule(x, r)
 	case *messages.BudgetChanged, *messages.BudgetAllotted:
 		f.applyBudget(x)
+	case *messages.ConversationShared:
+		f.shared = append(f.shared[:len(f.shared):len(f.shared)], x)
 	}
 	return nil
 }
@@ -109,6 +113,7 @@ type sessionOpened struct {
 	creator *actor.PID
 	amid    map[string]bool              // children with something to go on with
 	asleep  map[string]*messages.Amounts // what the others have spent
+	talking map[string]bool              // shared conversations in which somebody has the word
 }
 
 // create makes the session, its first worker and, when given, the first input in one append: a
@@ -153,6 +158,7 @@ func (s *Session) open(c actor.Context) {
 		if o.fail == nil {
 			o.amid = amid(svc, id, o.facts.workers)
 			o.asleep = spentAsleep(svc, &o.facts, o.amid)
+			o.talking = talking(svc, &o.facts)
 			o.fail = openWorkspaces(svc, sys, o.facts.created.GetSessionId(), o.grant)
 		}
 		if o.fail == nil {
@@ -213,6 +219,7 @@ func (s *Session) opening(c actor.Context) {
 		s.tellLost(f, wasDeleted, c)
 	}
 	s.recallOrphans(c)
+	s.openShared(c, m.talking)
 	s.startRun(c)
 	if m.creator != nil {
 		c.Send(m.creator, m.reply)
@@ -364,35 +371,23 @@ func (b *sessionBuilder) append(sj, wj *persistence.Journal, srecs, wrecs []*mes
 	if err != nil {
 		return err
 	}
-	type answer struct {
-		receipt persistence.Receipt
-		err     error
-	}
-	done := make(chan answer, 1)
 	run, err := b.run()
 	if err != nil {
 		return err
 	}
-	parts := append([]persistence.Part{
-		{Journal: sj, Draft: persistence.Draft{Records: srecs, Index: index}}, {Journal: wj, Draft: persistence.Draft{Records: wrecs}},
-	}, run...)
-	persistence.AppendTogether(func(r persistence.Receipt, err error) { done <- answer{r, err} }, parts...)
 	defer func() {
 		for _, p := range run {
 			p.Journal.Release() // the PipelineRun claims its own
 		}
 	}()
-	var a answer
-	select {
-	case a = <-done:
-	case <-b.svc.stopped:
-		a.err = persistence.ErrClosed
-	}
-	if a.err != nil {
-		return a.err
+	receipt, err := appendAndWait(b.svc, append([]persistence.Part{
+		{Journal: sj, Draft: persistence.Draft{Records: srecs, Index: index}}, {Journal: wj, Draft: persistence.Draft{Records: wrecs}},
+	}, run...)...)
+	if err != nil {
+		return err
 	}
 	if b.m.GetFirst() != nil {
-		o.reply.First = &messages.InputReply{InputId: b.input, Seq: a.receipt.Last, SessionId: b.m.GetSessionId(), WorkerId: o.facts.workers[0].GetWorkerId()}
+		o.reply.First = &messages.InputReply{InputId: b.input, Seq: receipt.Last, SessionId: b.m.GetSessionId(), WorkerId: o.facts.workers[0].GetWorkerId()}
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ func (s *Session) ofRun(c actor.Context) {
 	case *rerun:
 		s.rerun(c, m)
 	default:
-		act.Unexpected(c, s.log)
+		s.ofShared(c)
 	}
 }
 
@@ -167,6 +167,10 @@ func (s *Session) cancelRun(c actor.Context, m *messages.CancelSession) {
 // recall passes on that an item is over. A worker that is being written down hears of it when it is there; one that is out of memory has
 // nothing under way.
 func (s *Session) recall(c actor.Context, m *messages.RecallInput) {
+	if m.GetConversation() != "" {
+		s.toShared(c, m.GetConversation(), m)
+		return
+	}
 	w := s.workers[m.GetWorkerId()]
 	switch {
 	case m.GetWorkerId() == "" || w != nil && !w.dormant:

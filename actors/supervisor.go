@@ -96,6 +96,7 @@ func NewSupervisor(svc *Services) *actor.Props {
 	svc.props.worker = props(func() actor.Actor { return newWorker(svc) })
 	svc.props.executor = props(func() actor.Actor { return newToolExecutor(svc) })
 	svc.props.run = props(func() actor.Actor { return &PipelineRun{svc: svc, log: svc.Log} })
+	svc.props.conversation = props(func() actor.Actor { return &Conversation{svc: svc, log: svc.Log} })
 	return props(func() actor.Actor {
 		s := &Supervisor{svc: svc, log: svc.Log, kids: make(map[string]*kid)}
 		s.props.session = props(func() actor.Actor { return newSession(svc) })

@@ -157,7 +157,7 @@ func (s *State) applyCreated(f *messages.WorkerCreated, r *messages.Record) erro
 		for _, m := range t.GetMessages() {
 			s.push(messageOf(m), source{seq: r.GetSeq(), at: len(s.sources)})
 		}
-		s.borders = append(s.borders, border{end: len(s.history.messages), outcome: outcomeNamed(t.GetOutcome()), seq: r.GetSeq()})
+		s.borders = append(s.borders, border{end: len(s.history.messages), outcome: OutcomeNamed(t.GetOutcome()), seq: r.GetSeq()})
 	}
 	if !paired(s.history.messages) {
 		return fmt.Errorf("copied history has a tool call without its result: %w", ErrIllegal)

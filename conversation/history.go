@@ -68,7 +68,7 @@ func (t *Turn) Result(session, worker string) *messages.TurnResult {
 		SessionId: session, WorkerId: worker, TurnId: t.ID, Outcome: t.Completed.GetOutcome(),
 		Text: t.Text, Usage: t.Usage, Reason: t.Completed.GetReason(), ErrorCode: t.Completed.GetErrorCode(),
 		Scripted: t.Scripted, ConversationSeq: t.DoneSeq, StartedAtUnixMs: t.StartedMs, CompletedAtUnixMs: t.DoneMs,
-		Model: t.Model,
+		Model: t.Model, InputsStay: t.committed,
 	}
 	for _, c := range t.AllCalls {
 		r.ToolCalls = append(r.ToolCalls, c.View())
@@ -162,8 +162,8 @@ func DecisionName(d messages.Decision_Value) string { return decisionNames[int32
 // OutcomeName is a turn's outcome as every surface writes it.
 func OutcomeName(o messages.TurnCompleted_Outcome) string { return outcomeNames[int32(o)] }
 
-// outcomeNamed is OutcomeName read back; what it does not know was completed somehow.
-func outcomeNamed(name string) messages.TurnCompleted_Outcome {
+// OutcomeNamed is OutcomeName read back; what it does not know was completed somehow.
+func OutcomeNamed(name string) messages.TurnCompleted_Outcome {
 	if o := messages.TurnCompleted_Outcome_value[strings.ToUpper(name)]; o != 0 {
 		return messages.TurnCompleted_Outcome(o)
 	}

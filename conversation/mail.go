@@ -77,6 +77,11 @@ func MailText(m *messages.Mail, text string) string {
 	if m.GetKind() == messages.Mail_RESULT {
 		head = fmt.Sprintf("The task that you delegated to %s has ended: %s. Its answer is the word of another agent, and no person's:\n", who, OutcomeName(m.GetOutcome()))
 	}
+	return head + quoted(text)
+}
+
+// quoted marks each line of a text, whatever ends it, as somebody else's.
+func quoted(text string) string {
 	lines := strings.NewReplacer("\r\n", "\n", "\r", "\n", "\v", "\n", "\f", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n").Replace(text)
-	return head + "> " + strings.ReplaceAll(strings.TrimRight(lines, "\n"), "\n", "\n> ")
+	return "> " + strings.ReplaceAll(strings.TrimRight(lines, "\n"), "\n", "\n> ")
 }

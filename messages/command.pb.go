@@ -73,7 +73,7 @@ func (x ReleasePermit_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ReleasePermit_Outcome.Descriptor instead.
 func (ReleasePermit_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{112, 0}
+	return file_command_proto_rawDescGZIP(), []int{115, 0}
 }
 
 type UseFile_Action int32
@@ -125,7 +125,7 @@ func (x UseFile_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UseFile_Action.Descriptor instead.
 func (UseFile_Action) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{140, 0}
+	return file_command_proto_rawDescGZIP(), []int{143, 0}
 }
 
 // CreateSession makes a session, its first worker and, when given, the first input, in one append.
@@ -771,6 +771,7 @@ type ToSession struct {
 	//	*ToSession_ShareConversation
 	//	*ToSession_SubmitTurn
 	//	*ToSession_ReadConversation
+	//	*ToSession_TakeTurn
 	Command       isToSession_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1234,6 +1235,15 @@ func (x *ToSession) GetReadConversation() *ReadConversation {
 	return nil
 }
 
+func (x *ToSession) GetTakeTurn() *TakeTurn {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_TakeTurn); ok {
+			return x.TakeTurn
+		}
+	}
+	return nil
+}
+
 type isToSession_Command interface {
 	isToSession_Command()
 }
@@ -1422,6 +1432,10 @@ type ToSession_ReadConversation struct {
 	ReadConversation *ReadConversation `protobuf:"bytes,112,opt,name=read_conversation,json=readConversation,proto3,oneof"`
 }
 
+type ToSession_TakeTurn struct {
+	TakeTurn *TakeTurn `protobuf:"bytes,90,opt,name=take_turn,json=takeTurn,proto3,oneof"`
+}
+
 func (*ToSession_Submit) isToSession_Command() {}
 
 func (*ToSession_AwaitTurn) isToSession_Command() {}
@@ -1514,6 +1528,8 @@ func (*ToSession_SubmitTurn) isToSession_Command() {}
 
 func (*ToSession_ReadConversation) isToSession_Command() {}
 
+func (*ToSession_TakeTurn) isToSession_Command() {}
+
 // Describe of the live tree. Reply: Tree.
 type DescribeTree struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1561,7 +1577,7 @@ func (x *DescribeTree) GetDeep() bool {
 
 type ActorView struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // supervisor | session | worker | toolexecutor | workspace | limiter | rules
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // supervisor | session | worker | conversation | toolexecutor | workspace | limiter | rules
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	State         string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
 	Restarts      int32                  `protobuf:"varint,4,opt,name=restarts,proto3" json:"restarts,omitempty"`
@@ -2037,6 +2053,7 @@ type TurnResult struct {
 	StartedAtUnixMs   int64                  `protobuf:"varint,13,opt,name=started_at_unix_ms,json=startedAtUnixMs,proto3" json:"started_at_unix_ms,omitempty"`
 	CompletedAtUnixMs int64                  `protobuf:"varint,14,opt,name=completed_at_unix_ms,json=completedAtUnixMs,proto3" json:"completed_at_unix_ms,omitempty"`
 	Model             string                 `protobuf:"bytes,15,opt,name=model,proto3" json:"model,omitempty"`
+	InputsStay        bool                   `protobuf:"varint,90,opt,name=inputs_stay,json=inputsStay,proto3" json:"inputs_stay,omitempty"` // what it was asked stands in the conversation, whatever became of the turn
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -2174,6 +2191,13 @@ func (x *TurnResult) GetModel() string {
 		return x.Model
 	}
 	return ""
+}
+
+func (x *TurnResult) GetInputsStay() bool {
+	if x != nil {
+		return x.InputsStay
+	}
+	return false
 }
 
 type ToolCallView struct {
@@ -2995,7 +3019,7 @@ func (x *ChildReady) GetInputId() string {
 	return ""
 }
 
-// DeliverMail brings a message from the outbox of one worker to another one of its session, or to a shared conversation. Reply:
+// DeliverMail brings a message from the outbox of one worker to another one of its session. Reply:
 // InputReply, once it is durable there, or a Failure.
 type DeliverMail struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3147,19 +3171,98 @@ func (x *ShareConversation) GetName() string {
 	return ""
 }
 
-// SubmitTurn adds a whole turn of a member to a shared conversation; who has not joined joins with it. Reply: SharedConversation, without
-// the turns, once it is durable.
+// TakeTurn gives a worker the word in a shared conversation, when those that asked before have had it; who has not joined joins with it.
+// Reply: the TurnResult of its turn, once that is a part of the conversation, or a Failure. The same turn id again is the same turn.
+type TakeTurn struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                         // or id
+	WorkerId      string                 `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // empty: the session's first worker
+	TurnId        string                 `protobuf:"bytes,3,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`       // empty: made here
+	Prompt        string                 `protobuf:"bytes,4,opt,name=prompt,proto3" json:"prompt,omitempty"`
+	Member        string                 `protobuf:"bytes,5,opt,name=member,proto3" json:"member,omitempty"` // what the others know it by, from when it joins; empty: its agent's name
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakeTurn) Reset() {
+	*x = TakeTurn{}
+	mi := &file_command_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakeTurn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakeTurn) ProtoMessage() {}
+
+func (x *TakeTurn) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakeTurn.ProtoReflect.Descriptor instead.
+func (*TakeTurn) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *TakeTurn) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TakeTurn) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *TakeTurn) GetTurnId() string {
+	if x != nil {
+		return x.TurnId
+	}
+	return ""
+}
+
+func (x *TakeTurn) GetPrompt() string {
+	if x != nil {
+		return x.Prompt
+	}
+	return ""
+}
+
+func (x *TakeTurn) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+// SubmitTurn adds a word from outside to a shared conversation. Reply: SharedTurn, once it is durable.
 type SubmitTurn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Turn          *TurnSubmitted         `protobuf:"bytes,2,opt,name=turn,proto3" json:"turn,omitempty"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                   // or id
+	TurnId        string                 `protobuf:"bytes,3,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"` // empty: made here
+	Text          string                 `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
+	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SubmitTurn) Reset() {
 	*x = SubmitTurn{}
-	mi := &file_command_proto_msgTypes[30]
+	mi := &file_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3171,7 +3274,7 @@ func (x *SubmitTurn) String() string {
 func (*SubmitTurn) ProtoMessage() {}
 
 func (x *SubmitTurn) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[30]
+	mi := &file_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3184,7 +3287,7 @@ func (x *SubmitTurn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTurn.ProtoReflect.Descriptor instead.
 func (*SubmitTurn) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{30}
+	return file_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SubmitTurn) GetName() string {
@@ -3194,17 +3297,31 @@ func (x *SubmitTurn) GetName() string {
 	return ""
 }
 
-func (x *SubmitTurn) GetTurn() *TurnSubmitted {
+func (x *SubmitTurn) GetTurnId() string {
 	if x != nil {
-		return x.Turn
+		return x.TurnId
 	}
-	return nil
+	return ""
+}
+
+func (x *SubmitTurn) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *SubmitTurn) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
 }
 
 // ReadConversation answers with a copy of a shared conversation: SharedConversation.
 type ReadConversation struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`    // or id
 	After         uint64                 `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"` // turns up to this record are left out
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3212,7 +3329,7 @@ type ReadConversation struct {
 
 func (x *ReadConversation) Reset() {
 	*x = ReadConversation{}
-	mi := &file_command_proto_msgTypes[31]
+	mi := &file_command_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3224,7 +3341,7 @@ func (x *ReadConversation) String() string {
 func (*ReadConversation) ProtoMessage() {}
 
 func (x *ReadConversation) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[31]
+	mi := &file_command_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3237,7 +3354,7 @@ func (x *ReadConversation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadConversation.ProtoReflect.Descriptor instead.
 func (*ReadConversation) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{31}
+	return file_command_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ReadConversation) GetName() string {
@@ -3261,13 +3378,16 @@ type SharedConversation struct {
 	Turns          []*SharedTurn          `protobuf:"bytes,3,rep,name=turns,proto3" json:"turns,omitempty"` // in order of their arrival
 	Members        []*SharedMember        `protobuf:"bytes,4,rep,name=members,proto3" json:"members,omitempty"`
 	Seq            uint64                 `protobuf:"varint,5,opt,name=seq,proto3" json:"seq,omitempty"` // of the newest record
+	SessionId      string                 `protobuf:"bytes,90,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	Speaking       string                 `protobuf:"bytes,91,opt,name=speaking,proto3" json:"speaking,omitempty"` // the worker whose turn is open; empty: nobody's is
+	Count          int32                  `protobuf:"varint,92,opt,name=count,proto3" json:"count,omitempty"`      // of turns
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *SharedConversation) Reset() {
 	*x = SharedConversation{}
-	mi := &file_command_proto_msgTypes[32]
+	mi := &file_command_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3279,7 +3399,7 @@ func (x *SharedConversation) String() string {
 func (*SharedConversation) ProtoMessage() {}
 
 func (x *SharedConversation) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[32]
+	mi := &file_command_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3292,7 +3412,7 @@ func (x *SharedConversation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedConversation.ProtoReflect.Descriptor instead.
 func (*SharedConversation) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{32}
+	return file_command_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SharedConversation) GetConversationId() string {
@@ -3330,18 +3450,42 @@ func (x *SharedConversation) GetSeq() uint64 {
 	return 0
 }
 
+func (x *SharedConversation) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SharedConversation) GetSpeaking() string {
+	if x != nil {
+		return x.Speaking
+	}
+	return ""
+}
+
+func (x *SharedConversation) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 type SharedTurn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	AtUnixMs      int64                  `protobuf:"varint,2,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"`
 	Turn          *TurnSubmitted         `protobuf:"bytes,3,opt,name=turn,proto3" json:"turn,omitempty"`
+	Member        string                 `protobuf:"bytes,90,opt,name=member,proto3" json:"member,omitempty"`  // name of who spoke; empty: it is from outside
+	Cut           *TurnCut               `protobuf:"bytes,91,opt,name=cut,proto3" json:"cut,omitempty"`        // instead of turn: it did not come to its end
+	Number        int32                  `protobuf:"varint,92,opt,name=number,proto3" json:"number,omitempty"` // from 1
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SharedTurn) Reset() {
 	*x = SharedTurn{}
-	mi := &file_command_proto_msgTypes[33]
+	mi := &file_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3353,7 +3497,7 @@ func (x *SharedTurn) String() string {
 func (*SharedTurn) ProtoMessage() {}
 
 func (x *SharedTurn) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[33]
+	mi := &file_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3366,7 +3510,7 @@ func (x *SharedTurn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedTurn.ProtoReflect.Descriptor instead.
 func (*SharedTurn) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{33}
+	return file_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SharedTurn) GetSeq() uint64 {
@@ -3390,19 +3534,41 @@ func (x *SharedTurn) GetTurn() *TurnSubmitted {
 	return nil
 }
 
+func (x *SharedTurn) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *SharedTurn) GetCut() *TurnCut {
+	if x != nil {
+		return x.Cut
+	}
+	return nil
+}
+
+func (x *SharedTurn) GetNumber() int32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
 type SharedMember struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	Agent         string                 `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
-	Left          string                 `protobuf:"bytes,3,opt,name=left,proto3" json:"left,omitempty"` // why it is no member any more; empty: it is one
-	Turns         int32                  `protobuf:"varint,4,opt,name=turns,proto3" json:"turns,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`    // what the others know it by
+	Left          string                 `protobuf:"bytes,3,opt,name=left,proto3" json:"left,omitempty"`    // why it is no member any more; empty: it is one
+	Turns         int32                  `protobuf:"varint,4,opt,name=turns,proto3" json:"turns,omitempty"` // that came to their end
+	Usage         *Usage                 `protobuf:"bytes,90,opt,name=usage,proto3" json:"usage,omitempty"` // of all of its turns here
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SharedMember) Reset() {
 	*x = SharedMember{}
-	mi := &file_command_proto_msgTypes[34]
+	mi := &file_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3414,7 +3580,7 @@ func (x *SharedMember) String() string {
 func (*SharedMember) ProtoMessage() {}
 
 func (x *SharedMember) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[34]
+	mi := &file_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3427,7 +3593,7 @@ func (x *SharedMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedMember.ProtoReflect.Descriptor instead.
 func (*SharedMember) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{34}
+	return file_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SharedMember) GetWorkerId() string {
@@ -3437,9 +3603,9 @@ func (x *SharedMember) GetWorkerId() string {
 	return ""
 }
 
-func (x *SharedMember) GetAgent() string {
+func (x *SharedMember) GetName() string {
 	if x != nil {
-		return x.Agent
+		return x.Name
 	}
 	return ""
 }
@@ -3458,6 +3624,102 @@ func (x *SharedMember) GetTurns() int32 {
 	return 0
 }
 
+func (x *SharedMember) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+// ListConversations lists the shared conversations of one session, or of all. Reply: Conversations.
+type ListConversations struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListConversations) Reset() {
+	*x = ListConversations{}
+	mi := &file_command_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListConversations) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListConversations) ProtoMessage() {}
+
+func (x *ListConversations) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListConversations.ProtoReflect.Descriptor instead.
+func (*ListConversations) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ListConversations) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+type Conversations struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Conversations []*SharedConversation  `protobuf:"bytes,1,rep,name=conversations,proto3" json:"conversations,omitempty"` // without their turns
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Conversations) Reset() {
+	*x = Conversations{}
+	mi := &file_command_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Conversations) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Conversations) ProtoMessage() {}
+
+func (x *Conversations) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Conversations.ProtoReflect.Descriptor instead.
+func (*Conversations) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *Conversations) GetConversations() []*SharedConversation {
+	if x != nil {
+		return x.Conversations
+	}
+	return nil
+}
+
 // DeleteWorker ends a worker for good: its turn is cancelled, the inputs that wait are taken back, and nothing is taken any
 // more. What it did stays in the journals. Reply: Ack.
 type DeleteWorker struct {
@@ -3471,7 +3733,7 @@ type DeleteWorker struct {
 
 func (x *DeleteWorker) Reset() {
 	*x = DeleteWorker{}
-	mi := &file_command_proto_msgTypes[35]
+	mi := &file_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3483,7 +3745,7 @@ func (x *DeleteWorker) String() string {
 func (*DeleteWorker) ProtoMessage() {}
 
 func (x *DeleteWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[35]
+	mi := &file_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3496,7 +3758,7 @@ func (x *DeleteWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorker.ProtoReflect.Descriptor instead.
 func (*DeleteWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{35}
+	return file_command_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DeleteWorker) GetWorkerId() string {
@@ -3528,7 +3790,7 @@ type DescribeSession struct {
 
 func (x *DescribeSession) Reset() {
 	*x = DescribeSession{}
-	mi := &file_command_proto_msgTypes[36]
+	mi := &file_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3540,7 +3802,7 @@ func (x *DescribeSession) String() string {
 func (*DescribeSession) ProtoMessage() {}
 
 func (x *DescribeSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[36]
+	mi := &file_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3553,7 +3815,7 @@ func (x *DescribeSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeSession.ProtoReflect.Descriptor instead.
 func (*DescribeSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{36}
+	return file_command_proto_rawDescGZIP(), []int{39}
 }
 
 // CountJobs asks how many turns are open in a session, how many inputs wait for theirs, and how many commands agents left running.
@@ -3566,7 +3828,7 @@ type CountJobs struct {
 
 func (x *CountJobs) Reset() {
 	*x = CountJobs{}
-	mi := &file_command_proto_msgTypes[37]
+	mi := &file_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3578,7 +3840,7 @@ func (x *CountJobs) String() string {
 func (*CountJobs) ProtoMessage() {}
 
 func (x *CountJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[37]
+	mi := &file_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3591,7 +3853,7 @@ func (x *CountJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountJobs.ProtoReflect.Descriptor instead.
 func (*CountJobs) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{37}
+	return file_command_proto_rawDescGZIP(), []int{40}
 }
 
 type JobCount struct {
@@ -3605,7 +3867,7 @@ type JobCount struct {
 
 func (x *JobCount) Reset() {
 	*x = JobCount{}
-	mi := &file_command_proto_msgTypes[38]
+	mi := &file_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3617,7 +3879,7 @@ func (x *JobCount) String() string {
 func (*JobCount) ProtoMessage() {}
 
 func (x *JobCount) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[38]
+	mi := &file_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3630,7 +3892,7 @@ func (x *JobCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCount.ProtoReflect.Descriptor instead.
 func (*JobCount) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{38}
+	return file_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *JobCount) GetRunning() int32 {
@@ -3669,7 +3931,7 @@ type ResolveCall struct {
 
 func (x *ResolveCall) Reset() {
 	*x = ResolveCall{}
-	mi := &file_command_proto_msgTypes[39]
+	mi := &file_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3681,7 +3943,7 @@ func (x *ResolveCall) String() string {
 func (*ResolveCall) ProtoMessage() {}
 
 func (x *ResolveCall) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[39]
+	mi := &file_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3694,7 +3956,7 @@ func (x *ResolveCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveCall.ProtoReflect.Descriptor instead.
 func (*ResolveCall) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{39}
+	return file_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ResolveCall) GetWorkerId() string {
@@ -3752,7 +4014,7 @@ type ResolveApproval struct {
 
 func (x *ResolveApproval) Reset() {
 	*x = ResolveApproval{}
-	mi := &file_command_proto_msgTypes[40]
+	mi := &file_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3764,7 +4026,7 @@ func (x *ResolveApproval) String() string {
 func (*ResolveApproval) ProtoMessage() {}
 
 func (x *ResolveApproval) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[40]
+	mi := &file_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3777,7 +4039,7 @@ func (x *ResolveApproval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveApproval.ProtoReflect.Descriptor instead.
 func (*ResolveApproval) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{40}
+	return file_command_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ResolveApproval) GetWorkerId() string {
@@ -3868,7 +4130,7 @@ type RememberRule struct {
 
 func (x *RememberRule) Reset() {
 	*x = RememberRule{}
-	mi := &file_command_proto_msgTypes[41]
+	mi := &file_command_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3880,7 +4142,7 @@ func (x *RememberRule) String() string {
 func (*RememberRule) ProtoMessage() {}
 
 func (x *RememberRule) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[41]
+	mi := &file_command_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3893,7 +4155,7 @@ func (x *RememberRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberRule.ProtoReflect.Descriptor instead.
 func (*RememberRule) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{41}
+	return file_command_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RememberRule) GetRule() string {
@@ -3963,7 +4225,7 @@ type Remembered struct {
 
 func (x *Remembered) Reset() {
 	*x = Remembered{}
-	mi := &file_command_proto_msgTypes[42]
+	mi := &file_command_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3975,7 +4237,7 @@ func (x *Remembered) String() string {
 func (*Remembered) ProtoMessage() {}
 
 func (x *Remembered) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[42]
+	mi := &file_command_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3988,7 +4250,7 @@ func (x *Remembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remembered.ProtoReflect.Descriptor instead.
 func (*Remembered) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{42}
+	return file_command_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Remembered) GetRule() *RuleView {
@@ -4031,7 +4293,7 @@ type RuleView struct {
 
 func (x *RuleView) Reset() {
 	*x = RuleView{}
-	mi := &file_command_proto_msgTypes[43]
+	mi := &file_command_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4043,7 +4305,7 @@ func (x *RuleView) String() string {
 func (*RuleView) ProtoMessage() {}
 
 func (x *RuleView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[43]
+	mi := &file_command_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4056,7 +4318,7 @@ func (x *RuleView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleView.ProtoReflect.Descriptor instead.
 func (*RuleView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{43}
+	return file_command_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RuleView) GetRuleId() string {
@@ -4139,7 +4401,7 @@ type ListRules struct {
 
 func (x *ListRules) Reset() {
 	*x = ListRules{}
-	mi := &file_command_proto_msgTypes[44]
+	mi := &file_command_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4151,7 +4413,7 @@ func (x *ListRules) String() string {
 func (*ListRules) ProtoMessage() {}
 
 func (x *ListRules) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[44]
+	mi := &file_command_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4164,7 +4426,7 @@ func (x *ListRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRules.ProtoReflect.Descriptor instead.
 func (*ListRules) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{44}
+	return file_command_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListRules) GetSessionId() string {
@@ -4183,7 +4445,7 @@ type Rules struct {
 
 func (x *Rules) Reset() {
 	*x = Rules{}
-	mi := &file_command_proto_msgTypes[45]
+	mi := &file_command_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4195,7 +4457,7 @@ func (x *Rules) String() string {
 func (*Rules) ProtoMessage() {}
 
 func (x *Rules) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[45]
+	mi := &file_command_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4208,7 +4470,7 @@ func (x *Rules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rules.ProtoReflect.Descriptor instead.
 func (*Rules) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{45}
+	return file_command_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Rules) GetRules() []*RuleView {
@@ -4229,7 +4491,7 @@ type RevokeRule struct {
 
 func (x *RevokeRule) Reset() {
 	*x = RevokeRule{}
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_command_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4241,7 +4503,7 @@ func (x *RevokeRule) String() string {
 func (*RevokeRule) ProtoMessage() {}
 
 func (x *RevokeRule) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_command_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4254,7 +4516,7 @@ func (x *RevokeRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeRule.ProtoReflect.Descriptor instead.
 func (*RevokeRule) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{46}
+	return file_command_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RevokeRule) GetRuleId() string {
@@ -4282,7 +4544,7 @@ type ReleaseWorker struct {
 
 func (x *ReleaseWorker) Reset() {
 	*x = ReleaseWorker{}
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_command_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4294,7 +4556,7 @@ func (x *ReleaseWorker) String() string {
 func (*ReleaseWorker) ProtoMessage() {}
 
 func (x *ReleaseWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_command_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4307,7 +4569,7 @@ func (x *ReleaseWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseWorker.ProtoReflect.Descriptor instead.
 func (*ReleaseWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{47}
+	return file_command_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ReleaseWorker) GetWorkerId() string {
@@ -4336,7 +4598,7 @@ type CompactHistory struct {
 
 func (x *CompactHistory) Reset() {
 	*x = CompactHistory{}
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_command_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4348,7 +4610,7 @@ func (x *CompactHistory) String() string {
 func (*CompactHistory) ProtoMessage() {}
 
 func (x *CompactHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_command_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4361,7 +4623,7 @@ func (x *CompactHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactHistory.ProtoReflect.Descriptor instead.
 func (*CompactHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{48}
+	return file_command_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CompactHistory) GetWorkerId() string {
@@ -4392,7 +4654,7 @@ type Compacted struct {
 
 func (x *Compacted) Reset() {
 	*x = Compacted{}
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_command_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4404,7 +4666,7 @@ func (x *Compacted) String() string {
 func (*Compacted) ProtoMessage() {}
 
 func (x *Compacted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_command_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4417,7 +4679,7 @@ func (x *Compacted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compacted.ProtoReflect.Descriptor instead.
 func (*Compacted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{49}
+	return file_command_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Compacted) GetWorkerId() string {
@@ -4477,7 +4739,7 @@ type SetTimer struct {
 
 func (x *SetTimer) Reset() {
 	*x = SetTimer{}
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_command_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4489,7 +4751,7 @@ func (x *SetTimer) String() string {
 func (*SetTimer) ProtoMessage() {}
 
 func (x *SetTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_command_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4502,7 +4764,7 @@ func (x *SetTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTimer.ProtoReflect.Descriptor instead.
 func (*SetTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{50}
+	return file_command_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SetTimer) GetWorkerId() string {
@@ -4559,7 +4821,7 @@ type CancelTimer struct {
 
 func (x *CancelTimer) Reset() {
 	*x = CancelTimer{}
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_command_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4571,7 +4833,7 @@ func (x *CancelTimer) String() string {
 func (*CancelTimer) ProtoMessage() {}
 
 func (x *CancelTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_command_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4584,7 +4846,7 @@ func (x *CancelTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTimer.ProtoReflect.Descriptor instead.
 func (*CancelTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{51}
+	return file_command_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CancelTimer) GetWorkerId() string {
@@ -4618,7 +4880,7 @@ type ListTimers struct {
 
 func (x *ListTimers) Reset() {
 	*x = ListTimers{}
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4630,7 +4892,7 @@ func (x *ListTimers) String() string {
 func (*ListTimers) ProtoMessage() {}
 
 func (x *ListTimers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4643,7 +4905,7 @@ func (x *ListTimers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTimers.ProtoReflect.Descriptor instead.
 func (*ListTimers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{52}
+	return file_command_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListTimers) GetWorkerId() string {
@@ -4667,7 +4929,7 @@ type TimerView struct {
 
 func (x *TimerView) Reset() {
 	*x = TimerView{}
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4679,7 +4941,7 @@ func (x *TimerView) String() string {
 func (*TimerView) ProtoMessage() {}
 
 func (x *TimerView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4692,7 +4954,7 @@ func (x *TimerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerView.ProtoReflect.Descriptor instead.
 func (*TimerView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{53}
+	return file_command_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *TimerView) GetTimerId() string {
@@ -4746,7 +5008,7 @@ type Timers struct {
 
 func (x *Timers) Reset() {
 	*x = Timers{}
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4758,7 +5020,7 @@ func (x *Timers) String() string {
 func (*Timers) ProtoMessage() {}
 
 func (x *Timers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4771,7 +5033,7 @@ func (x *Timers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timers.ProtoReflect.Descriptor instead.
 func (*Timers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{54}
+	return file_command_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Timers) GetTimers() []*TimerView {
@@ -4793,7 +5055,7 @@ type FireTimer struct {
 
 func (x *FireTimer) Reset() {
 	*x = FireTimer{}
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4805,7 +5067,7 @@ func (x *FireTimer) String() string {
 func (*FireTimer) ProtoMessage() {}
 
 func (x *FireTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4818,7 +5080,7 @@ func (x *FireTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FireTimer.ProtoReflect.Descriptor instead.
 func (*FireTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{55}
+	return file_command_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *FireTimer) GetWorkerId() string {
@@ -4845,7 +5107,7 @@ type TimerChanged struct {
 
 func (x *TimerChanged) Reset() {
 	*x = TimerChanged{}
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4857,7 +5119,7 @@ func (x *TimerChanged) String() string {
 func (*TimerChanged) ProtoMessage() {}
 
 func (x *TimerChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4870,7 +5132,7 @@ func (x *TimerChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerChanged.ProtoReflect.Descriptor instead.
 func (*TimerChanged) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{56}
+	return file_command_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *TimerChanged) GetDueUnixMs() int64 {
@@ -4890,7 +5152,7 @@ type SaveHistory struct {
 
 func (x *SaveHistory) Reset() {
 	*x = SaveHistory{}
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4902,7 +5164,7 @@ func (x *SaveHistory) String() string {
 func (*SaveHistory) ProtoMessage() {}
 
 func (x *SaveHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4915,7 +5177,7 @@ func (x *SaveHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveHistory.ProtoReflect.Descriptor instead.
 func (*SaveHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{57}
+	return file_command_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SaveHistory) GetWorkerId() string {
@@ -4935,7 +5197,7 @@ type WaitIdle struct {
 
 func (x *WaitIdle) Reset() {
 	*x = WaitIdle{}
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4947,7 +5209,7 @@ func (x *WaitIdle) String() string {
 func (*WaitIdle) ProtoMessage() {}
 
 func (x *WaitIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4960,7 +5222,7 @@ func (x *WaitIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitIdle.ProtoReflect.Descriptor instead.
 func (*WaitIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{58}
+	return file_command_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *WaitIdle) GetWorkerId() string {
@@ -4983,7 +5245,7 @@ type CloseSession struct {
 
 func (x *CloseSession) Reset() {
 	*x = CloseSession{}
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4995,7 +5257,7 @@ func (x *CloseSession) String() string {
 func (*CloseSession) ProtoMessage() {}
 
 func (x *CloseSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5008,7 +5270,7 @@ func (x *CloseSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSession.ProtoReflect.Descriptor instead.
 func (*CloseSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{59}
+	return file_command_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CloseSession) GetReason() string {
@@ -5043,7 +5305,7 @@ type Subscribe struct {
 
 func (x *Subscribe) Reset() {
 	*x = Subscribe{}
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5055,7 +5317,7 @@ func (x *Subscribe) String() string {
 func (*Subscribe) ProtoMessage() {}
 
 func (x *Subscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5068,7 +5330,7 @@ func (x *Subscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribe.ProtoReflect.Descriptor instead.
 func (*Subscribe) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{60}
+	return file_command_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Subscribe) GetRequest() uint64 {
@@ -5088,7 +5350,7 @@ type Subscribed struct {
 
 func (x *Subscribed) Reset() {
 	*x = Subscribed{}
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5100,7 +5362,7 @@ func (x *Subscribed) String() string {
 func (*Subscribed) ProtoMessage() {}
 
 func (x *Subscribed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5113,7 +5375,7 @@ func (x *Subscribed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribed.ProtoReflect.Descriptor instead.
 func (*Subscribed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{61}
+	return file_command_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Subscribed) GetCursor() uint64 {
@@ -5138,7 +5400,7 @@ type Unsubscribe struct {
 
 func (x *Unsubscribe) Reset() {
 	*x = Unsubscribe{}
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5150,7 +5412,7 @@ func (x *Unsubscribe) String() string {
 func (*Unsubscribe) ProtoMessage() {}
 
 func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5163,7 +5425,7 @@ func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unsubscribe.ProtoReflect.Descriptor instead.
 func (*Unsubscribe) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{62}
+	return file_command_proto_rawDescGZIP(), []int{65}
 }
 
 // Published carries events to a watcher. Cursors of one session are dense, so a watcher puts
@@ -5179,7 +5441,7 @@ type Published struct {
 
 func (x *Published) Reset() {
 	*x = Published{}
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5191,7 +5453,7 @@ func (x *Published) String() string {
 func (*Published) ProtoMessage() {}
 
 func (x *Published) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5204,7 +5466,7 @@ func (x *Published) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Published.ProtoReflect.Descriptor instead.
 func (*Published) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{63}
+	return file_command_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Published) GetFirstCursor() uint64 {
@@ -5238,7 +5500,7 @@ type ReadHistory struct {
 
 func (x *ReadHistory) Reset() {
 	*x = ReadHistory{}
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5250,7 +5512,7 @@ func (x *ReadHistory) String() string {
 func (*ReadHistory) ProtoMessage() {}
 
 func (x *ReadHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5263,7 +5525,7 @@ func (x *ReadHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadHistory.ProtoReflect.Descriptor instead.
 func (*ReadHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{64}
+	return file_command_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ReadHistory) GetWorkerId() string {
@@ -5286,7 +5548,7 @@ type History struct {
 
 func (x *History) Reset() {
 	*x = History{}
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5298,7 +5560,7 @@ func (x *History) String() string {
 func (*History) ProtoMessage() {}
 
 func (x *History) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5311,7 +5573,7 @@ func (x *History) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use History.ProtoReflect.Descriptor instead.
 func (*History) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{65}
+	return file_command_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *History) GetWorkerId() string {
@@ -5365,7 +5627,7 @@ type ConfigureWorker struct {
 
 func (x *ConfigureWorker) Reset() {
 	*x = ConfigureWorker{}
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5377,7 +5639,7 @@ func (x *ConfigureWorker) String() string {
 func (*ConfigureWorker) ProtoMessage() {}
 
 func (x *ConfigureWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5390,7 +5652,7 @@ func (x *ConfigureWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureWorker.ProtoReflect.Descriptor instead.
 func (*ConfigureWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{66}
+	return file_command_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ConfigureWorker) GetWorkerId() string {
@@ -5455,7 +5717,7 @@ type NarrowChild struct {
 
 func (x *NarrowChild) Reset() {
 	*x = NarrowChild{}
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5467,7 +5729,7 @@ func (x *NarrowChild) String() string {
 func (*NarrowChild) ProtoMessage() {}
 
 func (x *NarrowChild) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5480,7 +5742,7 @@ func (x *NarrowChild) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NarrowChild.ProtoReflect.Descriptor instead.
 func (*NarrowChild) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{67}
+	return file_command_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *NarrowChild) GetTools() []string {
@@ -5523,13 +5785,14 @@ type SessionView struct {
 	Persist         Persist_Policy         `protobuf:"varint,20,opt,name=persist,proto3,enum=troupe.v1.Persist_Policy" json:"persist,omitempty"` // what of it a crash may lose
 	Tenant          string                 `protobuf:"bytes,40,opt,name=tenant,proto3" json:"tenant,omitempty"`                                  // whose it is; empty: the default tenant
 	Budget          *BudgetView            `protobuf:"bytes,100,opt,name=budget,proto3" json:"budget,omitempty"`                                 // none: there is no limit
+	Conversations   []*SharedConversation  `protobuf:"bytes,93,rep,name=conversations,proto3" json:"conversations,omitempty"`                    // that its workers share, without their turns
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *SessionView) Reset() {
 	*x = SessionView{}
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5541,7 +5804,7 @@ func (x *SessionView) String() string {
 func (*SessionView) ProtoMessage() {}
 
 func (x *SessionView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5554,7 +5817,7 @@ func (x *SessionView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionView.ProtoReflect.Descriptor instead.
 func (*SessionView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{68}
+	return file_command_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SessionView) GetId() string {
@@ -5676,6 +5939,13 @@ func (x *SessionView) GetBudget() *BudgetView {
 	return nil
 }
 
+func (x *SessionView) GetConversations() []*SharedConversation {
+	if x != nil {
+		return x.Conversations
+	}
+	return nil
+}
+
 type WorkerView struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Id              string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -5712,7 +5982,7 @@ type WorkerView struct {
 
 func (x *WorkerView) Reset() {
 	*x = WorkerView{}
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5724,7 +5994,7 @@ func (x *WorkerView) String() string {
 func (*WorkerView) ProtoMessage() {}
 
 func (x *WorkerView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5737,7 +6007,7 @@ func (x *WorkerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerView.ProtoReflect.Descriptor instead.
 func (*WorkerView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{69}
+	return file_command_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *WorkerView) GetId() string {
@@ -5952,7 +6222,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5964,7 +6234,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5977,7 +6247,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{70}
+	return file_command_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Waiting) GetKind() string {
@@ -6050,7 +6320,7 @@ type CallView struct {
 
 func (x *CallView) Reset() {
 	*x = CallView{}
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6062,7 +6332,7 @@ func (x *CallView) String() string {
 func (*CallView) ProtoMessage() {}
 
 func (x *CallView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6075,7 +6345,7 @@ func (x *CallView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallView.ProtoReflect.Descriptor instead.
 func (*CallView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{71}
+	return file_command_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *CallView) GetExecId() string {
@@ -6192,7 +6462,7 @@ type ApprovalView struct {
 
 func (x *ApprovalView) Reset() {
 	*x = ApprovalView{}
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6204,7 +6474,7 @@ func (x *ApprovalView) String() string {
 func (*ApprovalView) ProtoMessage() {}
 
 func (x *ApprovalView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6217,7 +6487,7 @@ func (x *ApprovalView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalView.ProtoReflect.Descriptor instead.
 func (*ApprovalView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{72}
+	return file_command_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ApprovalView) GetApprovalId() string {
@@ -6378,7 +6648,7 @@ type Viewer struct {
 
 func (x *Viewer) Reset() {
 	*x = Viewer{}
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6390,7 +6660,7 @@ func (x *Viewer) String() string {
 func (*Viewer) ProtoMessage() {}
 
 func (x *Viewer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6403,7 +6673,7 @@ func (x *Viewer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Viewer.ProtoReflect.Descriptor instead.
 func (*Viewer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{73}
+	return file_command_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Viewer) GetBy() string {
@@ -6431,7 +6701,7 @@ type ShowApproval struct {
 
 func (x *ShowApproval) Reset() {
 	*x = ShowApproval{}
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6443,7 +6713,7 @@ func (x *ShowApproval) String() string {
 func (*ShowApproval) ProtoMessage() {}
 
 func (x *ShowApproval) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6456,7 +6726,7 @@ func (x *ShowApproval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShowApproval.ProtoReflect.Descriptor instead.
 func (*ShowApproval) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{74}
+	return file_command_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ShowApproval) GetApprovalId() string {
@@ -6483,7 +6753,7 @@ type Announce struct {
 
 func (x *Announce) Reset() {
 	*x = Announce{}
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6495,7 +6765,7 @@ func (x *Announce) String() string {
 func (*Announce) ProtoMessage() {}
 
 func (x *Announce) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6508,7 +6778,7 @@ func (x *Announce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Announce.ProtoReflect.Descriptor instead.
 func (*Announce) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{75}
+	return file_command_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Announce) GetEvent() *Event {
@@ -6528,7 +6798,7 @@ type ListApprovals struct {
 
 func (x *ListApprovals) Reset() {
 	*x = ListApprovals{}
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6540,7 +6810,7 @@ func (x *ListApprovals) String() string {
 func (*ListApprovals) ProtoMessage() {}
 
 func (x *ListApprovals) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6553,7 +6823,7 @@ func (x *ListApprovals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListApprovals.ProtoReflect.Descriptor instead.
 func (*ListApprovals) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{76}
+	return file_command_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ListApprovals) GetSessionId() string {
@@ -6572,7 +6842,7 @@ type Approvals struct {
 
 func (x *Approvals) Reset() {
 	*x = Approvals{}
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6584,7 +6854,7 @@ func (x *Approvals) String() string {
 func (*Approvals) ProtoMessage() {}
 
 func (x *Approvals) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6597,7 +6867,7 @@ func (x *Approvals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approvals.ProtoReflect.Descriptor instead.
 func (*Approvals) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{77}
+	return file_command_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Approvals) GetApprovals() []*ApprovalView {
@@ -6619,7 +6889,7 @@ type ListAudit struct {
 
 func (x *ListAudit) Reset() {
 	*x = ListAudit{}
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6631,7 +6901,7 @@ func (x *ListAudit) String() string {
 func (*ListAudit) ProtoMessage() {}
 
 func (x *ListAudit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6644,7 +6914,7 @@ func (x *ListAudit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAudit.ProtoReflect.Descriptor instead.
 func (*ListAudit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{78}
+	return file_command_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ListAudit) GetSessionId() string {
@@ -6671,7 +6941,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6683,7 +6953,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6696,7 +6966,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{79}
+	return file_command_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Audit) GetEntries() []*AuditView {
@@ -6746,7 +7016,7 @@ type AuditView struct {
 
 func (x *AuditView) Reset() {
 	*x = AuditView{}
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6758,7 +7028,7 @@ func (x *AuditView) String() string {
 func (*AuditView) ProtoMessage() {}
 
 func (x *AuditView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6771,7 +7041,7 @@ func (x *AuditView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditView.ProtoReflect.Descriptor instead.
 func (*AuditView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{80}
+	return file_command_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *AuditView) GetAtUnixMs() int64 {
@@ -6952,7 +7222,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6964,7 +7234,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6977,7 +7247,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{81}
+	return file_command_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *OpenSession) GetSessionId() string {
@@ -6998,7 +7268,7 @@ type SessionIdle struct {
 
 func (x *SessionIdle) Reset() {
 	*x = SessionIdle{}
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7010,7 +7280,7 @@ func (x *SessionIdle) String() string {
 func (*SessionIdle) ProtoMessage() {}
 
 func (x *SessionIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7023,7 +7293,7 @@ func (x *SessionIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionIdle.ProtoReflect.Descriptor instead.
 func (*SessionIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{82}
+	return file_command_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *SessionIdle) GetSessionId() string {
@@ -7042,7 +7312,7 @@ type Passivate struct {
 
 func (x *Passivate) Reset() {
 	*x = Passivate{}
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7054,7 +7324,7 @@ func (x *Passivate) String() string {
 func (*Passivate) ProtoMessage() {}
 
 func (x *Passivate) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7067,7 +7337,7 @@ func (x *Passivate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Passivate.ProtoReflect.Descriptor instead.
 func (*Passivate) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{83}
+	return file_command_proto_rawDescGZIP(), []int{86}
 }
 
 type Staying struct {
@@ -7079,7 +7349,7 @@ type Staying struct {
 
 func (x *Staying) Reset() {
 	*x = Staying{}
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7091,7 +7361,7 @@ func (x *Staying) String() string {
 func (*Staying) ProtoMessage() {}
 
 func (x *Staying) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7104,7 +7374,7 @@ func (x *Staying) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Staying.ProtoReflect.Descriptor instead.
 func (*Staying) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{84}
+	return file_command_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Staying) GetSessionId() string {
@@ -7123,7 +7393,7 @@ type MakeRoom struct {
 
 func (x *MakeRoom) Reset() {
 	*x = MakeRoom{}
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7135,7 +7405,7 @@ func (x *MakeRoom) String() string {
 func (*MakeRoom) ProtoMessage() {}
 
 func (x *MakeRoom) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7148,7 +7418,7 @@ func (x *MakeRoom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeRoom.ProtoReflect.Descriptor instead.
 func (*MakeRoom) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{85}
+	return file_command_proto_rawDescGZIP(), []int{88}
 }
 
 // ReportIdle asks a worker whether it could leave memory. Reply: Idleness, in its turn.
@@ -7160,7 +7430,7 @@ type ReportIdle struct {
 
 func (x *ReportIdle) Reset() {
 	*x = ReportIdle{}
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7172,7 +7442,7 @@ func (x *ReportIdle) String() string {
 func (*ReportIdle) ProtoMessage() {}
 
 func (x *ReportIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7185,7 +7455,7 @@ func (x *ReportIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportIdle.ProtoReflect.Descriptor instead.
 func (*ReportIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{86}
+	return file_command_proto_rawDescGZIP(), []int{89}
 }
 
 type Idleness struct {
@@ -7199,7 +7469,7 @@ type Idleness struct {
 
 func (x *Idleness) Reset() {
 	*x = Idleness{}
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7211,7 +7481,7 @@ func (x *Idleness) String() string {
 func (*Idleness) ProtoMessage() {}
 
 func (x *Idleness) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7224,7 +7494,7 @@ func (x *Idleness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Idleness.ProtoReflect.Descriptor instead.
 func (*Idleness) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{87}
+	return file_command_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Idleness) GetIdle() bool {
@@ -7267,7 +7537,7 @@ type Configure struct {
 
 func (x *Configure) Reset() {
 	*x = Configure{}
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7279,7 +7549,7 @@ func (x *Configure) String() string {
 func (*Configure) ProtoMessage() {}
 
 func (x *Configure) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7292,7 +7562,7 @@ func (x *Configure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Configure.ProtoReflect.Descriptor instead.
 func (*Configure) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{88}
+	return file_command_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Configure) GetGrant() *Grant {
@@ -7380,7 +7650,7 @@ type WorkerFailed struct {
 
 func (x *WorkerFailed) Reset() {
 	*x = WorkerFailed{}
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7392,7 +7662,7 @@ func (x *WorkerFailed) String() string {
 func (*WorkerFailed) ProtoMessage() {}
 
 func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7405,7 +7675,7 @@ func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerFailed.ProtoReflect.Descriptor instead.
 func (*WorkerFailed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{89}
+	return file_command_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *WorkerFailed) GetWorkerId() string {
@@ -7456,7 +7726,7 @@ type SessionEnded struct {
 
 func (x *SessionEnded) Reset() {
 	*x = SessionEnded{}
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7468,7 +7738,7 @@ func (x *SessionEnded) String() string {
 func (*SessionEnded) ProtoMessage() {}
 
 func (x *SessionEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7481,7 +7751,7 @@ func (x *SessionEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionEnded.ProtoReflect.Descriptor instead.
 func (*SessionEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{90}
+	return file_command_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *SessionEnded) GetSessionId() string {
@@ -7514,7 +7784,7 @@ type DescribeWorker struct {
 
 func (x *DescribeWorker) Reset() {
 	*x = DescribeWorker{}
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7526,7 +7796,7 @@ func (x *DescribeWorker) String() string {
 func (*DescribeWorker) ProtoMessage() {}
 
 func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7539,7 +7809,7 @@ func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorker.ProtoReflect.Descriptor instead.
 func (*DescribeWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{91}
+	return file_command_proto_rawDescGZIP(), []int{94}
 }
 
 // Watched tells a worker whether anybody looks at its live events.
@@ -7552,7 +7822,7 @@ type Watched struct {
 
 func (x *Watched) Reset() {
 	*x = Watched{}
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7564,7 +7834,7 @@ func (x *Watched) String() string {
 func (*Watched) ProtoMessage() {}
 
 func (x *Watched) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7577,7 +7847,7 @@ func (x *Watched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watched.ProtoReflect.Descriptor instead.
 func (*Watched) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{92}
+	return file_command_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Watched) GetOn() bool {
@@ -7604,7 +7874,7 @@ type AcquireLease struct {
 
 func (x *AcquireLease) Reset() {
 	*x = AcquireLease{}
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7616,7 +7886,7 @@ func (x *AcquireLease) String() string {
 func (*AcquireLease) ProtoMessage() {}
 
 func (x *AcquireLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7629,7 +7899,7 @@ func (x *AcquireLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireLease.ProtoReflect.Descriptor instead.
 func (*AcquireLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{93}
+	return file_command_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *AcquireLease) GetWorkspace() string {
@@ -7693,7 +7963,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7705,7 +7975,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7718,7 +7988,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{94}
+	return file_command_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *LeaseGranted) GetWorkspace() string {
@@ -7761,7 +8031,7 @@ type LeaseQueued struct {
 
 func (x *LeaseQueued) Reset() {
 	*x = LeaseQueued{}
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7773,7 +8043,7 @@ func (x *LeaseQueued) String() string {
 func (*LeaseQueued) ProtoMessage() {}
 
 func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7786,7 +8056,7 @@ func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseQueued.ProtoReflect.Descriptor instead.
 func (*LeaseQueued) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{95}
+	return file_command_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *LeaseQueued) GetWorkspace() string {
@@ -7830,7 +8100,7 @@ type ReleaseLease struct {
 
 func (x *ReleaseLease) Reset() {
 	*x = ReleaseLease{}
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7842,7 +8112,7 @@ func (x *ReleaseLease) String() string {
 func (*ReleaseLease) ProtoMessage() {}
 
 func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7855,7 +8125,7 @@ func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseLease.ProtoReflect.Descriptor instead.
 func (*ReleaseLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{96}
+	return file_command_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ReleaseLease) GetWorkspace() string {
@@ -7900,7 +8170,7 @@ type EffectBegun struct {
 
 func (x *EffectBegun) Reset() {
 	*x = EffectBegun{}
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7912,7 +8182,7 @@ func (x *EffectBegun) String() string {
 func (*EffectBegun) ProtoMessage() {}
 
 func (x *EffectBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7925,7 +8195,7 @@ func (x *EffectBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectBegun.ProtoReflect.Descriptor instead.
 func (*EffectBegun) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{97}
+	return file_command_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *EffectBegun) GetWorkspace() string {
@@ -7965,7 +8235,7 @@ type EffectAllowed struct {
 
 func (x *EffectAllowed) Reset() {
 	*x = EffectAllowed{}
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7977,7 +8247,7 @@ func (x *EffectAllowed) String() string {
 func (*EffectAllowed) ProtoMessage() {}
 
 func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7990,7 +8260,7 @@ func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectAllowed.ProtoReflect.Descriptor instead.
 func (*EffectAllowed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{98}
+	return file_command_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *EffectAllowed) GetExecId() string {
@@ -8011,7 +8281,7 @@ type EffectEnded struct {
 
 func (x *EffectEnded) Reset() {
 	*x = EffectEnded{}
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8023,7 +8293,7 @@ func (x *EffectEnded) String() string {
 func (*EffectEnded) ProtoMessage() {}
 
 func (x *EffectEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8036,7 +8306,7 @@ func (x *EffectEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectEnded.ProtoReflect.Descriptor instead.
 func (*EffectEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{99}
+	return file_command_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *EffectEnded) GetWorkspace() string {
@@ -8073,7 +8343,7 @@ type OpenWorkspace struct {
 
 func (x *OpenWorkspace) Reset() {
 	*x = OpenWorkspace{}
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8085,7 +8355,7 @@ func (x *OpenWorkspace) String() string {
 func (*OpenWorkspace) ProtoMessage() {}
 
 func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8098,7 +8368,7 @@ func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkspace.ProtoReflect.Descriptor instead.
 func (*OpenWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{100}
+	return file_command_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *OpenWorkspace) GetGrant() *WorkspaceGrant {
@@ -8131,7 +8401,7 @@ type WorkspaceReady struct {
 
 func (x *WorkspaceReady) Reset() {
 	*x = WorkspaceReady{}
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8143,7 +8413,7 @@ func (x *WorkspaceReady) String() string {
 func (*WorkspaceReady) ProtoMessage() {}
 
 func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8156,7 +8426,7 @@ func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceReady.ProtoReflect.Descriptor instead.
 func (*WorkspaceReady) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{101}
+	return file_command_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *WorkspaceReady) GetOverlaps() []*WorkspaceRef {
@@ -8177,7 +8447,7 @@ type KeepWorkspaces struct {
 
 func (x *KeepWorkspaces) Reset() {
 	*x = KeepWorkspaces{}
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8189,7 +8459,7 @@ func (x *KeepWorkspaces) String() string {
 func (*KeepWorkspaces) ProtoMessage() {}
 
 func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8202,7 +8472,7 @@ func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepWorkspaces.ProtoReflect.Descriptor instead.
 func (*KeepWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{102}
+	return file_command_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *KeepWorkspaces) GetSessionId() string {
@@ -8230,7 +8500,7 @@ type RetireWorkspace struct {
 
 func (x *RetireWorkspace) Reset() {
 	*x = RetireWorkspace{}
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8242,7 +8512,7 @@ func (x *RetireWorkspace) String() string {
 func (*RetireWorkspace) ProtoMessage() {}
 
 func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8255,7 +8525,7 @@ func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireWorkspace.ProtoReflect.Descriptor instead.
 func (*RetireWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{103}
+	return file_command_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *RetireWorkspace) GetGeneration() uint64 {
@@ -8275,7 +8545,7 @@ type WorkspaceUnused struct {
 
 func (x *WorkspaceUnused) Reset() {
 	*x = WorkspaceUnused{}
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8287,7 +8557,7 @@ func (x *WorkspaceUnused) String() string {
 func (*WorkspaceUnused) ProtoMessage() {}
 
 func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8300,7 +8570,7 @@ func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceUnused.ProtoReflect.Descriptor instead.
 func (*WorkspaceUnused) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{104}
+	return file_command_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *WorkspaceUnused) GetId() string {
@@ -8325,7 +8595,7 @@ type DescribeWorkspace struct {
 
 func (x *DescribeWorkspace) Reset() {
 	*x = DescribeWorkspace{}
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8337,7 +8607,7 @@ func (x *DescribeWorkspace) String() string {
 func (*DescribeWorkspace) ProtoMessage() {}
 
 func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8350,7 +8620,7 @@ func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorkspace.ProtoReflect.Descriptor instead.
 func (*DescribeWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{105}
+	return file_command_proto_rawDescGZIP(), []int{108}
 }
 
 type WorkspaceView struct {
@@ -8366,7 +8636,7 @@ type WorkspaceView struct {
 
 func (x *WorkspaceView) Reset() {
 	*x = WorkspaceView{}
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8378,7 +8648,7 @@ func (x *WorkspaceView) String() string {
 func (*WorkspaceView) ProtoMessage() {}
 
 func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8391,7 +8661,7 @@ func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceView.ProtoReflect.Descriptor instead.
 func (*WorkspaceView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{106}
+	return file_command_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *WorkspaceView) GetUri() string {
@@ -8439,7 +8709,7 @@ type FindActor struct {
 
 func (x *FindActor) Reset() {
 	*x = FindActor{}
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8451,7 +8721,7 @@ func (x *FindActor) String() string {
 func (*FindActor) ProtoMessage() {}
 
 func (x *FindActor) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8464,7 +8734,7 @@ func (x *FindActor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindActor.ProtoReflect.Descriptor instead.
 func (*FindActor) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{107}
+	return file_command_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *FindActor) GetName() string {
@@ -8484,7 +8754,7 @@ type Replaced struct {
 
 func (x *Replaced) Reset() {
 	*x = Replaced{}
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8496,7 +8766,7 @@ func (x *Replaced) String() string {
 func (*Replaced) ProtoMessage() {}
 
 func (x *Replaced) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8509,7 +8779,7 @@ func (x *Replaced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replaced.ProtoReflect.Descriptor instead.
 func (*Replaced) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{108}
+	return file_command_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *Replaced) GetName() string {
@@ -8539,7 +8809,7 @@ type AcquirePermit struct {
 
 func (x *AcquirePermit) Reset() {
 	*x = AcquirePermit{}
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8551,7 +8821,7 @@ func (x *AcquirePermit) String() string {
 func (*AcquirePermit) ProtoMessage() {}
 
 func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8564,7 +8834,7 @@ func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquirePermit.ProtoReflect.Descriptor instead.
 func (*AcquirePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{109}
+	return file_command_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *AcquirePermit) GetRequest() uint64 {
@@ -8611,7 +8881,7 @@ type PermitGranted struct {
 
 func (x *PermitGranted) Reset() {
 	*x = PermitGranted{}
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8623,7 +8893,7 @@ func (x *PermitGranted) String() string {
 func (*PermitGranted) ProtoMessage() {}
 
 func (x *PermitGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8636,7 +8906,7 @@ func (x *PermitGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitGranted.ProtoReflect.Descriptor instead.
 func (*PermitGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{110}
+	return file_command_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *PermitGranted) GetRequest() uint64 {
@@ -8657,7 +8927,7 @@ type PermitDenied struct {
 
 func (x *PermitDenied) Reset() {
 	*x = PermitDenied{}
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8669,7 +8939,7 @@ func (x *PermitDenied) String() string {
 func (*PermitDenied) ProtoMessage() {}
 
 func (x *PermitDenied) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8682,7 +8952,7 @@ func (x *PermitDenied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitDenied.ProtoReflect.Descriptor instead.
 func (*PermitDenied) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{111}
+	return file_command_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *PermitDenied) GetRequest() uint64 {
@@ -8712,7 +8982,7 @@ type ReleasePermit struct {
 
 func (x *ReleasePermit) Reset() {
 	*x = ReleasePermit{}
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8724,7 +8994,7 @@ func (x *ReleasePermit) String() string {
 func (*ReleasePermit) ProtoMessage() {}
 
 func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8737,7 +9007,7 @@ func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasePermit.ProtoReflect.Descriptor instead.
 func (*ReleasePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{112}
+	return file_command_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ReleasePermit) GetRequest() uint64 {
@@ -8790,7 +9060,7 @@ type AskBudget struct {
 
 func (x *AskBudget) Reset() {
 	*x = AskBudget{}
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8802,7 +9072,7 @@ func (x *AskBudget) String() string {
 func (*AskBudget) ProtoMessage() {}
 
 func (x *AskBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8815,7 +9085,7 @@ func (x *AskBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskBudget.ProtoReflect.Descriptor instead.
 func (*AskBudget) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{113}
+	return file_command_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *AskBudget) GetWorkerId() string {
@@ -8864,7 +9134,7 @@ type BudgetGranted struct {
 
 func (x *BudgetGranted) Reset() {
 	*x = BudgetGranted{}
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8876,7 +9146,7 @@ func (x *BudgetGranted) String() string {
 func (*BudgetGranted) ProtoMessage() {}
 
 func (x *BudgetGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8889,7 +9159,7 @@ func (x *BudgetGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetGranted.ProtoReflect.Descriptor instead.
 func (*BudgetGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{114}
+	return file_command_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *BudgetGranted) GetAsk() uint64 {
@@ -8924,7 +9194,7 @@ type BudgetRefused struct {
 
 func (x *BudgetRefused) Reset() {
 	*x = BudgetRefused{}
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8936,7 +9206,7 @@ func (x *BudgetRefused) String() string {
 func (*BudgetRefused) ProtoMessage() {}
 
 func (x *BudgetRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8949,7 +9219,7 @@ func (x *BudgetRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetRefused.ProtoReflect.Descriptor instead.
 func (*BudgetRefused) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{115}
+	return file_command_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *BudgetRefused) GetAsk() uint64 {
@@ -8983,7 +9253,7 @@ type BudgetShort struct {
 
 func (x *BudgetShort) Reset() {
 	*x = BudgetShort{}
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8995,7 +9265,7 @@ func (x *BudgetShort) String() string {
 func (*BudgetShort) ProtoMessage() {}
 
 func (x *BudgetShort) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9008,7 +9278,7 @@ func (x *BudgetShort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetShort.ProtoReflect.Descriptor instead.
 func (*BudgetShort) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{116}
+	return file_command_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *BudgetShort) GetAsk() uint64 {
@@ -9036,7 +9306,7 @@ type ReportBudget struct {
 
 func (x *ReportBudget) Reset() {
 	*x = ReportBudget{}
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9048,7 +9318,7 @@ func (x *ReportBudget) String() string {
 func (*ReportBudget) ProtoMessage() {}
 
 func (x *ReportBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9061,7 +9331,7 @@ func (x *ReportBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportBudget.ProtoReflect.Descriptor instead.
 func (*ReportBudget) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{117}
+	return file_command_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *ReportBudget) GetWorkerId() string {
@@ -9117,7 +9387,7 @@ type Execute struct {
 
 func (x *Execute) Reset() {
 	*x = Execute{}
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9129,7 +9399,7 @@ func (x *Execute) String() string {
 func (*Execute) ProtoMessage() {}
 
 func (x *Execute) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9142,7 +9412,7 @@ func (x *Execute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Execute.ProtoReflect.Descriptor instead.
 func (*Execute) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{118}
+	return file_command_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *Execute) GetExecId() string {
@@ -9381,7 +9651,7 @@ type ToolReply struct {
 
 func (x *ToolReply) Reset() {
 	*x = ToolReply{}
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9393,7 +9663,7 @@ func (x *ToolReply) String() string {
 func (*ToolReply) ProtoMessage() {}
 
 func (x *ToolReply) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9406,7 +9676,7 @@ func (x *ToolReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolReply.ProtoReflect.Descriptor instead.
 func (*ToolReply) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{119}
+	return file_command_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *ToolReply) GetExecId() string {
@@ -9541,7 +9811,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9553,7 +9823,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9566,7 +9836,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{120}
+	return file_command_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *LedgerEntry) GetExecId() string {
@@ -9608,7 +9878,7 @@ type CancelCalls struct {
 
 func (x *CancelCalls) Reset() {
 	*x = CancelCalls{}
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9620,7 +9890,7 @@ func (x *CancelCalls) String() string {
 func (*CancelCalls) ProtoMessage() {}
 
 func (x *CancelCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9633,7 +9903,7 @@ func (x *CancelCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCalls.ProtoReflect.Descriptor instead.
 func (*CancelCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{121}
+	return file_command_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *CancelCalls) GetExecIds() []string {
@@ -9665,7 +9935,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9677,7 +9947,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9690,7 +9960,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{122}
+	return file_command_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *Progress) GetExecId() string {
@@ -9744,7 +10014,7 @@ type ListProjects struct {
 
 func (x *ListProjects) Reset() {
 	*x = ListProjects{}
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9756,7 +10026,7 @@ func (x *ListProjects) String() string {
 func (*ListProjects) ProtoMessage() {}
 
 func (x *ListProjects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9769,7 +10039,7 @@ func (x *ListProjects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProjects.ProtoReflect.Descriptor instead.
 func (*ListProjects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{123}
+	return file_command_proto_rawDescGZIP(), []int{126}
 }
 
 type Projects struct {
@@ -9781,7 +10051,7 @@ type Projects struct {
 
 func (x *Projects) Reset() {
 	*x = Projects{}
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9793,7 +10063,7 @@ func (x *Projects) String() string {
 func (*Projects) ProtoMessage() {}
 
 func (x *Projects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9806,7 +10076,7 @@ func (x *Projects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Projects.ProtoReflect.Descriptor instead.
 func (*Projects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{124}
+	return file_command_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *Projects) GetProjects() []*Project {
@@ -9827,7 +10097,7 @@ type SaveProject struct {
 
 func (x *SaveProject) Reset() {
 	*x = SaveProject{}
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9839,7 +10109,7 @@ func (x *SaveProject) String() string {
 func (*SaveProject) ProtoMessage() {}
 
 func (x *SaveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9852,7 +10122,7 @@ func (x *SaveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveProject.ProtoReflect.Descriptor instead.
 func (*SaveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{125}
+	return file_command_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *SaveProject) GetName() string {
@@ -9879,7 +10149,7 @@ type RemoveProject struct {
 
 func (x *RemoveProject) Reset() {
 	*x = RemoveProject{}
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9891,7 +10161,7 @@ func (x *RemoveProject) String() string {
 func (*RemoveProject) ProtoMessage() {}
 
 func (x *RemoveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9904,7 +10174,7 @@ func (x *RemoveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProject.ProtoReflect.Descriptor instead.
 func (*RemoveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{126}
+	return file_command_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *RemoveProject) GetProject() string {
@@ -9926,7 +10196,7 @@ type SetVariables struct {
 
 func (x *SetVariables) Reset() {
 	*x = SetVariables{}
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9938,7 +10208,7 @@ func (x *SetVariables) String() string {
 func (*SetVariables) ProtoMessage() {}
 
 func (x *SetVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9951,7 +10221,7 @@ func (x *SetVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVariables.ProtoReflect.Descriptor instead.
 func (*SetVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{127}
+	return file_command_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *SetVariables) GetProject() string {
@@ -9985,7 +10255,7 @@ type TakeVariables struct {
 
 func (x *TakeVariables) Reset() {
 	*x = TakeVariables{}
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9997,7 +10267,7 @@ func (x *TakeVariables) String() string {
 func (*TakeVariables) ProtoMessage() {}
 
 func (x *TakeVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10010,7 +10280,7 @@ func (x *TakeVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeVariables.ProtoReflect.Descriptor instead.
 func (*TakeVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{128}
+	return file_command_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *TakeVariables) GetProjectId() string {
@@ -10030,7 +10300,7 @@ type ReadFields struct {
 
 func (x *ReadFields) Reset() {
 	*x = ReadFields{}
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10042,7 +10312,7 @@ func (x *ReadFields) String() string {
 func (*ReadFields) ProtoMessage() {}
 
 func (x *ReadFields) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10055,7 +10325,7 @@ func (x *ReadFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFields.ProtoReflect.Descriptor instead.
 func (*ReadFields) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{129}
+	return file_command_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *ReadFields) GetWorkspace() string {
@@ -10077,7 +10347,7 @@ type FieldsView struct {
 
 func (x *FieldsView) Reset() {
 	*x = FieldsView{}
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10089,7 +10359,7 @@ func (x *FieldsView) String() string {
 func (*FieldsView) ProtoMessage() {}
 
 func (x *FieldsView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10102,7 +10372,7 @@ func (x *FieldsView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldsView.ProtoReflect.Descriptor instead.
 func (*FieldsView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{130}
+	return file_command_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *FieldsView) GetWorkspace() string {
@@ -10149,7 +10419,7 @@ type FieldView struct {
 
 func (x *FieldView) Reset() {
 	*x = FieldView{}
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10161,7 +10431,7 @@ func (x *FieldView) String() string {
 func (*FieldView) ProtoMessage() {}
 
 func (x *FieldView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10174,7 +10444,7 @@ func (x *FieldView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldView.ProtoReflect.Descriptor instead.
 func (*FieldView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{131}
+	return file_command_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *FieldView) GetName() string {
@@ -10251,7 +10521,7 @@ type SetField struct {
 
 func (x *SetField) Reset() {
 	*x = SetField{}
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10263,7 +10533,7 @@ func (x *SetField) String() string {
 func (*SetField) ProtoMessage() {}
 
 func (x *SetField) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10276,7 +10546,7 @@ func (x *SetField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetField.ProtoReflect.Descriptor instead.
 func (*SetField) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{132}
+	return file_command_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *SetField) GetWorkspace() string {
@@ -10346,7 +10616,7 @@ type FieldUpdated struct {
 
 func (x *FieldUpdated) Reset() {
 	*x = FieldUpdated{}
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10358,7 +10628,7 @@ func (x *FieldUpdated) String() string {
 func (*FieldUpdated) ProtoMessage() {}
 
 func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10371,7 +10641,7 @@ func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldUpdated.ProtoReflect.Descriptor instead.
 func (*FieldUpdated) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{133}
+	return file_command_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *FieldUpdated) GetWorkspace() string {
@@ -10408,7 +10678,7 @@ type DeclareFields struct {
 
 func (x *DeclareFields) Reset() {
 	*x = DeclareFields{}
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10420,7 +10690,7 @@ func (x *DeclareFields) String() string {
 func (*DeclareFields) ProtoMessage() {}
 
 func (x *DeclareFields) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10433,7 +10703,7 @@ func (x *DeclareFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareFields.ProtoReflect.Descriptor instead.
 func (*DeclareFields) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{134}
+	return file_command_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *DeclareFields) GetWorkspace() string {
@@ -10475,7 +10745,7 @@ type FieldChanged struct {
 
 func (x *FieldChanged) Reset() {
 	*x = FieldChanged{}
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10487,7 +10757,7 @@ func (x *FieldChanged) String() string {
 func (*FieldChanged) ProtoMessage() {}
 
 func (x *FieldChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10500,7 +10770,7 @@ func (x *FieldChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChanged.ProtoReflect.Descriptor instead.
 func (*FieldChanged) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{135}
+	return file_command_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *FieldChanged) GetId() string {
@@ -10527,7 +10797,7 @@ type DiffCopy struct {
 
 func (x *DiffCopy) Reset() {
 	*x = DiffCopy{}
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10539,7 +10809,7 @@ func (x *DiffCopy) String() string {
 func (*DiffCopy) ProtoMessage() {}
 
 func (x *DiffCopy) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10552,7 +10822,7 @@ func (x *DiffCopy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffCopy.ProtoReflect.Descriptor instead.
 func (*DiffCopy) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{136}
+	return file_command_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *DiffCopy) GetWorker() string {
@@ -10574,7 +10844,7 @@ type ApplyCopy struct {
 
 func (x *ApplyCopy) Reset() {
 	*x = ApplyCopy{}
-	mi := &file_command_proto_msgTypes[137]
+	mi := &file_command_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10586,7 +10856,7 @@ func (x *ApplyCopy) String() string {
 func (*ApplyCopy) ProtoMessage() {}
 
 func (x *ApplyCopy) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[137]
+	mi := &file_command_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10599,7 +10869,7 @@ func (x *ApplyCopy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyCopy.ProtoReflect.Descriptor instead.
 func (*ApplyCopy) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{137}
+	return file_command_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *ApplyCopy) GetBy() string {
@@ -10628,7 +10898,7 @@ type Changes struct {
 
 func (x *Changes) Reset() {
 	*x = Changes{}
-	mi := &file_command_proto_msgTypes[138]
+	mi := &file_command_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10640,7 +10910,7 @@ func (x *Changes) String() string {
 func (*Changes) ProtoMessage() {}
 
 func (x *Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[138]
+	mi := &file_command_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10653,7 +10923,7 @@ func (x *Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changes.ProtoReflect.Descriptor instead.
 func (*Changes) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{138}
+	return file_command_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *Changes) GetFolder() string {
@@ -10697,7 +10967,7 @@ type FileChange struct {
 
 func (x *FileChange) Reset() {
 	*x = FileChange{}
-	mi := &file_command_proto_msgTypes[139]
+	mi := &file_command_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10709,7 +10979,7 @@ func (x *FileChange) String() string {
 func (*FileChange) ProtoMessage() {}
 
 func (x *FileChange) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[139]
+	mi := &file_command_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10722,7 +10992,7 @@ func (x *FileChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
 func (*FileChange) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{139}
+	return file_command_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *FileChange) GetPath() string {
@@ -10773,7 +11043,7 @@ type UseFile struct {
 
 func (x *UseFile) Reset() {
 	*x = UseFile{}
-	mi := &file_command_proto_msgTypes[140]
+	mi := &file_command_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10785,7 +11055,7 @@ func (x *UseFile) String() string {
 func (*UseFile) ProtoMessage() {}
 
 func (x *UseFile) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[140]
+	mi := &file_command_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10798,7 +11068,7 @@ func (x *UseFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseFile.ProtoReflect.Descriptor instead.
 func (*UseFile) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{140}
+	return file_command_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *UseFile) GetAction() UseFile_Action {
@@ -10832,7 +11102,7 @@ type Files struct {
 
 func (x *Files) Reset() {
 	*x = Files{}
-	mi := &file_command_proto_msgTypes[141]
+	mi := &file_command_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10844,7 +11114,7 @@ func (x *Files) String() string {
 func (*Files) ProtoMessage() {}
 
 func (x *Files) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[141]
+	mi := &file_command_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10857,7 +11127,7 @@ func (x *Files) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Files.ProtoReflect.Descriptor instead.
 func (*Files) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{141}
+	return file_command_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *Files) GetEntries() []*FileEntry {
@@ -10886,7 +11156,7 @@ type FileEntry struct {
 
 func (x *FileEntry) Reset() {
 	*x = FileEntry{}
-	mi := &file_command_proto_msgTypes[142]
+	mi := &file_command_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10898,7 +11168,7 @@ func (x *FileEntry) String() string {
 func (*FileEntry) ProtoMessage() {}
 
 func (x *FileEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[142]
+	mi := &file_command_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10911,7 +11181,7 @@ func (x *FileEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEntry.ProtoReflect.Descriptor instead.
 func (*FileEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{142}
+	return file_command_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *FileEntry) GetPath() string {
@@ -10952,7 +11222,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[143]
+	mi := &file_command_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10964,7 +11234,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[143]
+	mi := &file_command_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10977,7 +11247,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{143}
+	return file_command_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -11003,7 +11273,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[144]
+	mi := &file_command_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11015,7 +11285,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[144]
+	mi := &file_command_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11028,7 +11298,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{144}
+	return file_command_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -11047,7 +11317,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[145]
+	mi := &file_command_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11059,7 +11329,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[145]
+	mi := &file_command_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11072,7 +11342,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{145}
+	return file_command_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -11091,7 +11361,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[146]
+	mi := &file_command_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11103,7 +11373,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[146]
+	mi := &file_command_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11116,7 +11386,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{146}
+	return file_command_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -11136,7 +11406,7 @@ type ListWorkspaces struct {
 
 func (x *ListWorkspaces) Reset() {
 	*x = ListWorkspaces{}
-	mi := &file_command_proto_msgTypes[147]
+	mi := &file_command_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11148,7 +11418,7 @@ func (x *ListWorkspaces) String() string {
 func (*ListWorkspaces) ProtoMessage() {}
 
 func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[147]
+	mi := &file_command_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11161,7 +11431,7 @@ func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspaces.ProtoReflect.Descriptor instead.
 func (*ListWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{147}
+	return file_command_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *ListWorkspaces) GetSessionId() string {
@@ -11180,7 +11450,7 @@ type Workspaces struct {
 
 func (x *Workspaces) Reset() {
 	*x = Workspaces{}
-	mi := &file_command_proto_msgTypes[148]
+	mi := &file_command_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11192,7 +11462,7 @@ func (x *Workspaces) String() string {
 func (*Workspaces) ProtoMessage() {}
 
 func (x *Workspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[148]
+	mi := &file_command_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11205,7 +11475,7 @@ func (x *Workspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workspaces.ProtoReflect.Descriptor instead.
 func (*Workspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{148}
+	return file_command_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *Workspaces) GetWorkspaces() []*SessionWorkspace {
@@ -11226,7 +11496,7 @@ type SessionWorkspace struct {
 
 func (x *SessionWorkspace) Reset() {
 	*x = SessionWorkspace{}
-	mi := &file_command_proto_msgTypes[149]
+	mi := &file_command_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11238,7 +11508,7 @@ func (x *SessionWorkspace) String() string {
 func (*SessionWorkspace) ProtoMessage() {}
 
 func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[149]
+	mi := &file_command_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11251,7 +11521,7 @@ func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionWorkspace.ProtoReflect.Descriptor instead.
 func (*SessionWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{149}
+	return file_command_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *SessionWorkspace) GetSessionId() string {
@@ -11285,7 +11555,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[150]
+	mi := &file_command_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11297,7 +11567,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[150]
+	mi := &file_command_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11310,7 +11580,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{150}
+	return file_command_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -11336,7 +11606,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[151]
+	mi := &file_command_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11348,7 +11618,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[151]
+	mi := &file_command_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11361,7 +11631,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{151}
+	return file_command_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -11381,7 +11651,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[152]
+	mi := &file_command_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11393,7 +11663,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[152]
+	mi := &file_command_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11406,7 +11676,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{152}
+	return file_command_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *Show) GetId() string {
@@ -11427,7 +11697,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[153]
+	mi := &file_command_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11439,7 +11709,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[153]
+	mi := &file_command_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11452,7 +11722,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{153}
+	return file_command_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -11496,7 +11766,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[154]
+	mi := &file_command_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11508,7 +11778,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[154]
+	mi := &file_command_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11521,7 +11791,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{154}
+	return file_command_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -11624,7 +11894,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[155]
+	mi := &file_command_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11636,7 +11906,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[155]
+	mi := &file_command_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11649,7 +11919,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{155}
+	return file_command_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -11718,7 +11988,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[156]
+	mi := &file_command_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11730,7 +12000,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[156]
+	mi := &file_command_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11743,7 +12013,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{156}
+	return file_command_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -11764,7 +12034,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[157]
+	mi := &file_command_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11776,7 +12046,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[157]
+	mi := &file_command_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11789,7 +12059,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{157}
+	return file_command_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -11824,7 +12094,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[158]
+	mi := &file_command_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11836,7 +12106,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[158]
+	mi := &file_command_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11849,7 +12119,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{158}
+	return file_command_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *Finding) GetStream() string {
@@ -11886,7 +12156,7 @@ type ForkSession struct {
 
 func (x *ForkSession) Reset() {
 	*x = ForkSession{}
-	mi := &file_command_proto_msgTypes[159]
+	mi := &file_command_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11898,7 +12168,7 @@ func (x *ForkSession) String() string {
 func (*ForkSession) ProtoMessage() {}
 
 func (x *ForkSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[159]
+	mi := &file_command_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11911,7 +12181,7 @@ func (x *ForkSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSession.ProtoReflect.Descriptor instead.
 func (*ForkSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{159}
+	return file_command_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *ForkSession) GetSessionId() string {
@@ -11950,7 +12220,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_command_proto_msgTypes[160]
+	mi := &file_command_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11962,7 +12232,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[160]
+	mi := &file_command_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11975,7 +12245,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{160}
+	return file_command_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *Forked) GetSession() *SessionView {
@@ -12038,7 +12308,7 @@ type ImportSession struct {
 
 func (x *ImportSession) Reset() {
 	*x = ImportSession{}
-	mi := &file_command_proto_msgTypes[161]
+	mi := &file_command_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12050,7 +12320,7 @@ func (x *ImportSession) String() string {
 func (*ImportSession) ProtoMessage() {}
 
 func (x *ImportSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[161]
+	mi := &file_command_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12063,7 +12333,7 @@ func (x *ImportSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSession.ProtoReflect.Descriptor instead.
 func (*ImportSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{161}
+	return file_command_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *ImportSession) GetNewId() bool {
@@ -12097,7 +12367,7 @@ type Imported struct {
 
 func (x *Imported) Reset() {
 	*x = Imported{}
-	mi := &file_command_proto_msgTypes[162]
+	mi := &file_command_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12109,7 +12379,7 @@ func (x *Imported) String() string {
 func (*Imported) ProtoMessage() {}
 
 func (x *Imported) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[162]
+	mi := &file_command_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12122,7 +12392,7 @@ func (x *Imported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Imported.ProtoReflect.Descriptor instead.
 func (*Imported) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{162}
+	return file_command_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *Imported) GetSession() *SessionView {
@@ -12200,7 +12470,7 @@ type ModeSettled struct {
 
 func (x *ModeSettled) Reset() {
 	*x = ModeSettled{}
-	mi := &file_command_proto_msgTypes[163]
+	mi := &file_command_proto_msgTypes[166]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12212,7 +12482,7 @@ func (x *ModeSettled) String() string {
 func (*ModeSettled) ProtoMessage() {}
 
 func (x *ModeSettled) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[163]
+	mi := &file_command_proto_msgTypes[166]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12225,7 +12495,7 @@ func (x *ModeSettled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModeSettled.ProtoReflect.Descriptor instead.
 func (*ModeSettled) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{163}
+	return file_command_proto_rawDescGZIP(), []int{166}
 }
 
 func (x *ModeSettled) GetWorkspace() string {
@@ -12258,7 +12528,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[164]
+	mi := &file_command_proto_msgTypes[167]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12270,7 +12540,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[164]
+	mi := &file_command_proto_msgTypes[167]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12283,7 +12553,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{164}
+	return file_command_proto_rawDescGZIP(), []int{167}
 }
 
 type Holder struct {
@@ -12298,7 +12568,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[165]
+	mi := &file_command_proto_msgTypes[168]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12310,7 +12580,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[165]
+	mi := &file_command_proto_msgTypes[168]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12323,7 +12593,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{165}
+	return file_command_proto_rawDescGZIP(), []int{168}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -12365,7 +12635,7 @@ type RegisterHost struct {
 
 func (x *RegisterHost) Reset() {
 	*x = RegisterHost{}
-	mi := &file_command_proto_msgTypes[166]
+	mi := &file_command_proto_msgTypes[169]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12377,7 +12647,7 @@ func (x *RegisterHost) String() string {
 func (*RegisterHost) ProtoMessage() {}
 
 func (x *RegisterHost) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[166]
+	mi := &file_command_proto_msgTypes[169]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12390,7 +12660,7 @@ func (x *RegisterHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterHost.ProtoReflect.Descriptor instead.
 func (*RegisterHost) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{166}
+	return file_command_proto_rawDescGZIP(), []int{169}
 }
 
 func (x *RegisterHost) GetHost() string {
@@ -12421,7 +12691,7 @@ type ConnectOwner struct {
 
 func (x *ConnectOwner) Reset() {
 	*x = ConnectOwner{}
-	mi := &file_command_proto_msgTypes[167]
+	mi := &file_command_proto_msgTypes[170]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12433,7 +12703,7 @@ func (x *ConnectOwner) String() string {
 func (*ConnectOwner) ProtoMessage() {}
 
 func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[167]
+	mi := &file_command_proto_msgTypes[170]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12446,7 +12716,7 @@ func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectOwner.ProtoReflect.Descriptor instead.
 func (*ConnectOwner) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{167}
+	return file_command_proto_rawDescGZIP(), []int{170}
 }
 
 func (x *ConnectOwner) GetSessionId() string {
@@ -12543,7 +12813,7 @@ const file_command_proto_rawDesc = "" +
 	"\x05trust\x18\x02 \x01(\x0e2\x16.troupe.v1.Trust.LevelR\x05trust\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x1f\n" +
 	"\vapproval_id\x18\x04 \x01(\tR\n" +
-	"approvalId\"\xa1\x15\n" +
+	"approvalId\"\xd5\x15\n" +
 	"\tToSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x120\n" +
@@ -12605,7 +12875,8 @@ const file_command_proto_rawDesc = "" +
 	"\x12share_conversation\x18n \x01(\v2\x1c.troupe.v1.ShareConversationH\x00R\x11shareConversation\x128\n" +
 	"\vsubmit_turn\x18o \x01(\v2\x15.troupe.v1.SubmitTurnH\x00R\n" +
 	"submitTurn\x12J\n" +
-	"\x11read_conversation\x18p \x01(\v2\x1b.troupe.v1.ReadConversationH\x00R\x10readConversationB\t\n" +
+	"\x11read_conversation\x18p \x01(\v2\x1b.troupe.v1.ReadConversationH\x00R\x10readConversation\x122\n" +
+	"\ttake_turn\x18Z \x01(\v2\x13.troupe.v1.TakeTurnH\x00R\btakeTurnB\t\n" +
 	"\acommand\"\"\n" +
 	"\fDescribeTree\x12\x12\n" +
 	"\x04deep\x18\x01 \x01(\bR\x04deep\"\xec\x02\n" +
@@ -12649,7 +12920,7 @@ const file_command_proto_rawDesc = "" +
 	"\x05input\x18\x01 \x01(\v2\x16.troupe.v1.SubmitInputR\x05input\"C\n" +
 	"\tAwaitTurn\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x19\n" +
-	"\binput_id\x18\x02 \x01(\tR\ainputId\"\x95\x04\n" +
+	"\binput_id\x18\x02 \x01(\tR\ainputId\"\xb6\x04\n" +
 	"\n" +
 	"TurnResult\x12\x1d\n" +
 	"\n" +
@@ -12670,7 +12941,9 @@ const file_command_proto_rawDesc = "" +
 	"\x10conversation_seq\x18\f \x01(\x04R\x0fconversationSeq\x12+\n" +
 	"\x12started_at_unix_ms\x18\r \x01(\x03R\x0fstartedAtUnixMs\x12/\n" +
 	"\x14completed_at_unix_ms\x18\x0e \x01(\x03R\x11completedAtUnixMs\x12\x14\n" +
-	"\x05model\x18\x0f \x01(\tR\x05model\"\xc3\x01\n" +
+	"\x05model\x18\x0f \x01(\tR\x05model\x12\x1f\n" +
+	"\vinputs_stay\x18Z \x01(\bR\n" +
+	"inputsStay\"\xc3\x01\n" +
 	"\fToolCallView\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x17\n" +
@@ -12751,31 +13024,52 @@ const file_command_proto_rawDesc = "" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x1b\n" +
 	"\tworker_id\x18\x02 \x01(\tR\bworkerId\"'\n" +
 	"\x11ShareConversation\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"N\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x84\x01\n" +
+	"\bTakeTurn\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
+	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x17\n" +
+	"\aturn_id\x18\x03 \x01(\tR\x06turnId\x12\x16\n" +
+	"\x06prompt\x18\x04 \x01(\tR\x06prompt\x12\x16\n" +
+	"\x06member\x18\x05 \x01(\tR\x06member\"c\n" +
 	"\n" +
 	"SubmitTurn\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12,\n" +
-	"\x04turn\x18\x02 \x01(\v2\x18.troupe.v1.TurnSubmittedR\x04turn\"<\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
+	"\aturn_id\x18\x03 \x01(\tR\x06turnId\x12\x12\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02byJ\x04\b\x02\x10\x03\"<\n" +
 	"\x10ReadConversation\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05after\x18\x02 \x01(\x04R\x05after\"\xc3\x01\n" +
+	"\x05after\x18\x02 \x01(\x04R\x05after\"\x94\x02\n" +
 	"\x12SharedConversation\x12'\n" +
 	"\x0fconversation_id\x18\x01 \x01(\tR\x0econversationId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12+\n" +
 	"\x05turns\x18\x03 \x03(\v2\x15.troupe.v1.SharedTurnR\x05turns\x121\n" +
 	"\amembers\x18\x04 \x03(\v2\x17.troupe.v1.SharedMemberR\amembers\x12\x10\n" +
-	"\x03seq\x18\x05 \x01(\x04R\x03seq\"j\n" +
+	"\x03seq\x18\x05 \x01(\x04R\x03seq\x12\x1d\n" +
+	"\n" +
+	"session_id\x18Z \x01(\tR\tsessionId\x12\x1a\n" +
+	"\bspeaking\x18[ \x01(\tR\bspeaking\x12\x14\n" +
+	"\x05count\x18\\ \x01(\x05R\x05count\"\xc0\x01\n" +
 	"\n" +
 	"SharedTurn\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x1c\n" +
 	"\n" +
 	"at_unix_ms\x18\x02 \x01(\x03R\batUnixMs\x12,\n" +
-	"\x04turn\x18\x03 \x01(\v2\x18.troupe.v1.TurnSubmittedR\x04turn\"k\n" +
+	"\x04turn\x18\x03 \x01(\v2\x18.troupe.v1.TurnSubmittedR\x04turn\x12\x16\n" +
+	"\x06member\x18Z \x01(\tR\x06member\x12$\n" +
+	"\x03cut\x18[ \x01(\v2\x12.troupe.v1.TurnCutR\x03cut\x12\x16\n" +
+	"\x06number\x18\\ \x01(\x05R\x06number\"\x91\x01\n" +
 	"\fSharedMember\x12\x1b\n" +
-	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x14\n" +
-	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x12\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04left\x18\x03 \x01(\tR\x04left\x12\x14\n" +
-	"\x05turns\x18\x04 \x01(\x05R\x05turns\"S\n" +
+	"\x05turns\x18\x04 \x01(\x05R\x05turns\x12&\n" +
+	"\x05usage\x18Z \x01(\v2\x10.troupe.v1.UsageR\x05usage\"2\n" +
+	"\x11ListConversations\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\"T\n" +
+	"\rConversations\x12C\n" +
+	"\rconversations\x18\x01 \x03(\v2\x1d.troupe.v1.SharedConversationR\rconversations\"S\n" +
 	"\fDeleteWorker\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
@@ -12929,7 +13223,7 @@ const file_command_proto_rawDesc = "" +
 	"\vNarrowChild\x12\x14\n" +
 	"\x05tools\x18\x01 \x03(\tR\x05tools\x12)\n" +
 	"\x06bounds\x18\x02 \x01(\v2\x11.troupe.v1.BoundsR\x06bounds\x12\x1b\n" +
-	"\tworker_id\x18\x03 \x01(\tR\bworkerId\"\xd9\x04\n" +
+	"\tworker_id\x18\x03 \x01(\tR\bworkerId\"\x9e\x05\n" +
 	"\vSessionView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12+\n" +
@@ -12951,7 +13245,8 @@ const file_command_proto_rawDesc = "" +
 	"project_id\x18\x0e \x01(\tR\tprojectId\x123\n" +
 	"\apersist\x18\x14 \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\x12\x16\n" +
 	"\x06tenant\x18( \x01(\tR\x06tenant\x12-\n" +
-	"\x06budget\x18d \x01(\v2\x15.troupe.v1.BudgetViewR\x06budget\"\xc8\x06\n" +
+	"\x06budget\x18d \x01(\v2\x15.troupe.v1.BudgetViewR\x06budget\x12C\n" +
+	"\rconversations\x18] \x03(\v2\x1d.troupe.v1.SharedConversationR\rconversations\"\xc8\x06\n" +
 	"\n" +
 	"WorkerView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -13550,7 +13845,7 @@ func file_command_proto_rawDescGZIP() []byte {
 }
 
 var file_command_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 168)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 171)
 var file_command_proto_goTypes = []any{
 	(ReleasePermit_Outcome)(0),   // 0: troupe.v1.ReleasePermit.Outcome
 	(UseFile_Action)(0),          // 1: troupe.v1.UseFile.Action
@@ -13584,198 +13879,202 @@ var file_command_proto_goTypes = []any{
 	(*DeliverMail)(nil),          // 29: troupe.v1.DeliverMail
 	(*FindWorker)(nil),           // 30: troupe.v1.FindWorker
 	(*ShareConversation)(nil),    // 31: troupe.v1.ShareConversation
-	(*SubmitTurn)(nil),           // 32: troupe.v1.SubmitTurn
-	(*ReadConversation)(nil),     // 33: troupe.v1.ReadConversation
-	(*SharedConversation)(nil),   // 34: troupe.v1.SharedConversation
-	(*SharedTurn)(nil),           // 35: troupe.v1.SharedTurn
-	(*SharedMember)(nil),         // 36: troupe.v1.SharedMember
-	(*DeleteWorker)(nil),         // 37: troupe.v1.DeleteWorker
-	(*DescribeSession)(nil),      // 38: troupe.v1.DescribeSession
-	(*CountJobs)(nil),            // 39: troupe.v1.CountJobs
-	(*JobCount)(nil),             // 40: troupe.v1.JobCount
-	(*ResolveCall)(nil),          // 41: troupe.v1.ResolveCall
-	(*ResolveApproval)(nil),      // 42: troupe.v1.ResolveApproval
-	(*RememberRule)(nil),         // 43: troupe.v1.RememberRule
-	(*Remembered)(nil),           // 44: troupe.v1.Remembered
-	(*RuleView)(nil),             // 45: troupe.v1.RuleView
-	(*ListRules)(nil),            // 46: troupe.v1.ListRules
-	(*Rules)(nil),                // 47: troupe.v1.Rules
-	(*RevokeRule)(nil),           // 48: troupe.v1.RevokeRule
-	(*ReleaseWorker)(nil),        // 49: troupe.v1.ReleaseWorker
-	(*CompactHistory)(nil),       // 50: troupe.v1.CompactHistory
-	(*Compacted)(nil),            // 51: troupe.v1.Compacted
-	(*SetTimer)(nil),             // 52: troupe.v1.SetTimer
-	(*CancelTimer)(nil),          // 53: troupe.v1.CancelTimer
-	(*ListTimers)(nil),           // 54: troupe.v1.ListTimers
-	(*TimerView)(nil),            // 55: troupe.v1.TimerView
-	(*Timers)(nil),               // 56: troupe.v1.Timers
-	(*FireTimer)(nil),            // 57: troupe.v1.FireTimer
-	(*TimerChanged)(nil),         // 58: troupe.v1.TimerChanged
-	(*SaveHistory)(nil),          // 59: troupe.v1.SaveHistory
-	(*WaitIdle)(nil),             // 60: troupe.v1.WaitIdle
-	(*CloseSession)(nil),         // 61: troupe.v1.CloseSession
-	(*Subscribe)(nil),            // 62: troupe.v1.Subscribe
-	(*Subscribed)(nil),           // 63: troupe.v1.Subscribed
-	(*Unsubscribe)(nil),          // 64: troupe.v1.Unsubscribe
-	(*Published)(nil),            // 65: troupe.v1.Published
-	(*ReadHistory)(nil),          // 66: troupe.v1.ReadHistory
-	(*History)(nil),              // 67: troupe.v1.History
-	(*ConfigureWorker)(nil),      // 68: troupe.v1.ConfigureWorker
-	(*NarrowChild)(nil),          // 69: troupe.v1.NarrowChild
-	(*SessionView)(nil),          // 70: troupe.v1.SessionView
-	(*WorkerView)(nil),           // 71: troupe.v1.WorkerView
-	(*Waiting)(nil),              // 72: troupe.v1.Waiting
-	(*CallView)(nil),             // 73: troupe.v1.CallView
-	(*ApprovalView)(nil),         // 74: troupe.v1.ApprovalView
-	(*Viewer)(nil),               // 75: troupe.v1.Viewer
-	(*ShowApproval)(nil),         // 76: troupe.v1.ShowApproval
-	(*Announce)(nil),             // 77: troupe.v1.Announce
-	(*ListApprovals)(nil),        // 78: troupe.v1.ListApprovals
-	(*Approvals)(nil),            // 79: troupe.v1.Approvals
-	(*ListAudit)(nil),            // 80: troupe.v1.ListAudit
-	(*Audit)(nil),                // 81: troupe.v1.Audit
-	(*AuditView)(nil),            // 82: troupe.v1.AuditView
-	(*OpenSession)(nil),          // 83: troupe.v1.OpenSession
-	(*SessionIdle)(nil),          // 84: troupe.v1.SessionIdle
-	(*Passivate)(nil),            // 85: troupe.v1.Passivate
-	(*Staying)(nil),              // 86: troupe.v1.Staying
-	(*MakeRoom)(nil),             // 87: troupe.v1.MakeRoom
-	(*ReportIdle)(nil),           // 88: troupe.v1.ReportIdle
-	(*Idleness)(nil),             // 89: troupe.v1.Idleness
-	(*Configure)(nil),            // 90: troupe.v1.Configure
-	(*WorkerFailed)(nil),         // 91: troupe.v1.WorkerFailed
-	(*SessionEnded)(nil),         // 92: troupe.v1.SessionEnded
-	(*DescribeWorker)(nil),       // 93: troupe.v1.DescribeWorker
-	(*Watched)(nil),              // 94: troupe.v1.Watched
-	(*AcquireLease)(nil),         // 95: troupe.v1.AcquireLease
-	(*LeaseGranted)(nil),         // 96: troupe.v1.LeaseGranted
-	(*LeaseQueued)(nil),          // 97: troupe.v1.LeaseQueued
-	(*ReleaseLease)(nil),         // 98: troupe.v1.ReleaseLease
-	(*EffectBegun)(nil),          // 99: troupe.v1.EffectBegun
-	(*EffectAllowed)(nil),        // 100: troupe.v1.EffectAllowed
-	(*EffectEnded)(nil),          // 101: troupe.v1.EffectEnded
-	(*OpenWorkspace)(nil),        // 102: troupe.v1.OpenWorkspace
-	(*WorkspaceReady)(nil),       // 103: troupe.v1.WorkspaceReady
-	(*KeepWorkspaces)(nil),       // 104: troupe.v1.KeepWorkspaces
-	(*RetireWorkspace)(nil),      // 105: troupe.v1.RetireWorkspace
-	(*WorkspaceUnused)(nil),      // 106: troupe.v1.WorkspaceUnused
-	(*DescribeWorkspace)(nil),    // 107: troupe.v1.DescribeWorkspace
-	(*WorkspaceView)(nil),        // 108: troupe.v1.WorkspaceView
-	(*FindActor)(nil),            // 109: troupe.v1.FindActor
-	(*Replaced)(nil),             // 110: troupe.v1.Replaced
-	(*AcquirePermit)(nil),        // 111: troupe.v1.AcquirePermit
-	(*PermitGranted)(nil),        // 112: troupe.v1.PermitGranted
-	(*PermitDenied)(nil),         // 113: troupe.v1.PermitDenied
-	(*ReleasePermit)(nil),        // 114: troupe.v1.ReleasePermit
-	(*AskBudget)(nil),            // 115: troupe.v1.AskBudget
-	(*BudgetGranted)(nil),        // 116: troupe.v1.BudgetGranted
-	(*BudgetRefused)(nil),        // 117: troupe.v1.BudgetRefused
-	(*BudgetShort)(nil),          // 118: troupe.v1.BudgetShort
-	(*ReportBudget)(nil),         // 119: troupe.v1.ReportBudget
-	(*Execute)(nil),              // 120: troupe.v1.Execute
-	(*ToolReply)(nil),            // 121: troupe.v1.ToolReply
-	(*LedgerEntry)(nil),          // 122: troupe.v1.LedgerEntry
-	(*CancelCalls)(nil),          // 123: troupe.v1.CancelCalls
-	(*Progress)(nil),             // 124: troupe.v1.Progress
-	(*ListProjects)(nil),         // 125: troupe.v1.ListProjects
-	(*Projects)(nil),             // 126: troupe.v1.Projects
-	(*SaveProject)(nil),          // 127: troupe.v1.SaveProject
-	(*RemoveProject)(nil),        // 128: troupe.v1.RemoveProject
-	(*SetVariables)(nil),         // 129: troupe.v1.SetVariables
-	(*TakeVariables)(nil),        // 130: troupe.v1.TakeVariables
-	(*ReadFields)(nil),           // 131: troupe.v1.ReadFields
-	(*FieldsView)(nil),           // 132: troupe.v1.FieldsView
-	(*FieldView)(nil),            // 133: troupe.v1.FieldView
-	(*SetField)(nil),             // 134: troupe.v1.SetField
-	(*FieldUpdated)(nil),         // 135: troupe.v1.FieldUpdated
-	(*DeclareFields)(nil),        // 136: troupe.v1.DeclareFields
-	(*FieldChanged)(nil),         // 137: troupe.v1.FieldChanged
-	(*DiffCopy)(nil),             // 138: troupe.v1.DiffCopy
-	(*ApplyCopy)(nil),            // 139: troupe.v1.ApplyCopy
-	(*Changes)(nil),              // 140: troupe.v1.Changes
-	(*FileChange)(nil),           // 141: troupe.v1.FileChange
-	(*UseFile)(nil),              // 142: troupe.v1.UseFile
-	(*Files)(nil),                // 143: troupe.v1.Files
-	(*FileEntry)(nil),            // 144: troupe.v1.FileEntry
-	(*ListSessions)(nil),         // 145: troupe.v1.ListSessions
-	(*Sessions)(nil),             // 146: troupe.v1.Sessions
-	(*ListWorkers)(nil),          // 147: troupe.v1.ListWorkers
-	(*Workers)(nil),              // 148: troupe.v1.Workers
-	(*ListWorkspaces)(nil),       // 149: troupe.v1.ListWorkspaces
-	(*Workspaces)(nil),           // 150: troupe.v1.Workspaces
-	(*SessionWorkspace)(nil),     // 151: troupe.v1.SessionWorkspace
-	(*ListCalls)(nil),            // 152: troupe.v1.ListCalls
-	(*Calls)(nil),                // 153: troupe.v1.Calls
-	(*Show)(nil),                 // 154: troupe.v1.Show
-	(*Shown)(nil),                // 155: troupe.v1.Shown
-	(*TurnView)(nil),             // 156: troupe.v1.TurnView
-	(*GenerationView)(nil),       // 157: troupe.v1.GenerationView
-	(*Verify)(nil),               // 158: troupe.v1.Verify
-	(*Verified)(nil),             // 159: troupe.v1.Verified
-	(*Finding)(nil),              // 160: troupe.v1.Finding
-	(*ForkSession)(nil),          // 161: troupe.v1.ForkSession
-	(*Forked)(nil),               // 162: troupe.v1.Forked
-	(*ImportSession)(nil),        // 163: troupe.v1.ImportSession
-	(*Imported)(nil),             // 164: troupe.v1.Imported
-	(*ModeSettled)(nil),          // 165: troupe.v1.ModeSettled
-	(*Hello)(nil),                // 166: troupe.v1.Hello
-	(*Holder)(nil),               // 167: troupe.v1.Holder
-	(*RegisterHost)(nil),         // 168: troupe.v1.RegisterHost
-	(*ConnectOwner)(nil),         // 169: troupe.v1.ConnectOwner
-	(*EnvVar)(nil),               // 170: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 171: troupe.v1.Lineage
-	(*Turn)(nil),                 // 172: troupe.v1.Turn
-	(Persist_Policy)(0),          // 173: troupe.v1.Persist.Policy
-	(*RunStarted)(nil),           // 174: troupe.v1.RunStarted
-	(*Budget)(nil),               // 175: troupe.v1.Budget
-	(*Amounts)(nil),              // 176: troupe.v1.Amounts
-	(Trust_Level)(0),             // 177: troupe.v1.Trust.Level
-	(*ShowRun)(nil),              // 178: troupe.v1.ShowRun
-	(*ResumeRun)(nil),            // 179: troupe.v1.ResumeRun
-	(*CancelRun)(nil),            // 180: troupe.v1.CancelRun
-	(*AwaitRun)(nil),             // 181: troupe.v1.AwaitRun
-	(*Part)(nil),                 // 182: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 183: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 184: troupe.v1.InputAccepted.Origin
-	(InputAccepted_People)(0),    // 185: troupe.v1.InputAccepted.People
-	(TurnCompleted_Outcome)(0),   // 186: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 187: troupe.v1.Usage
-	(*Place)(nil),                // 188: troupe.v1.Place
-	(*Bounds)(nil),               // 189: troupe.v1.Bounds
-	(*OutboxEnqueued)(nil),       // 190: troupe.v1.OutboxEnqueued
-	(*TurnSubmitted)(nil),        // 191: troupe.v1.TurnSubmitted
-	(CallResolved_Resolution)(0), // 192: troupe.v1.CallResolved.Resolution
-	(Decision_Value)(0),          // 193: troupe.v1.Decision.Value
-	(*Failure)(nil),              // 194: troupe.v1.Failure
-	(TimerSet_Misfire)(0),        // 195: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 196: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 197: troupe.v1.WorkspaceGrant
-	(*BudgetView)(nil),           // 198: troupe.v1.BudgetView
-	(*Grant)(nil),                // 199: troupe.v1.Grant
-	(*WorkspaceRef)(nil),         // 200: troupe.v1.WorkspaceRef
-	(*LeaseToken)(nil),           // 201: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 202: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 203: troupe.v1.ToolFinished.Status
-	(*Project)(nil),              // 204: troupe.v1.Project
-	(*Variable)(nil),             // 205: troupe.v1.Variable
-	(*FieldSet)(nil),             // 206: troupe.v1.FieldSet
-	(*FieldNoted)(nil),           // 207: troupe.v1.FieldNoted
-	(*Timing)(nil),               // 208: troupe.v1.Timing
+	(*TakeTurn)(nil),             // 32: troupe.v1.TakeTurn
+	(*SubmitTurn)(nil),           // 33: troupe.v1.SubmitTurn
+	(*ReadConversation)(nil),     // 34: troupe.v1.ReadConversation
+	(*SharedConversation)(nil),   // 35: troupe.v1.SharedConversation
+	(*SharedTurn)(nil),           // 36: troupe.v1.SharedTurn
+	(*SharedMember)(nil),         // 37: troupe.v1.SharedMember
+	(*ListConversations)(nil),    // 38: troupe.v1.ListConversations
+	(*Conversations)(nil),        // 39: troupe.v1.Conversations
+	(*DeleteWorker)(nil),         // 40: troupe.v1.DeleteWorker
+	(*DescribeSession)(nil),      // 41: troupe.v1.DescribeSession
+	(*CountJobs)(nil),            // 42: troupe.v1.CountJobs
+	(*JobCount)(nil),             // 43: troupe.v1.JobCount
+	(*ResolveCall)(nil),          // 44: troupe.v1.ResolveCall
+	(*ResolveApproval)(nil),      // 45: troupe.v1.ResolveApproval
+	(*RememberRule)(nil),         // 46: troupe.v1.RememberRule
+	(*Remembered)(nil),           // 47: troupe.v1.Remembered
+	(*RuleView)(nil),             // 48: troupe.v1.RuleView
+	(*ListRules)(nil),            // 49: troupe.v1.ListRules
+	(*Rules)(nil),                // 50: troupe.v1.Rules
+	(*RevokeRule)(nil),           // 51: troupe.v1.RevokeRule
+	(*ReleaseWorker)(nil),        // 52: troupe.v1.ReleaseWorker
+	(*CompactHistory)(nil),       // 53: troupe.v1.CompactHistory
+	(*Compacted)(nil),            // 54: troupe.v1.Compacted
+	(*SetTimer)(nil),             // 55: troupe.v1.SetTimer
+	(*CancelTimer)(nil),          // 56: troupe.v1.CancelTimer
+	(*ListTimers)(nil),           // 57: troupe.v1.ListTimers
+	(*TimerView)(nil),            // 58: troupe.v1.TimerView
+	(*Timers)(nil),               // 59: troupe.v1.Timers
+	(*FireTimer)(nil),            // 60: troupe.v1.FireTimer
+	(*TimerChanged)(nil),         // 61: troupe.v1.TimerChanged
+	(*SaveHistory)(nil),          // 62: troupe.v1.SaveHistory
+	(*WaitIdle)(nil),             // 63: troupe.v1.WaitIdle
+	(*CloseSession)(nil),         // 64: troupe.v1.CloseSession
+	(*Subscribe)(nil),            // 65: troupe.v1.Subscribe
+	(*Subscribed)(nil),           // 66: troupe.v1.Subscribed
+	(*Unsubscribe)(nil),          // 67: troupe.v1.Unsubscribe
+	(*Published)(nil),            // 68: troupe.v1.Published
+	(*ReadHistory)(nil),          // 69: troupe.v1.ReadHistory
+	(*History)(nil),              // 70: troupe.v1.History
+	(*ConfigureWorker)(nil),      // 71: troupe.v1.ConfigureWorker
+	(*NarrowChild)(nil),          // 72: troupe.v1.NarrowChild
+	(*SessionView)(nil),          // 73: troupe.v1.SessionView
+	(*WorkerView)(nil),           // 74: troupe.v1.WorkerView
+	(*Waiting)(nil),              // 75: troupe.v1.Waiting
+	(*CallView)(nil),             // 76: troupe.v1.CallView
+	(*ApprovalView)(nil),         // 77: troupe.v1.ApprovalView
+	(*Viewer)(nil),               // 78: troupe.v1.Viewer
+	(*ShowApproval)(nil),         // 79: troupe.v1.ShowApproval
+	(*Announce)(nil),             // 80: troupe.v1.Announce
+	(*ListApprovals)(nil),        // 81: troupe.v1.ListApprovals
+	(*Approvals)(nil),            // 82: troupe.v1.Approvals
+	(*ListAudit)(nil),            // 83: troupe.v1.ListAudit
+	(*Audit)(nil),                // 84: troupe.v1.Audit
+	(*AuditView)(nil),            // 85: troupe.v1.AuditView
+	(*OpenSession)(nil),          // 86: troupe.v1.OpenSession
+	(*SessionIdle)(nil),          // 87: troupe.v1.SessionIdle
+	(*Passivate)(nil),            // 88: troupe.v1.Passivate
+	(*Staying)(nil),              // 89: troupe.v1.Staying
+	(*MakeRoom)(nil),             // 90: troupe.v1.MakeRoom
+	(*ReportIdle)(nil),           // 91: troupe.v1.ReportIdle
+	(*Idleness)(nil),             // 92: troupe.v1.Idleness
+	(*Configure)(nil),            // 93: troupe.v1.Configure
+	(*WorkerFailed)(nil),         // 94: troupe.v1.WorkerFailed
+	(*SessionEnded)(nil),         // 95: troupe.v1.SessionEnded
+	(*DescribeWorker)(nil),       // 96: troupe.v1.DescribeWorker
+	(*Watched)(nil),              // 97: troupe.v1.Watched
+	(*AcquireLease)(nil),         // 98: troupe.v1.AcquireLease
+	(*LeaseGranted)(nil),         // 99: troupe.v1.LeaseGranted
+	(*LeaseQueued)(nil),          // 100: troupe.v1.LeaseQueued
+	(*ReleaseLease)(nil),         // 101: troupe.v1.ReleaseLease
+	(*EffectBegun)(nil),          // 102: troupe.v1.EffectBegun
+	(*EffectAllowed)(nil),        // 103: troupe.v1.EffectAllowed
+	(*EffectEnded)(nil),          // 104: troupe.v1.EffectEnded
+	(*OpenWorkspace)(nil),        // 105: troupe.v1.OpenWorkspace
+	(*WorkspaceReady)(nil),       // 106: troupe.v1.WorkspaceReady
+	(*KeepWorkspaces)(nil),       // 107: troupe.v1.KeepWorkspaces
+	(*RetireWorkspace)(nil),      // 108: troupe.v1.RetireWorkspace
+	(*WorkspaceUnused)(nil),      // 109: troupe.v1.WorkspaceUnused
+	(*DescribeWorkspace)(nil),    // 110: troupe.v1.DescribeWorkspace
+	(*WorkspaceView)(nil),        // 111: troupe.v1.WorkspaceView
+	(*FindActor)(nil),            // 112: troupe.v1.FindActor
+	(*Replaced)(nil),             // 113: troupe.v1.Replaced
+	(*AcquirePermit)(nil),        // 114: troupe.v1.AcquirePermit
+	(*PermitGranted)(nil),        // 115: troupe.v1.PermitGranted
+	(*PermitDenied)(nil),         // 116: troupe.v1.PermitDenied
+	(*ReleasePermit)(nil),        // 117: troupe.v1.ReleasePermit
+	(*AskBudget)(nil),            // 118: troupe.v1.AskBudget
+	(*BudgetGranted)(nil),        // 119: troupe.v1.BudgetGranted
+	(*BudgetRefused)(nil),        // 120: troupe.v1.BudgetRefused
+	(*BudgetShort)(nil),          // 121: troupe.v1.BudgetShort
+	(*ReportBudget)(nil),         // 122: troupe.v1.ReportBudget
+	(*Execute)(nil),              // 123: troupe.v1.Execute
+	(*ToolReply)(nil),            // 124: troupe.v1.ToolReply
+	(*LedgerEntry)(nil),          // 125: troupe.v1.LedgerEntry
+	(*CancelCalls)(nil),          // 126: troupe.v1.CancelCalls
+	(*Progress)(nil),             // 127: troupe.v1.Progress
+	(*ListProjects)(nil),         // 128: troupe.v1.ListProjects
+	(*Projects)(nil),             // 129: troupe.v1.Projects
+	(*SaveProject)(nil),          // 130: troupe.v1.SaveProject
+	(*RemoveProject)(nil),        // 131: troupe.v1.RemoveProject
+	(*SetVariables)(nil),         // 132: troupe.v1.SetVariables
+	(*TakeVariables)(nil),        // 133: troupe.v1.TakeVariables
+	(*ReadFields)(nil),           // 134: troupe.v1.ReadFields
+	(*FieldsView)(nil),           // 135: troupe.v1.FieldsView
+	(*FieldView)(nil),            // 136: troupe.v1.FieldView
+	(*SetField)(nil),             // 137: troupe.v1.SetField
+	(*FieldUpdated)(nil),         // 138: troupe.v1.FieldUpdated
+	(*DeclareFields)(nil),        // 139: troupe.v1.DeclareFields
+	(*FieldChanged)(nil),         // 140: troupe.v1.FieldChanged
+	(*DiffCopy)(nil),             // 141: troupe.v1.DiffCopy
+	(*ApplyCopy)(nil),            // 142: troupe.v1.ApplyCopy
+	(*Changes)(nil),              // 143: troupe.v1.Changes
+	(*FileChange)(nil),           // 144: troupe.v1.FileChange
+	(*UseFile)(nil),              // 145: troupe.v1.UseFile
+	(*Files)(nil),                // 146: troupe.v1.Files
+	(*FileEntry)(nil),            // 147: troupe.v1.FileEntry
+	(*ListSessions)(nil),         // 148: troupe.v1.ListSessions
+	(*Sessions)(nil),             // 149: troupe.v1.Sessions
+	(*ListWorkers)(nil),          // 150: troupe.v1.ListWorkers
+	(*Workers)(nil),              // 151: troupe.v1.Workers
+	(*ListWorkspaces)(nil),       // 152: troupe.v1.ListWorkspaces
+	(*Workspaces)(nil),           // 153: troupe.v1.Workspaces
+	(*SessionWorkspace)(nil),     // 154: troupe.v1.SessionWorkspace
+	(*ListCalls)(nil),            // 155: troupe.v1.ListCalls
+	(*Calls)(nil),                // 156: troupe.v1.Calls
+	(*Show)(nil),                 // 157: troupe.v1.Show
+	(*Shown)(nil),                // 158: troupe.v1.Shown
+	(*TurnView)(nil),             // 159: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 160: troupe.v1.GenerationView
+	(*Verify)(nil),               // 161: troupe.v1.Verify
+	(*Verified)(nil),             // 162: troupe.v1.Verified
+	(*Finding)(nil),              // 163: troupe.v1.Finding
+	(*ForkSession)(nil),          // 164: troupe.v1.ForkSession
+	(*Forked)(nil),               // 165: troupe.v1.Forked
+	(*ImportSession)(nil),        // 166: troupe.v1.ImportSession
+	(*Imported)(nil),             // 167: troupe.v1.Imported
+	(*ModeSettled)(nil),          // 168: troupe.v1.ModeSettled
+	(*Hello)(nil),                // 169: troupe.v1.Hello
+	(*Holder)(nil),               // 170: troupe.v1.Holder
+	(*RegisterHost)(nil),         // 171: troupe.v1.RegisterHost
+	(*ConnectOwner)(nil),         // 172: troupe.v1.ConnectOwner
+	(*EnvVar)(nil),               // 173: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 174: troupe.v1.Lineage
+	(*Turn)(nil),                 // 175: troupe.v1.Turn
+	(Persist_Policy)(0),          // 176: troupe.v1.Persist.Policy
+	(*RunStarted)(nil),           // 177: troupe.v1.RunStarted
+	(*Budget)(nil),               // 178: troupe.v1.Budget
+	(*Amounts)(nil),              // 179: troupe.v1.Amounts
+	(Trust_Level)(0),             // 180: troupe.v1.Trust.Level
+	(*ShowRun)(nil),              // 181: troupe.v1.ShowRun
+	(*ResumeRun)(nil),            // 182: troupe.v1.ResumeRun
+	(*CancelRun)(nil),            // 183: troupe.v1.CancelRun
+	(*AwaitRun)(nil),             // 184: troupe.v1.AwaitRun
+	(*Part)(nil),                 // 185: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 186: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 187: troupe.v1.InputAccepted.Origin
+	(InputAccepted_People)(0),    // 188: troupe.v1.InputAccepted.People
+	(TurnCompleted_Outcome)(0),   // 189: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 190: troupe.v1.Usage
+	(*Place)(nil),                // 191: troupe.v1.Place
+	(*Bounds)(nil),               // 192: troupe.v1.Bounds
+	(*OutboxEnqueued)(nil),       // 193: troupe.v1.OutboxEnqueued
+	(*TurnSubmitted)(nil),        // 194: troupe.v1.TurnSubmitted
+	(*TurnCut)(nil),              // 195: troupe.v1.TurnCut
+	(CallResolved_Resolution)(0), // 196: troupe.v1.CallResolved.Resolution
+	(Decision_Value)(0),          // 197: troupe.v1.Decision.Value
+	(*Failure)(nil),              // 198: troupe.v1.Failure
+	(TimerSet_Misfire)(0),        // 199: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 200: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 201: troupe.v1.WorkspaceGrant
+	(*BudgetView)(nil),           // 202: troupe.v1.BudgetView
+	(*Grant)(nil),                // 203: troupe.v1.Grant
+	(*WorkspaceRef)(nil),         // 204: troupe.v1.WorkspaceRef
+	(*LeaseToken)(nil),           // 205: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 206: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 207: troupe.v1.ToolFinished.Status
+	(*Project)(nil),              // 208: troupe.v1.Project
+	(*Variable)(nil),             // 209: troupe.v1.Variable
+	(*FieldSet)(nil),             // 210: troupe.v1.FieldSet
+	(*FieldNoted)(nil),           // 211: troupe.v1.FieldNoted
+	(*Timing)(nil),               // 212: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	4,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	170, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	173, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	13,  // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	171, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	172, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	173, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	174, // 6: troupe.v1.CreateSession.run:type_name -> troupe.v1.RunStarted
-	175, // 7: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
-	176, // 8: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
-	177, // 9: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	174, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	175, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	176, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	177, // 6: troupe.v1.CreateSession.run:type_name -> troupe.v1.RunStarted
+	178, // 7: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
+	179, // 8: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
+	180, // 9: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	5,   // 10: troupe.v1.WorkspaceSpec.bounds:type_name -> troupe.v1.PathBounds
 	4,   // 11: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
-	177, // 12: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
+	180, // 12: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
 	13,  // 13: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
 	16,  // 14: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
 	19,  // 15: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
@@ -13783,143 +14082,147 @@ var file_command_proto_depIdxs = []int32{
 	24,  // 17: troupe.v1.ToSession.withdraw_input:type_name -> troupe.v1.WithdrawInput
 	25,  // 18: troupe.v1.ToSession.call_tool:type_name -> troupe.v1.CallTool
 	26,  // 19: troupe.v1.ToSession.spawn_worker:type_name -> troupe.v1.SpawnWorker
-	37,  // 20: troupe.v1.ToSession.delete_worker:type_name -> troupe.v1.DeleteWorker
-	38,  // 21: troupe.v1.ToSession.describe:type_name -> troupe.v1.DescribeSession
-	62,  // 22: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
-	66,  // 23: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
-	68,  // 24: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
-	39,  // 25: troupe.v1.ToSession.count_jobs:type_name -> troupe.v1.CountJobs
-	60,  // 26: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
-	61,  // 27: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
-	64,  // 28: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
-	41,  // 29: troupe.v1.ToSession.resolve_call:type_name -> troupe.v1.ResolveCall
-	49,  // 30: troupe.v1.ToSession.release_worker:type_name -> troupe.v1.ReleaseWorker
-	50,  // 31: troupe.v1.ToSession.compact:type_name -> troupe.v1.CompactHistory
-	52,  // 32: troupe.v1.ToSession.set_timer:type_name -> troupe.v1.SetTimer
-	53,  // 33: troupe.v1.ToSession.cancel_timer:type_name -> troupe.v1.CancelTimer
-	54,  // 34: troupe.v1.ToSession.list_timers:type_name -> troupe.v1.ListTimers
-	59,  // 35: troupe.v1.ToSession.save:type_name -> troupe.v1.SaveHistory
+	40,  // 20: troupe.v1.ToSession.delete_worker:type_name -> troupe.v1.DeleteWorker
+	41,  // 21: troupe.v1.ToSession.describe:type_name -> troupe.v1.DescribeSession
+	65,  // 22: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
+	69,  // 23: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
+	71,  // 24: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
+	42,  // 25: troupe.v1.ToSession.count_jobs:type_name -> troupe.v1.CountJobs
+	63,  // 26: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
+	64,  // 27: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
+	67,  // 28: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
+	44,  // 29: troupe.v1.ToSession.resolve_call:type_name -> troupe.v1.ResolveCall
+	52,  // 30: troupe.v1.ToSession.release_worker:type_name -> troupe.v1.ReleaseWorker
+	53,  // 31: troupe.v1.ToSession.compact:type_name -> troupe.v1.CompactHistory
+	55,  // 32: troupe.v1.ToSession.set_timer:type_name -> troupe.v1.SetTimer
+	56,  // 33: troupe.v1.ToSession.cancel_timer:type_name -> troupe.v1.CancelTimer
+	57,  // 34: troupe.v1.ToSession.list_timers:type_name -> troupe.v1.ListTimers
+	62,  // 35: troupe.v1.ToSession.save:type_name -> troupe.v1.SaveHistory
 	15,  // 36: troupe.v1.ToSession.run:type_name -> troupe.v1.RunInput
-	57,  // 37: troupe.v1.ToSession.fire_timer:type_name -> troupe.v1.FireTimer
-	42,  // 38: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
+	60,  // 37: troupe.v1.ToSession.fire_timer:type_name -> troupe.v1.FireTimer
+	45,  // 38: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
 	6,   // 39: troupe.v1.ToSession.attach_workspace:type_name -> troupe.v1.AttachWorkspace
 	7,   // 40: troupe.v1.ToSession.detach_workspace:type_name -> troupe.v1.DetachWorkspace
-	142, // 41: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
-	130, // 42: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
-	48,  // 43: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
+	145, // 41: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
+	133, // 42: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
+	51,  // 43: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
 	8,   // 44: troupe.v1.ToSession.change_trust:type_name -> troupe.v1.ChangeTrust
-	131, // 45: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
-	134, // 46: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
-	136, // 47: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
-	138, // 48: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
-	139, // 49: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
+	134, // 45: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
+	137, // 46: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
+	139, // 47: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
+	141, // 48: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
+	142, // 49: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
 	3,   // 50: troupe.v1.ToSession.add_budget:type_name -> troupe.v1.AddBudget
-	178, // 51: troupe.v1.ToSession.show_run:type_name -> troupe.v1.ShowRun
-	179, // 52: troupe.v1.ToSession.resume_run:type_name -> troupe.v1.ResumeRun
-	180, // 53: troupe.v1.ToSession.cancel_run:type_name -> troupe.v1.CancelRun
-	181, // 54: troupe.v1.ToSession.await_run:type_name -> troupe.v1.AwaitRun
-	77,  // 55: troupe.v1.ToSession.announce:type_name -> troupe.v1.Announce
+	181, // 51: troupe.v1.ToSession.show_run:type_name -> troupe.v1.ShowRun
+	182, // 52: troupe.v1.ToSession.resume_run:type_name -> troupe.v1.ResumeRun
+	183, // 53: troupe.v1.ToSession.cancel_run:type_name -> troupe.v1.CancelRun
+	184, // 54: troupe.v1.ToSession.await_run:type_name -> troupe.v1.AwaitRun
+	80,  // 55: troupe.v1.ToSession.announce:type_name -> troupe.v1.Announce
 	31,  // 56: troupe.v1.ToSession.share_conversation:type_name -> troupe.v1.ShareConversation
-	32,  // 57: troupe.v1.ToSession.submit_turn:type_name -> troupe.v1.SubmitTurn
-	33,  // 58: troupe.v1.ToSession.read_conversation:type_name -> troupe.v1.ReadConversation
-	11,  // 59: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
-	11,  // 60: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	182, // 61: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	183, // 62: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	184, // 63: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	185, // 64: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
-	13,  // 65: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	186, // 66: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	187, // 67: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
-	18,  // 68: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
-	22,  // 69: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	171, // 70: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	172, // 71: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	182, // 72: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
-	188, // 73: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
-	189, // 74: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
-	185, // 75: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
-	190, // 76: troupe.v1.DeliverMail.mail:type_name -> troupe.v1.OutboxEnqueued
-	191, // 77: troupe.v1.SubmitTurn.turn:type_name -> troupe.v1.TurnSubmitted
-	35,  // 78: troupe.v1.SharedConversation.turns:type_name -> troupe.v1.SharedTurn
-	36,  // 79: troupe.v1.SharedConversation.members:type_name -> troupe.v1.SharedMember
-	191, // 80: troupe.v1.SharedTurn.turn:type_name -> troupe.v1.TurnSubmitted
-	192, // 81: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	193, // 82: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
-	45,  // 83: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
-	194, // 84: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
-	45,  // 85: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
-	182, // 86: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	195, // 87: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
-	55,  // 88: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	196, // 89: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	172, // 90: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	189, // 91: troupe.v1.NarrowChild.bounds:type_name -> troupe.v1.Bounds
-	197, // 92: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
-	71,  // 93: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	187, // 94: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
-	14,  // 95: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	173, // 96: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	198, // 97: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
-	187, // 98: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	176, // 99: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
-	176, // 100: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
-	72,  // 101: troupe.v1.WorkerView.waiting:type_name -> troupe.v1.Waiting
-	75,  // 102: troupe.v1.ApprovalView.shown:type_name -> troupe.v1.Viewer
-	196, // 103: troupe.v1.Announce.event:type_name -> troupe.v1.Event
-	74,  // 104: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
-	82,  // 105: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
-	199, // 106: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	173, // 107: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	197, // 108: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	200, // 109: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
-	0,   // 110: troupe.v1.ReleasePermit.outcome:type_name -> troupe.v1.ReleasePermit.Outcome
-	176, // 111: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
-	176, // 112: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
-	176, // 113: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
-	176, // 114: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
-	176, // 115: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
-	197, // 116: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	201, // 117: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	170, // 118: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	202, // 119: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	202, // 120: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	197, // 121: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	202, // 122: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
-	201, // 123: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
-	27,  // 124: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
-	203, // 125: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	202, // 126: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	121, // 127: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	204, // 128: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
-	205, // 129: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
-	133, // 130: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
-	206, // 131: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
-	207, // 132: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
-	141, // 133: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
-	1,   // 134: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
-	144, // 135: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
-	70,  // 136: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	71,  // 137: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	151, // 138: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
-	197, // 139: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
-	73,  // 140: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	70,  // 141: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	156, // 142: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	187, // 143: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	18,  // 144: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	157, // 145: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	208, // 146: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	187, // 147: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	160, // 148: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	70,  // 149: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
-	70,  // 150: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
-	165, // 151: troupe.v1.Imported.modes:type_name -> troupe.v1.ModeSettled
-	152, // [152:152] is the sub-list for method output_type
-	152, // [152:152] is the sub-list for method input_type
-	152, // [152:152] is the sub-list for extension type_name
-	152, // [152:152] is the sub-list for extension extendee
-	0,   // [0:152] is the sub-list for field type_name
+	33,  // 57: troupe.v1.ToSession.submit_turn:type_name -> troupe.v1.SubmitTurn
+	34,  // 58: troupe.v1.ToSession.read_conversation:type_name -> troupe.v1.ReadConversation
+	32,  // 59: troupe.v1.ToSession.take_turn:type_name -> troupe.v1.TakeTurn
+	11,  // 60: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
+	11,  // 61: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
+	185, // 62: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	186, // 63: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	187, // 64: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	188, // 65: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
+	13,  // 66: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
+	189, // 67: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	190, // 68: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	18,  // 69: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
+	22,  // 70: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
+	174, // 71: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	175, // 72: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	185, // 73: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
+	191, // 74: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
+	192, // 75: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
+	188, // 76: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
+	193, // 77: troupe.v1.DeliverMail.mail:type_name -> troupe.v1.OutboxEnqueued
+	36,  // 78: troupe.v1.SharedConversation.turns:type_name -> troupe.v1.SharedTurn
+	37,  // 79: troupe.v1.SharedConversation.members:type_name -> troupe.v1.SharedMember
+	194, // 80: troupe.v1.SharedTurn.turn:type_name -> troupe.v1.TurnSubmitted
+	195, // 81: troupe.v1.SharedTurn.cut:type_name -> troupe.v1.TurnCut
+	190, // 82: troupe.v1.SharedMember.usage:type_name -> troupe.v1.Usage
+	35,  // 83: troupe.v1.Conversations.conversations:type_name -> troupe.v1.SharedConversation
+	196, // 84: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	197, // 85: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	48,  // 86: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
+	198, // 87: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
+	48,  // 88: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
+	185, // 89: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	199, // 90: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	58,  // 91: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
+	200, // 92: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	175, // 93: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	192, // 94: troupe.v1.NarrowChild.bounds:type_name -> troupe.v1.Bounds
+	201, // 95: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	74,  // 96: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
+	190, // 97: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	14,  // 98: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
+	176, // 99: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	202, // 100: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
+	35,  // 101: troupe.v1.SessionView.conversations:type_name -> troupe.v1.SharedConversation
+	190, // 102: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	179, // 103: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
+	179, // 104: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
+	75,  // 105: troupe.v1.WorkerView.waiting:type_name -> troupe.v1.Waiting
+	78,  // 106: troupe.v1.ApprovalView.shown:type_name -> troupe.v1.Viewer
+	200, // 107: troupe.v1.Announce.event:type_name -> troupe.v1.Event
+	77,  // 108: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
+	85,  // 109: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
+	203, // 110: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	176, // 111: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	201, // 112: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	204, // 113: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
+	0,   // 114: troupe.v1.ReleasePermit.outcome:type_name -> troupe.v1.ReleasePermit.Outcome
+	179, // 115: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
+	179, // 116: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
+	179, // 117: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
+	179, // 118: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
+	179, // 119: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
+	201, // 120: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	205, // 121: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	173, // 122: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	206, // 123: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	206, // 124: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	201, // 125: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	206, // 126: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	205, // 127: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
+	27,  // 128: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
+	207, // 129: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	206, // 130: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	124, // 131: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	208, // 132: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
+	209, // 133: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
+	136, // 134: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
+	210, // 135: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
+	211, // 136: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
+	144, // 137: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
+	1,   // 138: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
+	147, // 139: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
+	73,  // 140: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	74,  // 141: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	154, // 142: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
+	201, // 143: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	76,  // 144: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	73,  // 145: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	159, // 146: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	190, // 147: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	18,  // 148: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	160, // 149: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	212, // 150: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	190, // 151: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	163, // 152: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	73,  // 153: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
+	73,  // 154: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
+	168, // 155: troupe.v1.Imported.modes:type_name -> troupe.v1.ModeSettled
+	156, // [156:156] is the sub-list for method output_type
+	156, // [156:156] is the sub-list for method input_type
+	156, // [156:156] is the sub-list for extension type_name
+	156, // [156:156] is the sub-list for extension extendee
+	0,   // [0:156] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }
@@ -13979,6 +14282,7 @@ func file_command_proto_init() {
 		(*ToSession_ShareConversation)(nil),
 		(*ToSession_SubmitTurn)(nil),
 		(*ToSession_ReadConversation)(nil),
+		(*ToSession_TakeTurn)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -13986,7 +14290,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   168,
+			NumMessages:   171,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

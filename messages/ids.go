@@ -20,6 +20,8 @@ const (
 	TimerPrefix    = "tmr_"
 	ProjectPrefix  = "prj_"
 	RulePrefix     = "rul_"
+	// ConversationPrefix is that of conversations which several workers share.
+	ConversationPrefix = "cnv_"
 	// GenerationPrefix is followed by the place of the generation's first record: see GenerationID.
 	GenerationPrefix = "gen_"
 )
@@ -77,6 +79,9 @@ func SessionStream(id string) string { return "ses/" + id }
 
 // RunStream is the stream of a pipeline run.
 func RunStream(id string) string { return "run/" + id }
+
+// ConversationStream is the stream of a shared conversation.
+func ConversationStream(id string) string { return "cnv/" + id }
 
 // RunOf is the id of the run that a session is made for: the one is known by the other.
 func RunOf(session string) string { return RunPrefix + strings.TrimPrefix(session, SessionPrefix) }

@@ -623,6 +623,7 @@ type StepItemStarted struct {
 	Item            *RunItem               `protobuf:"bytes,12,opt,name=item,proto3" json:"item,omitempty"`                                                   // of a step that repeats: its items come one by one
 	Origin          *Lineage               `protobuf:"bytes,13,opt,name=origin,proto3" json:"origin,omitempty"`                                               // the conversation that the worker continues
 	InputId         string                 `protobuf:"bytes,14,opt,name=input_id,json=inputId,proto3" json:"input_id,omitempty"`                              // of the prompt
+	Conversation    string                 `protobuf:"bytes,90,opt,name=conversation,proto3" json:"conversation,omitempty"`                                   // the shared one that it is a turn of; empty: none
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -751,6 +752,13 @@ func (x *StepItemStarted) GetOrigin() *Lineage {
 func (x *StepItemStarted) GetInputId() string {
 	if x != nil {
 		return x.InputId
+	}
+	return ""
+}
+
+func (x *StepItemStarted) GetConversation() string {
+	if x != nil {
+		return x.Conversation
 	}
 	return ""
 }
@@ -2441,7 +2449,7 @@ type SpawnStep struct {
 	Tools          []string               `protobuf:"bytes,7,rep,name=tools,proto3" json:"tools,omitempty"`
 	Rules          []string               `protobuf:"bytes,8,rep,name=rules,proto3" json:"rules,omitempty"`
 	InputId        string                 `protobuf:"bytes,9,opt,name=input_id,json=inputId,proto3" json:"input_id,omitempty"`
-	Prompt         string                 `protobuf:"bytes,10,opt,name=prompt,proto3" json:"prompt,omitempty"`
+	Prompt         string                 `protobuf:"bytes,10,opt,name=prompt,proto3" json:"prompt,omitempty"` // empty: it has no task yet
 	Origin         *Lineage               `protobuf:"bytes,11,opt,name=origin,proto3" json:"origin,omitempty"` // the conversation that it continues: of a worker of the same session
 	ApprovalMs     int64                  `protobuf:"varint,12,opt,name=approval_ms,json=approvalMs,proto3" json:"approval_ms,omitempty"`
 	ApprovalReason string                 `protobuf:"bytes,13,opt,name=approval_reason,json=approvalReason,proto3" json:"approval_reason,omitempty"`
@@ -2639,6 +2647,7 @@ type RecallInput struct {
 	InputId       string                 `protobuf:"bytes,2,opt,name=input_id,json=inputId,proto3" json:"input_id,omitempty"`    // or the id of a call
 	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Conversation  string                 `protobuf:"bytes,90,opt,name=conversation,proto3" json:"conversation,omitempty"` // the shared one that the input is a turn of: it is taken back there
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2697,6 +2706,13 @@ func (x *RecallInput) GetBy() string {
 func (x *RecallInput) GetReason() string {
 	if x != nil {
 		return x.Reason
+	}
+	return ""
+}
+
+func (x *RecallInput) GetConversation() string {
+	if x != nil {
+		return x.Conversation
 	}
 	return ""
 }
@@ -2807,7 +2823,7 @@ const file_pipeline_proto_rawDesc = "" +
 	"value_json\x18\x02 \x01(\tR\tvalueJson\"K\n" +
 	"\vStepStarted\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12(\n" +
-	"\x05items\x18\x02 \x03(\v2\x12.troupe.v1.RunItemR\x05items\"\xa4\x03\n" +
+	"\x05items\x18\x02 \x03(\v2\x12.troupe.v1.RunItemR\x05items\"\xc8\x03\n" +
 	"\x0fStepItemStarted\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
@@ -2823,7 +2839,8 @@ const file_pipeline_proto_rawDesc = "" +
 	"\x12expires_at_unix_ms\x18\v \x01(\x03R\x0fexpiresAtUnixMs\x12&\n" +
 	"\x04item\x18\f \x01(\v2\x12.troupe.v1.RunItemR\x04item\x12*\n" +
 	"\x06origin\x18\r \x01(\v2\x12.troupe.v1.LineageR\x06origin\x12\x19\n" +
-	"\binput_id\x18\x0e \x01(\tR\ainputId\"\x97\x01\n" +
+	"\binput_id\x18\x0e \x01(\tR\ainputId\x12\"\n" +
+	"\fconversation\x18Z \x01(\tR\fconversation\"\x97\x01\n" +
 	"\x10StepItemRepaired\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x19\n" +
@@ -2994,12 +3011,13 @@ const file_pipeline_proto_rawDesc = "" +
 	"\x06copied\x18\x0e \x03(\v2\x0f.troupe.v1.TurnR\x06copied\x12/\n" +
 	"\abudgets\x18s \x03(\v2\x15.troupe.v1.StepBudgetR\abudgets\"'\n" +
 	"\bStepOver\x12\x1b\n" +
-	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"m\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"\x91\x01\n" +
 	"\vRecallInput\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x19\n" +
 	"\binput_id\x18\x02 \x01(\tR\ainputId\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"=\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\"\n" +
+	"\fconversation\x18Z \x01(\tR\fconversation\"=\n" +
 	"\n" +
 	"RunResting\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x18\n" +

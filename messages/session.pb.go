@@ -2088,6 +2088,8 @@ type ConversationFact struct {
 	//	*ConversationFact_MemberJoined
 	//	*ConversationFact_TurnSubmitted
 	//	*ConversationFact_MemberLeft
+	//	*ConversationFact_TurnGiven
+	//	*ConversationFact_TurnCut
 	Fact          isConversationFact_Fact `protobuf_oneof:"fact"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2166,6 +2168,24 @@ func (x *ConversationFact) GetMemberLeft() *MemberLeft {
 	return nil
 }
 
+func (x *ConversationFact) GetTurnGiven() *TurnGiven {
+	if x != nil {
+		if x, ok := x.Fact.(*ConversationFact_TurnGiven); ok {
+			return x.TurnGiven
+		}
+	}
+	return nil
+}
+
+func (x *ConversationFact) GetTurnCut() *TurnCut {
+	if x != nil {
+		if x, ok := x.Fact.(*ConversationFact_TurnCut); ok {
+			return x.TurnCut
+		}
+	}
+	return nil
+}
+
 type isConversationFact_Fact interface {
 	isConversationFact_Fact()
 }
@@ -2186,6 +2206,14 @@ type ConversationFact_MemberLeft struct {
 	MemberLeft *MemberLeft `protobuf:"bytes,4,opt,name=member_left,json=memberLeft,proto3,oneof"`
 }
 
+type ConversationFact_TurnGiven struct {
+	TurnGiven *TurnGiven `protobuf:"bytes,90,opt,name=turn_given,json=turnGiven,proto3,oneof"`
+}
+
+type ConversationFact_TurnCut struct {
+	TurnCut *TurnCut `protobuf:"bytes,91,opt,name=turn_cut,json=turnCut,proto3,oneof"`
+}
+
 func (*ConversationFact_ConversationOpened) isConversationFact_Fact() {}
 
 func (*ConversationFact_MemberJoined) isConversationFact_Fact() {}
@@ -2193,6 +2221,10 @@ func (*ConversationFact_MemberJoined) isConversationFact_Fact() {}
 func (*ConversationFact_TurnSubmitted) isConversationFact_Fact() {}
 
 func (*ConversationFact_MemberLeft) isConversationFact_Fact() {}
+
+func (*ConversationFact_TurnGiven) isConversationFact_Fact() {}
+
+func (*ConversationFact_TurnCut) isConversationFact_Fact() {}
 
 type ConversationOpened struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -2254,10 +2286,11 @@ func (x *ConversationOpened) GetName() string {
 	return ""
 }
 
+// MemberJoined makes a worker a member, or makes it one again.
 type MemberJoined struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	Agent         string                 `protobuf:"bytes,110,opt,name=agent,proto3" json:"agent,omitempty"`
+	Name          string                 `protobuf:"bytes,90,opt,name=name,proto3" json:"name,omitempty"` // what the others know it by: no other member has it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2299,28 +2332,106 @@ func (x *MemberJoined) GetWorkerId() string {
 	return ""
 }
 
-func (x *MemberJoined) GetAgent() string {
+func (x *MemberJoined) GetName() string {
 	if x != nil {
-		return x.Agent
+		return x.Name
 	}
 	return ""
 }
 
-// TurnSubmitted is one whole turn of a member: what it was asked, and its answer.
-type TurnSubmitted struct {
+// TurnGiven gives a member the word. Nobody else has it until TurnSubmitted or TurnCut of the same turn.
+type TurnGiven struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	TurnId        string                 `protobuf:"bytes,2,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"` // the same turn again is taken once
-	Text          string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
-	Agent         string                 `protobuf:"bytes,110,opt,name=agent,proto3" json:"agent,omitempty"` // as it is called where it was made
-	Input         string                 `protobuf:"bytes,111,opt,name=input,proto3" json:"input,omitempty"`
+	TurnId        string                 `protobuf:"bytes,1,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"` // the id of its input, too
+	WorkerId      string                 `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	Prompt        string                 `protobuf:"bytes,3,opt,name=prompt,proto3" json:"prompt,omitempty"`
+	After         uint64                 `protobuf:"varint,4,opt,name=after,proto3" json:"after,omitempty"` // it is told what the others said behind this record
+	Upto          uint64                 `protobuf:"varint,5,opt,name=upto,proto3" json:"upto,omitempty"`   // and up to this one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
+func (x *TurnGiven) Reset() {
+	*x = TurnGiven{}
+	mi := &file_session_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TurnGiven) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TurnGiven) ProtoMessage() {}
+
+func (x *TurnGiven) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TurnGiven.ProtoReflect.Descriptor instead.
+func (*TurnGiven) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *TurnGiven) GetTurnId() string {
+	if x != nil {
+		return x.TurnId
+	}
+	return ""
+}
+
+func (x *TurnGiven) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *TurnGiven) GetPrompt() string {
+	if x != nil {
+		return x.Prompt
+	}
+	return ""
+}
+
+func (x *TurnGiven) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *TurnGiven) GetUpto() uint64 {
+	if x != nil {
+		return x.Upto
+	}
+	return 0
+}
+
+// TurnSubmitted is one whole turn of a member, or a word from outside.
+type TurnSubmitted struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId        string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // empty: it is from outside
+	TurnId          string                 `protobuf:"bytes,2,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`       // the same turn again is taken once
+	Text            string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	Usage           *Usage                 `protobuf:"bytes,90,opt,name=usage,proto3" json:"usage,omitempty"`
+	ConversationSeq uint64                 `protobuf:"varint,91,opt,name=conversation_seq,json=conversationSeq,proto3" json:"conversation_seq,omitempty"` // the record of the member's own journal that ended its turn
+	By              string                 `protobuf:"bytes,92,opt,name=by,proto3" json:"by,omitempty"`                                                   // who is outside
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
 func (x *TurnSubmitted) Reset() {
 	*x = TurnSubmitted{}
-	mi := &file_session_proto_msgTypes[27]
+	mi := &file_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2332,7 +2443,7 @@ func (x *TurnSubmitted) String() string {
 func (*TurnSubmitted) ProtoMessage() {}
 
 func (x *TurnSubmitted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[27]
+	mi := &file_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2345,7 +2456,7 @@ func (x *TurnSubmitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnSubmitted.ProtoReflect.Descriptor instead.
 func (*TurnSubmitted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{27}
+	return file_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TurnSubmitted) GetWorkerId() string {
@@ -2369,18 +2480,126 @@ func (x *TurnSubmitted) GetText() string {
 	return ""
 }
 
-func (x *TurnSubmitted) GetAgent() string {
+func (x *TurnSubmitted) GetUsage() *Usage {
 	if x != nil {
-		return x.Agent
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *TurnSubmitted) GetConversationSeq() uint64 {
+	if x != nil {
+		return x.ConversationSeq
+	}
+	return 0
+}
+
+func (x *TurnSubmitted) GetBy() string {
+	if x != nil {
+		return x.By
 	}
 	return ""
 }
 
-func (x *TurnSubmitted) GetInput() string {
+// TurnCut closes the turn of a member that did not come to its end.
+type TurnCut struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	TurnId          string                 `protobuf:"bytes,1,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	WorkerId        string                 `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	Outcome         string                 `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"` // of its turn; empty: it had none
+	Code            string                 `protobuf:"bytes,4,opt,name=code,proto3" json:"code,omitempty"`       // of the failure
+	Reason          string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`   // for people
+	Heard           bool                   `protobuf:"varint,6,opt,name=heard,proto3" json:"heard,omitempty"`    // what it was told stands in its own conversation all the same
+	Usage           *Usage                 `protobuf:"bytes,7,opt,name=usage,proto3" json:"usage,omitempty"`
+	ConversationSeq uint64                 `protobuf:"varint,8,opt,name=conversation_seq,json=conversationSeq,proto3" json:"conversation_seq,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *TurnCut) Reset() {
+	*x = TurnCut{}
+	mi := &file_session_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TurnCut) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TurnCut) ProtoMessage() {}
+
+func (x *TurnCut) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[29]
 	if x != nil {
-		return x.Input
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TurnCut.ProtoReflect.Descriptor instead.
+func (*TurnCut) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *TurnCut) GetTurnId() string {
+	if x != nil {
+		return x.TurnId
 	}
 	return ""
+}
+
+func (x *TurnCut) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *TurnCut) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *TurnCut) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *TurnCut) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *TurnCut) GetHeard() bool {
+	if x != nil {
+		return x.Heard
+	}
+	return false
+}
+
+func (x *TurnCut) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *TurnCut) GetConversationSeq() uint64 {
+	if x != nil {
+		return x.ConversationSeq
+	}
+	return 0
 }
 
 type MemberLeft struct {
@@ -2393,7 +2612,7 @@ type MemberLeft struct {
 
 func (x *MemberLeft) Reset() {
 	*x = MemberLeft{}
-	mi := &file_session_proto_msgTypes[28]
+	mi := &file_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2405,7 +2624,7 @@ func (x *MemberLeft) String() string {
 func (*MemberLeft) ProtoMessage() {}
 
 func (x *MemberLeft) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[28]
+	mi := &file_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2418,7 +2637,7 @@ func (x *MemberLeft) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberLeft.ProtoReflect.Descriptor instead.
 func (*MemberLeft) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{28}
+	return file_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *MemberLeft) GetWorkerId() string {
@@ -2457,7 +2676,7 @@ type SystemFact struct {
 
 func (x *SystemFact) Reset() {
 	*x = SystemFact{}
-	mi := &file_session_proto_msgTypes[29]
+	mi := &file_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2469,7 +2688,7 @@ func (x *SystemFact) String() string {
 func (*SystemFact) ProtoMessage() {}
 
 func (x *SystemFact) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[29]
+	mi := &file_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2482,7 +2701,7 @@ func (x *SystemFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemFact.ProtoReflect.Descriptor instead.
 func (*SystemFact) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{29}
+	return file_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SystemFact) GetFact() isSystemFact_Fact {
@@ -2672,7 +2891,7 @@ type NodeBooted struct {
 
 func (x *NodeBooted) Reset() {
 	*x = NodeBooted{}
-	mi := &file_session_proto_msgTypes[30]
+	mi := &file_session_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2684,7 +2903,7 @@ func (x *NodeBooted) String() string {
 func (*NodeBooted) ProtoMessage() {}
 
 func (x *NodeBooted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[30]
+	mi := &file_session_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2697,7 +2916,7 @@ func (x *NodeBooted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeBooted.ProtoReflect.Descriptor instead.
 func (*NodeBooted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{30}
+	return file_session_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *NodeBooted) GetBoot() uint64 {
@@ -2739,7 +2958,7 @@ type RuleRemembered struct {
 
 func (x *RuleRemembered) Reset() {
 	*x = RuleRemembered{}
-	mi := &file_session_proto_msgTypes[31]
+	mi := &file_session_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2751,7 +2970,7 @@ func (x *RuleRemembered) String() string {
 func (*RuleRemembered) ProtoMessage() {}
 
 func (x *RuleRemembered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[31]
+	mi := &file_session_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2764,7 +2983,7 @@ func (x *RuleRemembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleRemembered.ProtoReflect.Descriptor instead.
 func (*RuleRemembered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{31}
+	return file_session_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RuleRemembered) GetRule() string {
@@ -2842,7 +3061,7 @@ type RuleRevoked struct {
 
 func (x *RuleRevoked) Reset() {
 	*x = RuleRevoked{}
-	mi := &file_session_proto_msgTypes[32]
+	mi := &file_session_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2854,7 +3073,7 @@ func (x *RuleRevoked) String() string {
 func (*RuleRevoked) ProtoMessage() {}
 
 func (x *RuleRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[32]
+	mi := &file_session_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2867,7 +3086,7 @@ func (x *RuleRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleRevoked.ProtoReflect.Descriptor instead.
 func (*RuleRevoked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{32}
+	return file_session_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RuleRevoked) GetRule() string {
@@ -2903,7 +3122,7 @@ type TokenCreated struct {
 
 func (x *TokenCreated) Reset() {
 	*x = TokenCreated{}
-	mi := &file_session_proto_msgTypes[33]
+	mi := &file_session_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2915,7 +3134,7 @@ func (x *TokenCreated) String() string {
 func (*TokenCreated) ProtoMessage() {}
 
 func (x *TokenCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[33]
+	mi := &file_session_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2928,7 +3147,7 @@ func (x *TokenCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenCreated.ProtoReflect.Descriptor instead.
 func (*TokenCreated) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{33}
+	return file_session_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TokenCreated) GetTokenId() string {
@@ -2968,7 +3187,7 @@ type TokenRevoked struct {
 
 func (x *TokenRevoked) Reset() {
 	*x = TokenRevoked{}
-	mi := &file_session_proto_msgTypes[34]
+	mi := &file_session_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2980,7 +3199,7 @@ func (x *TokenRevoked) String() string {
 func (*TokenRevoked) ProtoMessage() {}
 
 func (x *TokenRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[34]
+	mi := &file_session_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2993,7 +3212,7 @@ func (x *TokenRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenRevoked.ProtoReflect.Descriptor instead.
 func (*TokenRevoked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{34}
+	return file_session_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *TokenRevoked) GetTokenId() string {
@@ -3013,7 +3232,7 @@ type HostRegistered struct {
 
 func (x *HostRegistered) Reset() {
 	*x = HostRegistered{}
-	mi := &file_session_proto_msgTypes[35]
+	mi := &file_session_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3025,7 +3244,7 @@ func (x *HostRegistered) String() string {
 func (*HostRegistered) ProtoMessage() {}
 
 func (x *HostRegistered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[35]
+	mi := &file_session_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3038,7 +3257,7 @@ func (x *HostRegistered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostRegistered.ProtoReflect.Descriptor instead.
 func (*HostRegistered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{35}
+	return file_session_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *HostRegistered) GetHost() string {
@@ -3067,7 +3286,7 @@ type ProjectSaved struct {
 
 func (x *ProjectSaved) Reset() {
 	*x = ProjectSaved{}
-	mi := &file_session_proto_msgTypes[36]
+	mi := &file_session_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3079,7 +3298,7 @@ func (x *ProjectSaved) String() string {
 func (*ProjectSaved) ProtoMessage() {}
 
 func (x *ProjectSaved) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[36]
+	mi := &file_session_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3092,7 +3311,7 @@ func (x *ProjectSaved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProjectSaved.ProtoReflect.Descriptor instead.
 func (*ProjectSaved) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{36}
+	return file_session_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ProjectSaved) GetProjectId() string {
@@ -3132,7 +3351,7 @@ type ProjectRemoved struct {
 
 func (x *ProjectRemoved) Reset() {
 	*x = ProjectRemoved{}
-	mi := &file_session_proto_msgTypes[37]
+	mi := &file_session_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3144,7 +3363,7 @@ func (x *ProjectRemoved) String() string {
 func (*ProjectRemoved) ProtoMessage() {}
 
 func (x *ProjectRemoved) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[37]
+	mi := &file_session_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3157,7 +3376,7 @@ func (x *ProjectRemoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProjectRemoved.ProtoReflect.Descriptor instead.
 func (*ProjectRemoved) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{37}
+	return file_session_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ProjectRemoved) GetProjectId() string {
@@ -3177,7 +3396,7 @@ type FolderTrusted struct {
 
 func (x *FolderTrusted) Reset() {
 	*x = FolderTrusted{}
-	mi := &file_session_proto_msgTypes[38]
+	mi := &file_session_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3189,7 +3408,7 @@ func (x *FolderTrusted) String() string {
 func (*FolderTrusted) ProtoMessage() {}
 
 func (x *FolderTrusted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[38]
+	mi := &file_session_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3202,7 +3421,7 @@ func (x *FolderTrusted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FolderTrusted.ProtoReflect.Descriptor instead.
 func (*FolderTrusted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{38}
+	return file_session_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *FolderTrusted) GetUri() string {
@@ -3229,7 +3448,7 @@ type FolderUntrusted struct {
 
 func (x *FolderUntrusted) Reset() {
 	*x = FolderUntrusted{}
-	mi := &file_session_proto_msgTypes[39]
+	mi := &file_session_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3241,7 +3460,7 @@ func (x *FolderUntrusted) String() string {
 func (*FolderUntrusted) ProtoMessage() {}
 
 func (x *FolderUntrusted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[39]
+	mi := &file_session_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3254,7 +3473,7 @@ func (x *FolderUntrusted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FolderUntrusted.ProtoReflect.Descriptor instead.
 func (*FolderUntrusted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{39}
+	return file_session_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *FolderUntrusted) GetUri() string {
@@ -3285,7 +3504,7 @@ type Audited struct {
 
 func (x *Audited) Reset() {
 	*x = Audited{}
-	mi := &file_session_proto_msgTypes[40]
+	mi := &file_session_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3297,7 +3516,7 @@ func (x *Audited) String() string {
 func (*Audited) ProtoMessage() {}
 
 func (x *Audited) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[40]
+	mi := &file_session_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3310,7 +3529,7 @@ func (x *Audited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audited.ProtoReflect.Descriptor instead.
 func (*Audited) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{40}
+	return file_session_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Audited) GetWho() string {
@@ -3371,7 +3590,7 @@ type FieldsState struct {
 
 func (x *FieldsState) Reset() {
 	*x = FieldsState{}
-	mi := &file_session_proto_msgTypes[41]
+	mi := &file_session_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3383,7 +3602,7 @@ func (x *FieldsState) String() string {
 func (*FieldsState) ProtoMessage() {}
 
 func (x *FieldsState) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[41]
+	mi := &file_session_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3396,7 +3615,7 @@ func (x *FieldsState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldsState.ProtoReflect.Descriptor instead.
 func (*FieldsState) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{41}
+	return file_session_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *FieldsState) GetSchema() string {
@@ -3458,7 +3677,7 @@ type FieldsPending struct {
 
 func (x *FieldsPending) Reset() {
 	*x = FieldsPending{}
-	mi := &file_session_proto_msgTypes[42]
+	mi := &file_session_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3470,7 +3689,7 @@ func (x *FieldsPending) String() string {
 func (*FieldsPending) ProtoMessage() {}
 
 func (x *FieldsPending) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[42]
+	mi := &file_session_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3483,7 +3702,7 @@ func (x *FieldsPending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldsPending.ProtoReflect.Descriptor instead.
 func (*FieldsPending) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{42}
+	return file_session_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *FieldsPending) GetSet() *FieldSet {
@@ -3670,28 +3889,47 @@ const file_session_proto_rawDesc = "" +
 	"\x05error\x18\x04 \x01(\tR\x05error\"<\n" +
 	"\fLeaseRevoked\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\x04R\x05token\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xa9\x02\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x91\x03\n" +
 	"\x10ConversationFact\x12P\n" +
 	"\x13conversation_opened\x18\x01 \x01(\v2\x1d.troupe.v1.ConversationOpenedH\x00R\x12conversationOpened\x12>\n" +
 	"\rmember_joined\x18\x02 \x01(\v2\x17.troupe.v1.MemberJoinedH\x00R\fmemberJoined\x12A\n" +
 	"\x0eturn_submitted\x18\x03 \x01(\v2\x18.troupe.v1.TurnSubmittedH\x00R\rturnSubmitted\x128\n" +
 	"\vmember_left\x18\x04 \x01(\v2\x15.troupe.v1.MemberLeftH\x00R\n" +
-	"memberLeftB\x06\n" +
+	"memberLeft\x125\n" +
+	"\n" +
+	"turn_given\x18Z \x01(\v2\x14.troupe.v1.TurnGivenH\x00R\tturnGiven\x12/\n" +
+	"\bturn_cut\x18[ \x01(\v2\x12.troupe.v1.TurnCutH\x00R\aturnCutB\x06\n" +
 	"\x04fact\"p\n" +
 	"\x12ConversationOpened\x12'\n" +
 	"\x0fconversation_id\x18\x01 \x01(\tR\x0econversationId\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x02 \x01(\tR\tsessionId\x12\x12\n" +
-	"\x04name\x18n \x01(\tR\x04name\"A\n" +
+	"\x04name\x18n \x01(\tR\x04name\"?\n" +
 	"\fMemberJoined\x12\x1b\n" +
-	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x14\n" +
-	"\x05agent\x18n \x01(\tR\x05agent\"\x85\x01\n" +
+	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x12\n" +
+	"\x04name\x18Z \x01(\tR\x04name\"\x83\x01\n" +
+	"\tTurnGiven\x12\x17\n" +
+	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1b\n" +
+	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x16\n" +
+	"\x06prompt\x18\x03 \x01(\tR\x06prompt\x12\x14\n" +
+	"\x05after\x18\x04 \x01(\x04R\x05after\x12\x12\n" +
+	"\x04upto\x18\x05 \x01(\x04R\x04upto\"\xc8\x01\n" +
 	"\rTurnSubmitted\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x17\n" +
 	"\aturn_id\x18\x02 \x01(\tR\x06turnId\x12\x12\n" +
-	"\x04text\x18\x03 \x01(\tR\x04text\x12\x14\n" +
-	"\x05agent\x18n \x01(\tR\x05agent\x12\x14\n" +
-	"\x05input\x18o \x01(\tR\x05input\"A\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\x12&\n" +
+	"\x05usage\x18Z \x01(\v2\x10.troupe.v1.UsageR\x05usage\x12)\n" +
+	"\x10conversation_seq\x18[ \x01(\x04R\x0fconversationSeq\x12\x0e\n" +
+	"\x02by\x18\\ \x01(\tR\x02byJ\x04\bn\x10oJ\x04\bo\x10p\"\xee\x01\n" +
+	"\aTurnCut\x12\x17\n" +
+	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1b\n" +
+	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x18\n" +
+	"\aoutcome\x18\x03 \x01(\tR\aoutcome\x12\x12\n" +
+	"\x04code\x18\x04 \x01(\tR\x04code\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05heard\x18\x06 \x01(\bR\x05heard\x12&\n" +
+	"\x05usage\x18\a \x01(\v2\x10.troupe.v1.UsageR\x05usage\x12)\n" +
+	"\x10conversation_seq\x18\b \x01(\x04R\x0fconversationSeq\"A\n" +
 	"\n" +
 	"MemberLeft\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x16\n" +
@@ -3790,7 +4028,7 @@ func file_session_proto_rawDescGZIP() []byte {
 	return file_session_proto_rawDescData
 }
 
-var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_session_proto_goTypes = []any{
 	(*SessionFact)(nil),        // 0: troupe.v1.SessionFact
 	(*BudgetChanged)(nil),      // 1: troupe.v1.BudgetChanged
@@ -3819,29 +4057,32 @@ var file_session_proto_goTypes = []any{
 	(*ConversationFact)(nil),   // 24: troupe.v1.ConversationFact
 	(*ConversationOpened)(nil), // 25: troupe.v1.ConversationOpened
 	(*MemberJoined)(nil),       // 26: troupe.v1.MemberJoined
-	(*TurnSubmitted)(nil),      // 27: troupe.v1.TurnSubmitted
-	(*MemberLeft)(nil),         // 28: troupe.v1.MemberLeft
-	(*SystemFact)(nil),         // 29: troupe.v1.SystemFact
-	(*NodeBooted)(nil),         // 30: troupe.v1.NodeBooted
-	(*RuleRemembered)(nil),     // 31: troupe.v1.RuleRemembered
-	(*RuleRevoked)(nil),        // 32: troupe.v1.RuleRevoked
-	(*TokenCreated)(nil),       // 33: troupe.v1.TokenCreated
-	(*TokenRevoked)(nil),       // 34: troupe.v1.TokenRevoked
-	(*HostRegistered)(nil),     // 35: troupe.v1.HostRegistered
-	(*ProjectSaved)(nil),       // 36: troupe.v1.ProjectSaved
-	(*ProjectRemoved)(nil),     // 37: troupe.v1.ProjectRemoved
-	(*FolderTrusted)(nil),      // 38: troupe.v1.FolderTrusted
-	(*FolderUntrusted)(nil),    // 39: troupe.v1.FolderUntrusted
-	(*Audited)(nil),            // 40: troupe.v1.Audited
-	(*FieldsState)(nil),        // 41: troupe.v1.FieldsState
-	(*FieldsPending)(nil),      // 42: troupe.v1.FieldsPending
-	(*Budget)(nil),             // 43: troupe.v1.Budget
-	(*Amounts)(nil),            // 44: troupe.v1.Amounts
-	(Persist_Policy)(0),        // 45: troupe.v1.Persist.Policy
-	(*EnvVar)(nil),             // 46: troupe.v1.EnvVar
-	(Trust_Level)(0),           // 47: troupe.v1.Trust.Level
-	(*Place)(nil),              // 48: troupe.v1.Place
-	(*StepBudget)(nil),         // 49: troupe.v1.StepBudget
+	(*TurnGiven)(nil),          // 27: troupe.v1.TurnGiven
+	(*TurnSubmitted)(nil),      // 28: troupe.v1.TurnSubmitted
+	(*TurnCut)(nil),            // 29: troupe.v1.TurnCut
+	(*MemberLeft)(nil),         // 30: troupe.v1.MemberLeft
+	(*SystemFact)(nil),         // 31: troupe.v1.SystemFact
+	(*NodeBooted)(nil),         // 32: troupe.v1.NodeBooted
+	(*RuleRemembered)(nil),     // 33: troupe.v1.RuleRemembered
+	(*RuleRevoked)(nil),        // 34: troupe.v1.RuleRevoked
+	(*TokenCreated)(nil),       // 35: troupe.v1.TokenCreated
+	(*TokenRevoked)(nil),       // 36: troupe.v1.TokenRevoked
+	(*HostRegistered)(nil),     // 37: troupe.v1.HostRegistered
+	(*ProjectSaved)(nil),       // 38: troupe.v1.ProjectSaved
+	(*ProjectRemoved)(nil),     // 39: troupe.v1.ProjectRemoved
+	(*FolderTrusted)(nil),      // 40: troupe.v1.FolderTrusted
+	(*FolderUntrusted)(nil),    // 41: troupe.v1.FolderUntrusted
+	(*Audited)(nil),            // 42: troupe.v1.Audited
+	(*FieldsState)(nil),        // 43: troupe.v1.FieldsState
+	(*FieldsPending)(nil),      // 44: troupe.v1.FieldsPending
+	(*Budget)(nil),             // 45: troupe.v1.Budget
+	(*Amounts)(nil),            // 46: troupe.v1.Amounts
+	(Persist_Policy)(0),        // 47: troupe.v1.Persist.Policy
+	(*EnvVar)(nil),             // 48: troupe.v1.EnvVar
+	(Trust_Level)(0),           // 49: troupe.v1.Trust.Level
+	(*Place)(nil),              // 50: troupe.v1.Place
+	(*StepBudget)(nil),         // 51: troupe.v1.StepBudget
+	(*Usage)(nil),              // 52: troupe.v1.Usage
 }
 var file_session_proto_depIdxs = []int32{
 	6,  // 0: troupe.v1.SessionFact.session_created:type_name -> troupe.v1.SessionCreated
@@ -3854,23 +4095,23 @@ var file_session_proto_depIdxs = []int32{
 	14, // 7: troupe.v1.SessionFact.rule_added:type_name -> troupe.v1.RuleAdded
 	15, // 8: troupe.v1.SessionFact.session_closed:type_name -> troupe.v1.SessionClosed
 	5,  // 9: troupe.v1.SessionFact.variables_changed:type_name -> troupe.v1.VariablesChanged
-	32, // 10: troupe.v1.SessionFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
+	34, // 10: troupe.v1.SessionFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
 	4,  // 11: troupe.v1.SessionFact.field_noted:type_name -> troupe.v1.FieldNoted
 	1,  // 12: troupe.v1.SessionFact.budget_changed:type_name -> troupe.v1.BudgetChanged
 	2,  // 13: troupe.v1.SessionFact.budget_allotted:type_name -> troupe.v1.BudgetAllotted
 	10, // 14: troupe.v1.SessionFact.mode_changed:type_name -> troupe.v1.ModeChanged
 	3,  // 15: troupe.v1.SessionFact.conversation_shared:type_name -> troupe.v1.ConversationShared
-	43, // 16: troupe.v1.BudgetChanged.budget:type_name -> troupe.v1.Budget
-	44, // 17: troupe.v1.BudgetChanged.added:type_name -> troupe.v1.Amounts
-	44, // 18: troupe.v1.BudgetAllotted.until:type_name -> troupe.v1.Amounts
+	45, // 16: troupe.v1.BudgetChanged.budget:type_name -> troupe.v1.Budget
+	46, // 17: troupe.v1.BudgetChanged.added:type_name -> troupe.v1.Amounts
+	46, // 18: troupe.v1.BudgetAllotted.until:type_name -> troupe.v1.Amounts
 	18, // 19: troupe.v1.FieldNoted.set:type_name -> troupe.v1.FieldSet
-	45, // 20: troupe.v1.SessionCreated.persist:type_name -> troupe.v1.Persist.Policy
-	46, // 21: troupe.v1.SessionCreated.env:type_name -> troupe.v1.EnvVar
-	43, // 22: troupe.v1.SessionCreated.budget:type_name -> troupe.v1.Budget
-	47, // 23: troupe.v1.WorkspaceAttached.trust:type_name -> troupe.v1.Trust.Level
-	47, // 24: troupe.v1.TrustChanged.trust:type_name -> troupe.v1.Trust.Level
-	48, // 25: troupe.v1.WorkerSpawned.places:type_name -> troupe.v1.Place
-	49, // 26: troupe.v1.WorkerSpawned.budgets:type_name -> troupe.v1.StepBudget
+	47, // 20: troupe.v1.SessionCreated.persist:type_name -> troupe.v1.Persist.Policy
+	48, // 21: troupe.v1.SessionCreated.env:type_name -> troupe.v1.EnvVar
+	45, // 22: troupe.v1.SessionCreated.budget:type_name -> troupe.v1.Budget
+	49, // 23: troupe.v1.WorkspaceAttached.trust:type_name -> troupe.v1.Trust.Level
+	49, // 24: troupe.v1.TrustChanged.trust:type_name -> troupe.v1.Trust.Level
+	50, // 25: troupe.v1.WorkerSpawned.places:type_name -> troupe.v1.Place
+	51, // 26: troupe.v1.WorkerSpawned.budgets:type_name -> troupe.v1.StepBudget
 	17, // 27: troupe.v1.WorkspaceFact.workspace_opened:type_name -> troupe.v1.WorkspaceOpened
 	18, // 28: troupe.v1.WorkspaceFact.field_set:type_name -> troupe.v1.FieldSet
 	23, // 29: troupe.v1.WorkspaceFact.lease_revoked:type_name -> troupe.v1.LeaseRevoked
@@ -3881,30 +4122,34 @@ var file_session_proto_depIdxs = []int32{
 	19, // 34: troupe.v1.FieldsDeclared.derived:type_name -> troupe.v1.FieldChange
 	25, // 35: troupe.v1.ConversationFact.conversation_opened:type_name -> troupe.v1.ConversationOpened
 	26, // 36: troupe.v1.ConversationFact.member_joined:type_name -> troupe.v1.MemberJoined
-	27, // 37: troupe.v1.ConversationFact.turn_submitted:type_name -> troupe.v1.TurnSubmitted
-	28, // 38: troupe.v1.ConversationFact.member_left:type_name -> troupe.v1.MemberLeft
-	30, // 39: troupe.v1.SystemFact.node_booted:type_name -> troupe.v1.NodeBooted
-	31, // 40: troupe.v1.SystemFact.rule_remembered:type_name -> troupe.v1.RuleRemembered
-	32, // 41: troupe.v1.SystemFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
-	33, // 42: troupe.v1.SystemFact.token_created:type_name -> troupe.v1.TokenCreated
-	34, // 43: troupe.v1.SystemFact.token_revoked:type_name -> troupe.v1.TokenRevoked
-	35, // 44: troupe.v1.SystemFact.host_registered:type_name -> troupe.v1.HostRegistered
-	36, // 45: troupe.v1.SystemFact.project_saved:type_name -> troupe.v1.ProjectSaved
-	37, // 46: troupe.v1.SystemFact.project_removed:type_name -> troupe.v1.ProjectRemoved
-	38, // 47: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
-	39, // 48: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
-	40, // 49: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
-	46, // 50: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
-	19, // 51: troupe.v1.FieldsState.set:type_name -> troupe.v1.FieldChange
-	19, // 52: troupe.v1.FieldsState.derived:type_name -> troupe.v1.FieldChange
-	18, // 53: troupe.v1.FieldsState.edits:type_name -> troupe.v1.FieldSet
-	42, // 54: troupe.v1.FieldsState.effects:type_name -> troupe.v1.FieldsPending
-	18, // 55: troupe.v1.FieldsPending.set:type_name -> troupe.v1.FieldSet
-	56, // [56:56] is the sub-list for method output_type
-	56, // [56:56] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	28, // 37: troupe.v1.ConversationFact.turn_submitted:type_name -> troupe.v1.TurnSubmitted
+	30, // 38: troupe.v1.ConversationFact.member_left:type_name -> troupe.v1.MemberLeft
+	27, // 39: troupe.v1.ConversationFact.turn_given:type_name -> troupe.v1.TurnGiven
+	29, // 40: troupe.v1.ConversationFact.turn_cut:type_name -> troupe.v1.TurnCut
+	52, // 41: troupe.v1.TurnSubmitted.usage:type_name -> troupe.v1.Usage
+	52, // 42: troupe.v1.TurnCut.usage:type_name -> troupe.v1.Usage
+	32, // 43: troupe.v1.SystemFact.node_booted:type_name -> troupe.v1.NodeBooted
+	33, // 44: troupe.v1.SystemFact.rule_remembered:type_name -> troupe.v1.RuleRemembered
+	34, // 45: troupe.v1.SystemFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
+	35, // 46: troupe.v1.SystemFact.token_created:type_name -> troupe.v1.TokenCreated
+	36, // 47: troupe.v1.SystemFact.token_revoked:type_name -> troupe.v1.TokenRevoked
+	37, // 48: troupe.v1.SystemFact.host_registered:type_name -> troupe.v1.HostRegistered
+	38, // 49: troupe.v1.SystemFact.project_saved:type_name -> troupe.v1.ProjectSaved
+	39, // 50: troupe.v1.SystemFact.project_removed:type_name -> troupe.v1.ProjectRemoved
+	40, // 51: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
+	41, // 52: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
+	42, // 53: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
+	48, // 54: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
+	19, // 55: troupe.v1.FieldsState.set:type_name -> troupe.v1.FieldChange
+	19, // 56: troupe.v1.FieldsState.derived:type_name -> troupe.v1.FieldChange
+	18, // 57: troupe.v1.FieldsState.edits:type_name -> troupe.v1.FieldSet
+	44, // 58: troupe.v1.FieldsState.effects:type_name -> troupe.v1.FieldsPending
+	18, // 59: troupe.v1.FieldsPending.set:type_name -> troupe.v1.FieldSet
+	60, // [60:60] is the sub-list for method output_type
+	60, // [60:60] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_session_proto_init() }
@@ -3944,8 +4189,10 @@ func file_session_proto_init() {
 		(*ConversationFact_MemberJoined)(nil),
 		(*ConversationFact_TurnSubmitted)(nil),
 		(*ConversationFact_MemberLeft)(nil),
+		(*ConversationFact_TurnGiven)(nil),
+		(*ConversationFact_TurnCut)(nil),
 	}
-	file_session_proto_msgTypes[29].OneofWrappers = []any{
+	file_session_proto_msgTypes[31].OneofWrappers = []any{
 		(*SystemFact_NodeBooted)(nil),
 		(*SystemFact_RuleRemembered)(nil),
 		(*SystemFact_RuleRevoked)(nil),
@@ -3964,7 +4211,7 @@ func file_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_session_proto_rawDesc), len(file_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   43,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1828,7 +1828,6 @@ type InputAccepted struct {
 	ApprovalMs       int64                  `protobuf:"varint,49,opt,name=approval_ms,json=approvalMs,proto3" json:"approval_ms,omitempty"`                   // that its approval may wait; 0: as the runtime says
 	Traceparent      string                 `protobuf:"bytes,60,opt,name=traceparent,proto3" json:"traceparent,omitempty"`                                    // the span of its acceptance, in the trace of its turn; empty: nothing was traced
 	Mail             *Mail                  `protobuf:"bytes,110,opt,name=mail,proto3" json:"mail,omitempty"`                                                 // of a message from another worker
-	Shared           string                 `protobuf:"bytes,111,opt,name=shared,proto3" json:"shared,omitempty"`                                             // the shared conversation that its turn is a part of; empty: none
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1945,13 +1944,6 @@ func (x *InputAccepted) GetMail() *Mail {
 		return x.Mail
 	}
 	return nil
-}
-
-func (x *InputAccepted) GetShared() string {
-	if x != nil {
-		return x.Shared
-	}
-	return ""
 }
 
 // Mail says of a message where it comes from. Its text is another agent's, and no person's word.
@@ -4224,7 +4216,7 @@ func (x *Panicked) GetQuarantined() bool {
 type OutboxEnqueued struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	MessageId     string                 `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	To            string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"` // a worker, or a shared conversation
+	To            string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"` // a worker
 	Body          []byte                 `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
 	Mail          *Mail                  `protobuf:"bytes,110,opt,name=mail,proto3" json:"mail,omitempty"`
 	Parts         []*Part                `protobuf:"bytes,111,rep,name=parts,proto3" json:"parts,omitempty"`
@@ -4758,7 +4750,7 @@ const file_worker_proto_rawDesc = "" +
 	"ASK_PERSON\x10\x05\x12\r\n" +
 	"\tFAIL_TURN\x10\x06\x12\x11\n" +
 	"\rWAIT_APPROVAL\x10\a\x12\t\n" +
-	"\x05KNOWN\x10\b\"\xa4\x05\n" +
+	"\x05KNOWN\x10\b\"\x92\x05\n" +
 	"\rInputAccepted\x12\x19\n" +
 	"\binput_id\x18\x01 \x01(\tR\ainputId\x121\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\x1d.troupe.v1.InputAccepted.ModeR\x04mode\x127\n" +
@@ -4772,8 +4764,7 @@ const file_worker_proto_rawDesc = "" +
 	"\vapproval_ms\x181 \x01(\x03R\n" +
 	"approvalMs\x12 \n" +
 	"\vtraceparent\x18< \x01(\tR\vtraceparent\x12#\n" +
-	"\x04mail\x18n \x01(\v2\x0f.troupe.v1.MailR\x04mail\x12\x16\n" +
-	"\x06shared\x18o \x01(\tR\x06shared\"7\n" +
+	"\x04mail\x18n \x01(\v2\x0f.troupe.v1.MailR\x04mail\"7\n" +
 	"\x04Mode\x12\t\n" +
 	"\x05QUEUE\x10\x00\x12\t\n" +
 	"\x05STEER\x10\x01\x12\r\n" +
@@ -4792,7 +4783,7 @@ const file_worker_proto_rawDesc = "" +
 	"AS_SESSION\x10\x00\x12\t\n" +
 	"\x05ASKED\x10\x01\x12\n" +
 	"\n" +
-	"\x06NOBODY\x10\x02\"\xbc\x02\n" +
+	"\x06NOBODY\x10\x02J\x04\bo\x10p\"\xbc\x02\n" +
 	"\x04Mail\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x01 \x01(\tR\tmessageId\x12(\n" +

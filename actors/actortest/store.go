@@ -108,6 +108,8 @@ func facts(batches []persistence.Batch) []proto.Message {
 			decode = messages.SessionFactIn
 		case strings.HasPrefix(b.Lease.Stream, messages.RunStream("")):
 			decode = messages.RunFactIn
+		case strings.HasPrefix(b.Lease.Stream, messages.ConversationStream("")):
+			decode = messages.ConversationFactIn
 		}
 		for _, r := range b.Records {
 			if f, err := decode(r); err == nil && f != nil {

@@ -116,7 +116,7 @@ const PurposeCompaction = "compaction"
 func LogKeys() []string {
 	return []string{
 		"err", "stack", // why, and where
-		"node", "session", "worker", "run", "turn", "call", "approval", "timer", "workspace", // who and what it is about, by id or address
+		"node", "session", "worker", "conversation", "run", "turn", "call", "approval", "timer", "workspace", // who and what it is about, by id or address
 		"actor", "agent", "tool", "server", "route", "frame", "stream", "key", "field", "effect", "path", "commit", "type", "code", // the same, by name
 		"trace_id",                      // of the turn or request that it is about, when that is traced
 		"by", "message", "line", "life", // in whose name, and more for people

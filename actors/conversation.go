@@ -1,0 +1,279 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/conversation"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
+)
+
+// Conversation is a conversation that several workers of a session share: it owns its journal, and gives the word to one member after
+// the other, in the order in which their turns were asked for. A member's turn is a turn of its own worker: the Conversation submits
+// what the others said as its input, waits for its end, and writes its answer down as the member's.
+//
+// One append is under way at a time, and what comes in meanwhile waits.
+//
+// Accepts: openConversation (first); of its Session TakeTurn, SubmitTurn, ReadConversation, RecallInput, CancelSession and memberGone; its own
+// conversationRead, conversationWritten, reached and turnOver. Tells its Session when it rests (conversationRests). Parent: Session. Children: none.
+type Conversation struct {
+	svc *Services
+	log *slog.Logger
+
+	id, session string
+	gone        []string // workers that were deleted
+	journal     *persistence.Journal
+	state       *conversation.Shared
+	writing     bool
+	queue       []*messages.TakeTurn // that have not begun
+	waiting     map[string][]*actor.PID
+	talk        *talk // whoever has the word; nil: nobody
+	kept        act.Stash
+	taken       uint64 // commands of its Session, the first one counted
+	stopped     bool
+}
+
+// openConversation is what a Session tells its conversation first.
+type openConversation struct {
+	id, session string
+	gone        []string
+}
+
+// memberGone says that a worker was deleted.
+type memberGone struct{ worker string }
+
+// conversationRests says that nothing is to be done, after so many commands.
+type conversationRests struct {
+	id    string
+	taken uint64
+}
+
+// Messages of a conversation to itself.
+type (
+	conversationRead struct {
+		journal *persistence.Journal
+		state   *conversation.Shared
+		err     error
+	}
+	conversationWritten struct {
+		facts   []proto.Message
+		records []*messages.Record
+		receipt persistence.Receipt
+		then    func(actor.Context)
+		err     error
+	}
+)
+
+// Receive dispatches.
+func (v *Conversation) Receive(c actor.Context) {
+	defer v.rescue(c)
+	switch m := c.Message().(type) {
+	case *actor.Started:
+	case *openConversation:
+		v.begin(c, m)
+	case *conversationRead:
+		v.read(c, m)
+	case *messages.TakeTurn, *messages.SubmitTurn, *messages.ReadConversation, *messages.RecallInput, *messages.CancelSession, *memberGone:
+		v.taken++
+		v.inTurn(c)
+	case *reached, *turnOver:
+		v.inTurn(c)
+	case *conversationWritten:
+		v.written(c, m)
+	case *actor.Stopping:
+		v.stopping(c)
+	case *actor.Stopped:
+		if v.journal != nil {
+			v.journal.Release()
+		}
+		v.journal, v.state, v.queue, v.waiting = nil, nil, nil, nil
+	default:
+		act.Unexpected(c, v.log)
+	}
+}
+
+// rescue turns a panic of a handler into an end: the Session starts the conversation anew, from its journal.
+func (v *Conversation) rescue(c actor.Context) {
+	if p := recover(); p != nil {
+		v.log.Error("conversation panicked", "err", fmt.Sprint(p), "message", fmt.Sprintf("%T", c.Message()), "stack", string(debug.Stack()))
+		c.Stop(c.Self())
+	}
+}
+
+func (v *Conversation) begin(c actor.Context, m *openConversation) {
+	v.taken++
+	v.id, v.session, v.gone, v.waiting = m.id, m.session, m.gone, make(map[string][]*actor.PID)
+	v.log = v.svc.Log.With("session", m.session, "conversation", m.id)
+	svc, id, session := v.svc, m.id, m.session
+	svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any { return &conversationRead{err: p} }, func() any {
+		ctx := context.Background()
+		j, err := persistence.OpenJournal(ctx, svc.Store, messages.ConversationStream(id), session, svc.Node)
+		if err != nil {
+			return &conversationRead{err: err}
+		}
+		j.Now = svc.Now
+		state := &conversation.Shared{}
+		err = j.Replay(ctx, 1, func(e persistence.Entry) error { return foldShared(state, e) })
+		return &conversationRead{journal: j, state: state, err: err}
+	})
+}
+
+// foldShared applies a record to a shared conversation; one that may be skipped counts.
+func foldShared(state *conversation.Shared, e persistence.Entry) error {
+	f, err := messages.ConversationFactIn(e.Record)
+	if err == nil {
+		err = state.Apply(f, e.Record)
+	}
+	return err
+}
+
+func (v *Conversation) read(c actor.Context, m *conversationRead) {
+	if m.err != nil {
+		v.log.Error("conversation cannot be read", "err", m.err)
+		if m.journal != nil {
+			m.journal.Release()
+		}
+		code := messages.CodeUnavailable
+		if damaged(m.err) {
+			code = messages.CodeCorrupt
+		}
+		v.refuse(c, messages.Fail(code, "read conversation "+v.id+": "+m.err.Error(), "see the log; `troupe verify` looks for damage"))
+		c.Stop(c.Self())
+		return
+	}
+	v.journal, v.state = m.journal, m.state
+	v.speak(c)
+	var left []proto.Message
+	for _, member := range v.state.Members {
+		if slices.Contains(v.gone, member.GetWorkerId()) {
+			left = append(left, v.leaves(member.GetWorkerId())...)
+		}
+	}
+	if len(left) > 0 {
+		v.append(c, func(actor.Context) {}, left...)
+	}
+	v.settle(c)
+}
+
+// inTurn takes what comes, one at a time.
+func (v *Conversation) inTurn(c actor.Context) {
+	if v.state == nil || v.writing {
+		v.kept.Put(c)
+		return
+	}
+	v.take(c)
+	v.settle(c)
+}
+
+// settle goes on with what waited, and says when there is nothing left to do.
+func (v *Conversation) settle(c actor.Context) {
+	v.kept.Replay(c, v.take, func() bool { return !v.writing })
+	if !v.writing {
+		v.next(c)
+	}
+	if !v.writing && v.talk == nil {
+		c.Send(c.Parent(), &conversationRests{v.id, v.taken})
+	}
+}
+
+func (v *Conversation) take(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *messages.TakeTurn:
+		v.takeTurn(c, m)
+	case *messages.SubmitTurn:
+		v.submit(c, m)
+	case *messages.ReadConversation:
+		v.tell(c, c.Sender(), v.state.View(m.GetAfter()))
+	case *messages.RecallInput:
+		v.recall(c, m.GetInputId(), m)
+	case *messages.CancelSession:
+		v.cancel(c, m)
+	case *memberGone:
+		v.memberGone(c, m)
+	case *reached:
+		v.reached(c, m)
+	case *turnOver:
+		v.spoken(c, m)
+	}
+}
+
+func (v *Conversation) tell(c actor.Context, to *actor.PID, m any) {
+	if to != nil {
+		c.Send(to, m)
+	}
+}
+
+// append makes facts durable, applies them, and then goes on.
+func (v *Conversation) append(c actor.Context, then func(actor.Context), facts ...proto.Message) {
+	w := &conversationWritten{facts: facts, then: then}
+	for _, f := range facts {
+		rec, err := messages.NewConversationRecord(f)
+		if err != nil {
+			w.err = err
+			break
+		}
+		w.records = append(w.records, rec)
+	}
+	v.writing = true
+	var index []persistence.IndexOp
+	if w.err == nil {
+		index, w.err = sharedEntry(listedAfter(v.state.Listing(), facts))
+	}
+	sys, self := c.ActorSystem(), c.Self()
+	if w.err != nil {
+		c.Send(self, w)
+		return
+	}
+	v.journal.Append(func(r persistence.Receipt, err error) {
+		w.receipt, w.err = r, err
+		sys.Root.Send(self, w)
+	}, persistence.Draft{Records: w.records, Index: index})
+}
+
+// written applies what is durable now, and acts on it.
+func (v *Conversation) written(c actor.Context, m *conversationWritten) {
+	if m.err == nil {
+		for i, f := range m.facts {
+			if m.err = v.state.Apply(f, m.records[i]); m.err != nil {
+				break
+			}
+		}
+	}
+	if m.err != nil {
+		v.log.Error("conversation cannot be written", "err", m.err)
+		c.Stop(c.Self()) // the next incarnation knows what was written
+		return
+	}
+	v.writing = false
+	c.Send(c.Parent(), &messages.Published{FirstCursor: m.receipt.First, LastCursor: m.receipt.Last})
+	m.then(c)
+	v.settle(c)
+}
+
+// stopping answers whoever waits, once (I10).
+func (v *Conversation) stopping(c actor.Context) {
+	v.stopped = true
+	if v.talk != nil {
+		v.talk.stop()
+	}
+	v.refuse(c, messages.Fail(messages.CodeUnavailable, "the conversation is stopping", "try again"))
+}
+
+// refuse answers everybody who waits with the same.
+func (v *Conversation) refuse(c actor.Context, fail *messages.Failure) {
+	for _, asked := range v.waiting {
+		for _, pid := range asked {
+			v.tell(c, pid, fail)
+		}
+	}
+	v.kept.Each(func(msg any, sender *actor.PID) { v.tell(c, sender, fail) })
+	v.waiting, v.kept, v.queue = make(map[string][]*actor.PID), act.Stash{}, nil
+}

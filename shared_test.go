@@ -1,0 +1,123 @@
+package troupe_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/troupe-dev/troupe"
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// debateModel answers each member by its name and the number of its turn.
+func debateModel() troupe.Model {
+	return scripted(`
+rules:
+  - {match: '^You are pro ', turn: 1, reply: {text: 'Tabs adapt.'}}
+  - {match: '^You are con ', turn: 1, reply: {text: 'Spaces stay.'}}
+  - {match: 'agent con:\n> Spaces stay', turn: 2, reply: {text: 'So do they.'}}
+`)
+}
+
+// debated is a session of which two workers have shared a conversation.
+func debated(t *testing.T, rt *troupe.Runtime, ctx context.Context) (*troupe.Session, *troupe.Shared) { //nolint:revive // as runtimeOf gives them
+	t.Helper()
+	s, err := rt.Session(ctx, troupe.SessionOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	con, err := s.NewWorker(ctx, troupe.WorkerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := s.Share(ctx, "debate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, turn := range []struct {
+		w    *troupe.Worker
+		name string
+	}{{s.Worker, "pro"}, {con, "con"}, {s.Worker, "pro"}} {
+		if res, err := x.Turn(ctx, turn.w, turn.name, "Tabs or spaces?"); err != nil || res.Outcome != "done" {
+			t.Fatalf("%s: %v, %v", turn.name, res, err)
+		}
+	}
+	return s, x
+}
+
+// transcript is a shared conversation in a line for each turn.
+func transcript(t *testing.T, x *troupe.Shared) string {
+	t.Helper()
+	v, err := x.Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, turn := range v.GetTurns() {
+		fmt.Fprintf(&b, "%d %s: %s%s\n", turn.GetNumber(), turn.GetMember(), turn.GetTurn().GetText(), turn.GetCut().GetOutcome())
+	}
+	return b.String()
+}
+
+const debate = "1 pro: Tabs adapt.\n2 con: Spaces stay.\n3 pro: So do they.\n"
+
+func TestASharedConversationGoesAlongWithForksAndFilesAndIsDeletedWithItsSession(t *testing.T) {
+	rt, ctx := runtimeOf(t, troupe.Options{Model: debateModel()})
+	s, x := debated(t, rt, ctx)
+	if got := transcript(t, x); got != debate {
+		t.Fatalf("the transcript is\n%s", got)
+	}
+	again := func(what, session string) {
+		copied, err := rt.Open(ctx, session)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		y, err := copied.Share(ctx, "debate")
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if got := transcript(t, y); got != debate {
+			t.Errorf("%s: the transcript is\n%s", what, got)
+		}
+		if session != s.ID() && y.ID() == x.ID() {
+			t.Errorf("%s: two conversations have the id %s", what, x.ID())
+		}
+		v, err := y.Read(ctx)
+		if err != nil || len(v.GetMembers()) != 2 {
+			t.Fatalf("%s: %v, %v", what, v, err)
+		}
+		workers, err := copied.Workers(ctx)
+		if err != nil || len(workers) != 2 || v.GetMembers()[0].GetWorkerId() != workers[0].ID() || v.GetSessionId() != session {
+			t.Errorf("%s: the members of %s are %v", what, v.GetSessionId(), v.GetMembers())
+		}
+	}
+	fork, err := rt.Fork(ctx, s.ID(), troupe.ForkOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again("the fork", fork.ID())
+	var file bytes.Buffer
+	if err := rt.Export(ctx, s.ID(), &file); err != nil {
+		t.Fatal(err)
+	}
+	other, octx := runtimeOf(t, troupe.Options{Model: debateModel()})
+	came, err := other.Import(octx, bytes.NewReader(file.Bytes()), troupe.ImportOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt = other
+	again("the import", came.ID())
+	v, err := rt.Ask(ctx, &messages.Verify{})
+	if err != nil || len(v.(*messages.Verified).GetFindings()) > 0 { //nolint:forcetypeassert // the reply of Verify
+		t.Errorf("the copy: %v, %v", v, err)
+	}
+	if _, err := rt.Ask(ctx, &messages.ToSession{SessionId: s.ID(), Command: &messages.ToSession_Close{Close: &messages.CloseSession{Forget: true}}}); err != nil {
+		t.Fatal(err)
+	}
+	left, err := rt.Ask(ctx, &messages.ListConversations{})
+	if err != nil || len(left.(*messages.Conversations).GetConversations()) != 0 { //nolint:forcetypeassert // the reply of ListConversations
+		t.Errorf("after it was deleted: %v, %v", left, err)
+	}
+}
