@@ -25,7 +25,7 @@ func nothingInTheWay(browser context.Context, t *testing.T) {
       - tool_calls: [{name: write_file, arguments: {path: a.txt, content: "text\n"}}]
   - reply: {text: hello}
 `, gateway.Options{})
-	s, _ := h.session(troupe.SessionOptions{Rules: []string{"@read"}, Fields: shelf}, nil)
+	s, _ := h.session(troupe.SessionOptions{Rules: []string{"@read"}, Fields: shelf, Isolate: true, Budget: troupe.Budget{Tokens: 1 << 30, ToolCalls: 100}}, nil)
 	if _, err := s.Run(h.ctx, "hello"); err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func nothingInTheWay(browser context.Context, t *testing.T) {
 	x.sees("wants to run")
 	for name, path := range map[string]string{
 		"sessions": "/", "session": "/sessions/" + s.ID(), "files": "/sessions/" + s.ID() + "/files", "fields": "/sessions/" + s.ID() + "/fields",
-		"workers": "/workers", "approvals": "/approvals",
+		"workers": "/workers", "tree": "/sessions/" + s.ID() + "/workers", "changes": "/sessions/" + s.ID() + "/changes", "approvals": "/approvals",
 	} {
 		for _, colours := range []string{"light", "dark"} {
 			for _, width := range []int64{1280, 360} {

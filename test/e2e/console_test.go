@@ -23,6 +23,9 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		"a call in doubt is settled":                                      doubtIsSettled,
 		"a long session opens at its end":                                 longSession,
 		"a server with tokens asks for one":                               tokensAreAsked,
+		"what was changed in a copy is seen, and brought back":            copiesAreApplied,
+		"a budget is seen, and raised":                                    budgetsAreRaised,
+		"who works for whom is seen, and who stands in":                   treesAreShown,
 		"nothing stands in the way of anybody":                            nothingInTheWay,
 	} {
 		t.Run(name, func(t *testing.T) { claim(browser, t) })

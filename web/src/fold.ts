@@ -1,20 +1,23 @@
 // What a session's events come to: turns with their steps, in order. The same events give the same
 // value, whether they are replayed or come live; only deltas are nowhere but in the live ones.
+import { amounts } from './budget';
 import type { Event, Usage } from './types';
 
-export interface Generation { kind: 'generation'; id: string; model: string; text: string; reasoning: string; state: 'open' | 'done' | 'discarded'; note: string; scripted: boolean }
+export interface Generation { kind: 'generation'; id: string; model: string; text: string; reasoning: string; state: 'open' | 'done' | 'discarded'; note: string; scripted: boolean; insteadOf: string }
 export interface Call {
   kind: 'call'; id: string; callID: string; tool: string; args: string; workspace: string; state: string; status: string; text: string; diff: string;
   code: string; truncated: boolean; us: number; asked: string; decision: string; note: string; done: number; total: number; unit: string;
 }
 export type Step = Generation | Call;
+/** Said is an input, and the worker that it comes from; '' is a person. */
+export interface Said { text: string; from: string }
 export interface Turn {
-  kind: 'turn'; id: string; worker: string; at: string; inputs: string[]; steps: Step[]; outcome: string; reason: string; usage: Usage | null; text: string;
+  kind: 'turn'; id: string; worker: string; at: string; inputs: Said[]; steps: Step[]; outcome: string; reason: string; usage: Usage | null; text: string;
   rev: number; // grows with each change
 }
 export interface Note { kind: 'note'; at: string; text: string; rev: number; id: string }
 export type Entry = Turn | Note;
-export interface Staged { id: string; worker: string; text: string; at: string }
+export interface Staged { id: string; worker: string; text: string; at: string; from: string }
 
 export class Transcript {
   entries: Entry[] = [];
@@ -22,6 +25,7 @@ export class Transcript {
   closed = '';
   scripted = false;
   fields = 0; // edits seen so far
+  private tasks = new Map<string, string>(); // by worker whose task is not known yet: who gave it one
   private turns = new Map<string, Turn>();
   private calls = new Map<string, [Turn, Call]>();
   private open = new Map<string, Generation>();
@@ -31,13 +35,16 @@ export class Transcript {
     switch (e.type) {
       case 'session.created': return this.note(e, `session began${e.agent ? ` with agent ${e.agent}` : ''}${e.model ? `, model ${e.model}` : ''}`);
       case 'session.closed': this.closed = e.reason || 'closed'; return this.note(e, `session closed${e.reason ? `: ${e.reason}` : ''}`);
-      case 'worker.spawned': if (e.parent || e.status) this.note(e, `worker ${e.worker ?? ''} ${e.status === 'released' ? 'was released' : `(agent ${e.agent ?? ''}) was given a task`}`); return;
+      case 'worker.spawned': if (e.parent && e.worker) this.tasks.set(e.worker, e.parent); if (e.parent || e.status) this.note(e, `worker ${e.worker ?? ''} ${e.status === 'released' ? 'was released' : `(agent ${e.agent ?? ''}) was given a task`}`); return;
       case 'worker.ended': return this.note(e, `worker ${e.worker ?? ''} ${e.status === 'quarantined' ? 'is quarantined' : 'ended'}${e.reason ? `: ${e.reason}` : ''}`);
+      case 'worker.handed_over': return this.note(e, `agent ${e.from ?? ''} handed over to agent ${e.agent ?? ''}${e.reason ? `: ${e.reason}` : ''}`);
+      case 'message.sent': return this.note(e, `message to worker ${e.to ?? ''}: ${e.text ?? ''}`);
+      case 'message.refused': return this.note(e, `a message was not taken${e.reason ? `: ${e.reason}` : ''}`);
       case 'field.changed': this.fields++; return this.note(e, fieldText(e.details));
       case 'history.compacted': return this.note(e, `older turns were ${e.status ?? 'summarised'}: ${e.done ?? 0} of ${e.total ?? 0} tokens are left`);
-      case 'budget.changed': if (e.status === 'changed') this.note(e, `the budget is now ${JSON.stringify(e.budget ?? {})}${e.reason ? ` (${e.reason})` : ''}`); return;
+      case 'budget.changed': if (e.status === 'changed') this.note(e, `the budget is now ${amounts(e.budget ?? {})}${e.reason ? ` (${e.reason})` : ''}`); return;
       case 'workspace.progress': return;
-      case 'input.accepted': this.staged.push({ id: e.input_id ?? '', worker: e.worker ?? '', text: e.text ?? '', at: e.at }); return;
+      case 'input.accepted': this.staged.push({ id: e.input_id ?? '', worker: e.worker ?? '', text: e.text ?? '', at: e.at, from: e.from || this.task(e.worker ?? '') }); return;
       case 'input.withdrawn': this.staged = this.staged.filter((s) => s.id !== e.input_id); return;
     }
     if (e.turn) this.inTurn(e, this.turn(e));
@@ -54,6 +61,13 @@ export class Transcript {
 
   /** the open turns, of all workers. */
   running(): Turn[] { return [...this.turns.values()].filter((t) => !t.outcome); }
+
+  /** task is who gave a worker its first input; '' for any other. */
+  private task(worker: string): string {
+    const from = this.tasks.get(worker) ?? '';
+    this.tasks.delete(worker);
+    return from;
+  }
 
   private turn(e: Event): Turn {
     const id = e.turn ?? '';
@@ -74,7 +88,11 @@ export class Transcript {
         t.outcome = e.outcome ?? 'done'; t.reason = e.reason ?? ''; t.usage = e.usage ?? null; t.text = e.text ?? '';
         for (const s of t.steps) if (s.kind === 'generation' && s.state === 'open') { s.state = 'discarded'; this.open.delete(s.id); }
         return;
-      case 'generation.started': this.generation(e, t).model = e.model ?? ''; return;
+      case 'generation.started': {
+        const g = this.generation(e, t);
+        g.model = e.model ?? ''; g.insteadOf = e.instead_of ?? '';
+        return;
+      }
       case 'text.delta': this.generation(e, t).text += e.text ?? ''; return;
       case 'reasoning.delta': this.generation(e, t).reasoning += e.text ?? ''; return;
       case 'generation.discarded': {
@@ -84,7 +102,7 @@ export class Transcript {
       }
       case 'generation.completed': {
         const g = this.generation(e, t);
-        g.state = 'done'; g.text = e.text ?? ''; g.model = e.model ?? g.model; g.scripted = !!e.scripted; this.scripted ||= g.scripted; this.open.delete(g.id);
+        g.state = 'done'; g.text = e.text ?? ''; g.model = e.model ?? g.model; g.insteadOf = e.instead_of ?? g.insteadOf; g.scripted = !!e.scripted; this.scripted ||= g.scripted; this.open.delete(g.id);
         return;
       }
       default: return this.inCall(e, t);
@@ -94,13 +112,13 @@ export class Transcript {
   private started(e: Event, t: Turn): void {
     const i = this.staged.findIndex((s) => s.id === e.input_id && (!s.worker || s.worker === t.worker));
     const s = i >= 0 ? this.staged.splice(i, 1)[0] : undefined;
-    if (s) t.inputs.push(s.text);
+    if (s) t.inputs.push({ text: s.text, from: s.from });
   }
 
   private generation(e: Event, t: Turn): Generation {
     const id = e.gen_id ?? '';
     for (const s of t.steps) if (s.kind === 'generation' && s.id === id) return s;
-    const g: Generation = { kind: 'generation', id, model: e.model ?? '', text: '', reasoning: '', state: 'open', note: '', scripted: false };
+    const g: Generation = { kind: 'generation', id, model: e.model ?? '', text: '', reasoning: '', state: 'open', note: '', scripted: false, insteadOf: '' };
     t.steps.push(g);
     this.open.set(id, g);
     return g;

@@ -2,6 +2,8 @@
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { get, post, type Refused, remove, sessionPath } from './api';
 import { ApprovalCard } from './approval';
+import { BudgetView } from './budget';
+import { ChangesPage, copies } from './changes';
 import { FieldsPage } from './fields';
 import { FilesPage } from './files';
 import { type Entry, Transcript } from './fold';
@@ -11,21 +13,33 @@ import { Link, type Place, sessionLink } from './route';
 import { follow, type StreamState } from './stream';
 import { Ago, cut, Long, marked, plain } from './text';
 import { TurnView } from './turn';
-import type { Approval, Session, Worker } from './types';
+import type { Approval, Budget, Session, Worker, Workspace } from './types';
 import { WorkersPage } from './workers';
 
-const views = ['', 'files', 'fields', 'workers'] as const;
-const names: Record<string, string> = { '': 'Transcript', files: 'Files', fields: 'Fields', workers: 'Workers' };
+const views = ['', 'changes', 'files', 'fields', 'workers'] as const;
+const names: Record<string, string> = { '': 'Transcript', changes: 'Changes', files: 'Files', fields: 'Fields', workers: 'Workers' };
 
 export function SessionPage(p: { id: string; place: Place; approvals: Approval[]; again: () => void; answered: (id: string) => void }) {
   const view = p.place.path[2] ?? '';
   // What does not change is asked for once: it comes with all turns. The workers say the rest.
   const shown = usePolled<Session>((signal) => get<{ session: Session }>(sessionPath(p.id), signal).then((s) => s.session), 0, p.id);
   const workers = usePolled<Worker[]>((signal) => get(sessionPath(p.id, '/workers'), signal), 3000, p.id);
+  const places = usePolled<Workspace[]>((signal) => get(sessionPath(p.id, '/workspaces'), signal), 10_000, p.id);
   const [first, setFirst] = useState(''); // what was asked first, of a session that was made without
   const s = shown.value;
+  const [budget, setBudget] = useState<Budget>();
+  useEffect(() => setBudget(s?.budget), [s]);
+  // What is spent comes with the whole session: it is asked for again once things are quiet for a moment.
+  const later = useRef(0);
+  const moved = () => {
+    workers.again();
+    clearTimeout(later.current);
+    if (budget) later.current = setTimeout(shown.again, 700);
+  };
+  useEffect(() => () => clearTimeout(later.current), [p.id]);
   const title = plain(s?.title || first, 120) || 'Session';
   const all = workers.value ?? s?.workers ?? [];
+  const copied = copies(places.value ?? s?.workspaces ?? []);
   const waits = all.find((w) => w.state === 'waiting' && w.waits_for && !w.approvals)?.waits_for;
   useEffect(() => { document.title = `${title} · troupe`; }, [title]);
   return (
@@ -38,15 +52,17 @@ export function SessionPage(p: { id: string; place: Place; approvals: Approval[]
           </p>
         )}
         {waits && <p class="notice">It waits for {marked(cut(waits, 300))}</p>}
+        {budget && <BudgetView session={p.id} of={budget} changed={setBudget} />}
         <Trouble error={shown.error ?? workers.error} />
         <nav class="tabs" aria-label="parts of the session">
-          {views.map((v) => <Link key={v} to={sessionLink(p.id, v && `/${v}`)} current={v === view}>{names[v]}</Link>)}
+          {views.filter((v) => v !== 'changes' || copied.length > 0 || v === view).map((v) => <Link key={v} to={sessionLink(p.id, v && `/${v}`)} current={v === view}>{names[v]}</Link>)}
         </nav>
       </header>
+      {view === 'changes' && <ChangesPage session={p.id} of={copied} place={p.place} />}
       {view === 'files' && <FilesPage session={p.id} place={p.place} />}
       {view === 'fields' && <FieldsPage session={p.id} workspaces={s?.workspaces ?? []} place={p.place} />}
       {view === 'workers' && <WorkersPage session={p.id} place={p.place} />}
-      {view === '' && <Conversation key={p.id} id={p.id} place={p.place} workers={all.length} approvals={p.approvals} again={p.again} moved={workers.again} begun={setFirst} answered={p.answered} />}
+      {view === '' && <Conversation key={p.id} id={p.id} place={p.place} workers={all.length} approvals={p.approvals} again={p.again} moved={moved} begun={setFirst} answered={p.answered} />}
     </>
   );
 }
@@ -78,7 +94,7 @@ function Conversation(p: { id: string; place: Place; workers: number; approvals:
         if (e.seq) seq.current = e.seq;
         t.take(e);
         if (e.type.startsWith('approval.')) latest.current.again();
-        if (e.type.startsWith('turn.')) latest.current.moved();
+        if (e.type.startsWith('turn.') || e.type.startsWith('budget.')) latest.current.moved();
         if (e.type === 'input.accepted' && t.staged.length === 1 && !t.running().length && t.entries.length < 2) latest.current.begun(e.text ?? '');
         redraw();
       },
@@ -119,12 +135,12 @@ function EntryView(p: { of: Entry; several: boolean }) {
     : <p class="note" id={p.of.id} dir="auto">{plain(p.of.text, 600)} <Ago at={p.of.at} /></p>;
 }
 
-function StagedView(p: { session: string; of: { id: string; worker: string; text: string }; gone: () => void }) {
+function StagedView(p: { session: string; of: { id: string; worker: string; text: string; from: string }; gone: () => void }) {
   const [error, setError] = useState<Refused>();
   const withdraw = () => remove(sessionPath(p.session, `/inputs/${encodeURIComponent(p.of.id)}?worker=${encodeURIComponent(p.of.worker)}&by=console`)).then(p.gone, (err) => setError(refused(err)));
   return (
-    <div class="said user staged">
-      <h3>You <small>waits for its turn</small> <button type="button" onClick={() => void withdraw()}>Withdraw</button></h3>
+    <div class={`said ${p.of.from ? 'agent' : 'user'} staged`}>
+      <h3>{p.of.from ? <>Worker <Id of={p.of.from} /></> : 'You'} <small>waits for its turn</small> <button type="button" onClick={() => void withdraw()}>Withdraw</button></h3>
       <Long text={p.of.text} />
       <Trouble error={error} />
     </div>

@@ -22,7 +22,7 @@ export class TurnView extends Component<Props> {
     const { turn: t, several } = this.props;
     return (
       <article class="turn" id={t.id} aria-label="turn">
-        {t.inputs.map((text, i) => <div class="said user" key={i}><h3>You</h3><Long text={text} /></div>)}
+        {t.inputs.map((s, i) => <div class={`said ${s.from ? 'agent' : 'user'}`} key={i}><h3>{s.from ? <>Worker <Id of={s.from} /></> : 'You'}</h3><Long text={s.text} /></div>)}
         <Steps steps={t.steps} />
         <footer>
           {t.outcome ? <State of={t.outcome} /> : <State of="open" label="under way" />}
@@ -50,10 +50,10 @@ function Steps(p: { steps: Step[] }) {
 
 function Said(p: { of: Generation }) {
   const g = p.of;
-  if (!g.text && !g.reasoning && g.state === 'done') return null;
+  if (!g.text && !g.reasoning && !g.insteadOf && g.state === 'done') return null;
   return (
     <div class={`said model ${g.state}`} aria-busy={g.state === 'open'}>
-      <h3>{g.model ? marked(cut(g.model, 80)) : 'Model'}{g.scripted && <small> no language model is running</small>}</h3>
+      <h3>{g.model ? marked(cut(g.model, 80)) : 'Model'}{g.insteadOf && <small> stands in for {marked(cut(g.insteadOf, 80))}</small>}{g.scripted && <small> no language model is running</small>}</h3>
       {g.reasoning && <details><summary>Reasoning</summary><Long text={g.reasoning} /></details>}
       {g.text && <Long text={g.text} first={g.state === 'open' ? 40_000 : 20_000} />}
       {g.state === 'open' && <span class="caret" role="img" aria-label="is writing" />}

@@ -10,16 +10,24 @@ export const workerStates = ['inactive', 'working', 'requesting', 'receiving', '
 export interface Worker {
   id: string; state: string; session: string; agent?: string; model?: string; turns: number; staged: number; restarts: number;
   last_outcome?: string; turn?: string; waits_for?: string; quarantined?: boolean; approvals?: number; in_doubt?: number;
-  last_error?: string; usage: Usage; parent?: string; updated_at?: string;
+  last_error?: string; usage: Usage; parent?: string; updated_at?: string; background?: boolean; waiting?: { instead_of?: string };
 }
+
+/** Amounts of what is bounded; what is not there is not bounded, or nothing. */
+export interface Amounts { usd?: number; tokens?: number; tool_calls?: number; wall_ms?: number }
+export interface Budget { limits: Amounts; spent: Amounts; reserved: Amounts; on_exceed: string; waiting?: number }
+
+export interface FileChange { path: string; state: string; diff?: string; conflict?: string; merged?: boolean }
+export interface Changes { folder: string; copy: string; files: FileChange[] }
 
 export interface Workspace {
   id?: string; name: string; uri: string; kind: string; mode: string; trust: string; primary: boolean; state?: string; owner?: string;
+  project_dir?: string; worker?: string; // of a copy: the folder that it was made of, and whose it is when it is a worker's
 }
 
 export interface Session {
   id: string; state: string; created_at?: string; updated_at?: string; folder?: string; agent?: string; model?: string; title?: string;
-  turns: number; usage: Usage; workspaces?: Workspace[]; workers?: Worker[];
+  turns: number; usage: Usage; workspaces?: Workspace[]; workers?: Worker[]; budget?: Budget;
 }
 
 export interface Approval {
@@ -45,5 +53,5 @@ export interface Event {
   agent?: string; parent?: string; model?: string; tool_calls?: Call[]; finish_reason?: string; usage?: Usage; call_id?: string; exec_id?: string;
   tool?: string; arguments?: string; status?: string; error_code?: string; truncated?: boolean; outcome?: string; reason?: string;
   approval_id?: string; decision?: string; workspace?: string; duration_us?: number; scripted?: boolean; diff?: string; details?: unknown;
-  effect?: string; done?: number; total?: number; unit?: string; state?: string; by?: string; budget?: unknown;
+  effect?: string; done?: number; total?: number; unit?: string; state?: string; by?: string; budget?: Amounts; from?: string; to?: string; instead_of?: string;
 }
