@@ -10,6 +10,7 @@ import (
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/persistence"
+	"github.com/troupe-dev/troupe/pipeline"
 )
 
 // mortal is a store whose process ends after some appends: what comes then is neither made nor answered.
@@ -59,35 +60,7 @@ func TestARunCutAfterEveryAppendComesToTheSameOutputs(t *testing.T) {
 	})
 	for cut := 1; ; cut++ {
 		store := memoryOf(t)
-		m := newMortal(store, cut)
-		dir := t.TempDir()
-		rt, err := troupe.New(t.Context(), troupe.Options{Store: m, DataDir: dir, Model: flowModel()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		run, err := rt.RunPipeline(ctx, plan, troupe.RunOptions{})
-		if err != nil {
-			t.Fatalf("cut %d: %v", cut, err)
-		}
-		over := make(chan struct{})
-		go func() {
-			defer close(over)
-			if v, err := run.Wait(ctx); err == nil && v.GetState() != "succeeded" {
-				t.Errorf("cut %d: %v", cut, v)
-			}
-		}()
-		died := false
-		select {
-		case <-m.dead:
-			died = true
-		case <-over:
-		}
-		stop()
-		<-over
-		end, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 0)
-		_ = rt.Close(end) // as much of it as a kill leaves
-		cancel()
+		run, died := dies(t, store, cut, plan, flowModel)
 		if !died {
 			t.Logf("%d appends", cut)
 			return
@@ -100,9 +73,46 @@ func TestARunCutAfterEveryAppendComesToTheSameOutputs(t *testing.T) {
 	}
 }
 
+// dies runs a plan in a process that ends after some appends. It is false when there were no more of them.
+func dies(t *testing.T, store persistence.Store, appends int, plan *pipeline.Plan, answers func() troupe.Model) (run *troupe.Run, died bool) {
+	t.Helper()
+	m := newMortal(store, appends)
+	rt, err := troupe.New(t.Context(), troupe.Options{Store: m, DataDir: t.TempDir(), Model: answers()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	if run, err = rt.RunPipeline(ctx, plan, troupe.RunOptions{}); err != nil {
+		t.Fatalf("cut %d: %v", appends, err)
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		if v, err := run.Wait(ctx); err == nil && v.GetState() != "succeeded" {
+			t.Errorf("cut %d: %v", appends, v)
+		}
+	}()
+	select {
+	case <-m.dead:
+		died = true
+	case <-over:
+	}
+	stop()
+	<-over
+	end, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 0)
+	_ = rt.Close(end) // as much of it as a kill leaves
+	cancel()
+	return run, died
+}
+
 func finish(t *testing.T, store persistence.Store, open func(context.Context, *troupe.Runtime) (*troupe.Run, error)) string {
 	t.Helper()
-	rt, err := troupe.New(t.Context(), troupe.Options{Store: store, DataDir: t.TempDir(), Model: flowModel()})
+	return finishOf(t, store, flowModel, open)
+}
+
+func finishOf(t *testing.T, store persistence.Store, answers func() troupe.Model, open func(context.Context, *troupe.Runtime) (*troupe.Run, error)) string {
+	t.Helper()
+	rt, err := troupe.New(t.Context(), troupe.Options{Store: store, DataDir: t.TempDir(), Model: answers()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -129,7 +129,7 @@ func recallOf(it *pipeline.ItemState) *messages.RecallInput {
 	if it.Step().Step.Kind == pipeline.ToolStep {
 		m.InputId = stepCall(it.Start)
 	} else {
-		m.WorkerId = childOf(it.Start.GetExecId())
+		m.WorkerId, m.Conversation = childOf(it.Start.GetExecId()), it.Start.GetConversation()
 	}
 	return m
 }
@@ -170,8 +170,11 @@ type job struct {
 }
 
 func (j *job) do(ctx context.Context) pipeline.Result {
-	if j.step.Kind == pipeline.ToolStep {
+	switch {
+	case j.step.Kind == pipeline.ToolStep:
 		return j.tool(ctx)
+	case j.step.Kind == pipeline.GroupStep:
+		return j.turn(ctx)
 	}
 	spawn, err := j.spawn(ctx)
 	if err != nil {
@@ -195,6 +198,37 @@ func (j *job) do(ctx context.Context) pipeline.Result {
 	}
 	res, err := patiently(ctx, func() (*messages.TurnResult, error) {
 		return act.Ask[*messages.TurnResult](ctx, j.sys, j.session, &messages.AwaitTurn{WorkerId: ready.GetWorkerId(), InputId: j.input})
+	})
+	if err != nil {
+		return refused(err)
+	}
+	return resultOf(res)
+}
+
+// turn has a member of a group speak. Its worker is made with its first turn, and the conversation with the first one of all.
+func (j *job) turn(ctx context.Context) pipeline.Result {
+	name := j.item.GetConversation()
+	_, err := patiently(ctx, func() (*messages.SharedConversation, error) {
+		return act.Ask[*messages.SharedConversation](ctx, j.sys, j.session, &messages.ShareConversation{Name: name})
+	})
+	if err != nil {
+		return refused(err)
+	}
+	spawn, err := j.spawn(ctx)
+	if err != nil {
+		return refused(err)
+	}
+	spawn.InputId, spawn.Prompt = "", "" // it is told by the conversation
+	ready, err := patiently(ctx, func() (*messages.ChildReady, error) {
+		return act.Ask[*messages.ChildReady](ctx, j.sys, j.session, spawn)
+	})
+	if err != nil {
+		return refused(err)
+	}
+	res, err := patiently(ctx, func() (*messages.TurnResult, error) {
+		return act.Ask[*messages.TurnResult](ctx, j.sys, j.session, &messages.TakeTurn{
+			Name: name, WorkerId: ready.GetWorkerId(), TurnId: j.input, Prompt: j.item.GetPrompt(), Member: j.item.GetAgent(),
+		})
 	})
 	if err != nil {
 		return refused(err)

@@ -213,14 +213,16 @@ func (s *Session) spawnStep(c actor.Context, m *messages.SpawnStep) {
 	if created.GetSystem() == "" {
 		created.System = profile.System
 	}
-	parts := s.svc.cleanParts([]*messages.Part{{Kind: &messages.Part_Text{Text: m.GetPrompt()}}})
-	task := &messages.InputAccepted{
-		InputId: m.GetInputId(), Origin: messages.InputAccepted_SYSTEM, From: m.GetRunId(), Parts: parts, ContentHash: conversation.ContentHash(parts, nil),
+	n := &newcomer{created: created, spawned: &messages.WorkerSpawned{
+		WorkerId: created.GetWorkerId(), Agent: created.GetAgent(), Model: created.GetModel(), ExecId: m.GetExecId(), InputId: m.GetInputId(), RunId: m.GetRunId(),
+	}}
+	if m.GetInputId() != "" {
+		parts := s.svc.cleanParts(textParts(m.GetPrompt()))
+		n.task = s.svc.tracedInput(&messages.InputAccepted{
+			InputId: m.GetInputId(), Origin: messages.InputAccepted_SYSTEM, From: m.GetRunId(), Parts: parts, ContentHash: conversation.ContentHash(parts, nil),
+		}, s.id, created.GetWorkerId())
 	}
-	spawned := &messages.WorkerSpawned{
-		WorkerId: created.GetWorkerId(), Agent: created.GetAgent(), Model: created.GetModel(), ExecId: m.GetExecId(), InputId: task.GetInputId(), RunId: m.GetRunId(),
-	}
-	s.build(c, c.Sender(), &newcomer{spawned, created, s.svc.tracedInput(task, s.id, created.GetWorkerId())}, nil) // steps share the folder: what one leaves another one finds
+	s.build(c, c.Sender(), n, nil) // steps share the folder: what one leaves another one finds
 }
 
 // dormantFact says whether a worker stays out of memory until somebody wants something of it.

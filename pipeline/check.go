@@ -147,6 +147,9 @@ func (c *checker) step(st *Step) {
 	if st.Repeat != nil {
 		env["last"] = types.Any
 	}
+	if st.Kind == GroupStep {
+		env["member"], env["round"] = types.String, types.Int
+	}
 	keyed := types.Map{}
 	for k, v := range env {
 		if k != "key" {
@@ -160,6 +163,11 @@ func (c *checker) step(st *Step) {
 		env["output"] = outputType(st)
 		c.refer(c.above[st.ID], st.ID, func(fn func(*Expr)) { fn(st.Repeat.Until) })
 		c.expr(st.Repeat.Until, env, wantBool)
+	}
+	if st.Until != nil {
+		env["output"] = types.String
+		c.refer(c.above[st.ID], st.ID, func(fn func(*Expr)) { fn(st.Until) })
+		c.expr(st.Until, env, wantBool)
 	}
 }
 

@@ -14,7 +14,7 @@ func (c *checker) words(st *Step) {
 			c.fail(st.at, fmt.Sprintf("step %q: %s", st.ID, what), fix)
 		}
 	}
-	asks := st.Kind == AgentStep || st.Kind == ParallelStep
+	asks, group := st.Kind == AgentStep || st.Kind == ParallelStep || st.Kind == GroupStep, st.Kind == GroupStep
 	no(asks && st.Prompt == nil, "an agent needs a prompt", "write for example: prompt: Review this change.")
 	no(!asks && st.Prompt != nil, "a prompt is for agents", "leave it out")
 	no(!asks && st.Schema != nil, "output.schema is for answers of agents", "leave it out")
@@ -25,12 +25,13 @@ func (c *checker) words(st *Step) {
 	no(st.Args != nil && st.Args.kind != 'm', "with: is a mapping", "write its keys below it, indented")
 	no(st.Kind == ParallelStep && st.ForEach != nil, "parallel and foreach exclude each other", "run the agents in steps of their own, each with foreach")
 	no(st.Kind == ParallelStep && len(st.Parallel) == 0, "parallel names no agents", "write for example: parallel: [security, clarity]")
-	no(st.Repeat != nil && st.Fan(), "repeat and foreach exclude each other", "repeat a pipeline of its own for each item")
+	no(st.Repeat != nil && st.Fan() && !group, "repeat and foreach exclude each other", "repeat a pipeline of its own for each item")
 	no(st.Repeat != nil && st.Kind == HumanStep, "a person is asked once", "leave repeat out")
 	no(st.Kind == HumanStep && st.ForEach != nil, "a person is asked once", "leave foreach out, and show the list")
 	no(st.ForEach == nil && (st.Key != nil || st.As != "item"), "as and key are for foreach", "")
-	no(!st.Fan() && st.Concurrency > 0, "concurrency is for foreach and parallel", "")
-	no(!st.Fan() && st.Quorum > 0, "quorum is for foreach and parallel", "")
+	c.group(st)
+	no((!st.Fan() || group) && st.Concurrency > 0, "concurrency is for foreach and parallel", "")
+	no(!st.Fan() && st.Quorum > 0, "quorum is for foreach, parallel and group", "")
 	no(st.Kind == ParallelStep && st.Quorum > len(st.Parallel), fmt.Sprintf("a quorum of %d among %d agents", st.Quorum, len(st.Parallel)), "")
 	no(st.Approve != nil && len(st.Approve.Before) > 0 && !asks, "approve.before is for the tools of agents", "without before: the step itself waits for an answer")
 	no(st.Approve != nil && len(st.Approve.Before) == 0 && st.Repeat != nil, "approve would ask before the first round alone", "ask in a step of its own that this one needs, or approve tools with before:")
@@ -38,7 +39,7 @@ func (c *checker) words(st *Step) {
 	if h := st.Human; h != nil && h.OnTimeout != "" && !slices.Contains(h.Choices, h.OnTimeout) {
 		no(true, fmt.Sprintf("on_timeout %q is none of its choices", h.OnTimeout), yamldoc.DidYouMean(h.OnTimeout, h.Choices))
 	}
-	for _, name := range append(slices.Clone(st.Parallel), st.Agent) {
+	for _, name := range slices.Concat(st.Parallel, st.Group, []string{st.Agent}) {
 		c.agent(st, name)
 	}
 	if st.Kind == ToolStep {

@@ -187,7 +187,7 @@ func (d *decider) items(ss *StepState) ([]*messages.RunItem, error) {
 			out = append(out, &messages.RunItem{Key: unique(out, agent, i), ValueJson: encodeJSON(agent)})
 		}
 		return out, nil
-	case st.ForEach == nil && st.Repeat != nil:
+	case st.ForEach == nil && st.Repeat != nil, st.Kind == GroupStep:
 		return nil, nil // they come one by one
 	case st.ForEach == nil:
 		return []*messages.RunItem{{}}, nil

@@ -26,7 +26,7 @@ func (d *decider) running(ss *StepState, broken bool) {
 			failed++
 		}
 	}
-	stop := broken || failed > 0 && ss.Step.OnError != Continue && ss.Step.Quorum == 0
+	stop := broken || failed > 0 && ss.Step.OnError != Continue && ss.Step.Quorum == 0 && ss.Step.Kind != GroupStep
 	for _, it := range ss.Items {
 		switch it.Status {
 		case Running:
@@ -45,7 +45,14 @@ func (d *decider) running(ss *StepState, broken bool) {
 	if ss.Step.Repeat != nil && under == 0 && !stop && ss.rested() { // a round follows one that is over
 		enough = d.round(ss)
 	}
-	if len(d.out) == before && under == 0 && (stop || enough && ss.settled()) {
+	if ss.Step.Kind == GroupStep && under == 0 && !stop && ss.rested() { // one speaks after the other
+		enough = d.word(ss)
+	}
+	switch {
+	case len(d.out) != before || under > 0 || !stop && (!enough || !ss.settled()):
+	case stop && ss.Step.Kind == GroupStep:
+		d.fail(ss, "another step has failed before everybody had spoken")
+	default:
 		d.finish(ss)
 	}
 }
@@ -172,7 +179,7 @@ func (d *decider) begin(ss *StepState, it *ItemState, index, attempt int) (*mess
 	}
 	var err error
 	switch st.Kind {
-	case AgentStep, ParallelStep:
+	case AgentStep, ParallelStep, GroupStep:
 		err = d.prompt(f, ss, it, env)
 	case ToolStep, NestedStep:
 		var args any
@@ -199,6 +206,9 @@ func (d *decider) prompt(f *messages.StepItemStarted, ss *StepState, it *ItemSta
 	}
 	if f.Agent = st.Agent; st.Kind == ParallelStep {
 		f.Agent, _ = it.Value.(string)
+	}
+	if st.Kind == GroupStep {
+		d.speaks(f, it)
 	}
 	model := st.Model
 	if a := ss.scope.file.Agent(f.GetAgent()); model == nil && a != nil {
@@ -348,6 +358,8 @@ func (d *decider) finish(ss *StepState) {
 	}
 	f := &messages.StepFinished{Step: ss.Path, Status: Succeeded}
 	switch {
+	case ss.Step.Kind == GroupStep:
+		f.Status, f.Error = ss.grouped(first)
 	case ss.Step.Quorum > 0 && good < ss.Step.Quorum:
 		f.Status, f.Error = Failed, fmt.Sprintf("%d of %d succeeded, and the quorum is %d; %s", good, len(ss.Items), ss.Step.Quorum, first)
 	case ss.Step.Quorum > 0:

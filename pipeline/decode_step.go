@@ -21,6 +21,7 @@ func (s *source) steps(f *File, node ast.Node) {
 		keys := s.stepKeys(st)
 		keys["agent"] = is(AgentStep, func(n ast.Node) { st.Agent = s.word(n, "agent") })
 		keys["parallel"] = is(ParallelStep, func(n ast.Node) { st.Parallel = s.words(n, "parallel") })
+		keys["group"] = is(GroupStep, func(n ast.Node) { st.Group = s.words(n, "group") })
 		keys["tool"] = is(ToolStep, func(n ast.Node) { st.Tool = s.word(n, "tool") })
 		keys["human"] = is(HumanStep, func(n ast.Node) { st.Human = s.human(n) })
 		keys["pipeline"] = is(NestedStep, func(n ast.Node) { st.Nested = s.word(n, "pipeline") })
@@ -30,7 +31,7 @@ func (s *source) steps(f *File, node ast.Node) {
 			if len(kinds) > 1 {
 				what = "is more than one thing: " + strings.Join(kinds, ", ")
 			}
-			s.fail(st.at, fmt.Sprintf("step %q %s", st.ID, what), "a step has one of agent, parallel, tool, human, pipeline")
+			s.fail(st.at, fmt.Sprintf("step %q %s", st.ID, what), "a step has one of agent, parallel, group, tool, human, pipeline")
 			return
 		}
 		f.Steps = append(f.Steps, st)
@@ -52,6 +53,8 @@ func (s *source) stepKeys(st *Step) keyed {
 		"key":         func(n ast.Node) { st.Key = s.bare(n, "key") },
 		"concurrency": func(n ast.Node) { st.Concurrency = s.count(n, "concurrency", 1) },
 		"repeat":      func(n ast.Node) { st.Repeat = s.repeat(n) },
+		"rounds":      func(n ast.Node) { st.Rounds = s.count(n, "rounds", 1) },
+		"until":       func(n ast.Node) { st.Until = s.bare(n, "until") },
 		"model":       func(n ast.Node) { st.Model = s.textOf(n, "model") },
 		"prompt":      func(n ast.Node) { st.Prompt = s.textOf(n, "prompt") },
 		"conversation": func(n ast.Node) {

@@ -39,6 +39,9 @@ func (d *decider) env(ss *StepState, it *ItemState) map[string]any {
 			env[ss.Step.As] = it.Value
 		}
 	}
+	if ss.Step.Kind == GroupStep && it != nil {
+		env["member"], env["round"] = it.speaker()
+	}
 	if ss.Step.Repeat != nil {
 		env["last"] = nil
 		if it != nil && it.Index > 0 && it.Index <= len(ss.Items) {

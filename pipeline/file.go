@@ -77,6 +77,7 @@ type Kind string
 const (
 	AgentStep    Kind = "agent"
 	ParallelStep Kind = "parallel"
+	GroupStep    Kind = "group"
 	ToolStep     Kind = "tool"
 	HumanStep    Kind = "human"
 	NestedStep   Kind = "pipeline"
@@ -97,6 +98,9 @@ type Step struct {
 
 	Agent        string
 	Parallel     []string
+	Group        []string // who share a conversation, in the order in which they speak
+	Rounds       int      // of a group, at most
+	Until        *Expr    // of a group: nobody speaks any more when it holds after a turn
 	Model        *Text
 	Prompt       *Text
 	Conversation *Expr
@@ -118,7 +122,7 @@ type Step struct {
 }
 
 // Fan says whether a step has several items.
-func (s *Step) Fan() bool { return s.ForEach != nil || s.Kind == ParallelStep }
+func (s *Step) Fan() bool { return s.ForEach != nil || s.Kind == ParallelStep || s.Kind == GroupStep }
 
 // Repeat runs a step again until something holds.
 type Repeat struct {

@@ -39,6 +39,11 @@ func (st *Step) Does() string {
 		b.WriteString("agent " + st.Agent)
 	case ParallelStep:
 		b.WriteString("agents " + strings.Join(st.Parallel, ", "))
+	case GroupStep:
+		fmt.Fprintf(&b, "group %s, rounds %d", strings.Join(st.Group, ", "), st.most())
+		if st.Until != nil {
+			b.WriteString(", until " + strings.TrimSpace(st.Until.Src))
+		}
 	case ToolStep:
 		b.WriteString("tool " + st.Tool)
 	case HumanStep:

@@ -235,7 +235,7 @@ func (p *Plan) NamesModels() bool {
 	for _, src := range p.Sources {
 		f := p.files[src.GetPath()]
 		for _, st := range f.Steps {
-			if (st.Kind == AgentStep || st.Kind == ParallelStep) && st.Model == nil && f.Defaults.Model == nil {
+			if (st.Kind == AgentStep || st.Kind == ParallelStep || st.Kind == GroupStep) && st.Model == nil && f.Defaults.Model == nil {
 				return false
 			}
 		}

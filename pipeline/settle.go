@@ -160,7 +160,7 @@ func (s *State) Due(now time.Time) time.Time {
 		if ss.Status != Running {
 			continue
 		}
-		pending = pending || ss.Step.Repeat != nil
+		pending = pending || ss.Step.Repeat != nil || ss.Step.Kind == GroupStep
 		for _, it := range ss.Items {
 			switch {
 			case it.Status == Running:

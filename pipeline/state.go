@@ -57,6 +57,7 @@ type StepState struct {
 
 	scope *scope
 	pace  paced
+	again int // items of a group that were there when its run was resumed last
 }
 
 // ItemState is what an item of a step has come to. A step without foreach has one.
@@ -192,6 +193,10 @@ func (sc *scope) resume(atMs int64) {
 	for _, ss := range sc.steps {
 		if ss.Status == Succeeded || ss.Status == Failed && ss.Step.OnError == Continue && !ss.Step.Fan() {
 			continue // that is how it ended
+		}
+		if ss.again = len(ss.Items); ss.Step.Kind == GroupStep && ss.again > 0 { // what was said stays said, and whoever spoke last speaks again if that failed
+			ss.Status, ss.Error = Running, ""
+			continue
 		}
 		again := ss.Status == Failed
 		for _, it := range ss.Items {

@@ -50,6 +50,9 @@ func everything() *build.Pipeline {
 	loop := build.Agent[verdict](p, "loop", build.Ask{
 		Prompt: build.Text("Again. ", build.Expr[string]("last?.why ?? %s", build.Const("nothing"))), Until: build.Field[bool](build.This[verdict](), "good"), MaxTimes: 5,
 	})
+	talk := build.Group(p, "talk", []string{writer, mute}, build.Ask{
+		Prompt: build.Text("Is it good? ", build.Round(), check.Output()), Until: build.Expr[bool]("%s == %s && %s == 'yes'", build.Member(), build.Const("mute"), build.This[string]()), MaxTimes: 3, Quorum: 2,
+	})
 	tool := build.Tool(p, "tool", "read_file", map[string]any{"path": build.Text("dir/", topic), "limit": 3}, build.Rules{
 		After: []build.Stepper{loop}, Approve: &build.Approve{Message: build.Text("Read ", topic, "?"), Timeout: time.Minute},
 	})
@@ -58,6 +61,7 @@ func everything() *build.Pipeline {
 
 	build.Return(p, "text", build.Or(more.Output(), "it was good"))
 	build.Return(p, "all", build.Expr[[]any]("[%s, %s, %s]", three.Output(), tool.Output(), draft.Status()))
+	build.Return(p, "talk", talk.Output())
 	build.Return(p, "posted", build.Is(gate.Output(), "post"))
 	build.Return(p, "said", build.Field[string](nested.Output(), "said"))
 	return p

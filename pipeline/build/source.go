@@ -116,6 +116,9 @@ type stepDoc struct {
 	Repeat       *repeatDoc     `json:"repeat,omitempty"`
 	Agent        string         `json:"agent,omitempty"`
 	Parallel     []string       `json:"parallel,omitempty"`
+	Group        []string       `json:"group,omitempty"`
+	Rounds       int            `json:"rounds,omitempty"`
+	Until        string         `json:"until,omitempty"`
 	Tool         string         `json:"tool,omitempty"`
 	Human        *humanDoc      `json:"human,omitempty"`
 	Nested       string         `json:"pipeline,omitempty"`

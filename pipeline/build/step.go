@@ -111,7 +111,7 @@ type Ask struct {
 
 	Key         Value // ForEach: what tells the items apart; nil: their place
 	Concurrency int   // ForEach: items under way at once
-	Quorum      int   // ForEach and Parallel: how many have to succeed; 0: all, or with Continue any
+	Quorum      int   // ForEach and Parallel: how many have to succeed; 0: all, or with Continue any. Group: how many members have to be left; 0: one
 }
 
 // This is the output of a step that repeats, as Until sees it.
@@ -133,6 +133,26 @@ func Agent[T any](p *Pipeline, id string, a Ask) *Step[T] {
 func Parallel[T any](p *Pipeline, id string, agents []string, a Ask) *Step[[]T] {
 	return ask[T, []T](p, &stepDoc{ID: id, Parallel: agents, Quorum: a.Quorum}, a)
 }
+
+// Group has several agents speak in a conversation that they share, in the order of their names, Ask.MaxTimes times each at most, or until
+// Ask.Until holds of This. Each answer is a text. Member and Round are who speaks and in which round. Ask.Agent does not count.
+func Group(p *Pipeline, id string, members []string, a Ask) *Step[[]string] {
+	var uses expression
+	d := &stepDoc{ID: id, Group: members, Rounds: a.MaxTimes, Quorum: a.Quorum}
+	if a.Until.set() {
+		d.Until = uses.use(a.Until)
+	}
+	a.Until = Ref[bool]{}
+	d.Needs = uses.steps
+	p.problem("step "+id, uses.err)
+	return ask[string, []string](p, d, a)
+}
+
+// Member is the name of who speaks, in the prompt and in Until of a group.
+func Member() Ref[string] { return Ref[string]{src: "member"} }
+
+// Round is the round in which it speaks, from 1.
+func Round() Ref[int] { return Ref[int]{src: "round"} }
 
 // ForEach asks an agent once for each item of a list.
 func ForEach[I, T any](p *Pipeline, id string, list Ref[[]I], each func(item Ref[I]) Ask) *Step[[]T] {
