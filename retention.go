@@ -243,6 +243,10 @@ func (rt *Runtime) deleteSessions(ctx context.Context, ids []string) error {
 		}
 		return nil
 	})
+	if errors.Is(err, persistence.ErrCorrupt) { // what it does not list is lost, or belongs to no session
+		rt.svc.Log.Warn("the index is damaged: what is listed of the sessions goes", "err", err)
+		err = nil
+	}
 	if err != nil {
 		return fmt.Errorf("list what belongs to the sessions: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/troupe-dev/troupe/actors"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/persistence"
 )
@@ -29,6 +30,17 @@ func NeededStream(indexKey string) string {
 	return ""
 }
 
+// settle makes the data directory ready, and reads what is looked up in memory.
+func (rt *Runtime) settle(ctx context.Context) error {
+	if err := actors.Relist(ctx, rt.svc); err != nil {
+		return err
+	}
+	if err := rt.sweep(ctx); err != nil {
+		return fmt.Errorf("clear what was left half-written: %w", err)
+	}
+	return rt.access.load(ctx, rt.svc)
+}
+
 // verifyIndex finds listing entries that lead nowhere.
 func (rt *Runtime) verifyIndex(ctx context.Context, out *messages.Verified) error {
 	var lost []string
@@ -43,6 +55,10 @@ func (rt *Runtime) verifyIndex(ctx context.Context, out *messages.Verified) erro
 		}
 		return nil // a stream that does not read was found already
 	})
+	if errors.Is(err, persistence.ErrCorrupt) {
+		out.Findings = append(out.Findings, &messages.Finding{Problem: err.Error()})
+		err = nil
+	}
 	if err != nil {
 		return fmt.Errorf("verify the index: %w", err)
 	}

@@ -3,6 +3,7 @@ package troupe
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/troupe-dev/troupe/actors"
 	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
 )
 
 // tokenBook is what is known of the tokens of a store: all of it, as one process holds a store. What is changed is durable before it counts here.
@@ -21,10 +23,15 @@ type tokenBook struct {
 	change sync.Mutex // one change at a time, on disk
 	byName map[string]*messages.Token
 	byHash map[[sha256.Size]byte]string
+	damage error // why it is not known which there are; nil: it is
 }
 
 func (b *tokenBook) load(ctx context.Context, svc *actors.Services) error {
 	all, err := actors.ReadTokens(ctx, svc.Store)
+	if errors.Is(err, persistence.ErrCorrupt) { // only who serves needs them
+		svc.Log.Error("tokens may be lost: nobody is let in by one before a repair", "err", err)
+		b.damage, err = err, nil
+	}
 	if err != nil {
 		return err
 	}
@@ -34,6 +41,9 @@ func (b *tokenBook) load(ctx context.Context, svc *actors.Services) error {
 	}
 	return nil
 }
+
+// TokensLost says why it is not known which tokens there are, or were revoked: the store is damaged. nil: it is known.
+func (rt *Runtime) TokensLost() error { return rt.access.damage }
 
 // put replaces what is known of a name.
 func (b *tokenBook) put(t *messages.Token) {
@@ -106,6 +116,9 @@ func (rt *Runtime) createToken(ctx context.Context, m *messages.CreateToken) (pr
 	if fail := checkToken(m.GetToken()); fail != nil {
 		return nil, fail
 	}
+	if err := rt.TokensLost(); err != nil {
+		return nil, err
+	}
 	now := rt.svc.Now().UnixMilli()
 	t := proto.CloneOf(m.GetToken())
 	t.CreatedAtUnixMs, t.RevokedAtUnixMs, t.RevokedBy = now, 0, ""
@@ -156,6 +169,9 @@ func (rt *Runtime) findToken(m *messages.FindToken) (proto.Message, error) {
 	}
 	rt.access.mu.Lock()
 	defer rt.access.mu.Unlock()
+	if rt.access.damage != nil { // one that was revoked may be there as it was before
+		return nil, none
+	}
 	t := rt.access.byName[rt.access.byHash[[sha256.Size]byte(m.GetHash())]]
 	if t == nil || !counts(t, rt.svc.Now().UnixMilli()) {
 		return nil, none

@@ -287,14 +287,6 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	return rt, nil
 }
 
-// settle makes the data directory ready, and reads what is looked up in memory.
-func (rt *Runtime) settle(ctx context.Context) error {
-	if err := rt.sweep(ctx); err != nil {
-		return fmt.Errorf("clear what was left half-written: %w", err)
-	}
-	return rt.access.load(ctx, rt.svc)
-}
-
 // registryOf are all tools of a runtime.
 func registryOf(o *Options, servers []*connected) (*tools.Registry, error) {
 	without := func(t Tool) bool { return slices.Contains(o.WithoutTools, t.Spec().Name) }

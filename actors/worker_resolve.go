@@ -144,10 +144,7 @@ func doubtIndex(s *conversation.State, session, worker string, facts []proto.Mes
 	for _, f := range facts {
 		switch f := f.(type) {
 		case *messages.CallDoubted:
-			v := t.Call(f.GetExecId()).Listing(session, worker, t.ID)
-			v.State, v.Status = conversation.StateInDoubt, conversation.StateInDoubt
-			v.Arguments = cutArguments(v.GetArguments(), listingRoom(t))
-			if b, err := proto.Marshal(v); err == nil {
+			if b, err := proto.Marshal(doubtView(t.Call(f.GetExecId()), session, worker, t)); err == nil {
 				change++
 				ops = append(ops, persistence.IndexOp{Key: DoubtKey(session, f.GetExecId()), Value: b}, persistence.IndexOp{Key: ResolvedKey(f.GetExecId(), session), Delete: true})
 			}
@@ -160,6 +157,14 @@ func doubtIndex(s *conversation.State, session, worker string, facts []proto.Mes
 		}
 	}
 	return ops, change
+}
+
+// doubtView is how a call in doubt is listed.
+func doubtView(call *conversation.Call, session, worker string, t *conversation.Turn) *messages.CallView {
+	v := call.Listing(session, worker, t.ID)
+	v.State, v.Status = conversation.StateInDoubt, conversation.StateInDoubt
+	v.Arguments = cutArguments(v.GetArguments(), listingRoom(t))
+	return v
 }
 
 // personIndex keeps what waits for a person in the secondary index: calls in doubt, and approvals.

@@ -30,7 +30,9 @@ func (s *server) prepare() error {
 }
 
 // open says whether nobody needs a token: until the first one is made. One that was revoked or has expired does not open the server again.
-func (s *server) open() bool { return len(s.fixed) == 0 && len(s.house.rt.Tokens()) == 0 }
+func (s *server) open() bool {
+	return len(s.fixed) == 0 && len(s.house.rt.Tokens()) == 0 && s.house.rt.TokensLost() == nil
+}
 
 // find gives the token of a hash that counts now.
 func (s *server) find(ctx context.Context, hash [sha256.Size]byte) (*messages.Token, error) {

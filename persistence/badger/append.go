@@ -239,6 +239,9 @@ func (c *committer) admit(b *persistence.Batch) error {
 		if exists {
 			return fmt.Errorf("append to %s with key %q: %w", b.Lease.Stream, k.Name, persistence.ErrDuplicate)
 		}
+		if err := c.s.lost.refuseKey(c.cur.view, k.Name); err != nil { // it may have been used
+			return fmt.Errorf("append to %s: %w", b.Lease.Stream, err)
+		}
 	}
 	return nil
 }

@@ -105,7 +105,7 @@ func (t *blobTask) stage(c *committer) error {
 func (s *Store) Blob(ctx context.Context, hash [32]byte) (data []byte, err error) {
 	err = s.view(ctx, func(txn *engine.Txn) error {
 		data, err = readBlob(txn, hash)
-		if p := s.lost.touching(blobKey(hash), blobKey(hash)); p != nil && errors.Is(err, persistence.ErrNotFound) {
+		if p := s.lost.holding(blobKey(hash), 0); p != nil && errors.Is(err, persistence.ErrNotFound) {
 			return fmt.Errorf("%s (see troupe repair): %w", p, persistence.ErrCorrupt)
 		}
 		return err

@@ -40,6 +40,11 @@ type gaps struct {
 	// The same of sessions.
 	WholeSessions []string `json:"whole_sessions,omitempty"`
 	DoubtSessions []string `json:"doubt_sessions,omitempty"`
+	// Second are the gaps that may have held secondary entries, and Relisted the parts of the index that were made again since.
+	Second   []gap    `json:"second,omitempty"`
+	Relisted []string `json:"relisted,omitempty"`
+	// Accepted says that a repair has dropped what was not certain of them: nothing is refused for them any more.
+	Accepted bool `json:"accepted,omitempty"`
 }
 
 // lostStream is a stream that lost records, as its session's cursors tell.
@@ -157,6 +162,16 @@ func named(key []byte) string {
 		return fmt.Sprintf("session %s cursor %d", name, n)
 	case ok && key[0] == tagCommit:
 		return fmt.Sprintf("stream %s seq %d", name, n)
+	case ok && key[0] == tagSnapshot:
+		return fmt.Sprintf("the snapshot of stream %s at seq %d", name, n)
+	case key[0] == tagIndex:
+		return fmt.Sprintf("index entry %q", key[1:])
+	case key[0] == tagOnce:
+		return fmt.Sprintf("idempotency key %q", key[1:])
+	case key[0] == tagTimer:
+		return fmt.Sprintf("timer %q", key[1:])
+	case key[0] == behindAll:
+		return "the end of all"
 	}
 	return fmt.Sprintf("%q", key)
 }
@@ -246,6 +261,9 @@ func (s *Store) findGaps(ctx context.Context) (write []*engine.Entry, err error)
 		if len(found) == 0 {
 			return nil
 		}
+		if err := s.checkMeta(txn, a.boot); err != nil {
+			return err
+		}
 		if s.lost == nil {
 			s.lost = &gaps{}
 		}
@@ -264,7 +282,11 @@ func (s *Store) findGaps(ctx context.Context) (write []*engine.Entry, err error)
 func (g *gaps) add(found []gap) {
 	for _, p := range found {
 		same := func(q gap) bool { return bytes.Equal(p.From, q.From) && bytes.Equal(p.To, q.To) }
-		if !slices.ContainsFunc(g.Gaps, same) {
+		some, only := p.secondary()
+		if some && p.Filter != nil && !slices.ContainsFunc(g.Second, same) {
+			g.Second, g.Relisted, g.Accepted = append(g.Second, p), nil, false
+		}
+		if !(only && p.Filter != nil) && !slices.ContainsFunc(g.Gaps, same) {
 			g.Gaps = append(g.Gaps, p)
 		}
 	}
@@ -290,6 +312,10 @@ func (s *Store) warn() {
 	}
 	for i := range s.lost.Gaps {
 		s.log.Warn("records are lost, and their streams are refused until a repair", "path", s.opts.Dir, "message", s.lost.Gaps[i].String())
+	}
+	for i := range s.lost.Second {
+		p := &s.lost.Second[i]
+		s.log.Warn("listings, timers, snapshots or idempotency keys are lost", "path", s.opts.Dir, "message", p.String())
 	}
 	for _, l := range s.lost.Lost {
 		s.log.Warn("a stream is refused until a repair", "stream", l.Stream, "seq", l.First, "upto", l.Last)

@@ -33,6 +33,7 @@ type absent struct {
 	holes []hole
 	old   *gaps             // what they hold was lost before
 	keys  map[string]string // that were found absent, each with its table
+	boot  uint64            // the highest that wrote a record
 	// Those of them whose content is known.
 	cursors mended
 	due     []*engine.Entry // places of timers in their order
@@ -101,6 +102,7 @@ func (a *absent) commit(item *engine.Item) error {
 		return nil //nolint:nilerr // one that does not read tells nothing
 	}
 	for _, r := range c.value.Records {
+		a.boot = max(a.boot, r.GetEpoch()>>32)
 		if len(r.GetBodyBlob()) == 32 {
 			if _, err := a.look(blobKey([32]byte(r.GetBodyBlob()))); err != nil {
 				return err

@@ -19,13 +19,18 @@ import (
 // maxFilter bounds the filters that are written down: that of some 70,000 keys.
 const maxFilter = 64 << 10
 
-// doubtful are the tags of entries that may have been in such a block. All of them are told by others, or by their neighbours.
-const doubtful = string(tagCursor) + string(tagDue) + string(tagCommit)
+// doubtful are the tags of entries that may have been in such a block. They are told by others, by their neighbours, or are not
+// needed to tell what is true (gap_second.go).
+const doubtful = string(tagBlob) + string(tagCursor) + string(tagDue) + string(tagCommit) + string(tagFirst) + string(tagIndex) + string(tagOnce) + string(tagMeta) +
+	string(tagPiece) + string(tagSnapshot) + string(tagTimer) + string(tagPlan)
 
 // doubts are gaps with filters, when the holes cannot have held anything that nobody would miss.
 func (m *missing) doubts() (found []gap, ok bool) {
 	for _, h := range m.holes {
-		if len(h.filter) == 0 || len(h.filter) > maxFilter || h.to == nil || !isDoubtful(h.from) || !isDoubtful(h.to) {
+		if h.to == nil {
+			h.to = []byte{behindAll}
+		}
+		if len(h.filter) == 0 || len(h.filter) > maxFilter || !isDoubtful(h.from) || !isDoubtful(h.to) && h.to[0] != behindAll {
 			return nil, false
 		}
 		found = append(found, gap{File: h.file, From: h.from, To: h.to, Filter: h.filter, Top: h.top})

@@ -197,7 +197,7 @@ func TestNoBlockOfASmallStoreIsPassedOver(t *testing.T) {
 		}
 		opened++
 		got := smallDump(t, s, want)
-		if fmt.Sprint(got) == fmt.Sprint(want) {
+		if fmt.Sprint(got) == fmt.Sprint(want) && (s.lost == nil || len(s.lost.Second) == 0) {
 			t.Errorf("block %d: nothing is missing", i)
 		}
 		if err := s.Close(); err != nil {

@@ -38,6 +38,7 @@ type missing struct {
 	holes   []hole
 	entries int   // that they held together
 	err     error // that refuses the store, unless it is certain what they held
+	quiet   bool  // no log holds anything: the store was closed in order
 }
 
 // without is what the store may open without, as far as the files tell. nil when anything else is wrong with them.
@@ -45,14 +46,14 @@ func (in *inspection) without() *missing {
 	if !in.listed {
 		return nil
 	}
-	m := &missing{err: in.err()}
+	m := &missing{err: in.err(), quiet: in.quiet()}
 	for _, d := range in.damaged {
 		if len(d.spans) == 0 || len(d.spans) == d.blocks {
 			return nil
 		}
 		m.entries += d.entries
 		for _, s := range d.spans {
-			if strings.IndexByte(accounted, s.from[0]) < 0 {
+			if !isDoubtful(s.from) {
 				return nil
 			}
 			m.holes = append(m.holes, hole{s, d.file, d.filter, d.top})
@@ -61,8 +62,15 @@ func (in *inspection) without() *missing {
 	return m
 }
 
-// accounted are the tags of entries that others tell of.
-const accounted = string(tagCommit) + string(tagCursor) + string(tagBlob) + string(tagPiece) + string(tagDue)
+// quiet says whether no log holds anything, as when the store was closed in order.
+func (in *inspection) quiet() bool {
+	for _, name := range in.logNames() {
+		if l, err := in.versionsOf(name); err != nil || l.to != 0 || in.logs[name].rest {
+			return false
+		}
+	}
+	return len(in.torn) == 0
+}
 
 // gaps are what lay in the holes, when that can only be records.
 func (m *missing) gaps() (found []gap, ok bool) {

@@ -82,7 +82,14 @@ func (m *mender) run() error {
 	slices.SortFunc(m.out.Lost, func(a, b Loss) int { return cmp.Compare(a.Stream, b.Stream) })
 	batch := m.db.NewWriteBatch()
 	defer batch.Cancel()
-	m.drop = append(m.drop, []byte(metaGaps)) // what was lost is dealt with
+	m.drop = append(m.drop, []byte(metaGaps))                                       // what was lost is dealt with
+	if m.doubts != nil && len(m.doubts.Second) > 0 && len(m.doubts.Relisted) == 0 { // but for what is to be made again
+		e, err := (&gaps{Second: m.doubts.Second, Accepted: true}).entry()
+		if err != nil {
+			return err
+		}
+		m.put = append(m.put, e)
+	}
 	for _, key := range m.drop {
 		if err := batch.Delete(key); err != nil {
 			return err
@@ -109,6 +116,11 @@ func (m *mender) secondary(txn *engine.Txn) error {
 			value, err := content(txn, item)
 			if err == nil && tag == tagBlob && len(key) == 33 {
 				_, err = readBlob(txn, [32]byte(key[1:]))
+			}
+			if p := m.doubts.unsure(key, item.Version()); err == nil && p != nil && (tag == tagIndex || tag == tagOnce || tag == tagSnapshot) {
+				m.drop = append(m.drop, key)
+				m.other("%s: the damaged block of %s may have held what replaced it", named(key), p.File)
+				return nil
 			}
 			if err != nil {
 				m.drop = append(m.drop, key)
@@ -426,7 +438,7 @@ func (m *mender) references(txn *engine.Txn) error {
 		if stream == "" {
 			return nil
 		}
-		known, err := begun(txn, tagCommit, stream)
+		known, err := begun(txn, m.doubts, tagCommit, stream)
 		if err != nil || known && !m.gone[stream] {
 			return err
 		}

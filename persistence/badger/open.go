@@ -98,7 +98,7 @@ func (s *Store) openFiles(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.boot, s.id, err = countBoot(s.db, s.mark.start, entries); err != nil {
+	if s.boot, s.id, err = countBoot(s.db, s.floor, s.mark.start, entries); err != nil {
 		return err
 	}
 	if err := finishDeletions(ctx, s.db, s.lost); err != nil {
@@ -106,6 +106,9 @@ func (s *Store) openFiles(ctx context.Context) (err error) {
 	}
 	if err := dropAside(s.opts.Dir); err != nil { // before the watermark knows of this opening
 		return err
+	}
+	if s.lost != nil {
+		s.relisted.Store(&s.lost.Relisted)
 	}
 	s.warn()
 	s.mark.note(s.mark.start + 1)
@@ -185,15 +188,15 @@ func openEngine(o engine.Options, dir string) (db *engine.DB, err error) {
 
 // checkMark refuses a database that knows of fewer commits than were acknowledged.
 func (s *Store) checkMark() error {
-	have, err := readCount(s.db, metaCommits)
-	if err != nil {
-		return fmt.Errorf("read the count of commits: %w", err)
-	}
 	mark, acked, err := openWatermark(filepath.Join(s.opts.Dir, "db.watermark"), s.opts.AcceptLoss)
 	if err != nil {
 		return err
 	}
 	s.mark, mark.hashed = mark, s.opts.EncryptionKey != nil
+	have, err := s.heldCommits(acked)
+	if err != nil {
+		return err
+	}
 	if have < acked {
 		if !s.opts.AcceptLoss {
 			return fmt.Errorf("%d commits were acknowledged, the database holds %d: %w", acked, have, persistence.ErrAckedDataMissing)
@@ -208,12 +211,12 @@ func (s *Store) checkMark() error {
 }
 
 // countBoot makes the opening durable before anything is acknowledged under its number, with what is written about what is lost, and names a
-// store that has no name yet.
-func countBoot(db *engine.DB, commits uint64, more []*engine.Entry) (boot uint64, id []byte, err error) {
+// store that has no name yet. floor is the least number of the opening.
+func countBoot(db *engine.DB, floor, commits uint64, more []*engine.Entry) (boot uint64, id []byte, err error) {
 	if boot, err = readCount(db, metaBoot); err != nil {
 		return 0, nil, fmt.Errorf("read the boot counter: %w", err)
 	}
-	boot++
+	boot = max(boot+1, floor)
 	if boot >= 1<<32 {
 		return 0, nil, fmt.Errorf("boot counter is %d: %w", boot, persistence.ErrCorrupt)
 	}

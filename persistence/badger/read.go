@@ -245,9 +245,14 @@ func (s *Store) Cursor(ctx context.Context, session string) (last uint64, err er
 	return last, trail(err, "cursor of %s", session)
 }
 
-// Streams calls fn for the name of every stream with the prefix, in order.
+// Streams calls fn for the name of every stream with the prefix, in order, and then says when others may be lost (ErrCorrupt).
 func (s *Store) Streams(ctx context.Context, prefix string, fn func(string) error) error {
-	err := s.view(ctx, func(txn *engine.Txn) error { return streams(ctx, txn, s.lost, prefix, fn) })
+	err := s.view(ctx, func(txn *engine.Txn) error {
+		if err := streams(ctx, txn, s.lost, prefix, fn); err != nil {
+			return err
+		}
+		return s.lost.refuseNames(prefix)
+	})
 	return trail(err, "list streams of %q", prefix)
 }
 
@@ -293,12 +298,17 @@ func streams(ctx context.Context, txn *engine.Txn, lost *gaps, prefix string, fn
 	return upTo("\xff")
 }
 
-// Index calls fn for every secondary entry with the prefix, in order of its key.
+// Index calls fn for every secondary entry with the prefix, in order of its key. Where entries may be lost that were not made again, it gives out
+// those that are certain, and then ErrCorrupt.
 func (s *Store) Index(ctx context.Context, prefix string, fn func(key string, value []byte) error) error {
 	err := s.view(ctx, func(txn *engine.Txn) error {
-		return forward(txn, textKey(nil, tagIndex, prefix), nil, func(item *engine.Item) error {
+		refusal := s.lost.refuseIndex(s.made(), prefix)
+		err := forward(txn, textKey(nil, tagIndex, prefix), nil, func(item *engine.Item) error {
 			if err := ctx.Err(); err != nil {
 				return err
+			}
+			if refusal != nil && s.lost.unsure(item.Key(), item.Version()) != nil {
+				return nil
 			}
 			value, err := content(txn, item)
 			key := string(item.Key()[1:])
@@ -310,6 +320,10 @@ func (s *Store) Index(ctx context.Context, prefix string, fn func(key string, va
 			}
 			return nil
 		})
+		if err != nil {
+			return err
+		}
+		return refusal
 	})
 	return trail(err, "read index %q", prefix)
 }
@@ -317,6 +331,9 @@ func (s *Store) Index(ctx context.Context, prefix string, fn func(key string, va
 // Lookup returns the value of an idempotency key, ErrNotFound when there is none.
 func (s *Store) Lookup(ctx context.Context, key string) (value []byte, err error) {
 	err = s.view(ctx, func(txn *engine.Txn) error {
+		if err := s.lost.refuseKey(txn, key); err != nil {
+			return err
+		}
 		value, err = get(txn, textKey(nil, tagOnce, key))
 		return err
 	})

@@ -181,6 +181,11 @@ func (r *repair) gaps() (g *gaps, err error) {
 	for i := range g.Gaps {
 		r.out.Damaged = append(r.out.Damaged, g.Gaps[i].String())
 	}
+	for i := range g.Second {
+		if _, only := g.Second[i].secondary(); only && !g.Accepted {
+			r.out.Damaged = append(r.out.Damaged, g.Second[i].String())
+		}
+	}
 	for _, d := range r.in.damaged {
 		for _, s := range d.spans {
 			if p, ok := s.gap(d.file); ok {
@@ -191,7 +196,7 @@ func (r *repair) gaps() (g *gaps, err error) {
 	if err == nil {
 		err = r.doubts(g)
 	}
-	if err == nil && len(g.Gaps) == 0 {
+	if err == nil && len(g.Gaps)+len(g.Second) == 0 {
 		return nil, nil //nolint:nilnil // none
 	}
 	return g, nil

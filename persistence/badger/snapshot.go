@@ -133,6 +133,9 @@ func (s *Store) Snapshot(ctx context.Context, stream string, below uint64) (*mes
 				return nil
 			}
 			value, err := content(txn, item)
+			if p := s.lost.unsure(item.Key(), item.Version()); p != nil {
+				err = p.refusal("it may not be what was kept last")
+			}
 			snap := &messages.Snapshot{}
 			if err == nil {
 				err = proto.Unmarshal(value, snap)

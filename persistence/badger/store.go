@@ -106,10 +106,12 @@ type Store struct {
 	mark       *watermark
 	guard      *guard
 	boot       uint64
-	firstLevel int      // tables of the database's first level when it was opened
-	id         []byte   // random, of the store: backups of another one do not go on from its own
-	missing    *missing // at this opening; nil: nothing
-	lost       *gaps    // then and before; nil: nothing
+	firstLevel int                      // tables of the database's first level when it was opened
+	id         []byte                   // random, of the store: backups of another one do not go on from its own
+	missing    *missing                 // at this opening; nil: nothing
+	lost       *gaps                    // then and before; nil: nothing
+	relisted   atomic.Pointer[[]string] // of lost.Relisted, as it is now
+	floor      uint64                   // the highest opening that wrote a record, when the count of openings may be lost
 	commits    *committer
 	appends    sync.Pool // of *appendTask
 	commit     func(*engine.Txn) error

@@ -32,7 +32,7 @@ func (c *committer) stageTimer(op persistence.TimerOp) {
 	c.put(sealed(order, nil))
 }
 
-// Due calls fn for the timers due at or before t, the earliest first.
+// Due calls fn for the timers due at or before t, the earliest first, and then says when others may be lost (ErrCorrupt).
 func (s *Store) Due(ctx context.Context, t time.Time, fn func(persistence.Timer) error) error {
 	var due []persistence.Timer // given out after the transaction, which fn may outlast
 	last := appendDue([]byte{tagDue}, t)
@@ -64,6 +64,9 @@ func (s *Store) Due(ctx context.Context, t time.Time, fn func(persistence.Timer)
 		if err := fn(timer); err != nil {
 			return err
 		}
+	}
+	if err := s.lost.refuseTimers(s.made()); err != nil {
+		return fmt.Errorf("read timers: %w", err)
 	}
 	return nil
 }

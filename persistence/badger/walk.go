@@ -126,12 +126,16 @@ func (c commitItem) entry(txn *engine.Txn, i int) (persistence.Entry, error) {
 // begun says whether a stream or a session has entries at all: the first is numbered 1 and stays until it is
 // trimmed, which leaves a mark. Without this an iterator would look for the entries of a new one among its neighbours', and
 // step one by one over those that are too young for the view: many, where many begin at once.
-func begun(txn *engine.Txn, tag byte, name string) (bool, error) {
+func begun(txn *engine.Txn, lost *gaps, tag byte, name string) (bool, error) {
 	_, err := txn.Get(nameKey(nil, tag, name, 1))
 	if err != nil && !errors.Is(err, engine.ErrKeyNotFound) {
 		return false, fmt.Errorf("look for the beginning of %s: %w", name, err)
 	}
 	begins, markErr := first(txn, tag, name)
+	if err != nil && begins == 1 && markErr == nil && lost.unsure(markKey(tag, name), 0) != nil { // its mark may be lost
+		found := forward(txn, namePrefix(nil, tag, name), nil, func(*engine.Item) error { return errStop })
+		return found != nil, nil
+	}
 	return begins != deleted && (err == nil || begins > 1), markErr
 }
 
@@ -146,7 +150,7 @@ func lastRecord(txn *engine.Txn, lost *gaps, stream string) (tail, error) {
 	if err := lost.missing(txn, stream); err != nil {
 		return tail{}, err
 	}
-	if known, err := begun(txn, tagCommit, stream); !known {
+	if known, err := begun(txn, lost, tagCommit, stream); !known {
 		return tail{}, err
 	}
 	err := backward(txn, namePrefix(nil, tagCommit, stream), func(item *engine.Item) error {
@@ -170,7 +174,7 @@ func lastCursor(txn *engine.Txn, lost *gaps, session string) (uint64, error) {
 	if err := lost.refuseSession(session); err != nil {
 		return 0, err
 	}
-	if known, err := begun(txn, tagCursor, session); !known {
+	if known, err := begun(txn, lost, tagCursor, session); !known {
 		return 0, err
 	}
 	err := backward(txn, namePrefix(nil, tagCursor, session), func(item *engine.Item) error {
