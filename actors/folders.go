@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 
 	"github.com/troupe-dev/troupe/messages"
@@ -286,5 +285,3 @@ func (f *Folders) running(uri string) map[uint64][]string {
 	}
 	return out
 }
-
-func itoa(n uint64) string { return strconv.FormatUint(n, 10) }

@@ -27,10 +27,10 @@ type Limiter struct {
 	rates struct{ requests, tokens rate }
 	state health
 	turns turns
-	wake  act.Timer            // when the next waiter may go on
-	held  int                  // permits
-	asks  map[string]*holder   // who has a permit or waits for one, by PID and request
-	watch map[string][]*holder // the same by PID. A PID is watched once, until it ends
+	wake  act.Timer             // when the next waiter may go on
+	held  int                   // permits
+	asks  map[permitKey]*holder // who has a permit or waits for one
+	watch map[string][]*holder  // the same by PID. A PID is watched once, until it ends
 }
 
 type holder struct {
@@ -51,7 +51,7 @@ const wakeAtMost = time.Second
 
 func newLimiter(svc *Services, provider string) *Limiter {
 	own := svc.ProviderLimits[provider]
-	l := &Limiter{log: svc.Log, now: svc.Now, max: own.Calls, asks: make(map[string]*holder), watch: make(map[string][]*holder)}
+	l := &Limiter{log: svc.Log, now: svc.Now, max: own.Calls, asks: make(map[permitKey]*holder), watch: make(map[string][]*holder)}
 	if l.max == 0 {
 		l.max = svc.Limits.ModelCalls
 	}
@@ -59,8 +59,10 @@ func newLimiter(svc *Services, provider string) *Limiter {
 	return l
 }
 
-func permitKey(pid *actor.PID, request uint64) string {
-	return pid.GetId() + "#" + itoa(request)
+// permitKey tells askers apart: a worker counts its requests.
+type permitKey struct {
+	who     string
+	request uint64
 }
 
 // Receive is the dispatch table.
@@ -69,7 +71,7 @@ func (l *Limiter) Receive(c actor.Context) {
 	case *messages.AcquirePermit:
 		l.acquire(c, m)
 	case *messages.ReleasePermit:
-		l.release(c, permitKey(c.Sender(), m.GetRequest()), m)
+		l.release(c, permitKey{c.Sender().GetId(), m.GetRequest()}, m)
 	case *messages.DescribeTree:
 		c.Respond(l.view())
 	case *roomAgain:
@@ -97,7 +99,8 @@ func (l *Limiter) acquire(c actor.Context, m *messages.AcquirePermit) {
 		c.Send(h.who, &messages.PermitDenied{Request: h.request, ForMs: l.state.wait(now).Milliseconds()})
 		return
 	}
-	key, id := permitKey(h.who, h.request), h.who.GetId()
+	id := h.who.GetId()
+	key := permitKey{id, h.request}
 	if old := l.asks[key]; old != nil {
 		if m.GetAgain() {
 			return
@@ -153,7 +156,7 @@ func (l *Limiter) room(c actor.Context) bool {
 }
 
 // release takes a permit back, or a place in the queue.
-func (l *Limiter) release(c actor.Context, key string, m *messages.ReleasePermit) {
+func (l *Limiter) release(c actor.Context, key permitKey, m *messages.ReleasePermit) {
 	h := l.asks[key]
 	if h == nil {
 		return
@@ -172,7 +175,7 @@ func (l *Limiter) release(c actor.Context, key string, m *messages.ReleasePermit
 func (l *Limiter) end(h *holder) {
 	id := h.who.GetId()
 	l.watch[id] = slices.DeleteFunc(l.watch[id], func(o *holder) bool { return o == h })
-	delete(l.asks, permitKey(h.who, h.request))
+	delete(l.asks, permitKey{id, h.request})
 	if h.holds {
 		l.held--
 	} else {

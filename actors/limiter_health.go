@@ -1,10 +1,12 @@
 package actors
 
 import (
+	"errors"
 	"time"
 
 	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/model"
 )
 
 // health is what calls have said of a provider. It asks for pauses, which count for all; or it is overloaded again and again, and then one call at a
@@ -62,3 +64,19 @@ func (h *health) wait(now time.Time) time.Duration {
 
 // probing says whether calls go one at a time.
 func (h *health) probing() bool { return h.opened > 0 }
+
+// outcomeOf is what a call that has ended tells of its provider.
+func outcomeOf(err error) (outcome messages.ReleasePermit_Outcome, retryAfterMs int64) {
+	if err == nil {
+		return messages.ReleasePermit_ANSWERED, 0
+	}
+	var me *model.Error
+	switch {
+	case !errors.As(err, &me):
+	case me.Class == model.RateLimited:
+		return messages.ReleasePermit_RATE_LIMITED, me.RetryAfter.Milliseconds()
+	case me.Class == model.Overloaded:
+		return messages.ReleasePermit_OVERLOADED, 0
+	}
+	return outcome, 0
+}

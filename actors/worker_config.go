@@ -91,7 +91,7 @@ func (w *Worker) narrowSleepers(c actor.Context) {
 
 // equipment names the tools that the worker's toolset has, wherever it works, and those that a rule adds.
 func (w *Worker) equipment() []string {
-	own := w.roles()[0]
+	own := w.role()
 	rules := w.rules(own)
 	return slices.DeleteFunc(w.svc.Tools.Names(), func(name string) bool {
 		return !w.inToolset(own, name, messages.Trust_FULL) && !slices.ContainsFunc(rules, func(r policy.Rule) bool { return r.Tool == name && r.Action == policy.Allow })
@@ -194,7 +194,7 @@ func (w *Worker) isDeprived(call *conversation.Call) bool {
 	if w.state.Tools() == nil || call.Dispatched != nil || call.InDoubt() || call.Settled() || call.Refused() {
 		return false
 	}
-	own := w.roles()[0]
+	own := w.role()
 	added := slices.ContainsFunc(w.rules(own), func(r policy.Rule) bool { return r.Tool == call.Name && r.Action == policy.Allow })
 	return !added && !w.inToolset(own, call.Name, messages.Trust_FULL)
 }

@@ -3,6 +3,7 @@ package actors
 import (
 	"cmp"
 	"encoding/json"
+	"iter"
 	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -22,13 +23,21 @@ type role struct {
 
 // roles are the worker's own and those that it is held to: of a child its parent's, and what it was reduced to before it was handed over.
 // What it may do, all of them may.
-func (w *Worker) roles() []role {
-	own := []role{{w.state.Agent(), w.state.Tools(), w.state.NoMCP()}}
-	for _, b := range w.state.Bounds() {
-		own = append(own, role{b.GetAgent(), b.GetTools(), b.GetNoMcp()})
+func (w *Worker) roles() iter.Seq2[int, role] {
+	return func(yield func(int, role) bool) {
+		if !yield(0, w.role()) {
+			return
+		}
+		for i, b := range w.state.Bounds() {
+			if !yield(1+i, role{b.GetAgent(), b.GetTools(), b.GetNoMcp()}) {
+				return
+			}
+		}
 	}
-	return own
 }
+
+// role is the worker's own.
+func (w *Worker) role() role { return role{w.state.Agent(), w.state.Tools(), w.state.NoMCP()} }
 
 // verdict decides on a call: a child is allowed what it may itself and its parent might, and asks where one of them would.
 func (w *Worker) verdict(spec *tools.Spec, g *messages.WorkspaceGrant, args map[string]any) (policy.Question, policy.Verdict) {

@@ -158,17 +158,8 @@ func (w *Worker) noPermits(c actor.Context, why string) {
 // releasePermit gives a permit back, with what the call spent and came to; nil when that is not known.
 func (w *Worker) releasePermit(c actor.Context, spent *model.Completion, err error) {
 	m := &messages.ReleasePermit{Request: w.gen.request}
-	var me *model.Error
-	switch {
-	case spent == nil:
-	case err == nil:
-		m.Outcome = messages.ReleasePermit_ANSWERED
-	case errors.As(err, &me) && me.Class == model.RateLimited:
-		m.Outcome, m.RetryAfterMs = messages.ReleasePermit_RATE_LIMITED, me.RetryAfter.Milliseconds()
-	case errors.As(err, &me) && me.Class == model.Overloaded:
-		m.Outcome = messages.ReleasePermit_OVERLOADED
-	}
 	if spent != nil {
+		m.Outcome, m.RetryAfterMs = outcomeOf(err)
 		m.Tokens, m.Requests = spent.Usage.GetInputTokens()+spent.Usage.GetOutputTokens(), int32(spent.Meta.Attempts)
 	}
 	c.Request(w.peers.limiter(c.ActorSystem(), w.gen.provider), m)

@@ -1,7 +1,7 @@
 package messages
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -47,7 +47,10 @@ func NewID(prefix string) string {
 // another, wherever its conversation is carried on: epochs are counted by each store for itself, and a journal that lost
 // its end writes other records in the same places.
 func GenerationID(worker string, epoch, seq uint64) string {
-	return fmt.Sprintf("%s%s_%x_%d", GenerationPrefix, strings.TrimPrefix(worker, WorkerPrefix), epoch, seq)
+	id := make([]byte, 0, 80)
+	id = append(append(id, GenerationPrefix...), strings.TrimPrefix(worker, WorkerPrefix)...)
+	id = strconv.AppendUint(append(id, '_'), epoch, 16)
+	return string(strconv.AppendUint(append(id, '_'), seq, 10))
 }
 
 // ValidID says whether s is an id with the prefix: the prefix, then 1 to 64 letters, digits, `-` or `_`.

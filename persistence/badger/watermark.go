@@ -17,8 +17,9 @@ import (
 // elsewhere tells. It is written after the commit is durable, so it may lag and never leads.
 type watermark struct {
 	slots  *slots
-	start  uint64 // commits of the database when it was opened
-	hashed bool   // names are kept as hashes
+	start  uint64           // commits of the database when it was opened
+	hashed bool             // names are kept as hashes
+	entry  [tableWidth]byte // under way to the table; the syncer's
 
 	dirty chan struct{} // capacity 1: written since the last sync
 	stop  chan struct{}

@@ -51,7 +51,8 @@ func (w *watermark) noteLast(kind byte, name string, n, commit uint64) error {
 	if len(name) > maxTabled {
 		return nil
 	}
-	var b [tableWidth]byte
+	b := &w.entry
+	*b = [tableWidth]byte{}
 	b[0], b[1] = kind, byte(len(name))
 	binary.BigEndian.PutUint64(b[2:], n)
 	binary.BigEndian.PutUint64(b[10:], commit)
