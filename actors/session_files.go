@@ -71,6 +71,9 @@ func (v *visit) use(m *messages.UseFile) (*messages.Files, error) {
 		}
 		return &messages.Files{Entries: []*messages.FileEntry{entryOf(&f.Info)}, Data: f.Data}, nil
 	case messages.UseFile_PUT:
+		if strings.Contains(m.GetPath(), `\`) { // as archives of other systems name what is to lie elsewhere
+			return nil, messages.Fail(messages.CodeInvalidPath, fmt.Sprintf("write %q: a path has no backslash", m.GetPath()), "folders are told apart by /")
+		}
 		return v.change(func() (*workspace.Info, error) {
 			return ws.WriteFile(m.GetPath(), m.GetData(), workspace.WriteOptions{Parents: true})
 		})
@@ -171,6 +174,8 @@ func fileFailure(err error) *messages.Failure {
 		return messages.Fail(messages.CodeTooLarge, err.Error(), "")
 	case workspace.CodeChanged:
 		return messages.Fail(messages.CodeConflict, err.Error(), "try again")
+	case workspace.CodeInvalidPath:
+		return messages.Fail(messages.CodeInvalidPath, err.Error(), "name a file in the session's own workspace")
 	case workspace.CodeInternal:
 		return messages.Fail(messages.CodeInternal, err.Error(), "")
 	}

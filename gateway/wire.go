@@ -172,7 +172,7 @@ func statusOf(code string) int {
 	switch code {
 	case messages.CodeNotFound, messages.CodeNoTurn, messages.CodeNoWorkspace, messages.CodeFieldNotFound:
 		return http.StatusNotFound
-	case messages.CodeBadRequest, messages.CodeInvalidURI:
+	case messages.CodeBadRequest, messages.CodeInvalidURI, messages.CodeInvalidPath:
 		return http.StatusBadRequest
 	case messages.CodeConflict, messages.CodeCommitted, messages.CodeBusy, messages.CodeAlreadyExists, messages.CodeStaleLease,
 		messages.CodeQuarantined, messages.CodeResolved:

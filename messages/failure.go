@@ -24,6 +24,7 @@ const (
 	CodeWithdrawn     = "withdrawn"      // the input was taken back before its turn
 	CodeInternal      = "internal_error" // a defect of troupe
 	CodeInvalidURI    = "invalid_uri"
+	CodeInvalidPath   = "invalid_path" // it leads out of the workspace, or is no file's
 	CodeAlreadyExists = "already_exists"
 	CodeTooLarge      = "too_large"        // a request over its limit
 	CodeResolved      = "already_resolved" // somebody was first

@@ -1,91 +1,47 @@
 package tools
 
 import (
-	"bytes"
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/troupe-dev/troupe/internal/attacks"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/workspace"
 )
 
 // attack is one case of testdata/attacks.json.
-type attack struct {
-	ID, Category, Name, Tool, Expect, Code, Invariant, Trust, Platform string
-
-	Arguments json.RawMessage
-	Setup     []setupOp
-	Wire      map[string]json.RawMessage // what the frame of the call says besides
-}
-
-// setupOp is one step that prepares the attacked folder.
-type setupOp struct {
-	Op, Path, Content, Mode, Target, Hex, Byte string
-	With                                       string `json:"with_symlink_to"`
-	Size                                       int64
-	Depth, Iterations                          int
-}
+type attack = attacks.Attack
 
 func loadAttacks(t *testing.T) []attack {
 	t.Helper()
-	data, err := os.ReadFile("testdata/attacks.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var file struct {
-		Count   int
-		Attacks []attack
-	}
-	if err := json.Unmarshal(data, &file); err != nil {
-		t.Fatal(err)
-	}
-	if file.Count != len(file.Attacks) || file.Count < 100 {
-		t.Fatalf("%d cases, want %d: the file is not the one that was agreed on", len(file.Attacks), file.Count)
-	}
-	return file.Attacks
+	return attacks.Load(t, "testdata/attacks.json")
 }
 
-// arena is the folder that an attack works in, with a secret beside it.
+// arena is the folder that an attack works in, as a workspace.
 type arena struct {
-	root, out, evil string
-	ws              *workspace.Workspace
-	known           map[string]string
-	repeat          int // how often the call is made
+	*attacks.Arena
+	ws *workspace.Workspace
 }
 
 func newArena(t *testing.T, a attack) *arena {
 	t.Helper()
-	top, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &arena{root: filepath.Join(top, "root"), out: filepath.Join(top, "outside"), evil: filepath.Join(top, "root-evil"), repeat: 1}
-	for _, dir := range []string{r.root, r.out, r.evil} {
-		noError(t, os.Mkdir(dir, 0o755))
-	}
-	noError(t, os.WriteFile(filepath.Join(r.out, "secret"), []byte("TOPSECRET"), 0o644),
-		os.WriteFile(filepath.Join(r.evil, "f"), []byte("TOPSECRET"), 0o644))
+	r := &arena{Arena: attacks.New(t, a)}
 	trust := messages.Trust_FULL
 	if a.Trust == "Restricted" {
 		trust = messages.Trust_RESTRICTED
 	}
-	r.ws, err = workspace.Open(workspace.Options{Dir: r.root, Trust: trust})
+	var err error
+	r.ws, err = workspace.Open(workspace.Options{Dir: r.Root, Trust: trust})
 	noError(t, err)
 	t.Cleanup(func() { noError(t, r.ws.Close()) })
-	for _, op := range a.Setup {
-		r.prepare(t, op)
-	}
 	return r
 }
 
@@ -98,108 +54,13 @@ func noError(t testing.TB, errs ...error) {
 	}
 }
 
-// expand puts the arena's names in the place of the file's variables.
-func (r *arena) expand(s string) string {
-	return strings.NewReplacer("$ROOT-evil", r.evil, "$BASENAME", filepath.Base(r.root), "$OUTBASE", filepath.Base(r.out),
-		"$ROOT", r.root, "$OUT", r.out).Replace(s)
-}
-
-func (r *arena) host(name string) string {
-	if strings.HasPrefix(name, "$") {
-		return r.expand(name)
-	}
-	return filepath.Join(r.root, r.expand(name))
-}
-
-func (r *arena) prepare(t *testing.T, op setupOp) {
-	t.Helper()
-	name := r.host(op.Path)
-	noError(t, os.MkdirAll(filepath.Dir(name), 0o755))
-	switch op.Op {
-	case "file":
-		noError(t, os.WriteFile(name, []byte(op.Content), 0o644))
-	case "dir":
-		noError(t, os.MkdirAll(name, 0o755))
-	case "bytes":
-		data, err := hex.DecodeString(op.Hex)
-		noError(t, err, os.WriteFile(name, data, 0o644))
-	case "repeat":
-		noError(t, os.WriteFile(name, bytes.Repeat([]byte(op.Byte), int(op.Size)), 0o644))
-	case "truncate":
-		noError(t, os.WriteFile(name, nil, 0o644), os.Truncate(name, op.Size))
-	case "symlink":
-		noError(t, os.Symlink(r.expand(op.Target), name))
-	case "hardlink":
-		noError(t, os.Link(r.expand(op.Target), name))
-	case "fifo", "mknod":
-		if err := makeSpecial(op.Op, name); err != nil {
-			t.Skipf("this system does not let the test make a %s: %v", op.Op, err)
-		}
-	case "deep_dirs":
-		makeDeep(t, r.root, op.Depth)
-	case "race_swap":
-		r.swap(t, name, r.expand(op.With), op.Iterations)
-	case "modify_after_approval_request":
-		before, err := os.ReadFile(name)
-		noError(t, err, os.WriteFile(name, append(before, "changed"...), 0o644))
-		r.known = map[string]string{op.Path: workspace.Sum(before)}
-	default:
-		t.Fatalf("nobody knows how to do setup %q", op.Op)
-	}
-}
-
-// makeDeep nests directories beyond the length of a path that the system takes at once.
-func makeDeep(t *testing.T, root string, depth int) {
-	t.Helper()
-	at, err := os.OpenRoot(root)
-	noError(t, err)
-	for range depth {
-		noError(t, at.Mkdir("d", 0o755))
-		next, err := at.OpenRoot("d")
-		noError(t, err, at.Close())
-		at = next
-	}
-	noError(t, at.Close())
-}
-
-// swap changes a directory and a link for one another until the test ends.
-func (r *arena) swap(t *testing.T, name, target string, iterations int) {
-	t.Helper()
-	noError(t, os.MkdirAll(name, 0o755), os.Symlink(target, name+"-link"))
-	r.repeat = iterations
-	if os.Getenv("TROUPE_TEST_LONG") == "" { // each call syncs to the disk: all of them take a minute
-		r.repeat = iterations / 40
-	}
-	stop := make(chan struct{})
-	var swapper sync.WaitGroup
-	swapper.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default: // each may fail: the tool makes directories too
-				_ = os.Rename(name, name+"-kept")
-				_ = os.Rename(name+"-link", name)
-				_ = os.Rename(name, name+"-link")
-				_ = os.Rename(name+"-kept", name)
-			}
-		}
-	})
-	t.Cleanup(func() { close(stop); swapper.Wait() })
-}
-
 // call makes the attacked call with the attacker's arguments.
 func (r *arena) call(t *testing.T, tool Tool, a attack) (*Result, error) {
 	t.Helper()
-	args := a.Arguments
-	var raw string
-	if json.Unmarshal(args, &raw) == nil { // a text: the arguments as they came, broken
-		args = json.RawMessage(raw)
-	}
-	expanded := r.expand(string(args))
+	expanded := r.Arguments(a)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	tc := &Context{Signal: ctx, Workspace: r.ws, Known: r.known, Fresh: r.known == nil}
+	tc := &Context{Signal: ctx, Workspace: r.ws, Known: r.Known, Fresh: r.Known == nil}
 	type answer struct {
 		result *Result
 		err    error
@@ -216,23 +77,6 @@ func (r *arena) call(t *testing.T, tool Tool, a attack) (*Result, error) {
 		t.Fatal("the call hangs")
 		return nil, nil
 	}
-}
-
-// outside lists everything beside the root.
-func (r *arena) outside(t *testing.T) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	for _, dir := range []string{r.out, r.evil} {
-		noError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return err
-			}
-			data, err := os.ReadFile(path)
-			all[path] = string(data)
-			return err
-		}))
-	}
-	return all
 }
 
 func fileTools() map[string]Tool {
@@ -289,17 +133,17 @@ func attackOnTheWire(t *testing.T, a attack) {
 
 func attackOnce(t *testing.T, tool Tool, a attack) {
 	r := newArena(t, a)
-	before := r.outside(t)
+	before := r.Outside(t)
 	var start, end runtime.MemStats
 	runtime.ReadMemStats(&start)
 	var result *Result
 	var err error
-	for range r.repeat {
+	for range r.Repeat {
 		result, err = r.call(t, tool, a)
 	}
 	runtime.ReadMemStats(&end)
-	if !maps.Equal(before, r.outside(t)) {
-		t.Errorf("something outside the root changed: %v", r.outside(t))
+	if !maps.Equal(before, r.Outside(t)) {
+		t.Errorf("something outside the root changed: %v", r.Outside(t))
 	}
 	secret := strings.Contains(a.Invariant, "must not appear") || a.Category == "path"
 	if secret && result != nil && strings.Contains(result.Content+result.Diff, "TOPSECRET") {
@@ -307,7 +151,7 @@ func attackOnce(t *testing.T, tool Tool, a attack) {
 	}
 	var failure *Error
 	switch {
-	case r.repeat > 1: // a race: any outcome, as long as nothing left the root
+	case r.Repeat > 1: // a race: any outcome, as long as nothing left the root
 	case a.Expect == "allow" && err != nil:
 		t.Errorf("refused: %v", err)
 	case a.Expect == "deny" || a.Expect == "error":
@@ -333,11 +177,11 @@ func (r *arena) invariant(t *testing.T, a attack, result *Result, allocated uint
 			t.Errorf("content %q", result.Content)
 		}
 	case "special-005":
-		if info, err := os.Lstat(r.host("fifo")); err != nil || info.Mode()&fs.ModeNamedPipe == 0 {
+		if info, err := os.Lstat(r.Host("fifo")); err != nil || info.Mode()&fs.ModeNamedPipe == 0 {
 			t.Errorf("the fifo is none any more: %v", err)
 		}
 	case "special-009":
-		if _, err := os.Lstat(r.host("x")); err == nil {
+		if _, err := os.Lstat(r.Host("x")); err == nil {
 			t.Error("a file was made")
 		}
 	case "special-011":

@@ -126,7 +126,7 @@ func refusalCode(f *messages.Failure) int {
 	switch f.GetCode() {
 	case messages.CodeNotFound, messages.CodeNoTurn, messages.CodeTrimmed, messages.CodeNoWorkspace, messages.CodeFieldNotFound:
 		return exitMissing
-	case messages.CodeBadRequest, messages.CodeInvalidURI, messages.CodeTooLarge, messages.CodeConflict, messages.CodeAlreadyExists, messages.CodeValidationFailed:
+	case messages.CodeBadRequest, messages.CodeInvalidURI, messages.CodeInvalidPath, messages.CodeTooLarge, messages.CodeConflict, messages.CodeAlreadyExists, messages.CodeValidationFailed:
 		return exitInput
 	case messages.CodeFieldReadOnly:
 		return exitDenied

@@ -16,6 +16,7 @@ func plan() []place {
 		{path: "messages", floor: 0},
 		{path: "web", floor: 0},
 		{path: "internal/arch", floor: 0},
+		{path: "internal/attacks", floor: 0},
 		{path: "internal/peer", floor: 0},
 		{path: "internal/yamldoc", floor: 0},
 		{path: "internal/telemetry", floor: 0},
@@ -76,7 +77,7 @@ func plan() []place {
 // doubles are what any test may use: real parts that need no network and no disk, and the suites.
 func doubles() []string {
 	return []string{
-		"model/script", "model/modeltest", "persistence/memory", "persistence/persistencetest", "tools/toolstest",
+		"model/script", "model/modeltest", "persistence/memory", "persistence/persistencetest", "tools/toolstest", "internal/attacks",
 	}
 }
 

@@ -1,4 +1,4 @@
-package tools
+package attacks
 
 import "golang.org/x/sys/unix"
 

@@ -1,6 +1,6 @@
 //go:build unix
 
-package tools
+package attacks
 
 import "golang.org/x/sys/unix"
 
