@@ -112,6 +112,7 @@ func TestWorkspacesAreAttachedAndDetachedAndStayWithTheSession(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantCode(t, "detach it again", s.Detach(ctx, "docs"), messages.CodeNoWorkspace)
+		wantCode(t, "detach what is not named", s.Detach(ctx, ""), messages.CodeNoWorkspace)
 		wantCode(t, "detach home", s.Detach(ctx, "home"), messages.CodeBadRequest)
 	})
 	in(func(ctx context.Context, rt *troupe.Runtime) {

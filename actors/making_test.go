@@ -168,3 +168,30 @@ func TestASessionThatIsDeletedWhileItIsMadeHasNoCopy(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 }
+
+// TestCopiesUnderWayCountForTheBoundOfWorkspaces: what is one too many is refused before anything is made for it.
+func TestCopiesUnderWayCountForTheBoundOfWorkspaces(t *testing.T) {
+	gate, data := actortest.NewGate(), t.TempDir()
+	h := actortest.New(t, actortest.Options{Model: actortest.Say("ok"), DataDir: data, Copies: slowly{gate: gate}})
+	s, _ := h.Create(inFolder(t)) // two, with its own
+	attachCopy := func() *messages.AttachWorkspace {
+		return &messages.AttachWorkspace{Workspace: &messages.WorkspaceSpec{Uri: "local:" + t.TempDir(), Isolate: true}}
+	}
+	under := make([]<-chan actortest.Answer[*messages.WorkspaceGrant], 30)
+	for i := range under {
+		under[i] = actortest.Later[*messages.WorkspaceGrant](h, s, attachCopy())
+		actortest.Wait(t, "the making", gate.Came)
+	}
+	if _, err := actortest.Try[*messages.WorkspaceGrant](h, s, attachCopy()); actortest.Code(err) != messages.CodeBadRequest || !strings.Contains(err.Error(), "30 more are being made") {
+		t.Errorf("one more: %v", err)
+	}
+	gate.Open()
+	for _, one := range under {
+		if a := actortest.Wait(t, "the copy", one); a.Err != nil {
+			t.Error(a.Err)
+		}
+	}
+	if got := copied(t, data); len(got) != 30 {
+		t.Errorf("%d copies", len(got))
+	}
+}

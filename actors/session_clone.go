@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -28,6 +29,10 @@ func isGit(spec *messages.WorkspaceSpec) bool {
 // clone makes a clone, or a copy of a folder, for a wish that can be granted.
 func (s *Session) clone(c actor.Context, spec *messages.WorkspaceSpec) {
 	svc, sys, self, session, have := s.svc, c.ActorSystem(), c.Self(), s.id, s.facts.attached
+	if len(have)+s.attaching() >= maxWorkspaces { // before anything is fetched
+		s.answer(c, tooManyWorkspaces(s.attaching()))
+		return
+	}
 	s.startMaking(c, &making{asker: c.Sender(), spec: spec}, func(ctx context.Context) (*messages.WorkspaceAttached, *messages.Failure) {
 		a, fail := svc.place(spec, have) //nolint:contextcheck // what it reads is near
 		if fail == nil {
@@ -35,6 +40,25 @@ func (s *Session) clone(c actor.Context, spec *messages.WorkspaceSpec) {
 		}
 		return a, fail
 	})
+}
+
+// attaching counts the copies under way that are to be attached.
+func (s *Session) attaching() (n int) {
+	for m := range s.makings {
+		if m.worker == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// tooManyWorkspaces refuses another workspace, while so many are being made.
+func tooManyWorkspaces(making int) *messages.Failure {
+	text := fmt.Sprintf("a session has at most %d workspaces", maxWorkspaces)
+	if making > 0 {
+		text += fmt.Sprintf(", and %d more are being made", making)
+	}
+	return messages.Fail(messages.CodeBadRequest, text, "detach one")
 }
 
 // growing tells a session now and then how one of its clones grows.

@@ -180,7 +180,7 @@ func (s *Services) place(spec *messages.WorkspaceSpec, have []*messages.Workspac
 	case spec.GetIsolate() && (addr.Kind != workspace.KindClient || addr.Host != workspace.LocalHost || s.Copies == nil):
 		fail = messages.Fail(messages.CodeBadRequest, "no copy is made of "+addr.Canonical, "folders of this machine can be worked on in a copy")
 	case len(have) >= maxWorkspaces:
-		return nil, messages.Fail(messages.CodeBadRequest, fmt.Sprintf("a session has at most %d workspaces", maxWorkspaces), "detach one")
+		return nil, tooManyWorkspaces(0)
 	case addr.Kind == workspace.KindServer:
 		fail = s.placeServer(a, addr, spec.GetBounds())
 	case addr.Kind == workspace.KindClient && addr.Host == workspace.LocalHost:
@@ -357,6 +357,9 @@ func isID(name string) bool {
 
 // named finds a workspace by its id, name or address.
 func named(all []*messages.WorkspaceGrant, word string) *messages.WorkspaceGrant {
+	if word == "" { // which most have no source by
+		return nil
+	}
 	for _, by := range []func(*messages.WorkspaceGrant) string{(*messages.WorkspaceGrant).GetName, (*messages.WorkspaceGrant).GetId, (*messages.WorkspaceGrant).GetUri, (*messages.WorkspaceGrant).GetSource} {
 		for _, g := range all {
 			if by(g) == word {

@@ -44,7 +44,11 @@ person was asked. A session whose records are damaged is told as far as it can b
 					if e.Kind == "damage" {
 						a.note("troupe: warning: session %s: %s (troupe verify says more)", visible(e.Session), e.What)
 					}
-					rows = append(rows, []string{e.At, e.Kind, oneLine(e.What, 60), e.Decision, e.By, oneLine(e.Why, 60), cmp.Or(e.ErrorCode, e.Outcome), took(e), e.Session})
+					what := oneLine(e.What, 60)
+					if e.Kind == "trust" && e.Workspace != "" { // in what
+						what += " " + visible(e.Workspace)
+					}
+					rows = append(rows, []string{e.At, e.Kind, what, e.Decision, e.By, oneLine(e.Why, 60), cmp.Or(e.ErrorCode, e.Outcome), took(e), e.Session})
 				}
 				return list, rows, nil
 			})

@@ -262,6 +262,23 @@ func (a *app) finish(result error, signalled bool) int {
 // exactly takes a fixed number of words and names the ones that are missing.
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
+		if err := counted(names...)(cmd, args); err != nil {
+			return err
+		}
+		for i, arg := range args {
+			if arg == "" { // a variable of a script that was not set: it names no folder, and not the one at hand
+				e := usage("%s: %s is empty", cmd.CommandPath(), names[i])
+				e.hint = "usage: " + cmd.UseLine()
+				return e
+			}
+		}
+		return nil
+	}
+}
+
+// counted is exactly for what may also be empty.
+func counted(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < len(names):
 			e := usage("%s: %s is missing", cmd.CommandPath(), names[len(args)])

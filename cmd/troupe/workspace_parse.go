@@ -25,7 +25,7 @@ func newWorkspaceParse(a *app) *cobra.Command {
 	return formats(&cobra.Command{
 		Use:   "parse URI",
 		Short: "Take an address apart; exit 65 if it is none",
-		Args:  exactly("URI"),
+		Args:  counted("URI"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			loaded, err := a.load("")
 			if err != nil {
