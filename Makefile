@@ -58,6 +58,10 @@ unprivileged: ## the tests that root skips, as a user who may not do everything
 long: ## the tests that take seconds each, which `make test` leaves out (a minute and a half)
 	@GO="$(GO)" ./.ci/long
 
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME each (20s: about ten minutes); found inputs stay as test data
+	@GO="$(GO)" ./.ci/fuzz
+
 .PHONY: coverage
 coverage: ## what confines and approves is covered by tests to more than 90 % (two minutes)
 	@GO="$(GO)" ./.ci/coverage
