@@ -21,12 +21,17 @@ func TestCallsOfModelsAreCountedUnderTheNamesOfTheConventions(t *testing.T) {
 	ctx, reader := t.Context(), metric.NewManualReader()
 	p := metric.NewMeterProvider(metric.WithReader(reader))
 	defer func() { _ = p.Shutdown(context.WithoutCancel(ctx)) }()
-	rt, err := troupe.New(ctx, troupe.Options{Model: echo(), MeterProvider: p})
+	rt, err := troupe.New(ctx, troupe.Options{MeterProvider: p, Model: scripted(`
+rules:
+  - steps:
+      - tool_calls: [{name: create_directory, arguments: {path: made}}, {name: no_such_tool, arguments: {}}]
+      - text: looked
+`)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer rt.Close(context.WithoutCancel(ctx))
-	s, err := rt.Session(ctx, troupe.SessionOptions{})
+	s, err := rt.Session(ctx, troupe.SessionOptions{Dir: t.TempDir(), Trust: troupe.Full})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +61,9 @@ func TestCallsOfModelsAreCountedUnderTheNamesOfTheConventions(t *testing.T) {
 		}
 	}
 	slices.Sort(got)
-	want := []string{"gen_ai.client.operation.duration chat 1", "gen_ai.client.operation.time_to_first_chunk chat 1"}
+	want := []string{
+		"gen_ai.client.operation.duration chat 2", "gen_ai.client.operation.time_to_first_chunk chat 2", "gen_ai.invoke_agent.duration invoke_agent 1", "gen_ai.execute_tool.duration execute_tool 1",
+	}
 	for kind, n := range map[string]int64{"input": r.Usage.InputTokens, "output": r.Usage.OutputTokens} {
 		if n > 0 {
 			want = append(want, fmt.Sprint("gen_ai.client.token.usage ", kind, " ", n))

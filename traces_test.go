@@ -19,6 +19,7 @@ import (
 
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/gateway"
+	"github.com/troupe-dev/troupe/internal/telemetry"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model/openai"
 	"github.com/troupe-dev/troupe/persistence"
@@ -326,5 +327,31 @@ func TestARequestsTraceGoesThroughItsTurnToTheModel(t *testing.T) {
 	}
 	if call := attrs(t, spans, "POST /api/sessions"); call["http.route"] != "/api/sessions" || call["http.response.status_code"] != "201" {
 		t.Errorf("the request says %v", call)
+	}
+}
+
+// TestAPipelinesRunIsOneTraceWhoeverWorksOnIt: its items, their repairs and its tools, before and after a restart, and its own span at its end.
+func TestAPipelinesRunIsOneTraceWhoeverWorksOnIt(t *testing.T) {
+	provider, kept := gatherTraces(t)
+	rt, ctx := runtimeOf(t, troupe.Options{Model: flowModel(), DataDir: t.TempDir(), TracerProvider: provider})
+	run, err := rt.RunPipeline(ctx, planOf(t, flow), troupe.RunOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := run.Wait(ctx); err != nil || v.GetState() != "succeeded" {
+		t.Fatalf("%v %v", v, err)
+	}
+	spans := kept.GetSpans()
+	if got, want := tree(t, spans), "1 troupe.run\n  7 troupe.input\n"; !strings.HasPrefix(got, want) || strings.Count(got, "\n1 ")+strings.Count(got, "\n7 ") > 0 {
+		t.Errorf("the trace is\n%s", got)
+	}
+	if a := attrs(t, spans, "troupe.run"); a["troupe.run"] != run.ID() || a["troupe.outcome"] != "succeeded" {
+		t.Errorf("%v", a)
+	}
+	// Whoever goes on with it finds the same trace by the run's id alone.
+	other, _ := gatherTraces(t)
+	_, span := other.Tracer("x").Start(telemetry.OfTurn(ctx, run.ID()), "again")
+	if span.SpanContext().TraceID() != spans[0].SpanContext.TraceID() {
+		t.Error("another process gives the run another trace")
 	}
 }

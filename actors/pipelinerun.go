@@ -268,6 +268,9 @@ func (r *PipelineRun) written(c actor.Context, m *runWritten) {
 		}
 	}
 	r.under = false
+	if f := runEnd(m.facts); f != nil {
+		r.svc.traceRun(r.session, r.id, time.UnixMilli(r.state.AtMs), f.GetStatus())
+	}
 	if m.asked != nil {
 		r.answer(c, m.asked, nil)
 	}
@@ -276,6 +279,16 @@ func (r *PipelineRun) written(c actor.Context, m *runWritten) {
 	r.dismiss(c, m.facts)
 	r.announce(c)
 	r.next(c)
+}
+
+// runEnd is the end of a run, if it is among facts.
+func runEnd(facts []proto.Message) *messages.RunFinished {
+	for _, f := range facts {
+		if f, ok := f.(*messages.RunFinished); ok {
+			return f
+		}
+	}
+	return nil
 }
 
 // answer answers the command that was decided about, once (I10): one that came to its end while the run stops was told so.

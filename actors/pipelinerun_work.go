@@ -189,7 +189,7 @@ func (j *job) do(ctx context.Context) pipeline.Result {
 	if j.repair != "" {
 		_, err := patiently(ctx, func() (*messages.InputReply, error) {
 			return act.Ask[*messages.InputReply](ctx, j.sys, j.session, &messages.SubmitInput{
-				WorkerId: ready.GetWorkerId(), InputId: j.input, Parts: []*messages.Part{{Kind: &messages.Part_Text{Text: j.repair}}},
+				WorkerId: ready.GetWorkerId(), InputId: j.input, Parts: []*messages.Part{{Kind: &messages.Part_Text{Text: j.repair}}}, Traceparent: j.svc.inRun(j.run), //nolint:contextcheck // a run's span is the first of its trace
 			})
 		})
 		if err != nil {
@@ -276,7 +276,7 @@ func (j *job) tool(ctx context.Context) pipeline.Result {
 		}
 		name = "write_file"
 	}
-	m := &messages.CallTool{Tool: name, Arguments: args, CallId: stepCall(j.item)}
+	m := &messages.CallTool{Tool: name, Arguments: args, CallId: stepCall(j.item), Traceparent: j.svc.inRun(j.run)} //nolint:contextcheck // as above
 	reply, err := patiently(ctx, func() (*messages.ToolReply, error) {
 		return act.Ask[*messages.ToolReply](ctx, j.sys, j.session, m)
 	})

@@ -220,6 +220,7 @@ func (s *Session) spawnStep(c actor.Context, m *messages.SpawnStep) {
 		parts := s.svc.cleanParts(textParts(m.GetPrompt()))
 		n.task = s.svc.tracedInput(&messages.InputAccepted{
 			InputId: m.GetInputId(), Origin: messages.InputAccepted_SYSTEM, From: m.GetRunId(), Parts: parts, ContentHash: conversation.ContentHash(parts, nil),
+			Traceparent: s.svc.inRun(m.GetRunId()),
 		}, s.id, created.GetWorkerId())
 	}
 	s.build(c, c.Sender(), n, nil) // steps share the folder: what one leaves another one finds

@@ -123,7 +123,7 @@ func (w *Worker) appended(c actor.Context, m *appended) {
 		return
 	}
 	w.inflight = nil
-	post := false
+	post, began := false, w.turnBegan()
 	w.snaps.grew(in.records)
 	first := m.receipt.First + uint64(len(in.before.records))
 	for i, f := range in.facts {
@@ -152,6 +152,7 @@ func (w *Worker) appended(c actor.Context, m *appended) {
 		w.reportBudget(c)
 	}
 	w.svc.shown.note(in.facts)
+	w.counted(in.facts, began)
 	w.traced(in, m.late)
 	if !m.late {
 		w.settleLedger(in.facts)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -9,8 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/troupe-dev/troupe/client"
 )
@@ -90,4 +94,43 @@ func answered(t *testing.T, network, address string, most int) int {
 		}
 	}
 	return most
+}
+
+// TestMetricsOfTheConventionsAreWhatPromtoolAccepts looks at those that only a server with work behind it has.
+func TestMetricsOfTheConventionsAreWhatPromtoolAccepts(t *testing.T) {
+	m := newMachine(t)
+	s := m.serve()
+	sc := m.write("s.yaml", "name: s\nrules: [{steps: [{tool_calls: [{name: create_directory, arguments: {path: made}}]}, {text: done}]}]\n")
+	if code, _, stderr := m.run("run", "go", "-C", "a", "-m", "scripted/"+sc, "--trust", "full", "--server", s.url); code != exitDone {
+		t.Fatalf("run ended with %d: %s", code, stderr)
+	}
+	res, err := http.Get(s.url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := promlint.New(bytes.NewReader(text)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		if strings.HasPrefix(p.Metric, "gen_ai_") || strings.HasPrefix(p.Metric, "troupe_") {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+	for _, want := range []string{
+		"gen_ai_client_token_usage_count{", "gen_ai_client_operation_duration_seconds_count{", `gen_ai_invoke_agent_duration_seconds_count{gen_ai_agent_name="default"`, `gen_ai_execute_tool_duration_seconds_count{`,
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s is not there:\n%s", want, text)
+		}
+	}
+	s.signal(syscall.SIGTERM)
+	if code, _ := s.wait(); code != 0 {
+		t.Errorf("the server ended with %d: %s", code, s.stderr.String())
+	}
 }

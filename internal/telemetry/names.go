@@ -19,6 +19,7 @@ const (
 	SpanWaitLimiter  = "troupe.wait.limiter"  // for a permit of the provider
 	SpanWaitApproval = "troupe.wait.approval" // for a person
 	SpanAppend       = "troupe.append"        // facts becoming durable
+	SpanRun          = "troupe.run"           // of a pipeline, from its beginning to its end
 )
 
 // Operations, as gen_ai.operation.name has them; spans are named after them.
@@ -75,7 +76,8 @@ const (
 	Mode       = attribute.Key("troupe.input.mode")
 	Origin     = attribute.Key("troupe.input.origin")
 	PauseTime  = attribute.Key("troupe.retry.pause_seconds")
-	By         = attribute.Key("troupe.by") // what kind of cause ended a turn
+	Run        = attribute.Key("troupe.run") // of a pipeline
+	By         = attribute.Key("troupe.by")  // what kind of cause ended a turn
 )
 
 // Events of spans.
@@ -107,6 +109,8 @@ const (
 	MetricTokenUsage        = "gen_ai.client.token.usage"
 	MetricOperationDuration = "gen_ai.client.operation.duration"
 	MetricFirstChunk        = "gen_ai.client.operation.time_to_first_chunk"
+	MetricAgentDuration     = "gen_ai.invoke_agent.duration"
+	MetricToolDuration      = "gen_ai.execute_tool.duration"
 )
 
 // PurposeCompaction is the Purpose of a call that summarises a history.
