@@ -138,7 +138,7 @@ func (s *Jobs) find(id string) *job {
 // startJob leaves a command running. It keeps the workspace until it ends: see Context.Hold.
 func startJob(c *fileCall, command string, timeout time.Duration, cmd Command) (*Result, error) {
 	if c.Jobs == nil || c.Hold == nil {
-		return nil, refuse("argument \"background\": there is no session here that a job could belong to")
+		return nil, refuse("argument \"background\": a command cannot be left running here, where no session is that it could belong to, as in a folder of another machine; run it without background")
 	}
 	j, err := c.Jobs.add(jobID(c.ExecID), command, c.clean)
 	if err != nil {

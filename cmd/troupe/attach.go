@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/client"
 	"github.com/troupe-dev/troupe/config"
 	"github.com/troupe-dev/troupe/messages"
@@ -181,14 +183,41 @@ func (s *sharing) owner(ctx context.Context, ledger *tools.FileLedger, log *slog
 	if err != nil {
 		return nil, err
 	}
-	env, err := s.a.callEnv(opening{loaded: s.loaded, dir: s.dir})(s.addr.ID(), nil, s.trust)
+	in := opening{loaded: s.loaded, dir: s.dir}
+	envOf := s.a.callEnv(in)
+	env, err := envOf(s.addr.ID(), nil, s.trust)
 	if err != nil {
 		return nil, err
 	}
+	hooks, err := s.a.commandHooks(in, box, envOf, log)
+	if err != nil {
+		return nil, err
+	}
+	before, after := s.around(hooks)
 	return owner.New(owner.Options{
+		Before: before, After: after,
 		Folders: map[string]string{s.uri: s.dir}, Trust: s.trust, Ledger: ledger, Sandbox: box, Env: env,
 		Temp: filepath.Join(s.loaded.Dirs.Cache, "tmp"), Redact: s.a.secrets.String, Allow: s.allow, Shows: s.shows, Ended: s.ended, Logger: log,
 	})
+}
+
+// around are this machine's own hooks around the calls that it runs: those of the server's configuration are the server's.
+func (s *sharing) around(h troupe.Hooks) (before func(context.Context, *messages.Execute, *tools.Context) error, after func(context.Context, *messages.Execute, *tools.Context, *messages.ToolReply)) {
+	call := func(m *messages.Execute, tc *tools.Context) troupe.Call {
+		tc.WorkspaceID = s.addr.ID() // as this machine's configuration knows the folder
+		return troupe.Call{Session: m.GetSessionId(), Worker: m.GetWorkerId(), Agent: m.GetAgent(), Tool: m.GetTool(), ExecID: m.GetExecId()}
+	}
+	if h.BeforeCall != nil {
+		before = func(ctx context.Context, m *messages.Execute, tc *tools.Context) error {
+			return h.BeforeCall(ctx, call(m, tc), tc, json.RawMessage(m.GetArguments()))
+		}
+	}
+	if h.AfterCall != nil {
+		after = func(ctx context.Context, m *messages.Execute, tc *tools.Context, r *messages.ToolReply) {
+			h.AfterCall(ctx, call(m, tc), tc, r)
+		}
+	}
+	return before, after
 }
 
 // sweep clears the folder of what a write left there that was cut off long ago.

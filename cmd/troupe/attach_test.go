@@ -184,6 +184,37 @@ func TestASharedFolderIsWorkedInAndItsMachineHasTheLastWord(t *testing.T) {
 	}
 }
 
+// TestHooksOfTheMachineOfASharedFolderRunThereAndJobsDoNot has a hook that refuses, one that hears of calls, and a command that would stay.
+func TestHooksOfTheMachineOfASharedFolderRunThereAndJobsDoNot(t *testing.T) {
+	m := newMachine(t)
+	s := m.serve()
+	session := s.newSession()
+	log := filepath.Join(m.folder("a"), "heard")
+	conf := m.write("own.yaml", "sandbox: {exec: none}\nhooks:\n  before_call: ['grep -q forbidden && { echo not here >&2; exit 1; } || true']\n  after_call: ['cat >>heard']\n  tools: [write_file]\n")
+	r := m.share(session, s.url, "--trust", "full", "--config", conf)
+	write := func(id, path string) messages.CalledJSON {
+		return <-s.begin(session, id, "write_file", map[string]any{"path": path, "content": "x", "workspace_id": "lap"})
+	}
+	if got := write("1", "forbidden"); got.ErrorCode != "permission_denied" || !strings.Contains(got.Content, "not here") {
+		t.Errorf("refused by the hook: %+v", got)
+	}
+	if _, err := os.Stat(filepath.Join(m.folder("a"), "forbidden")); err == nil {
+		t.Error("it was written")
+	}
+	if got := write("2", "fine"); got.ErrorCode != "" {
+		t.Errorf("allowed: %+v", got)
+	}
+	if b, err := os.ReadFile(log); err != nil || strings.Count(string(b), `"after_call"`) != 1 || !strings.Contains(string(b), session) {
+		t.Errorf("heard of was %q, %v", b, err)
+	}
+	job := map[string]any{"command": "sleep 60", "background": true, "workspace_id": "lap"}
+	if got := <-s.begin(session, "3", "exec", job); got.ErrorCode == "" || !strings.Contains(got.Content, "run it without background") {
+		t.Errorf("a job: %+v", got)
+	}
+	r.signal(syscall.SIGINT)
+	_, _ = r.wait()
+}
+
 func TestACallOutlivesAConnectionThatIsCut(t *testing.T) {
 	m := newMachine(t)
 	s := m.serve()

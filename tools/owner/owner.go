@@ -38,6 +38,10 @@ type Options struct {
 	// Began and Ended are told of each call that runs; may be nil.
 	Began func(call *messages.Execute)
 	Ended func(call *messages.Execute, reply *messages.ToolReply)
+	// Before runs before each call that Allow let through, with what the call gets; what it says is a refusal. After is told of what the call came to,
+	// unless it was cancelled. nil: nothing runs.
+	Before func(ctx context.Context, call *messages.Execute, tc *tools.Context) error
+	After  func(ctx context.Context, call *messages.Execute, tc *tools.Context, reply *messages.ToolReply)
 	// Logger is told of what crashed here: the server hears only that it did. nil: nobody is.
 	Logger *slog.Logger
 }
@@ -245,6 +249,22 @@ func (x *Owner) run(ctx context.Context, m *messages.Execute, progress func(*mes
 	if err := asShown(tool, tc, m); err != nil {
 		return answer(m, err)
 	}
+	if x.o.Before != nil {
+		if err := x.o.Before(ctx, m, tc); err != nil {
+			r := answer(m, tools.Errorf(tools.CodePermissionDenied, "Access denied: a hook refused the call: %v", err))
+			r.Status = messages.ToolFinished_DENIED
+			return r
+		}
+	}
+	reply = x.outcome(ctx, m, tool, tc)
+	if x.o.After != nil && ctx.Err() == nil {
+		x.o.After(ctx, m, tc, x.clean(reply))
+	}
+	return reply
+}
+
+// outcome runs a call, and says what it came to.
+func (x *Owner) outcome(ctx context.Context, m *messages.Execute, tool tools.Tool, tc *tools.Context) *messages.ToolReply {
 	res, err := tool.Run(tc, json.RawMessage(m.GetArguments()))
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
