@@ -144,7 +144,7 @@ func began(t *testing.T, store persistence.Store, run string, cut int) {
 		f, err := messages.RunFactIn(e.Record)
 		switch f := f.(type) {
 		case *messages.StepItemStarted:
-			seen["start "+f.GetExecId()]++
+			seen[fmt.Sprint("start ", f.GetStep(), f.GetIndex(), " attempt ", f.GetAttempt())]++
 		case *messages.StepItemFinished:
 			seen[fmt.Sprint("end ", f.GetStep(), f.GetIndex())]++
 		}

@@ -134,6 +134,9 @@ func (f *Folders) lacks(g *messages.WorkspaceGrant, name string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
+// errElsewhere is of a workspace that nobody here has opened: it belongs to another machine, or its actor has not started yet.
+var errElsewhere = errors.New("is not on this machine")
+
 // handle returns the workspace behind a grant, at the trust of the grant. It opens the
 // folder at first use; a server workspace is created by the first effect in it.
 func (f *Folders) handle(g *messages.WorkspaceGrant) (*workspace.Workspace, error) {
@@ -141,7 +144,7 @@ func (f *Folders) handle(g *messages.WorkspaceGrant) (*workspace.Workspace, erro
 	e := f.open[g.GetUri()]
 	f.mu.Unlock()
 	if e == nil || e.path == "" {
-		return nil, fmt.Errorf("workspace %s is not on this machine", g.GetUri())
+		return nil, fmt.Errorf("workspace %s %w", g.GetUri(), errElsewhere)
 	}
 	ws, err := e.open()
 	if err != nil {

@@ -222,7 +222,7 @@ func (r *PipelineRun) decided(c actor.Context, m *runDecided) {
 	}
 	if len(m.facts) == 0 {
 		r.under = false
-		if len(r.asked) > 0 || len(r.ended) > 0 {
+		if len(r.asked) > 0 || len(r.ended) > 0 || m.asked != nil && !r.svc.Still { // a command that comes to nothing took the place of what comes by itself
 			r.next(c)
 			return
 		}

@@ -3,6 +3,7 @@ package actors
 import (
 	"errors"
 	"fmt"
+	"time"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
@@ -10,6 +11,7 @@ import (
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/persistence"
 	"github.com/troupe-dev/troupe/pipeline"
+	"github.com/troupe-dev/troupe/workspace"
 )
 
 // What a run's inputs, outputs and error may weigh in its listing each, and the text of a question; whole they are in its journal.
@@ -172,7 +174,7 @@ func (r *PipelineRun) reader() func(string) (string, error) {
 		if g == nil {
 			return "", errors.New("read: the run has no folder")
 		}
-		ws, err := svc.folders.handle(g)
+		ws, err := handleOf(svc, g)
 		if err != nil {
 			return "", err
 		}
@@ -185,6 +187,19 @@ func (r *PipelineRun) reader() func(string) (string, error) {
 		}
 		return string(f.Data), nil
 	}
+}
+
+// handleOf is the handle of a run's folder. A session that comes into memory starts its run and the folder's Workspace at the same time: the run
+// waits for that, off its mailbox.
+func handleOf(svc *Services, g *messages.WorkspaceGrant) (*workspace.Workspace, error) {
+	for try := range 200 {
+		ws, err := svc.folders.handle(g)
+		if !errors.Is(err, errElsewhere) {
+			return ws, err
+		}
+		<-time.After(time.Duration(min(try, 25)) * time.Millisecond)
+	}
+	return svc.folders.handle(g)
 }
 
 // maxRead is the most bytes that read() takes of a file.
