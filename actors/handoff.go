@@ -19,9 +19,6 @@ var handoffDoc string
 // HandoffName is what models call the tool.
 const HandoffName = "handoff"
 
-// maxHandoffs bounds how often one turn goes from agent to agent.
-const maxHandoffs = 8
-
 // Handoff is the tool by which an agent gives its conversation to another one that its profile names (ADR 73). The call itself only
 // checks; what it does is the Worker's HandedOver, which is written with its result.
 type Handoff struct {

@@ -123,13 +123,17 @@ func TestATurnIsNotHandedToAndFroForEver(t *testing.T) {
 			return actortest.Reply{Calls: []*messages.ToolCall{handoff(fmt.Sprint(len(r.Prompt.Messages)), to)}}
 		}
 	}
-	h := actortest.New(t, actortest.Options{Agents: desk(), Model: byAgent(map[string]actortest.Model{"desk": there("expert"), "expert": there("desk")})})
-	s, w := h.Create(&messages.CreateSession{Agent: "desk"})
-	if got := h.Run(s, "go").GetText(); got != "enough" {
-		t.Errorf("the turn ended with %q", got)
-	}
-	if n := len(actortest.Of[*messages.HandedOver](h.Facts(w))); n != 8 {
-		t.Errorf("it was handed over %d times", n)
+	for limit, want := range map[int]int{0: 8, 2: 2, -1: 0} {
+		h := actortest.New(t, actortest.Options{
+			Agents: desk(), Model: byAgent(map[string]actortest.Model{"desk": there("expert"), "expert": there("desk")}), Limits: actors.Limits{Handoffs: limit},
+		})
+		s, w := h.Create(&messages.CreateSession{Agent: "desk"})
+		if got := h.Run(s, "go").GetText(); got != "enough" {
+			t.Errorf("the turn ended with %q", got)
+		}
+		if n := len(actortest.Of[*messages.HandedOver](h.Facts(w))); n != want {
+			t.Errorf("with a limit of %d it was handed over %d times, want %d", limit, n, want)
+		}
 	}
 }
 

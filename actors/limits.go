@@ -18,6 +18,9 @@ type Limits struct {
 	Workers        int           // of one session; default none
 	Queue          int           // inputs that wait for one worker; default none
 	Children       int           // that one worker may have delegated to at the same time; default 4; a negative one: agents may not delegate
+	Handoffs       int           // of one turn from agent to agent; default 8; a negative one: none
+	Sends          int           // messages that one turn sends to other workers; default 8; a negative one: none
+	Unasked        int           // messages taken, and tasks delegated in the background, without anybody else's word between; default 32; a negative one: none
 	Jobs           int           // that one worker may have running; default 16; may be none
 	Grace          time.Duration // that a call which was cancelled, or is out of time, has to end; default 5 s
 	Owner          time.Duration // that a call waits for its workspace's owner whose connection was lost; default 1 min; a negative one: not at all
@@ -41,6 +44,9 @@ func (l Limits) withDefaults() Limits {
 	set(&l.ModelCalls, 64)
 	set(&l.Jobs, 16)
 	set(&l.Children, 4)
+	set(&l.Handoffs, 8)
+	set(&l.Sends, 8)
+	set(&l.Unasked, 32)
 	set(&l.ModelAttempts, 3)
 	set(&l.SubscriberWait, 4096)
 	set(&l.CompactAt, 80)

@@ -92,7 +92,7 @@ func (w *Worker) noHandoff(p *messages.ToolPlanned, calls int) *messages.ToolFin
 	switch {
 	case calls > 1:
 		return refusal(p, messages.ToolFinished_ERROR, tools.Errorf(tools.CodeInvalidArguments, "Not handed over: handoff has to be the only call of an answer; make it when the others are done"))
-	case done >= maxHandoffs:
+	case done >= w.svc.Limits.Handoffs:
 		return refusal(p, messages.ToolFinished_DENIED, tools.Errorf(tools.CodePermissionDenied, "Access denied: this turn was handed over %d times already; answer with what there is", done))
 	}
 	return nil

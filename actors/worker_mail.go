@@ -51,8 +51,6 @@ type (
 // Bounds of messages between workers.
 const (
 	maxMail     = 32       // messages of one worker that are not known to have arrived
-	maxUnasked  = 32       // messages taken, and tasks delegated in the background, without anybody else's word between
-	maxSends    = 8        // messages sent in one turn
 	maxAnswered = 32 << 10 // bytes of a child's answer that go into the message
 	postPause   = 100 * time.Millisecond
 	postWait    = time.Minute
@@ -335,12 +333,12 @@ func (w *Worker) tooMuchMail(background bool, more mailCount) *tools.Error {
 		}
 	}
 	switch {
-	case w.state.Unasked() >= maxUnasked:
+	case w.state.Unasked() >= w.svc.Limits.Unasked:
 		return tools.Errorf(tools.CodePermissionDenied, "Access denied: %d messages and tasks went to and fro between agents without a person's word; answer with what there is", w.state.Unasked())
 	case background && len(w.state.Children())+more.children > w.childLimit():
 		return tools.Errorf(tools.CodePermissionDenied, "Access denied: no more than %d agents may work for you in the background; their answers come as messages", w.childLimit())
-	case !background && sends > maxSends:
-		return tools.Errorf(tools.CodePermissionDenied, "Access denied: one turn sends %d messages at most", maxSends)
+	case !background && sends > w.svc.Limits.Sends:
+		return tools.Errorf(tools.CodePermissionDenied, "Access denied: one turn sends %d messages at most", max(w.svc.Limits.Sends, 0))
 	case !background && len(w.state.Outbox())+more.sends > maxMail:
 		return tools.Errorf(tools.CodePermissionDenied, "Access denied: %d messages of yours have not arrived yet; go on without them", len(w.state.Outbox()))
 	}

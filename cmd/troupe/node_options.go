@@ -142,7 +142,7 @@ func ofServer(c *config.Config, name string) bool {
 func commonLimits(l config.Limits) troupe.Limits {
 	out := troupe.Limits{
 		Steps: int(l.Steps), Wall: l.Turn, Repeats: int(l.Repeats), Sessions: int(l.Sessions), Workers: int(l.Workers), Queue: int(l.Queue), Jobs: int(l.Jobs), Children: int(l.Children),
-		CompactAt: int(l.CompactAt), CompactKeep: int(l.CompactKeep),
+		CompactAt: int(l.CompactAt), CompactKeep: int(l.CompactKeep), Handoffs: orNone(l.Handoffs), Sends: orNone(l.Sends), Unasked: orNone(l.Unasked),
 	}
 	if l.Jobs == 0 {
 		out.Jobs = -1
@@ -175,6 +175,14 @@ func waits(l troupe.Limits, c *config.Config) troupe.Limits {
 func unbounded(n int64) int {
 	if n == 0 {
 		return math.MaxInt32
+	}
+	return int(n)
+}
+
+// orNone is a limit of which 0 allows nothing.
+func orNone(n int64) int {
+	if n == 0 {
+		return -1
 	}
 	return int(n)
 }
