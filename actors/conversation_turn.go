@@ -140,7 +140,7 @@ func (v *Conversation) spoken(c actor.Context, m *turnOver) {
 	cut := &messages.TurnCut{TurnId: m.turn, WorkerId: g.GetWorkerId()}
 	if m.err == nil {
 		cut.Outcome, cut.Code, cut.Reason = conversation.OutcomeName(res.GetOutcome()), res.GetErrorCode(), res.GetReason()
-		cut.Heard, cut.Usage, cut.ConversationSeq = res.GetInputsStay(), res.GetUsage(), res.GetConversationSeq()
+		cut.Heard, cut.Usage, cut.ConversationSeq = !res.GetUnheard(), res.GetUsage(), res.GetConversationSeq()
 	} else {
 		var f *messages.Failure
 		cut.Code, cut.Reason = messages.CodeInternal, m.err.Error()
@@ -177,13 +177,13 @@ func (v *Conversation) result(t *messages.SharedTurn) any {
 	case cut != nil:
 		return &messages.TurnResult{
 			SessionId: v.session, WorkerId: cut.GetWorkerId(), TurnId: cut.GetTurnId(), Outcome: conversation.OutcomeNamed(cut.GetOutcome()), Reason: cut.GetReason(),
-			ErrorCode: cut.GetCode(), Usage: cut.GetUsage(), ConversationSeq: cut.GetConversationSeq(), InputsStay: cut.GetHeard(), CompletedAtUnixMs: t.GetAtUnixMs(),
+			ErrorCode: cut.GetCode(), Usage: cut.GetUsage(), ConversationSeq: cut.GetConversationSeq(), Unheard: !cut.GetHeard(), CompletedAtUnixMs: t.GetAtUnixMs(),
 		}
 	}
 	said := t.GetTurn()
 	return &messages.TurnResult{
 		SessionId: v.session, WorkerId: said.GetWorkerId(), TurnId: said.GetTurnId(), Outcome: messages.TurnCompleted_DONE, Text: said.GetText(), Usage: said.GetUsage(),
-		ConversationSeq: said.GetConversationSeq(), InputsStay: true, CompletedAtUnixMs: t.GetAtUnixMs(),
+		ConversationSeq: said.GetConversationSeq(), CompletedAtUnixMs: t.GetAtUnixMs(),
 	}
 }
 

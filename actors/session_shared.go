@@ -425,3 +425,19 @@ func (s *Session) closeShared(c actor.Context) {
 		}
 	}
 }
+
+// talks are the conversations that are there, for the live tree.
+func (s *Session) talks() (out []*messages.ActorView) {
+	for _, f := range s.facts.shared {
+		x := s.shared[f.GetConversationId()]
+		if x.pid == nil && x.failures == 0 {
+			continue
+		}
+		v := &messages.ActorView{Kind: "conversation", Id: f.GetConversationId(), State: stateInactive, Restarts: int32(x.failures), Pending: int32(x.queue.Len())} //nolint:gosec // small counts
+		if x.rested != x.sent {
+			v.State = running
+		}
+		out = append(out, v)
+	}
+	return out
+}

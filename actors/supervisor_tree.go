@@ -92,6 +92,7 @@ func (s *Session) subtree(c actor.Context) {
 	for _, w := range s.workers {
 		keeps += w.queue.Len()
 	}
+	talks := s.talks()
 	s.gather(c, func(views []*messages.WorkerView) any {
 		sum := &messages.SessionView{Workers: views}
 		SumUp(sum)
@@ -99,6 +100,7 @@ func (s *Session) subtree(c actor.Context) {
 		for _, w := range views {
 			v.Children = append(v.Children, workerNode(w))
 		}
+		v.Children = append(v.Children, talks...)
 		return v
 	})
 }

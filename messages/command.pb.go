@@ -2053,7 +2053,7 @@ type TurnResult struct {
 	StartedAtUnixMs   int64                  `protobuf:"varint,13,opt,name=started_at_unix_ms,json=startedAtUnixMs,proto3" json:"started_at_unix_ms,omitempty"`
 	CompletedAtUnixMs int64                  `protobuf:"varint,14,opt,name=completed_at_unix_ms,json=completedAtUnixMs,proto3" json:"completed_at_unix_ms,omitempty"`
 	Model             string                 `protobuf:"bytes,15,opt,name=model,proto3" json:"model,omitempty"`
-	InputsStay        bool                   `protobuf:"varint,90,opt,name=inputs_stay,json=inputsStay,proto3" json:"inputs_stay,omitempty"` // what it was asked stands in the conversation, whatever became of the turn
+	Unheard           bool                   `protobuf:"varint,90,opt,name=unheard,proto3" json:"unheard,omitempty"` // what it was asked does not stand in the conversation: it was cancelled before
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -2193,9 +2193,9 @@ func (x *TurnResult) GetModel() string {
 	return ""
 }
 
-func (x *TurnResult) GetInputsStay() bool {
+func (x *TurnResult) GetUnheard() bool {
 	if x != nil {
-		return x.InputsStay
+		return x.Unheard
 	}
 	return false
 }
@@ -12920,7 +12920,7 @@ const file_command_proto_rawDesc = "" +
 	"\x05input\x18\x01 \x01(\v2\x16.troupe.v1.SubmitInputR\x05input\"C\n" +
 	"\tAwaitTurn\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x19\n" +
-	"\binput_id\x18\x02 \x01(\tR\ainputId\"\xb6\x04\n" +
+	"\binput_id\x18\x02 \x01(\tR\ainputId\"\xaf\x04\n" +
 	"\n" +
 	"TurnResult\x12\x1d\n" +
 	"\n" +
@@ -12941,9 +12941,8 @@ const file_command_proto_rawDesc = "" +
 	"\x10conversation_seq\x18\f \x01(\x04R\x0fconversationSeq\x12+\n" +
 	"\x12started_at_unix_ms\x18\r \x01(\x03R\x0fstartedAtUnixMs\x12/\n" +
 	"\x14completed_at_unix_ms\x18\x0e \x01(\x03R\x11completedAtUnixMs\x12\x14\n" +
-	"\x05model\x18\x0f \x01(\tR\x05model\x12\x1f\n" +
-	"\vinputs_stay\x18Z \x01(\bR\n" +
-	"inputsStay\"\xc3\x01\n" +
+	"\x05model\x18\x0f \x01(\tR\x05model\x12\x18\n" +
+	"\aunheard\x18Z \x01(\bR\aunheard\"\xc3\x01\n" +
 	"\fToolCallView\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x17\n" +

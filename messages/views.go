@@ -64,6 +64,8 @@ type SessionJSON struct {
 	Persist    string          `json:"persist,omitempty"` // task | manual: a crash may lose what was not saved; absent: nothing
 	Budget     *BudgetViewJSON `json:"budget,omitempty"`  // absent: there is no limit
 	Tenant     string          `json:"tenant,omitempty"`  // whose it is; absent: the default tenant
+
+	Conversations []ConversationJSON `json:"conversations,omitempty"` // that its workers share; of one session that is shown
 }
 
 // WorkerJSON is one worker of a listing.
@@ -253,7 +255,7 @@ func (x *SessionView) JSON() SessionJSON {
 	if x.GetPersist() != Persist_MESSAGE {
 		j.Persist = strings.ToLower(x.GetPersist().String())
 	}
-	j.Budget = x.GetBudget().JSON()
+	j.Budget, j.Conversations = x.GetBudget().JSON(), convert(x.GetConversations(), (*SharedConversation).JSON)
 	return j
 }
 
@@ -271,6 +273,7 @@ func (j SessionJSON) Proto() *SessionView {
 	if j.Budget != nil {
 		v.Budget = j.Budget.Proto()
 	}
+	v.Conversations = convert(j.Conversations, ConversationJSON.Proto)
 	return v
 }
 

@@ -64,6 +64,7 @@ type ResultJSON struct {
 	Outcome         string         `json:"outcome"`
 	Reason          string         `json:"reason,omitempty"` // when the outcome is not done
 	ErrorCode       string         `json:"error_code,omitempty"`
+	Unheard         bool           `json:"unheard,omitempty"` // what it was asked does not stand in the conversation
 	Model           string         `json:"model,omitempty"`
 	Scripted        bool           `json:"scripted,omitempty"` // no language model was running
 	Usage           UsageJSON      `json:"usage"`
@@ -197,7 +198,7 @@ func (x *TurnResult) JSON() ResultJSON {
 	return ResultJSON{
 		Session: x.GetSessionId(), Worker: x.GetWorkerId(), Turn: x.GetTurnId(), Text: x.GetText(),
 		Outcome: enumName(x.GetOutcome().String(), x.GetOutcome() == TurnCompleted_UNSPECIFIED), Reason: x.GetReason(),
-		ErrorCode: x.GetErrorCode(), Model: x.GetModel(), Scripted: x.GetScripted(), Usage: x.GetUsage().JSON(),
+		ErrorCode: x.GetErrorCode(), Unheard: x.GetUnheard(), Model: x.GetModel(), Scripted: x.GetScripted(), Usage: x.GetUsage().JSON(),
 		ToolCalls: list(x.GetToolCalls(), (*ToolCallView).JSON), Seq: x.GetSeq(), ConversationSeq: x.GetConversationSeq(),
 		StartedAt: timeText(x.GetStartedAtUnixMs()), CompletedAt: timeText(x.GetCompletedAtUnixMs()),
 	}
@@ -207,7 +208,7 @@ func (x *TurnResult) JSON() ResultJSON {
 func (j ResultJSON) Proto() *TurnResult {
 	return &TurnResult{
 		SessionId: j.Session, WorkerId: j.Worker, TurnId: j.Turn, Text: j.Text,
-		Outcome: TurnCompleted_Outcome(TurnCompleted_Outcome_value[strings.ToUpper(j.Outcome)]), Reason: j.Reason, ErrorCode: j.ErrorCode,
+		Outcome: TurnCompleted_Outcome(TurnCompleted_Outcome_value[strings.ToUpper(j.Outcome)]), Reason: j.Reason, ErrorCode: j.ErrorCode, Unheard: j.Unheard,
 		Model: j.Model, Scripted: j.Scripted, Usage: j.Usage.Proto(), ToolCalls: convert(j.ToolCalls, ToolCallJSON.Proto), Seq: j.Seq,
 		ConversationSeq: j.ConversationSeq, StartedAtUnixMs: timeRead(j.StartedAt), CompletedAtUnixMs: timeRead(j.CompletedAt),
 	}
