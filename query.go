@@ -253,6 +253,13 @@ func (rt *Runtime) show(ctx context.Context, m *messages.Show) (*messages.Shown,
 	if err != nil {
 		return nil, err
 	}
+	for _, x := range v.GetConversations() {
+		talk, err := actors.ReadShared(ctx, rt.svc.Store, x.GetConversationId())
+		if err != nil {
+			return nil, err
+		}
+		x.Turns = talk.View(0).GetTurns()
+	}
 	out := &messages.Shown{Session: v, Trimmed: trimmed}
 	for _, t := range turns {
 		out.Turns = append(out.Turns, turnView(t))

@@ -7,8 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/persistence"
 )
 
 // debateModel answers each member by its name and the number of its turn.
@@ -119,5 +122,69 @@ func TestASharedConversationGoesAlongWithForksAndFilesAndIsDeletedWithItsSession
 	left, err := rt.Ask(ctx, &messages.ListConversations{})
 	if err != nil || len(left.(*messages.Conversations).GetConversations()) != 0 { //nolint:forcetypeassert // the reply of ListConversations
 		t.Errorf("after it was deleted: %v, %v", left, err)
+	}
+}
+
+// What a member was told at the record of a fork, and had not begun with, is of a turn that the fork cuts off: nobody speaks there.
+func TestAForkAtAnyRecordOfASharedConversationLeavesNobodyATurnOfIt(t *testing.T) {
+	store := memoryOf(t)
+	rt, ctx := runtimeOf(t, troupe.Options{Model: debateModel(), Store: store, DataDir: t.TempDir()})
+	s, _ := debated(t, rt, ctx)
+	read := func(session string, each func(persistence.Entry, proto.Message)) {
+		t.Helper()
+		err := store.ReadSession(ctx, session, 0, func(e persistence.Entry) error {
+			var f proto.Message
+			var err error
+			if strings.HasPrefix(e.Stream, messages.WorkerStream("")) {
+				f, err = messages.WorkerFactIn(e.Record)
+			}
+			each(e, f)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var records []uint64
+	read(s.ID(), func(e persistence.Entry, _ proto.Message) { records = append(records, e.Cursor) })
+	waited := 0
+	for _, at := range records {
+		fork, err := rt.Fork(ctx, s.ID(), troupe.ForkOptions{At: at})
+		if err != nil {
+			continue // before it was whole
+		}
+		waits := map[string]bool{}
+		read(fork.ID(), func(_ persistence.Entry, f proto.Message) {
+			switch f := f.(type) {
+			case *messages.InputAccepted:
+				waits[f.GetInputId()] = true
+			case *messages.TurnStarted:
+				for _, id := range f.GetInputIds() {
+					delete(waits, id)
+				}
+			case *messages.InputWithdrawn:
+				waited++
+				delete(waits, f.GetInputId())
+			}
+		})
+		if len(waits) > 0 {
+			t.Errorf("forked at %d, %d inputs wait", at, len(waits))
+		}
+	}
+	if waited == 0 {
+		t.Error("no input waited at any record")
+	}
+}
+
+func TestASessionIsShownWithWhatItsMembersSaid(t *testing.T) {
+	rt, ctx := runtimeOf(t, troupe.Options{Model: debateModel()})
+	s, x := debated(t, rt, ctx)
+	got, err := rt.Ask(ctx, &messages.Show{Id: s.ID()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := got.(*messages.Shown).GetSession().GetConversations() //nolint:forcetypeassert // the reply of Show
+	if len(all) != 1 || all[0].GetConversationId() != x.ID() || len(all[0].GetTurns()) != 3 || all[0].GetTurns()[1].GetTurn().GetText() != "Spaces stay." {
+		t.Errorf("it is shown with %v", all)
 	}
 }

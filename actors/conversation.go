@@ -104,8 +104,20 @@ func (v *Conversation) Receive(c actor.Context) {
 func (v *Conversation) rescue(c actor.Context) {
 	if p := recover(); p != nil {
 		v.log.Error("conversation panicked", "err", fmt.Sprint(p), "message", fmt.Sprintf("%T", c.Message()), "stack", string(debug.Stack()))
+		if asker := c.Sender(); asker != nil && !v.waits(asker) { // who waits is answered in stopping
+			v.tell(c, asker, messages.Fail(messages.CodeInternal, fmt.Sprintf("the conversation failed while handling %T", c.Message()), "it restarts; try again"))
+		}
 		c.Stop(c.Self())
 	}
+}
+
+func (v *Conversation) waits(asker *actor.PID) bool {
+	for _, asked := range v.waiting {
+		if slices.ContainsFunc(asked, asker.Equal) {
+			return true
+		}
+	}
+	return false
 }
 
 func (v *Conversation) begin(c actor.Context, m *openConversation) {

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,24 +43,39 @@ const maxTurnsAsked = 1000
 // takeTurn takes a turn that is asked for. The same one again waits for the same end.
 func (v *Conversation) takeTurn(c actor.Context, m *messages.TakeTurn) {
 	id := m.GetTurnId()
-	if t := v.state.Turn(id); t != nil {
+	worker, known := v.whose(id)
+	switch t := v.state.Turn(id); {
+	case known && worker != m.GetWorkerId():
+		v.tell(c, c.Sender(), messages.Fail(messages.CodeConflict, fmt.Sprintf("turn %s is somebody else's", id), "give another id"))
+		return
+	case t != nil:
 		v.tell(c, c.Sender(), v.result(t))
 		return
-	}
-	known := v.state.Given.GetTurnId() == id
-	for _, other := range v.queue {
-		known = known || other.GetTurnId() == id
-	}
-	if !known {
-		if len(v.queue) >= maxTurnsAsked {
-			v.tell(c, c.Sender(), messages.Fail(messages.CodeBusy, fmt.Sprintf("%d turns wait in the conversation already", len(v.queue)), "try again later"))
-			return
-		}
+	case !known && len(v.queue) >= maxTurnsAsked:
+		v.tell(c, c.Sender(), messages.Fail(messages.CodeBusy, fmt.Sprintf("%d turns wait in the conversation already", len(v.queue)), "try again later"))
+		return
+	case !known:
 		v.queue = append(v.queue, m)
 	}
 	if c.Sender() != nil {
 		v.waiting[id] = append(v.waiting[id], c.Sender())
 	}
+}
+
+// whose is the worker whose turn has an id, also one that waits; "" is outside. It is false for an id that nothing has.
+func (v *Conversation) whose(id string) (worker string, known bool) {
+	if t := v.state.Turn(id); t != nil {
+		return cmp.Or(t.GetCut().GetWorkerId(), t.GetTurn().GetWorkerId()), true
+	}
+	if v.state.Given.GetTurnId() == id {
+		return v.state.Given.GetWorkerId(), true
+	}
+	for _, m := range v.queue {
+		if m.GetTurnId() == id {
+			return m.GetWorkerId(), true
+		}
+	}
+	return "", false
 }
 
 // next gives the word to who asked first, when nobody has it.
@@ -190,16 +206,15 @@ func (v *Conversation) result(t *messages.SharedTurn) any {
 // submit takes a word from outside. Who has the word at that moment hears it with its next turn.
 func (v *Conversation) submit(c actor.Context, m *messages.SubmitTurn) {
 	asker, id := c.Sender(), m.GetTurnId()
-	if v.state.Turn(id) == nil && v.state.Given.GetTurnId() != id {
+	switch worker, known := v.whose(id); {
+	case !known:
 		said := &messages.TurnSubmitted{TurnId: id, Text: cutText(v.svc.Redact.String(m.GetText()), conversation.MaxSaid), By: conversation.PlainName(m.GetBy())}
 		v.append(c, func(c actor.Context) { v.tell(c, asker, proto.CloneOf(v.state.Turn(id))) }, said)
-		return
+	case worker == "":
+		v.tell(c, asker, proto.CloneOf(v.state.Turn(id)))
+	default: // were it written down, the turn that has the id could not be
+		v.tell(c, asker, messages.Fail(messages.CodeConflict, fmt.Sprintf("turn %s is a member's", id), "give another id"))
 	}
-	if t := v.state.Turn(id); t.GetTurn() != nil && t.GetTurn().GetWorkerId() == "" {
-		v.tell(c, asker, proto.CloneOf(t))
-		return
-	}
-	v.tell(c, asker, messages.Fail(messages.CodeConflict, fmt.Sprintf("turn %s is a member's", id), "give another id"))
 }
 
 // recall takes a turn back that waits for the word, and has the worker end the one that has it.

@@ -123,6 +123,8 @@ func (v *Survey) Closes(e persistence.Entry) bool {
 		return x.GetBy() == byImport
 	case *messages.Released:
 		return x.GetBy() == byImport
+	case *messages.InputWithdrawn:
+		return x.GetBy() == byImport
 	case *messages.WorkerEnded:
 		return true
 	case *messages.ToolFinished:

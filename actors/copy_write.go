@@ -379,6 +379,7 @@ func (p *Copying) close(ctx context.Context, id string, s *conversation.State) e
 	if !s.Closed() {
 		facts = append(facts, s.CloseMail(p.Reason)...)
 	}
+	facts = append(facts, untold(s, by)...) // their turns are cut off in the copy
 	if p.Model != "" {
 		facts = append(facts, &messages.ConfigChanged{Model: p.Model})
 	}

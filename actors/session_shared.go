@@ -293,6 +293,7 @@ func (s *Session) sharedWritten(c actor.Context, m *sharedWritten) {
 
 // sharedNamed finds a conversation by its name or id.
 func (s *Session) sharedNamed(name string) *sharing {
+	name = s.svc.Redact.String(name) // as it is written down
 	for _, f := range s.facts.shared {
 		if f.GetName() == name || f.GetConversationId() == name {
 			return s.shared[f.GetConversationId()]

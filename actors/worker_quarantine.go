@@ -3,8 +3,11 @@ package actors
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-dev/troupe/conversation"
 	"github.com/troupe-dev/troupe/messages"
@@ -131,7 +134,31 @@ func (w *Worker) released(c actor.Context) {
 	w.append(c, nil, func(c actor.Context) {
 		w.activated = false
 		w.takeUp(c)
-	}, &messages.Released{By: by})
+	}, append([]proto.Message{&messages.Released{By: by}}, w.givenBefore(author(by))...)...)
+}
+
+// givenBefore ends what shared conversations gave the worker before it was quarantined: they have cut it off, and somebody else may
+// have the word by now.
+func (w *Worker) givenBefore(by string) (facts []proto.Message) {
+	if t := w.state.Turn(); t != nil && t.Cancelled == nil && slices.ContainsFunc(t.Inputs, ofConversation) {
+		facts = w.cancelFacts(by, "its shared conversation went on while it was quarantined")
+	}
+	return append(facts, untold(w.state, by)...)
+}
+
+// untold takes back what shared conversations told a member that had not begun with it.
+func untold(s *conversation.State, by string) (facts []proto.Message) {
+	for _, in := range s.Staged() {
+		if ofConversation(in) {
+			facts = append(facts, &messages.InputWithdrawn{InputId: in.GetInputId(), By: by})
+		}
+	}
+	return facts
+}
+
+// ofConversation says whether an input is what a shared conversation told a member.
+func ofConversation(in *conversation.Input) bool {
+	return strings.HasPrefix(in.GetFrom(), messages.ConversationPrefix)
 }
 
 // listQuarantine puts a worker whose journal does not fold on the list of those that are quarantined. The journal

@@ -1,9 +1,14 @@
 package pipeline
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/troupe-dev/troupe/messages"
 )
@@ -14,7 +19,8 @@ import (
 // Bounds of groups.
 const (
 	maxMembers = 64
-	manyRounds = 10 // at most, when only until is said
+	manyRounds = 10  // at most, when only until is said
+	maxTalk    = 160 // bytes of a path that names a conversation as it is
 )
 
 // group checks what a group says.
@@ -146,8 +152,28 @@ func (d *decider) word(ss *StepState) bool {
 // speaks says whose turn an item is, and where: a member has one worker for all of its turns.
 func (d *decider) speaks(f *messages.StepItemStarted, it *ItemState) {
 	f.Agent, _ = it.speaker()
-	f.Conversation = it.step.Path
+	f.Conversation = talk(it.step.Path)
 	f.ExecId = d.id(messages.ExecPrefix, it.step.Path+"\x00"+f.GetAgent(), 0, 0)
+}
+
+// talk is the name of a group's conversation: the path of its step, which the keys of items may make longer than a name is, or give what
+// none may hold.
+func talk(path string) string {
+	plain := strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '_'
+	}, strings.ToValidUTF8(path, "_"))
+	if plain == path && len(path) <= maxTalk && !strings.HasPrefix(path, messages.ConversationPrefix) {
+		return path
+	}
+	sum := sha256.Sum256([]byte(path))
+	for len(plain) > maxTalk {
+		_, n := utf8.DecodeLastRuneInString(plain)
+		plain = plain[:len(plain)-n]
+	}
+	return "step " + plain + "#" + hex.EncodeToString(sum[:8])
 }
 
 // grouped is the end of a group. why is what failed first.

@@ -1,0 +1,78 @@
+package actors_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/troupe-dev/troupe/actors/actortest"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/model"
+)
+
+// slowMember is a model that lets the member named slow wait at a gate.
+func slowMember() (*actortest.Gate, model.Model) {
+	gate := actortest.NewGate()
+	return gate, actortest.Model(func(ctx context.Context, r *model.Request) actortest.Reply {
+		if strings.Contains(actortest.Asked(r), "You are slow") {
+			if err := gate.Pass(ctx); err != nil {
+				return actortest.Reply{Err: err}
+			}
+		}
+		return actortest.Reply{Text: "yes"}
+	})
+}
+
+// What is written down under the id of a turn that waits would keep the journal from being read ever again.
+func TestTheIdOfATurnIsItsOwnWhileItWaits(t *testing.T) {
+	gate, m := slowMember()
+	h := actortest.New(t, actortest.Options{Model: m})
+	s, w, _ := talkers(h)
+	slow := actortest.Later[*messages.TurnResult](h, s, turnOf(w[1], "inp_slow", "slow"))
+	actortest.Wait(t, "the slow one's request", gate.Came)
+	waits := actortest.Later[*messages.TurnResult](h, s, turnOf(w[2], "inp_waits", "next"))
+	for _, id := range []string{"inp_slow", "inp_waits"} {
+		if _, err := actortest.Try[*messages.SharedTurn](h, s, &messages.SubmitTurn{Name: "talk", TurnId: id, Text: "mine", By: "ann"}); actortest.Code(err) != messages.CodeConflict {
+			t.Errorf("a word with the id %s: %v", id, err)
+		}
+		if _, err := actortest.Try[*messages.TurnResult](h, s, turnOf(w[0], id, "third")); actortest.Code(err) != messages.CodeConflict {
+			t.Errorf("another one's turn with the id %s: %v", id, err)
+		}
+	}
+	gate.Open()
+	for _, end := range []<-chan actortest.Answer[*messages.TurnResult]{slow, waits} {
+		if a := actortest.Wait(t, "the end of a turn", end); a.Err != nil || a.Reply.GetText() != "yes" {
+			t.Errorf("%v, %v", a.Reply, a.Err)
+		}
+	}
+	actortest.Ask[*messages.SharedTurn](h, s, &messages.SubmitTurn{Name: "talk", TurnId: "inp_word", Text: "mine", By: "ann"})
+	if _, err := actortest.Try[*messages.TurnResult](h, s, turnOf(w[0], "inp_word", "third")); actortest.Code(err) != messages.CodeConflict {
+		t.Errorf("a turn with the id of a word from outside: %v", err)
+	}
+	if got := strings.Join(said(readTalk(h, s)), "; "); got != "slow: yes; next: yes; ann: mine" {
+		t.Errorf("the transcript is %s", got)
+	}
+}
+
+func TestAMemberThatIsReleasedDoesNotGoOnWithATurnThatWasCutOff(t *testing.T) {
+	b := &brittle{One: actortest.One{Model: actortest.Say("yes")}}
+	b.panics.Store(1 << 20)
+	h := actortest.New(t, actortest.Options{Models: b})
+	s, _ := h.Create(&messages.CreateSession{})
+	w := actortest.Ask[*messages.WorkerView](h, s, &messages.SpawnWorker{Model: "brittle"}).GetId()
+	actortest.Ask[*messages.SharedConversation](h, s, &messages.ShareConversation{Name: "talk"})
+	if _, err := actortest.Try[*messages.TurnResult](h, s, turnOf(w, "inp_1", "weak")); actortest.Code(err) != messages.CodeQuarantined {
+		t.Fatalf("the turn of one that panics: %v", err)
+	}
+	b.panics.Store(0)
+	actortest.Ask[*messages.WorkerView](h, s, &messages.ReleaseWorker{WorkerId: w, By: "somebody"})
+	if r := actortest.Ask[*messages.TurnResult](h, s, &messages.AwaitTurn{WorkerId: w, InputId: "inp_1"}); r.GetOutcome() != messages.TurnCompleted_ABORTED || r.GetText() != "" {
+		t.Errorf("what was cut off came to %v", r)
+	}
+	if r := actortest.Ask[*messages.TurnResult](h, s, turnOf(w, "inp_2", "weak")); r.GetText() != "yes" {
+		t.Errorf("its next turn: %v", r)
+	}
+	if got := strings.Join(said(readTalk(h, s)), "; "); got != "weak cut quarantined; weak: yes" {
+		t.Errorf("the transcript is %s", got)
+	}
+}
