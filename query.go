@@ -2,6 +2,7 @@ package troupe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sort"
@@ -90,6 +91,9 @@ func (rt *Runtime) askAccess(ctx context.Context, m proto.Message) (proto.Messag
 	case *messages.CreateToken:
 		return rt.createToken(ctx, x)
 	case *messages.ListTokens:
+		if fail := rt.tokensLost(); fail != nil { // a list without those would pass for all of them
+			return nil, fail
+		}
 		return rt.listTokens(), nil
 	case *messages.RevokeToken:
 		return rt.revokeToken(ctx, x)
@@ -313,6 +317,10 @@ func (rt *Runtime) verify(ctx context.Context, m *messages.Verify) (*messages.Ve
 		}
 		for _, kind := range []string{messages.WorkerStream(""), messages.ConversationStream("")} {
 			err = rt.svc.Store.Streams(ctx, kind, func(s string) error { streams = append(streams, s); return nil })
+			if errors.Is(err, persistence.ErrCorrupt) { // those that are there are looked at
+				out.Findings = append(out.Findings, &messages.Finding{Problem: err.Error()})
+				err = nil
+			}
 			if err != nil {
 				return nil, fmt.Errorf("list streams: %w", err)
 			}

@@ -59,6 +59,10 @@ func (rt *Runtime) Forget(ctx context.Context, since time.Time) ([]string, error
 		ids = append(ids, strings.TrimPrefix(stream, "ses/"))
 		return nil
 	})
+	if errors.Is(err, persistence.ErrCorrupt) { // those that are lost stay until a repair
+		rt.svc.Log.Warn("sessions may be lost, and are not looked at for their age", "err", err)
+		err = nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list sessions: %w", err)
 	}
@@ -284,6 +288,9 @@ func (rt *Runtime) sweepHomes(ctx context.Context) error {
 			continue
 		}
 		cursor, err := rt.svc.Store.Cursor(ctx, e.Name())
+		if errors.Is(err, persistence.ErrCorrupt) { // of one that is damaged it stays
+			continue
+		}
 		if err == nil && cursor == 0 {
 			err = os.RemoveAll(filepath.Join(dir, e.Name()))
 		}

@@ -45,6 +45,14 @@ func (b *tokenBook) load(ctx context.Context, svc *actors.Services) error {
 // TokensLost says why it is not known which tokens there are, or were revoked: the store is damaged. nil: it is known.
 func (rt *Runtime) TokensLost() error { return rt.access.damage }
 
+// tokensLost refuses what needs all of them; nil: they are known.
+func (rt *Runtime) tokensLost() *Failure {
+	if err := rt.TokensLost(); err != nil {
+		return messages.Fail(messages.CodeCorrupt, "tokens may be lost: "+err.Error(), "end the server, and run `troupe repair`; then make them again")
+	}
+	return nil
+}
+
 // put replaces what is known of a name.
 func (b *tokenBook) put(t *messages.Token) {
 	b.mu.Lock()
@@ -116,8 +124,8 @@ func (rt *Runtime) createToken(ctx context.Context, m *messages.CreateToken) (pr
 	if fail := checkToken(m.GetToken()); fail != nil {
 		return nil, fail
 	}
-	if err := rt.TokensLost(); err != nil {
-		return nil, err
+	if fail := rt.tokensLost(); fail != nil {
+		return nil, fail
 	}
 	now := rt.svc.Now().UnixMilli()
 	t := proto.CloneOf(m.GetToken())
@@ -141,6 +149,9 @@ func (rt *Runtime) revokeToken(ctx context.Context, m *messages.RevokeToken) (pr
 	rt.access.change.Lock()
 	defer rt.access.change.Unlock()
 	old := rt.access.named(m.GetName())
+	if fail := rt.tokensLost(); old == nil && fail != nil {
+		return nil, fail
+	}
 	if old == nil {
 		return nil, messages.Fail(messages.CodeNotFound, fmt.Sprintf("there is no token %q", m.GetName()), "`troupe token ls` lists them")
 	}

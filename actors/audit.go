@@ -22,6 +22,7 @@ import (
 // Audit tells who let what run, of one session or of all (""). It wakes nobody, and reads sessions that were closed, too.
 func Audit(ctx context.Context, store persistence.Store, session string) (*messages.Audit, error) {
 	out := &messages.Audit{}
+	var broken []*messages.AuditView
 	sessions := []string{session}
 	if session == "" {
 		sessions = nil
@@ -29,11 +30,14 @@ func Audit(ctx context.Context, store persistence.Store, session string) (*messa
 			sessions = append(sessions, strings.TrimPrefix(s, messages.SessionStream("")))
 			return nil
 		})
+		if damaged(err) {
+			broken = append(broken, &messages.AuditView{Kind: auditDamage, What: "sessions may be lost", Decision: auditUnknown, Why: err.Error()})
+			err = nil
+		}
 		if err != nil {
 			return nil, fmt.Errorf("list the sessions: %w", err)
 		}
 	}
-	var broken []*messages.AuditView
 	for _, id := range sessions {
 		a, trimmed, err := auditOf(ctx, store, id)
 		switch {

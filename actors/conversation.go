@@ -144,7 +144,7 @@ func foldShared(state *conversation.Shared, e persistence.Entry) error {
 	if err == nil {
 		err = state.Apply(f, e.Record)
 	}
-	return err
+	return asDamage(err)
 }
 
 func (v *Conversation) read(c actor.Context, m *conversationRead) {

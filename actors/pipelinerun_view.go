@@ -106,28 +106,10 @@ func itemView(ss *pipeline.StepState, it *pipeline.ItemState, asks bool) *messag
 
 // index keeps the run listed, and its questions.
 func (r *PipelineRun) index(facts []proto.Message) []persistence.IndexOp {
-	var ops []persistence.IndexOp
-	over, waits := false, false
-	for _, f := range facts {
-		switch f := f.(type) {
-		case *messages.HumanAsked:
-			if b, err := proto.Marshal(cutApproval(r.question(f), roomOfQuestion)); err == nil {
-				ops = append(ops, persistence.IndexOp{Key: ApprovalKey(r.session, f.GetApprovalId()), Value: b})
-			}
-			waits = true
-		case *messages.HumanAnswered:
-			ops = append(ops, r.answered(f.GetApprovalId(), f.GetChoice())...)
-		case *messages.StepItemFinished:
-			if it := r.state.Item(f.GetStep(), int(f.GetIndex())); it != nil && it.Asked != nil && it.Answer == nil {
-				ops = append(ops, r.answered(it.Asked.GetApprovalId(), f.GetStatus())...)
-			}
-		case *messages.RunFinished:
-			over = true
-		}
-	}
+	ops, waits := r.questions(facts, r.svc.Now().UnixMilli())
 	v := r.view(listedRun)
 	for _, f := range facts {
-		if end, ok := f.(*messages.RunFinished); ok && over {
+		if end, ok := f.(*messages.RunFinished); ok {
 			v.State, v.OutputsJson, v.Error = end.GetStatus(), end.GetOutputsJson(), end.GetError()
 		}
 		if _, again := f.(*messages.RunResumed); again {
@@ -148,6 +130,28 @@ func (r *PipelineRun) index(facts []proto.Message) []persistence.IndexOp {
 		ops = append(ops, persistence.IndexOp{Key: RunKey(r.id), Value: b})
 	}
 	return ops
+}
+
+// questions are the entries of what facts ask people at a time, and of what they answer; waits: they ask something.
+func (r *PipelineRun) questions(facts []proto.Message, atMs int64) (ops []persistence.IndexOp, waits bool) {
+	for _, f := range facts {
+		switch f := f.(type) {
+		case *messages.HumanAsked:
+			v := r.question(f)
+			v.AtUnixMs = atMs
+			if b, err := proto.Marshal(cutApproval(v, roomOfQuestion)); err == nil {
+				ops = append(ops, persistence.IndexOp{Key: ApprovalKey(r.session, f.GetApprovalId()), Value: b})
+			}
+			waits = true
+		case *messages.HumanAnswered:
+			ops = append(ops, r.answered(f.GetApprovalId(), f.GetChoice())...)
+		case *messages.StepItemFinished:
+			if it := r.state.Item(f.GetStep(), int(f.GetIndex())); it != nil && it.Asked != nil && it.Answer == nil {
+				ops = append(ops, r.answered(it.Asked.GetApprovalId(), f.GetStatus())...)
+			}
+		}
+	}
+	return ops, waits
 }
 
 func (r *PipelineRun) answered(approval, choice string) []persistence.IndexOp {

@@ -136,9 +136,14 @@ func (r *relister) session(ctx context.Context, id string) error {
 	if err != nil || f.closed || f.created == nil {
 		return err
 	}
-	// Whether it was imported, and is trusted less than its journal says, may be what is lost.
-	if err := r.index(ctx, persistence.IndexOp{Key: markKey(id), Value: []byte(markRestricted)}); err != nil {
+	mark, err := r.mark(ctx, id)
+	switch {
+	case err != nil:
 		return err
+	case mark == markUnfinished || mark == markDoomed: // it goes at this start
+		return nil
+	case mark == markRestricted:
+		f.restrict()
 	}
 	grant, err := f.grantOf(nil, nil)
 	if err != nil {
@@ -168,19 +173,51 @@ func (r *relister) session(ctx context.Context, id string) error {
 		}
 	}
 	for _, c := range f.shared {
-		state, err := ReadShared(ctx, r.svc.Store, c.GetConversationId())
-		if err != nil {
-			return err
-		}
-		entry, err := sharedEntry(state.Listing())
-		if err == nil {
-			err = r.index(ctx, entry...)
+		err := r.shared(ctx, c.GetConversationId())
+		if damaged(err) {
+			r.svc.Log.Error("a shared conversation is not listed again", "session", id, "conversation", c.GetConversationId(), "err", err)
+			err = nil
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return r.run(ctx, id)
+}
+
+// mark is that of a session. Whether it was imported, and is trusted less than its journal says, may be what is lost.
+func (r *relister) mark(ctx context.Context, id string) (mark string, err error) {
+	key := markKey(id)
+	lost, err := r.lost.Index(key)
+	if err != nil {
+		return "", err
+	}
+	if lost {
+		return markRestricted, r.index(ctx, persistence.IndexOp{Key: key, Value: []byte(markRestricted)})
+	}
+	err = r.svc.Store.Index(ctx, key, func(k string, value []byte) error {
+		if k == key {
+			mark = string(value)
+		}
+		return nil
+	})
+	if damaged(err) { // others are lost
+		err = nil
+	}
+	return mark, err
+}
+
+// shared makes again how a conversation that workers share is listed.
+func (r *relister) shared(ctx context.Context, id string) error {
+	state, err := ReadShared(ctx, r.svc.Store, id)
+	if err != nil {
+		return err
+	}
+	entry, err := sharedEntry(state.Listing())
+	if err != nil {
+		return err
+	}
+	return r.index(ctx, entry...)
 }
 
 // worker makes again what is listed of a worker, and its timers. It returns what its first input calls its session.
@@ -291,8 +328,8 @@ func waitingFor(s *conversation.State, session, worker string) []persistence.Ind
 func (r *relister) run(ctx context.Context, session string) error {
 	id, ops := messages.RunOf(session), make(map[string]persistence.IndexOp)
 	p := &PipelineRun{svc: r.svc, log: r.svc.Log, id: id, session: session, state: pipeline.NewState(pipeline.Options{})}
-	keep := func(facts ...proto.Message) {
-		for _, op := range p.index(facts) {
+	keep := func(all []persistence.IndexOp) {
+		for _, op := range all {
 			ops[op.Key] = op
 		}
 	}
@@ -303,7 +340,8 @@ func (r *relister) run(ctx context.Context, session string) error {
 			return asDamage(err)
 		}
 		if seen {
-			keep(f)
+			asked, _ := p.questions([]proto.Message{f}, e.Record.GetAtUnixMs())
+			keep(asked)
 		}
 		seen = true
 		return asDamage(p.state.Apply(f, e.Record))
@@ -311,7 +349,7 @@ func (r *relister) run(ctx context.Context, session string) error {
 	if err != nil || !seen {
 		return err
 	}
-	keep()
+	keep(p.index(nil))
 	for _, op := range ops {
 		if err := r.index(ctx, op); err != nil {
 			return err
