@@ -2,6 +2,7 @@ package troupetest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -52,23 +53,40 @@ func (p *Played) Text() string {
 	return strings.Join(out, "\n") + "\n"
 }
 
-// matches compares lines. One that is `| ...` or `< ...` stands for any number of such lines.
+// matches compares lines. One that is `| ...` or `< ...` stands for any number of such lines. What came is read once, and where in what is
+// expected it may be is kept: so no transcript, whatever it says, takes longer than one line against the other.
 func matches(want, got []string) bool {
-	for i, w := range want {
-		if w == "| ..." || w == "< ..." {
-			kind := w[:1]
-			for n := 0; ; n++ {
-				if matches(want[i+1:], got[min(i+n, len(got)):]) {
-					return true
+	want = slices.CompactFunc(slices.Clone(want), func(a, b string) bool { return a == b && anyLines(a) })
+	at := reach(want, map[int]bool{0: true})
+	for _, g := range got {
+		next := make(map[int]bool, len(at))
+		for i := range at {
+			switch {
+			case i == len(want):
+			case anyLines(want[i]):
+				if strings.HasPrefix(g, want[i][:1]) {
+					next[i] = true
 				}
-				if i+n >= len(got) || !strings.HasPrefix(got[i+n], kind) {
-					return false
-				}
+			case want[i] == g:
+				next[i+1] = true
 			}
 		}
-		if i >= len(got) || got[i] != w {
+		if at = reach(want, next); len(at) == 0 {
 			return false
 		}
 	}
-	return len(want) == len(got)
+	return at[len(want)]
+}
+
+// anyLines says whether a line that is expected stands for any number of lines.
+func anyLines(l string) bool { return l == "| ..." || l == "< ..." }
+
+// reach adds the places behind lines that may stand for none.
+func reach(want []string, at map[int]bool) map[int]bool {
+	for i := range at { // what is added below is followed there, too
+		for ; i < len(want) && anyLines(want[i]) && !at[i+1]; i++ {
+			at[i+1] = true
+		}
+	}
+	return at
 }

@@ -18,6 +18,29 @@ rules:
       - {text: done}
 `
 
+// TestATranscriptOfManyDotsIsComparedAtOnce has one that could be laid over what comes in more ways than anybody can try.
+func TestATranscriptOfManyDotsIsComparedAtOnce(t *testing.T) {
+	const many = 64
+	script := "name: same\nrules:\n  - {reply: {text: \"" + strings.Repeat("x\\n", 2*many) + "x\"}}\n"
+	play := func(end string) *troupetest.Played {
+		tr, err := troupetest.ParseTranscript("t.txt", "> go\n"+strings.Repeat("< ...\n< x\n", many)+end+"end done\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := tr.Play(t.Context(), troupetest.Runtime(t, troupe.Options{Model: troupetest.Model(t, script)}), troupetest.Stage{Dir: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	if play("< y\n").Same() {
+		t.Error("no line is y")
+	}
+	if p := play("< ...\n"); !p.Same() {
+		t.Errorf("%s", p.Diff())
+	}
+}
+
 // TestWhatAModelMakesUpIsShownHarmlesslyAndReadAgain writes what came into a transcript, which has to be one.
 func TestWhatAModelMakesUpIsShownHarmlesslyAndReadAgain(t *testing.T) {
 	play := func(text string) *troupetest.Played {
