@@ -2453,8 +2453,7 @@ type SpawnStep struct {
 	Origin         *Lineage               `protobuf:"bytes,11,opt,name=origin,proto3" json:"origin,omitempty"` // the conversation that it continues: of a worker of the same session
 	ApprovalMs     int64                  `protobuf:"varint,12,opt,name=approval_ms,json=approvalMs,proto3" json:"approval_ms,omitempty"`
 	ApprovalReason string                 `protobuf:"bytes,13,opt,name=approval_reason,json=approvalReason,proto3" json:"approval_reason,omitempty"`
-	Copied         []*Turn                `protobuf:"bytes,14,rep,name=copied,proto3" json:"copied,omitempty"`    // of origin
-	Budgets        []*StepBudget          `protobuf:"bytes,115,rep,name=budgets,proto3" json:"budgets,omitempty"` // of its step, and of those around it
+	Copied         []*Turn                `protobuf:"bytes,14,rep,name=copied,proto3" json:"copied,omitempty"` // of origin
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2583,13 +2582,6 @@ func (x *SpawnStep) GetApprovalReason() string {
 func (x *SpawnStep) GetCopied() []*Turn {
 	if x != nil {
 		return x.Copied
-	}
-	return nil
-}
-
-func (x *SpawnStep) GetBudgets() []*StepBudget {
-	if x != nil {
-		return x.Budgets
 	}
 	return nil
 }
@@ -2991,7 +2983,7 @@ const file_pipeline_proto_rawDesc = "" +
 	"approvalId\x12\x1f\n" +
 	"\voutput_json\x18\b \x01(\tR\n" +
 	"outputJson\x12&\n" +
-	"\x05usage\x18\t \x01(\v2\x10.troupe.v1.UsageR\x05usage\"\xc4\x03\n" +
+	"\x05usage\x18\t \x01(\v2\x10.troupe.v1.UsageR\x05usage\"\x93\x03\n" +
 	"\tSpawnStep\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x17\n" +
 	"\aexec_id\x18\x02 \x01(\tR\x06execId\x12\x14\n" +
@@ -3008,8 +3000,7 @@ const file_pipeline_proto_rawDesc = "" +
 	"\vapproval_ms\x18\f \x01(\x03R\n" +
 	"approvalMs\x12'\n" +
 	"\x0fapproval_reason\x18\r \x01(\tR\x0eapprovalReason\x12'\n" +
-	"\x06copied\x18\x0e \x03(\v2\x0f.troupe.v1.TurnR\x06copied\x12/\n" +
-	"\abudgets\x18s \x03(\v2\x15.troupe.v1.StepBudgetR\abudgets\"'\n" +
+	"\x06copied\x18\x0e \x03(\v2\x0f.troupe.v1.TurnR\x06copied\"'\n" +
 	"\bStepOver\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"\x91\x01\n" +
 	"\vRecallInput\x12\x1b\n" +
@@ -3072,7 +3063,6 @@ var file_pipeline_proto_goTypes = []any{
 	(*Lineage)(nil),          // 32: troupe.v1.Lineage
 	(*Usage)(nil),            // 33: troupe.v1.Usage
 	(*Turn)(nil),             // 34: troupe.v1.Turn
-	(*StepBudget)(nil),       // 35: troupe.v1.StepBudget
 }
 var file_pipeline_proto_depIdxs = []int32{
 	1,  // 0: troupe.v1.RunFact.run_started:type_name -> troupe.v1.RunStarted
@@ -3110,12 +3100,11 @@ var file_pipeline_proto_depIdxs = []int32{
 	33, // 32: troupe.v1.RunItemView.usage:type_name -> troupe.v1.Usage
 	32, // 33: troupe.v1.SpawnStep.origin:type_name -> troupe.v1.Lineage
 	34, // 34: troupe.v1.SpawnStep.copied:type_name -> troupe.v1.Turn
-	35, // 35: troupe.v1.SpawnStep.budgets:type_name -> troupe.v1.StepBudget
-	36, // [36:36] is the sub-list for method output_type
-	36, // [36:36] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_pipeline_proto_init() }
