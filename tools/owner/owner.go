@@ -151,10 +151,7 @@ func (x *Owner) take(m *messages.Execute) (*running, *messages.ToolReply) {
 			return nil, answer(m, tools.Errorf(tools.CodeInternalError, "Unexpected error: the ledger of this machine cannot be written"))
 		}
 	}
-	ctx, cancel := context.WithCancel(x.life)
-	if m.GetTimeoutMs() > 0 {
-		ctx, cancel = context.WithTimeout(x.life, time.Duration(m.GetTimeoutMs())*time.Millisecond)
-	}
+	ctx, cancel := x.limited(m)
 	r := &running{done: make(chan struct{}), cancel: cancel}
 	x.running[key] = r
 	x.calls.Go(func() {
@@ -172,6 +169,14 @@ func (x *Owner) take(m *messages.Execute) (*running, *messages.ToolReply) {
 		close(r.done)
 	})
 	return r, nil
+}
+
+// limited is the time of a call. Each has one context below the owner's, which keeps those that nobody ends.
+func (x *Owner) limited(m *messages.Execute) (context.Context, context.CancelFunc) {
+	if m.GetTimeoutMs() > 0 {
+		return context.WithTimeout(x.life, time.Duration(m.GetTimeoutMs())*time.Millisecond)
+	}
+	return context.WithCancel(x.life)
 }
 
 // clean takes the secrets of this machine out of a result.
@@ -250,27 +255,51 @@ func (x *Owner) run(ctx context.Context, m *messages.Execute, progress func(*mes
 		return answer(m, err)
 	}
 	if x.o.Before != nil {
-		if err := x.o.Before(ctx, m, tc); err != nil {
+		err := x.o.Before(ctx, m, tc)
+		if ctx.Err() != nil { // nothing has happened; whatever the hook says comes of that
+			return x.cut(ctx, m, "Cancelled before it began.")
+		}
+		if err != nil {
 			r := answer(m, tools.Errorf(tools.CodePermissionDenied, "Access denied: a hook refused the call: %v", err))
 			r.Status = messages.ToolFinished_DENIED
+			r.DetailsJson = refusedByHook
 			return r
 		}
 	}
 	reply = x.outcome(ctx, m, tool, tc)
 	if x.o.After != nil && ctx.Err() == nil {
-		x.o.After(ctx, m, tc, x.clean(reply))
+		x.after(ctx, m, tc, reply)
 	}
 	return reply
+}
+
+// refusedByHook are the details of a call that a hook refused.
+const refusedByHook = `{"refused_by":"hook"}`
+
+// after tells what a call came to. One that fails at that changes nothing of it: the call has had its effects.
+func (x *Owner) after(ctx context.Context, m *messages.Execute, tc *tools.Context, reply *messages.ToolReply) {
+	defer func() {
+		if p := recover(); p != nil {
+			x.crashed("after", m, p)
+		}
+	}()
+	x.o.After(ctx, m, tc, x.clean(reply))
+}
+
+// cut is the answer to a call whose time is over, or that is not wanted any more.
+func (x *Owner) cut(ctx context.Context, m *messages.Execute, cancelled string) *messages.ToolReply {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return answer(m, tools.Errorf(tools.CodeTimeout, "Timed out after %d ms", m.GetTimeoutMs()))
+	}
+	return answer(m, tools.Errorf(tools.CodeCancelled, "%s", cancelled))
 }
 
 // outcome runs a call, and says what it came to.
 func (x *Owner) outcome(ctx context.Context, m *messages.Execute, tool tools.Tool, tc *tools.Context) *messages.ToolReply {
 	res, err := tool.Run(tc, json.RawMessage(m.GetArguments()))
 	switch {
-	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return answer(m, tools.Errorf(tools.CodeTimeout, "Timed out after %d ms", m.GetTimeoutMs()))
 	case err != nil && ctx.Err() != nil:
-		return answer(m, tools.Errorf(tools.CodeCancelled, "Cancelled before it finished; it may have had effects."))
+		return x.cut(ctx, m, "Cancelled before it finished; it may have had effects.")
 	case err != nil:
 		return answer(m, err)
 	}
