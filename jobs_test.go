@@ -224,11 +224,20 @@ func TestACancelEndsWhatWasLeftRunningWhenItIsTold(t *testing.T) {
 	if c := cancel(&messages.CancelSession{WorkerId: all[1].ID(), Jobs: true}); c.GetJobs() != 0 || c.GetEnded() != 1 {
 		t.Errorf("those of one agent: %v", c)
 	}
-	if c := cancel(&messages.CancelSession{Jobs: true}); c.GetJobs() != 0 || c.GetEnded() != 2 {
-		t.Errorf("those of all: %v", c)
+	for _, w := range []*troupe.Worker{all[0], all[2]} {
+		go func() { _, _ = w.Run(ctx, `exec {"command":"sleep 1000"}`) }()
 	}
-	if n := ask[*messages.JobCount](t, rt, &messages.ToSession{SessionId: s.ID(), Command: &messages.ToSession_CountJobs{CountJobs: &messages.CountJobs{}}}).GetBackground(); n != 0 {
-		t.Errorf("%d go on", n)
+	count := func() *messages.JobCount {
+		return ask[*messages.JobCount](t, rt, &messages.ToSession{SessionId: s.ID(), Command: &messages.ToSession_CountJobs{CountJobs: &messages.CountJobs{}}})
+	}
+	for count().GetRunning() != 2 {
+		<-time.After(time.Millisecond)
+	}
+	if c := cancel(&messages.CancelSession{Jobs: true}); c.GetTurns() != 2 || c.GetJobs() != 0 || c.GetEnded() != 2 {
+		t.Errorf("those of all, and their turns: %v", c)
+	}
+	if n := count(); n.GetBackground() != 0 || n.GetRunning() != 0 {
+		t.Errorf("what goes on: %v", n)
 	}
 	if _, err := rt.Ask(ctx, &messages.ToSession{SessionId: s.ID(), Command: &messages.ToSession_Cancel{Cancel: &messages.CancelSession{WorkerId: "wrk_none", Jobs: true}}}); failureCode(err) != messages.CodeNotFound {
 		t.Errorf("those of nobody: %v", err)

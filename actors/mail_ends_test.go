@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/actors/actortest"
 	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/model"
 	"github.com/troupe-dev/troupe/persistence"
 	"github.com/troupe-dev/troupe/persistence/memory"
 	"github.com/troupe-dev/troupe/tools"
@@ -39,6 +40,39 @@ func TestAParentIsToldOnceOfAChildThatIsQuarantined(t *testing.T) {
 	asleep(t, h)
 	if v := listedWorker(t, h.Store, s, w); len(mailTo(h, w)) != 1 || v.GetTurns() != 2 {
 		t.Errorf("in the end it was told %v in %d turns", mailTo(h, w), v.GetTurns())
+	}
+}
+
+// TestASessionRestsWhenAParentHasHeardOfItsChild asks while the parent rests and the child works, and again before the child is there.
+func TestASessionRestsWhenAParentHasHeardOfItsChild(t *testing.T) {
+	child, parent := actortest.NewGate(), actortest.NewGate()
+	does := apart(behind(child), inBackground("1", "x"))
+	h := actortest.New(t, actortest.Options{Model: actortest.Model(func(ctx context.Context, r *model.Request) actortest.Reply {
+		if strings.HasPrefix(actortest.Asked(r), "The task that you delegated") {
+			return actortest.Reply{Err: parent.Pass(ctx), Text: "heard"}
+		}
+		return does(ctx, r)
+	})})
+	s, _ := h.Create(&messages.CreateSession{})
+	submit(h, s, "go")
+	early := actortest.Later[*messages.Ack](h, s, &messages.WaitIdle{})
+	actortest.Wait(t, "the child works", child.Came)
+	actortest.Until(t, "the parent rests", func() bool { return workers(h, s)[0].GetTurns() == 1 })
+	late := actortest.Later[*messages.Ack](h, s, &messages.WaitIdle{})
+	child.Open()
+	actortest.Wait(t, "the parent hears", parent.Came)
+	actortest.Until(t, "the child rests", func() bool { return workers(h, s)[1].GetState() == "inactive" })
+	if n := len(early) + len(late); n != 0 {
+		t.Fatalf("%d were told that all rest, and the parent hears of its child", n)
+	}
+	parent.Open()
+	for _, idle := range []<-chan actortest.Answer[*messages.Ack]{early, late} {
+		if a := actortest.Wait(t, "the rest", idle); a.Err != nil {
+			t.Error(a.Err)
+		}
+	}
+	if n := workers(h, s)[0].GetTurns(); n != 2 {
+		t.Errorf("%d turns", n)
 	}
 }
 

@@ -179,7 +179,7 @@ func (s *Session) ready(c actor.Context) {
 		s.workersClosed(c, m)
 	case *endWritten:
 		s.endWritten(c, m)
-	case *idleDue, *idleKnown, *messages.Passivate, *messages.MakeRoom:
+	case *idleDue, *idleKnown, *askAwake, *messages.Passivate, *messages.MakeRoom:
 		s.aboutRest(c)
 	case *messages.DescribeTree:
 		s.subtree(c)
@@ -314,6 +314,9 @@ func (s *Session) route(c actor.Context, cmd any) {
 	if w != nil {
 		s.wake(c, w)
 	}
+	if begins(cmd) {
+		s.rest.begun.Add(1)
+	}
 	switch {
 	case w == nil:
 		s.answer(c, messages.Fail(messages.CodeNotFound, fmt.Sprintf("session %s has no worker %q", s.id, id), "see `troupe ls workers`"))
@@ -343,6 +346,7 @@ func (s *Session) start(c actor.Context, w *member) {
 	}
 	w.pid, w.since = pid, s.svc.Now()
 	w.used++
+	s.rest.begun.Add(1)
 	c.Send(pid, &messages.Configure{
 		Grant: s.grantOf(w), NoInput: s.facts.created.GetNoInput(), WorkerId: w.id, SessionId: s.id, Watched: len(s.watchers) > 0, Restarts: w.restarts,
 		Release: w.release, Openings: w.openings, Persist: s.facts.created.GetPersist(), Ask: s.canAsk(),

@@ -76,13 +76,13 @@ func (s *Session) cancelWithJobs(c actor.Context, m *messages.CancelSession) {
 	if turns.Jobs = false; m.GetWorkerId() != "" {
 		workers = []string{m.GetWorkerId()}
 	}
-	svc, sys, self, asker, away := s.svc, c.ActorSystem(), c.Self(), c.Sender(), &s.rest.away
+	svc, sys, self, id, asker, away := s.svc, c.ActorSystem(), c.Self(), s.id, c.Sender(), &s.rest.away
 	away.Add(1)
 	svc.spawn(sys, asker, func(p *act.Panic) any { return messages.Fail(messages.CodeInternal, p.Error(), "") }, func() any {
 		defer away.Add(-1)
 		ctx, cancel := context.WithTimeout(context.Background(), svc.Limits.Grace+cancelWait)
 		defer cancel()
-		done, err := act.Ask[*messages.Cancelled](ctx, sys, self, turns)
+		done, err := act.Ask[*messages.Cancelled](ctx, sys, self, &messages.ToSession{SessionId: id, Command: &messages.ToSession_Cancel{Cancel: turns}})
 		if err != nil {
 			return asFailure(err)
 		}
@@ -99,25 +99,64 @@ func (s *Session) cancelWithJobs(c actor.Context, m *messages.CancelSession) {
 	})
 }
 
-// waitAll answers when all workers rest.
+// waitAll answers when all workers rest. One that rested when it was asked may have got something to do from another one that still worked, such as the
+// answer of an agent in the background: they are all asked again until nobody got anything meanwhile.
 func (s *Session) waitAll(c actor.Context, m *messages.WaitIdle) {
 	if m.GetWorkerId() != "" {
 		s.route(c, m)
 		return
 	}
-	ask := func(id string) proto.Message { return &messages.WaitIdle{WorkerId: id} }
-	s.askAll(c, 0, ask, func([]proto.Message) proto.Message { return &messages.Ack{} })
+	sys, self, asker, away, begun := c.ActorSystem(), c.Self(), c.Sender(), &s.rest.away, &s.rest.begun
+	away.Add(1)
+	s.svc.spawn(sys, asker, func(p *act.Panic) any { return messages.Fail(messages.CodeInternal, p.Error(), "") }, func() any {
+		defer away.Add(-1)
+		ctx := context.Background() // whoever is asked answers at its end, too
+		for {
+			before := begun.Load()
+			now, err := act.Ask[*awake](ctx, sys, self, &askAwake{})
+			if err != nil {
+				return asFailure(err)
+			}
+			_, _, fail := each(ctx, sys, self, now.workers, func(id string) proto.Message { return &messages.WaitIdle{WorkerId: id} })
+			switch {
+			case fail != nil:
+				return fail
+			case begun.Load() == before:
+				return &messages.Ack{}
+			}
+		}
+	})
 }
 
-// askAll puts a command to every worker, off the mailbox and to all at the same time, and answers the asker with what make
-// makes of the replies. Those that are quarantined run nothing, and are passed over. wait 0 is for ever.
-func (s *Session) askAll(c actor.Context, wait time.Duration, ask func(id string) proto.Message, make func([]proto.Message) proto.Message) {
-	var ids []string
+// Messages of a session to itself: who may have something to do.
+type (
+	askAwake struct{}
+	awake    struct{ workers []string }
+)
+
+// begins says whether a worker may have something to do by a command that it had not before.
+func begins(cmd any) bool {
+	switch cmd.(type) {
+	case *messages.SubmitInput, *messages.RunInput, *messages.DeliverMail, *messages.FireTimer, *messages.CompactHistory, *messages.ReleaseWorker:
+		return true
+	}
+	return false
+}
+
+// awake are the workers that may run something.
+func (s *Session) awake() (ids []string) {
 	for _, id := range s.order {
 		if w := s.workers[id]; w.quarantined == "" && !w.dormant {
 			ids = append(ids, id)
 		}
 	}
+	return ids
+}
+
+// askAll puts a command to every worker, off the mailbox and to all at the same time, and answers the asker with what make
+// makes of the replies. Those that are quarantined run nothing, and are passed over. wait 0 is for ever.
+func (s *Session) askAll(c actor.Context, wait time.Duration, ask func(id string) proto.Message, make func([]proto.Message) proto.Message) {
+	ids := s.awake()
 	if len(ids) == 1 && s.workers[ids[0]].pid != nil {
 		s.route(c, ask(ids[0]))
 		return

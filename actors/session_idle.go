@@ -24,6 +24,8 @@ type rest struct {
 	since time.Time    // of the newest one
 	asked uint64       // used as it was when the Supervisor was asked
 	away  atomic.Int32 // goroutines that talk to the workers for somebody
+
+	begun atomic.Uint64 // what may have given a worker something to do: starts, and words that it was passed
 }
 
 // Messages of a session to itself.
@@ -56,6 +58,8 @@ func (s *Session) aboutRest(c actor.Context) {
 		s.passivate(c)
 	case *messages.MakeRoom:
 		s.makeRoom(c)
+	case *askAwake:
+		s.answer(c, &awake{s.awake()})
 	}
 }
 
