@@ -230,11 +230,11 @@ func TestACancelEndsWhatWasLeftRunningWhenItIsTold(t *testing.T) {
 	count := func() *messages.JobCount {
 		return ask[*messages.JobCount](t, rt, &messages.ToSession{SessionId: s.ID(), Command: &messages.ToSession_CountJobs{CountJobs: &messages.CountJobs{}}})
 	}
-	for count().GetRunning() != 2 {
+	for c := count(); c.GetRunning()+c.GetWaiting() != 2; c = count() { // one may wait for the folder
 		<-time.After(time.Millisecond)
 	}
-	if c := cancel(&messages.CancelSession{Jobs: true}); c.GetTurns() != 2 || c.GetJobs() != 0 || c.GetEnded() != 2 {
-		t.Errorf("those of all, and their turns: %v", c)
+	if c := cancel(&messages.CancelSession{Inputs: true, Jobs: true}); c.GetTurns()+c.GetInputs() != 2 || c.GetJobs() != 0 || c.GetEnded() != 2 {
+		t.Errorf("those of all, and their prompts: %v", c)
 	}
 	if n := count(); n.GetBackground() != 0 || n.GetRunning() != 0 {
 		t.Errorf("what goes on: %v", n)
