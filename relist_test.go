@@ -382,7 +382,7 @@ func TestWhereStreamsMayBeLostTheOthersAreLookedAt(t *testing.T) {
 		if slices.Contains(gone, s.ID()) {
 			return
 		}
-		time.Sleep(5 * time.Millisecond) // it is in memory for a while
+		<-time.After(5 * time.Millisecond) // it is in memory for a while
 	}
 }
 
