@@ -14,7 +14,7 @@ import (
 func newShow(a *app) *cobra.Command {
 	return formats(&cobra.Command{
 		Use:   "show ID",
-		Short: "Show one session, turn by turn, or one run of a pipeline, step by step",
+		Short: "Show one session, turn by turn, with the conversations that its workers share, or one run of a pipeline, step by step",
 		Args:  exactly("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			loaded, err := a.load("")
@@ -69,8 +69,14 @@ func printShown(w io.Writer, j *messages.ShownJSON) error {
 		}
 	}
 	if len(j.Turns) == 0 {
-		_, err := io.WriteString(w, "\nno turns yet\n")
-		return err
+		if _, err := io.WriteString(w, "\nno turns yet\n"); err != nil {
+			return err
+		}
+	}
+	for i := range s.Conversations {
+		if _, err := io.WriteString(w, sharedText(&s.Conversations[i])); err != nil {
+			return err
+		}
 	}
 	return nil
 }
