@@ -17,8 +17,7 @@ func TestEveryIdInAFactIsEitherOursOrAnothersName(t *testing.T) {
 		"call_id": "the provider's", "tool_call_id": "the provider's", "id": "the provider's", "provider_request_id": "the provider's",
 		"input_id": "the client's", "timer_id": "the client's", "project_id": "shared by sessions",
 		"message_id": "unique in its stream", "change_id": "the client's",
-		"conversation_id": "no part of a copy, whose workers go on apart",
-		"run_id":          "no part of a copy, which has its conversations alone",
+		"run_id": "no part of a copy, which has its conversations alone",
 	}
 	seen := map[protoreflect.FullName]bool{}
 	var walk func(d protoreflect.MessageDescriptor)
@@ -44,6 +43,7 @@ func TestEveryIdInAFactIsEitherOursOrAnothersName(t *testing.T) {
 	}
 	walk((&messages.WorkerFact{}).ProtoReflect().Descriptor())
 	walk((&messages.SessionFact{}).ProtoReflect().Descriptor())
+	walk((&messages.ConversationFact{}).ProtoReflect().Descriptor())
 }
 
 func TestACopyNamesWhatIsItsOwnAndLeavesTheRest(t *testing.T) {

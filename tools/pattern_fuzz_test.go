@@ -10,8 +10,17 @@ import (
 // where it has a dot itself.
 func FuzzPatternsFindWhatTheyNameAndNothingHidden(f *testing.F) {
 	for _, seed := range [][2]string{
-		{"**/*.go", "a/b/c.go"}, {"{a,b{c,d}}/*", "bd/x"}, {"[!a-c]?", "xy"}, {"*", ".env"}, {"../*", "../x"}, {"{{{{", "a"}, {"a//b", "a/b"}, {"**/**/**/x", "a/b/c/.x"},
-		{strings.Repeat("{a,b}", 7), "aaaaaaa"}, {"\\", "\\"}, {"[", "["},
+		{"**/*.go", "a/b/c.go"},
+		{"{a,b{c,d}}/*", "bd/x"},
+		{"[!a-c]?", "xy"},
+		{"*", ".env"},
+		{"../*", "../x"},
+		{"{{{{", "a"},
+		{"a//b", "a/b"},
+		{"**/**/**/x", "a/b/c/.x"},
+		{strings.Repeat("{a,b}", 7), "aaaaaaa"},
+		{"\\", "\\"},
+		{"[", "["},
 	} {
 		f.Add(seed[0], seed[1])
 	}

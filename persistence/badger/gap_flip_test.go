@@ -20,7 +20,7 @@ func TestAFlippedByteOfRecordsRefusesTheirStreamsOnly(t *testing.T) {
 	if testing.Short() {
 		count = 60
 	}
-	if n := tryFlips(t, dir, count, true); n[flipQuarantined] == 0 || n[flipRefused] == 0 {
+	if n := tryFlips(t, dir, count, true); n[flipQuarantined] < count/2 {
 		t.Errorf("%v is not what this is about", n)
 	}
 }
