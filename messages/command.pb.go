@@ -5785,7 +5785,7 @@ type SessionView struct {
 	Persist         Persist_Policy         `protobuf:"varint,20,opt,name=persist,proto3,enum=troupe.v1.Persist_Policy" json:"persist,omitempty"` // what of it a crash may lose
 	Tenant          string                 `protobuf:"bytes,40,opt,name=tenant,proto3" json:"tenant,omitempty"`                                  // whose it is; empty: the default tenant
 	Budget          *BudgetView            `protobuf:"bytes,100,opt,name=budget,proto3" json:"budget,omitempty"`                                 // none: there is no limit
-	Conversations   []*SharedConversation  `protobuf:"bytes,93,rep,name=conversations,proto3" json:"conversations,omitempty"`                    // that its workers share, without their turns
+	Conversations   []*SharedConversation  `protobuf:"bytes,93,rep,name=conversations,proto3" json:"conversations,omitempty"`                    // that its workers share; with their turns where a session is shown
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }

@@ -9,7 +9,7 @@ type ConversationJSON struct {
 	Count    int32            `json:"count"`              // of turns, those that were cut off among them
 	Speaking string           `json:"speaking,omitempty"` // the worker that has the word
 	Members  []MemberJSON     `json:"members,omitempty"`  // as they joined
-	Turns    []SharedTurnJSON `json:"turns,omitempty"`    // of one conversation that is read; in a listing none
+	Turns    []SharedTurnJSON `json:"turns,omitempty"`    // of one that is read or shown; in a listing none
 }
 
 // MemberJSON is a worker in a shared conversation.
