@@ -71,15 +71,7 @@ func Approvals(ctx context.Context, store persistence.Store, session string) ([]
 	if session == "" {
 		prefix = strings.TrimSuffix(prefix, "/")
 	}
-	var out []*messages.ApprovalView
-	err := store.Index(ctx, prefix, func(key string, value []byte) error {
-		v := &messages.ApprovalView{}
-		if err := proto.Unmarshal(value, v); err != nil {
-			return fmt.Errorf("decode listing entry %s: %w", key, err)
-		}
-		out = append(out, v)
-		return nil
-	})
+	out, err := entries[messages.ApprovalView](ctx, store, prefix)
 	if err != nil {
 		return nil, fmt.Errorf("list approvals: %w", err)
 	}

@@ -54,6 +54,27 @@ func TestTheIdOfATurnIsItsOwnWhileItWaits(t *testing.T) {
 	}
 }
 
+func TestATurnWithAnIDOrAPromptThatIsNoneIsRefused(t *testing.T) {
+	h := actortest.New(t, actortest.Options{})
+	s, w, _ := talkers(h)
+	for _, id := range []string{strings.Repeat("x", 129), "two\nlines"} {
+		if _, err := actortest.Try[*messages.SharedTurn](h, s, &messages.SubmitTurn{Name: "talk", TurnId: id, Text: "mine", By: "ann"}); actortest.Code(err) != messages.CodeBadRequest {
+			t.Errorf("a word with the id %.9q: %v", id, err)
+		}
+		if _, err := actortest.Try[*messages.TurnResult](h, s, turnOf(w[0], id, "first")); actortest.Code(err) != messages.CodeBadRequest {
+			t.Errorf("a turn with the id %.9q: %v", id, err)
+		}
+	}
+	long := turnOf(w[0], "inp_long", "first")
+	long.Prompt = strings.Repeat("x", 1<<20+1)
+	if _, err := actortest.Try[*messages.TurnResult](h, s, long); actortest.Code(err) != messages.CodeTooLarge {
+		t.Errorf("a long prompt: %v", err)
+	}
+	if got := said(readTalk(h, s)); len(got) > 0 {
+		t.Errorf("the transcript is %q", got)
+	}
+}
+
 func TestAMemberThatIsReleasedDoesNotGoOnWithATurnThatWasCutOff(t *testing.T) {
 	b := &brittle{One: actortest.One{Model: actortest.Say("yes")}}
 	b.panics.Store(1 << 20)

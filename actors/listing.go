@@ -2,9 +2,12 @@ package actors
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-dev/troupe/conversation"
 	"github.com/troupe-dev/troupe/messages"
@@ -78,4 +81,23 @@ func cutStrings(v any, each int) any {
 func cutApproval(v *messages.ApprovalView, room int) *messages.ApprovalView {
 	v.Arguments, v.Preview = cutArguments(v.GetArguments(), room), cutText(v.GetPreview(), room)
 	return v
+}
+
+// entries are those of a listing whose keys have a prefix.
+func entries[T any, P interface {
+	*T
+	proto.Message
+}](ctx context.Context, store persistence.Store, prefix string) (out []P, err error) {
+	err = store.Index(ctx, prefix, func(key string, value []byte) error {
+		v := P(new(T))
+		if err := proto.Unmarshal(value, v); err != nil {
+			return fmt.Errorf("decode listing entry %s: %w", key, err)
+		}
+		out = append(out, v)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }

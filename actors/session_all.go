@@ -83,18 +83,19 @@ func (s *Session) cancelWithJobs(c actor.Context, m *messages.CancelSession) {
 		ctx, cancel := context.WithTimeout(context.Background(), svc.Limits.Grace+cancelWait)
 		defer cancel()
 		done, err := act.Ask[*messages.Cancelled](ctx, sys, self, &messages.ToSession{SessionId: id, Command: &messages.ToSession_Cancel{Cancel: turns}})
+		ended, left := int32(0), int32(0)
+		for _, gone := range svc.folders.endOf(workers, "the session's work was cancelled") { // also when a turn does not end
+			select {
+			case <-gone:
+				ended++
+			case <-ctx.Done():
+				left++
+			}
+		}
 		if err != nil {
 			return asFailure(err)
 		}
-		done.Jobs = 0
-		for _, gone := range svc.folders.endOf(workers, "the session's work was cancelled") {
-			select {
-			case <-gone:
-				done.Ended++
-			case <-ctx.Done():
-				done.Jobs++
-			}
-		}
+		done.Ended, done.Jobs = ended, left
 		return done
 	})
 }

@@ -223,15 +223,7 @@ func RememberedBy(ctx context.Context, store persistence.Store, session string) 
 	if session == "" {
 		prefix = "rul/"
 	}
-	var out []*messages.RuleView
-	err := store.Index(ctx, prefix, func(key string, value []byte) error {
-		v := &messages.RuleView{}
-		if err := proto.Unmarshal(value, v); err != nil {
-			return fmt.Errorf("decode listing entry %s: %w", key, err)
-		}
-		out = append(out, v)
-		return nil
-	})
+	out, err := entries[messages.RuleView](ctx, store, prefix)
 	if err != nil {
 		return nil, fmt.Errorf("list rules: %w", err)
 	}

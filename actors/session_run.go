@@ -97,10 +97,7 @@ func (s *Session) toRun(c actor.Context, cmd any) {
 	case s.run.gaveUp:
 		s.answer(c, messages.Fail(messages.CodeUnavailable, fmt.Sprintf("run %s failed again and again", s.run.id), "see the log; it is tried anew when its session comes into memory"))
 	case s.run.pid == nil:
-		before := c.Capture()
-		c.Apply(&actor.CapturedContext{MessageEnvelope: &actor.MessageEnvelope{Message: cmd, Sender: c.Sender()}, Context: c})
-		s.run.queue.Put(c)
-		c.Apply(before)
+		s.run.queue.PutAs(c, cmd)
 	default:
 		c.RequestWithCustomSender(s.run.pid, cmd, c.Sender())
 	}

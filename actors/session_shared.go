@@ -51,6 +51,9 @@ type sharedWritten struct {
 // maxShared is how many conversations the workers of a session share.
 const maxShared = 1000
 
+// maxTurnPrompt bounds what a member is asked, in bytes: it stands in the conversation's journal, and in its worker's.
+const maxTurnPrompt = 1 << 20
+
 // SharedKey is the listing entry of a shared conversation; the value is a SharedConversation without its turns.
 func SharedKey(session, id string) string { return "cnv/" + session + "/" + id }
 
@@ -63,6 +66,10 @@ func (s *Session) onShared(c actor.Context, m *messages.ToSession) {
 		s.takeTurn(c, cmd.TakeTurn)
 	case *messages.ToSession_SubmitTurn:
 		said := cmd.SubmitTurn
+		if err := messages.CheckInputID(said.GetTurnId()); err != nil {
+			s.answer(c, asFailure(err))
+			return
+		}
 		if said.GetTurnId() == "" {
 			said = proto.CloneOf(said)
 			said.TurnId = messages.NewID(messages.InputPrefix)
@@ -139,15 +146,7 @@ func SharedConversations(ctx context.Context, store persistence.Store, session s
 	if session != "" {
 		prefix = SharedKey(session, "")
 	}
-	var out []*messages.SharedConversation
-	err := store.Index(ctx, prefix, func(key string, value []byte) error {
-		v := &messages.SharedConversation{}
-		if err := proto.Unmarshal(value, v); err != nil {
-			return fmt.Errorf("decode listing entry %s: %w", key, err)
-		}
-		out = append(out, v)
-		return nil
-	})
+	out, err := entries[messages.SharedConversation](ctx, store, prefix)
 	if err != nil {
 		return nil, fmt.Errorf("list shared conversations: %w", err)
 	}
@@ -313,8 +312,12 @@ func (s *Session) takeTurn(c actor.Context, m *messages.TakeTurn) {
 	case w == nil:
 		s.answer(c, messages.Fail(messages.CodeNotFound, fmt.Sprintf("session %s has no worker %q", s.id, id), "see `troupe ls workers`"))
 		return
-	case len(m.GetTurnId()) > conversation.MaxSharedName:
-		s.answer(c, messages.Fail(messages.CodeBadRequest, fmt.Sprintf("the turn's id has %d bytes", len(m.GetTurnId())), fmt.Sprintf("give one of at most %d", conversation.MaxSharedName)))
+	case len(m.GetPrompt()) > maxTurnPrompt:
+		s.answer(c, messages.Fail(messages.CodeTooLarge, fmt.Sprintf("the prompt has %d bytes", len(m.GetPrompt())), fmt.Sprintf("give one of at most %d", maxTurnPrompt)))
+		return
+	}
+	if err := messages.CheckInputID(m.GetTurnId()); err != nil {
+		s.answer(c, asFailure(err))
 		return
 	}
 	m = proto.CloneOf(m)
@@ -338,10 +341,7 @@ func (s *Session) toShared(c actor.Context, name string, cmd any) {
 	}
 	x.sent++
 	if x.pid == nil {
-		before := c.Capture()
-		c.Apply(&actor.CapturedContext{MessageEnvelope: &actor.MessageEnvelope{Message: cmd, Sender: c.Sender()}, Context: c})
-		x.queue.Put(c)
-		c.Apply(before)
+		x.queue.PutAs(c, cmd)
 		return
 	}
 	c.RequestWithCustomSender(x.pid, cmd, c.Sender())

@@ -251,12 +251,7 @@ func (s *Session) workerBuilt(c actor.Context, m *workerBuilt) {
 }
 
 // keep holds a command back until the worker's successor is there.
-func (w *member) keep(c actor.Context, cmd any) {
-	before := c.Capture()
-	c.Apply(&actor.CapturedContext{MessageEnvelope: &actor.MessageEnvelope{Message: cmd, Sender: c.Sender()}, Context: c})
-	w.queue.Put(c)
-	c.Apply(before)
-}
+func (w *member) keep(c actor.Context, cmd any) { w.queue.PutAs(c, cmd) }
 
 // canAsk says whether somebody may answer what its workers' calls ask.
 func (s *Session) canAsk() bool {

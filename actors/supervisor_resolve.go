@@ -136,15 +136,7 @@ func CallsInDoubt(ctx context.Context, store persistence.Store, session string) 
 	if session == "" {
 		prefix = strings.TrimSuffix(prefix, "/")
 	}
-	var out []*messages.CallView
-	err := store.Index(ctx, prefix, func(key string, value []byte) error {
-		v := &messages.CallView{}
-		if err := proto.Unmarshal(value, v); err != nil {
-			return fmt.Errorf("decode listing entry %s: %w", key, err)
-		}
-		out = append(out, v)
-		return nil
-	})
+	out, err := entries[messages.CallView](ctx, store, prefix)
 	if err != nil {
 		return nil, fmt.Errorf("list calls in doubt: %w", err)
 	}

@@ -13,6 +13,9 @@ type kept struct {
 // Put keeps the message that is being handled.
 func (s *Stash) Put(c actor.Context) { s.kept = append(s.kept, kept{c.Message(), c.Sender()}) }
 
+// PutAs keeps something else from the sender of the message that is being handled.
+func (s *Stash) PutAs(c actor.Context, msg any) { s.kept = append(s.kept, kept{msg, c.Sender()}) }
+
 // Len counts what is kept.
 func (s *Stash) Len() int { return len(s.kept) }
 

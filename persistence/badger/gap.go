@@ -283,7 +283,9 @@ func (g *gaps) add(found []gap) {
 	for _, p := range found {
 		same := func(q gap) bool { return bytes.Equal(p.From, q.From) && bytes.Equal(p.To, q.To) }
 		some, only := p.secondary()
-		if some && p.Filter != nil && !slices.ContainsFunc(g.Second, same) {
+		// A block of another table with the same keys is other damage: what was made again since the first may be lost again.
+		twin := func(q gap) bool { return same(q) && p.File == q.File }
+		if some && p.Filter != nil && !slices.ContainsFunc(g.Second, twin) {
 			g.Second, g.Relisted, g.Accepted = append(g.Second, p), nil, false
 		}
 		if !(only && p.Filter != nil) && !slices.ContainsFunc(g.Gaps, same) {

@@ -16,6 +16,20 @@ import (
 
 const secondCount = 60
 
+// TestDamageToAnotherTableIsNewThoughItsKeysAreTheSame: what was made again since the first may be lost with it.
+func TestDamageToAnotherTableIsNewThoughItsKeysAreTheSame(t *testing.T) {
+	first := gap{File: "000001.sst", From: []byte("ises/1"), To: []byte("ises/9"), Filter: []byte{1}, Top: 7}
+	second := first
+	second.File, second.Top = "000002.sst", 70
+	g := &gaps{Second: []gap{first}, Relisted: []string{"ses/"}, Accepted: true}
+	if g.add([]gap{first}); len(g.Second) != 1 || g.Relisted == nil {
+		t.Errorf("the same again: %+v", g)
+	}
+	if g.add([]gap{second}); len(g.Second) != 2 || g.Relisted != nil || g.Accepted {
+		t.Errorf("another: %+v", g)
+	}
+}
+
 // secondStore fills a store with listings, keys, timers and snapshots that take some blocks each.
 func secondStore(t *testing.T, s *Store) {
 	t.Helper()

@@ -58,8 +58,7 @@ func live() float64 {
 // TestAPipelineOfManyItemsRunsInBoundedMemory runs a pipeline of 10,000 items with `make scale`, of fewer else. It is looked at, its process
 // ends, it is cancelled and resumed on its way. TROUPE_SCALE_ITEMS is how many.
 func TestAPipelineOfManyItemsRunsInBoundedMemory(t *testing.T) {
-	items := 400
-	items = number(t, "TROUPE_SCALE_ITEMS", items)
+	items := number(t, "TROUPE_SCALE_ITEMS", 400)
 	text, err := script.Parse("crowd.yaml", []byte("rules:\n  - {match: '^read (\\d+)$', reply: {text: '${1}'}}\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -137,6 +136,9 @@ func TestAPipelineOfManyItemsRunsInBoundedMemory(t *testing.T) {
 	if live := workersAlive(t, rt, items); live > 1 { // the session's first
 		t.Errorf("%d workers are in memory after %d items", live, items)
 	}
+	if grown, most := live()-empty, 24+0.004*float64(items); grown > most {
+		t.Errorf("the heap has grown by %.1f MiB, of at most %.1f", grown, most)
+	}
 	out, err := troupe.Outputs(v)
 	if err != nil || fmt.Sprint(out["done"]) != fmt.Sprint(items) || out["sum"] != float64(items*(items+1)/2) {
 		t.Errorf("%v %v", out, err)
@@ -173,8 +175,7 @@ func workersAlive(t *testing.T, rt *troupe.Runtime, items int) (live int) {
 // TestManySessionsUsedOnceLeaveMemory makes 50,000 sessions with `make scale` and uses each once, then as many again, in one process under
 // 4 GiB; any of them answers after its own recovery alone. TROUPE_SCALE_SESSIONS is how many.
 func TestManySessionsUsedOnceLeaveMemory(t *testing.T) {
-	sessions := 400
-	sessions = number(t, "TROUPE_SCALE_SESSIONS", sessions)
+	sessions := number(t, "TROUPE_SCALE_SESSIONS", 400)
 	s := newSoak(t)
 	began := time.Now()
 	for round := range 2 {
