@@ -276,7 +276,6 @@ func (r *PipelineRun) written(c actor.Context, m *runWritten) {
 	}
 	r.tellApprover(m.facts)
 	r.act(c)
-	r.dismiss(c, m.facts)
 	r.announce(c)
 	r.next(c)
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/conversation"
@@ -60,6 +59,9 @@ func (r *PipelineRun) act(c actor.Context) {
 					w.stop()
 				}
 				r.working[key] = r.start(c, it)
+				if w != nil && w.recall.GetWorkerId() != r.working[key].recall.GetWorkerId() {
+					r.dismiss(c, w.recall, w.over)
+				}
 			}
 		}
 	}
@@ -67,42 +69,30 @@ func (r *PipelineRun) act(c actor.Context) {
 		if !runs[key] {
 			delete(r.working, key)
 			w.stop()
-			if !w.over {
-				c.Send(c.Parent(), w.recall)
-			}
+			r.dismiss(c, w.recall, w.over)
 		}
 	}
 }
 
-// heard takes note of what the work on an item came to. Work on one that was over before may have asked for something after it was recalled.
+// heard takes note of what the work on an item came to. Work on one that was over before may have asked for something, its worker too, after it was recalled.
 func (r *PipelineRun) heard(c actor.Context, m *itemEnded) {
 	if w := r.working[m.key()]; w != nil && w.input == m.input {
 		w.over = m.result.OK
 	} else if !r.stopped {
-		c.Send(c.Parent(), m.recall)
+		r.dismiss(c, m.recall, false)
 	}
 	r.ended = append(r.ended, m)
 	r.next(c)
 }
 
-// dismiss lets workers leave memory whose attempt is over.
-func (r *PipelineRun) dismiss(c actor.Context, facts []proto.Message) {
-	for _, f := range facts {
-		at, over := f.(interface {
-			GetStep() string
-			GetIndex() int32
-		})
-		switch f.(type) {
-		case *messages.StepItemFinished, *messages.StepItemRetried:
-		default:
-			over = false
-		}
-		if !over {
-			continue
-		}
-		if it := r.state.Item(at.GetStep(), int(at.GetIndex())); it != nil && it.Start.GetAgent() != "" {
-			c.Send(c.Parent(), &messages.StepOver{WorkerId: childOf(it.Start.GetExecId())})
-		}
+// dismiss ends what somebody may still do for an attempt that is over, and lets its worker leave memory. One that is asked for after that does it again
+// once it has answered.
+func (r *PipelineRun) dismiss(c actor.Context, m *messages.RecallInput, over bool) {
+	if !over {
+		c.Send(c.Parent(), m)
+	}
+	if m.GetWorkerId() != "" {
+		c.Send(c.Parent(), &messages.StepOver{WorkerId: m.GetWorkerId()})
 	}
 }
 

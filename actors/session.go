@@ -56,6 +56,9 @@ type member struct {
 	pid         *actor.PID // nil while it is down
 	ending      bool       // it is down, and its name not free yet
 	retiring    bool       // it leaves memory, and is dormant when its name is free
+	needed      bool       // its run works with it
+	retreating  bool       // it is waited for to rest, so that it can leave
+	children    []string   // that it has delegated to
 	used        uint64     // commands that were passed to it
 	failures    int        // since it last ran well
 	restarts    int32
@@ -354,6 +357,7 @@ func (s *Session) start(c actor.Context, w *member) {
 	w.release, w.told = "", w.release
 	s.narrow(c, w)
 	w.queue.Forward(c, pid)
+	s.retreat(c, w)
 }
 
 // workerFailed stops routing to a worker and poisons it: everything that was sent to it before is

@@ -231,6 +231,9 @@ func (s *Session) add(f *messages.WorkerSpawned) *member {
 	w := &member{id: f.GetWorkerId(), spawned: f}
 	s.workers[w.id] = w
 	s.order = append(s.order, w.id)
+	if parent := s.workers[f.GetParent()]; parent != nil {
+		parent.children = append(parent.children, w.id)
+	}
 	return w
 }
 

@@ -50,6 +50,7 @@ func (s *Session) startRun(c actor.Context) {
 		return
 	}
 	s.run.pid, s.run.resting = pid, false
+	s.unneeded(c)
 	open := &openRun{id: id, session: s.id, nobody: !s.canAsk()}
 	for _, g := range s.grant.GetWorkspaces() {
 		if g.GetPrimary() {
@@ -170,9 +171,10 @@ func (s *Session) recall(c actor.Context, m *messages.RecallInput) {
 	}
 	w := s.workers[m.GetWorkerId()]
 	switch {
-	case m.GetWorkerId() == "" || w != nil && !w.dormant:
+	case w != nil && (w.dormant || w.retiring && w.queue.Len() == 0): // and is not woken for it
+	case m.GetWorkerId() == "" || w != nil:
 		s.route(c, m)
-	case w == nil && s.building:
+	case s.building:
 		s.builds.Put(c)
 	}
 }
@@ -185,6 +187,9 @@ func (s *Session) spawnStep(c actor.Context, m *messages.SpawnStep) {
 	}
 	for _, f := range s.facts.workers {
 		if f.GetExecId() == m.GetExecId() {
+			if w := s.workers[f.GetWorkerId()]; w != nil {
+				w.needed = true
+			}
 			s.answer(c, &messages.ChildReady{WorkerId: f.GetWorkerId(), InputId: f.GetInputId()})
 			return
 		}

@@ -245,7 +245,9 @@ func (s *Session) workerBuilt(c actor.Context, m *workerBuilt) {
 		if m.grant != nil {
 			s.regrantAll(c, m.grant)
 		}
-		s.start(c, s.add(m.spawned))
+		w := s.add(m.spawned)
+		w.needed = m.spawned.GetRunId() != ""
+		s.start(c, w)
 	}
 	s.builds.Replay(c, s.ready, func() bool { return !s.building })
 }
