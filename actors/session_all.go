@@ -43,26 +43,70 @@ func (s *Session) cancelAll(c actor.Context, m *messages.CancelSession) {
 	}
 	s.cancelRun(c, m)
 	s.cancelShared(c, m)
-	background := make(map[string]bool)
-	for id, w := range s.workers {
-		background[id] = w.spawned.GetBackground()
-	}
 	s.endMakings(c, endedEarly("the session's work was cancelled"), func(m *making) bool { return m.worker != nil })
-	ask := func(id string) proto.Message {
+	now := s.whoIsAwake()
+	if m.GetInputs() && len(s.order) > 1 {
+		s.cancelUntilQuiet(c, m, now)
+		return
+	}
+	s.askAll(c, s.svc.Limits.Grace+cancelWait, now.cancel(m), func(replies []proto.Message) proto.Message {
+		sum := &messages.Cancelled{}
+		addCancelled(sum, replies)
+		return sum
+	})
+}
+
+// cancel is the command to one worker of all that are cancelled. A child in the background has a parent that is cancelled as well, and not to be told.
+func (a *awake) cancel(m *messages.CancelSession) func(id string) proto.Message {
+	return func(id string) proto.Message {
 		one := proto.CloneOf(m)
 		one.WorkerId = id
-		if background[id] { // its parent is cancelled as well, and not to be told
+		if a.background[id] {
 			one.By = byParent
 		}
 		return one
 	}
-	s.askAll(c, s.svc.Limits.Grace+cancelWait, ask, func(replies []proto.Message) proto.Message {
+}
+
+// addCancelled adds what the workers answered, and says whether there was anything to cancel.
+func addCancelled(sum *messages.Cancelled, replies []proto.Message) (found bool) {
+	sum.Jobs = 0
+	for _, r := range replies {
+		if x, ok := r.(*messages.Cancelled); ok {
+			sum.Turns += x.GetTurns()
+			sum.Inputs += x.GetInputs()
+			sum.Jobs += x.GetJobs()
+			found = found || x.GetTurns()+x.GetInputs() > 0
+		}
+	}
+	return found
+}
+
+// mostPasses bounds how often workers are cancelled by one command, should somebody give them new inputs all the time.
+const mostPasses = 8
+
+// cancelUntilQuiet cancels workers that write to each other, and again those that a message has reached meanwhile, or that were made meanwhile:
+// when it is answered nothing that is on its way wakes anybody.
+func (s *Session) cancelUntilQuiet(c actor.Context, m *messages.CancelSession, now *awake) {
+	svc, sys, self, asker, away, begun := s.svc, c.ActorSystem(), c.Self(), c.Sender(), &s.rest.away, &s.rest.begun
+	away.Add(1)
+	svc.spawn(sys, asker, func(p *act.Panic) any { return messages.Fail(messages.CodeInternal, p.Error(), "") }, func() any {
+		defer away.Add(-1)
+		ctx, cancel := context.WithTimeout(context.Background(), svc.Limits.Grace+cancelWait)
+		defer cancel()
 		sum := &messages.Cancelled{}
-		for _, r := range replies {
-			if x, ok := r.(*messages.Cancelled); ok {
-				sum.Turns += x.GetTurns()
-				sum.Inputs += x.GetInputs()
-				sum.Jobs += x.GetJobs()
+		for range mostPasses {
+			before := begun.Load()
+			replies, _, fail := each(ctx, sys, self, now.workers, now.cancel(m))
+			if fail != nil {
+				return fail
+			}
+			if found := addCancelled(sum, replies); !found && begun.Load() == before {
+				break
+			}
+			var err error
+			if now, err = act.Ask[*awake](ctx, sys, self, &askAwake{}); err != nil {
+				return asFailure(err)
 			}
 		}
 		return sum
@@ -132,8 +176,19 @@ func (s *Session) waitAll(c actor.Context, m *messages.WaitIdle) {
 // Messages of a session to itself: who may have something to do.
 type (
 	askAwake struct{}
-	awake    struct{ workers []string }
+	awake    struct {
+		workers    []string
+		background map[string]bool // of all workers, whose parents do not wait for them
+	}
 )
+
+func (s *Session) whoIsAwake() *awake {
+	a := &awake{workers: s.awake(), background: make(map[string]bool)}
+	for id, w := range s.workers {
+		a.background[id] = w.spawned.GetBackground()
+	}
+	return a
+}
 
 // begins says whether a worker may have something to do by a command that it had not before.
 func begins(cmd any) bool {

@@ -59,7 +59,7 @@ func (s *Session) aboutRest(c actor.Context) {
 	case *messages.MakeRoom:
 		s.makeRoom(c)
 	case *askAwake:
-		s.answer(c, &awake{s.awake()})
+		s.answer(c, s.whoIsAwake())
 	}
 }
 

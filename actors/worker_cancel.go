@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"google.golang.org/protobuf/proto"
@@ -28,10 +29,12 @@ func (w *Worker) cancel(c actor.Context, m *messages.CancelSession) {
 	taken := w.takenBack(m)
 	asked := proto.CloneOf(m)
 	asked.WorkerId = w.id // should it be handed back
-	w.cancels = append(w.cancels, canceller{asked, c.Sender(), int32(len(taken))})
-	if facts = append(facts, taken...); len(facts) > 0 {
+	unsent, n := w.unsent(m)
+	w.cancels = append(w.cancels, canceller{asked, c.Sender(), int32(len(taken) + n)})
+	if facts = slices.Concat(facts, taken, unsent); len(facts) > 0 {
 		w.append(c, nil, func(c actor.Context) {
 			w.allWithdrawn(c, taken)
+			w.ground(c, unsent)
 			w.settled(c)
 		}, facts...)
 	}
@@ -69,6 +72,48 @@ func (w *Worker) allWithdrawn(c actor.Context, facts []proto.Message) {
 		if in, ok := f.(*messages.InputWithdrawn); ok {
 			w.withdrawn(c, in.GetInputId())
 		}
+	}
+}
+
+// unsent takes back, when what waits is taken back, the messages to others that have not arrived. A result of a child that was cancelled along with its
+// parent is no message any more: it is taken note of and wakes nobody. n counts the messages.
+func (w *Worker) unsent(m *messages.CancelSession) (facts []proto.Message, n int) {
+	if !m.GetInputs() {
+		return nil, 0
+	}
+	for _, out := range w.state.Outbox() {
+		kind := out.GetMail().GetKind()
+		if kind == messages.Mail_ENDED || kind == messages.Mail_RESULT && m.GetBy() != byParent {
+			continue
+		}
+		facts = append(facts, &messages.OutboxAcked{MessageId: out.GetMessageId(), Refused: "the session was cancelled"})
+		if kind == messages.Mail_RESULT {
+			ended := proto.CloneOf(out)
+			ended.Mail.Kind = messages.Mail_ENDED
+			facts = append(facts, ended)
+			continue
+		}
+		n++
+	}
+	return facts, n
+}
+
+// ground ends the flights of messages that were taken back.
+func (w *Worker) ground(c actor.Context, unsent []proto.Message) {
+	for _, fact := range unsent {
+		back, ok := fact.(*messages.OutboxAcked)
+		if !ok {
+			continue
+		}
+		for to, f := range w.mail.flying {
+			if f.message == back.GetMessageId() {
+				f.cancel()
+				delete(w.mail.flying, to)
+			}
+		}
+	}
+	if len(unsent) > 0 {
+		w.post(c)
 	}
 }
 
@@ -181,6 +226,17 @@ func (w *Worker) settled(c actor.Context) {
 func (w *Worker) cancelStaged(c actor.Context, m *messages.CancelSession) {
 	asker, staged := c.Sender(), w.state.Staged()
 	w.cancelCompaction(c)
+	unsent, n := w.unsent(m)
+	if len(staged) == 0 && len(unsent) > 0 {
+		w.append(c, asker, func(c actor.Context) {
+			w.ground(c, unsent)
+			if asker != nil {
+				c.Send(asker, &messages.Cancelled{Inputs: int32(n), Jobs: w.svc.folders.jobsOf(w.id)})
+			}
+			w.mailed(c)
+		}, unsent...)
+		return
+	}
 	if len(staged) == 0 {
 		c.Respond(&messages.Cancelled{Jobs: w.svc.folders.jobsOf(w.id)})
 		if !w.leases.busy() {
@@ -188,18 +244,19 @@ func (w *Worker) cancelStaged(c actor.Context, m *messages.CancelSession) {
 		}
 		return
 	}
-	facts := w.takenBack(m)
-	if facts == nil {
-		facts = []proto.Message{&messages.InputWithdrawn{InputId: staged[0].GetInputId(), By: author(m.GetBy())}}
+	taken := w.takenBack(m)
+	if taken == nil {
+		taken = []proto.Message{&messages.InputWithdrawn{InputId: staged[0].GetInputId(), By: author(m.GetBy())}}
 	}
 	w.append(c, asker, func(c actor.Context) {
-		w.allWithdrawn(c, facts)
+		w.allWithdrawn(c, taken)
+		w.ground(c, unsent)
 		if asker != nil {
-			c.Send(asker, &messages.Cancelled{Turns: 1, Inputs: int32(len(facts) - 1), Jobs: w.svc.folders.jobsOf(w.id)})
+			c.Send(asker, &messages.Cancelled{Turns: 1, Inputs: int32(len(taken) - 1 + n), Jobs: w.svc.folders.jobsOf(w.id)})
 		}
 		w.giveBackAll(c)
 		w.advance(c)
-	}, facts...)
+	}, slices.Concat(taken, unsent)...)
 }
 
 // withdraw takes one staged input back.

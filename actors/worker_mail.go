@@ -83,9 +83,11 @@ func (w *Worker) deliver(c actor.Context, m *messages.OutboxEnqueued) {
 	sys, session := c.ActorSystem(), c.Parent()
 	ctx, cancel := context.WithTimeout(context.Background(), postWait)
 	w.mail.flying[m.GetTo()] = &flight{message: m.GetMessageId(), cancel: cancel}
+	// It is in the Session's mailbox before the worker hears of a cancel: whoever cancels them all finds it there, or at its receiver's.
+	arrived := act.Asked[*messages.InputReply](sys, session, &messages.DeliverMail{WorkerId: m.GetTo(), Mail: m})
 	w.svc.spawn(sys, c.Self(), func(p *act.Panic) any { return &posted{m, p} }, func() any {
 		defer cancel()
-		_, err := act.Ask[*messages.InputReply](ctx, sys, session, &messages.DeliverMail{WorkerId: m.GetTo(), Mail: m})
+		_, err := arrived(ctx)
 		return &posted{m, err}
 	})
 }

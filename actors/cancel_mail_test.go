@@ -1,0 +1,137 @@
+package actors_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/troupe-dev/troupe/actors"
+	"github.com/troupe-dev/troupe/actors/actortest"
+	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/model"
+	"github.com/troupe-dev/troupe/persistence/memory"
+)
+
+// TestACancelTakesBackWhatIsOnItsWayToAnotherWorker has a message that is tried again, as its receiver was full.
+func TestACancelTakesBackWhatIsOnItsWayToAnotherWorker(t *testing.T) {
+	gates, clock := []*actortest.Gate{actortest.NewGate(), actortest.NewGate()}, actortest.NewClock(time.Unix(1<<30, 0))
+	var b string
+	h := actortest.New(t, actortest.Options{Limits: actors.Limits{Queue: 1}, Clock: clock, Model: actortest.Model(func(ctx context.Context, r *model.Request) actortest.Reply {
+		switch {
+		case actortest.Results(r) != nil:
+			return actortest.Reply{Text: "sent", Err: gates[1].Pass(ctx)}
+		case actortest.Asked(r) == "go":
+			return actortest.Reply{Calls: []*messages.ToolCall{send("1", b, "hello")}, Err: gates[0].Pass(ctx)}
+		}
+		return actortest.Reply{Text: "ok"}
+	})})
+	s, a, b2 := pair(h)
+	b = b2
+	submit(h, s, "go")
+	actortest.Wait(t, "the sender works", gates[0].Came)
+	actortest.Ask[*messages.InputReply](h, s, &messages.SubmitInput{WorkerId: b, Parts: actortest.Text("wait")})
+	actortest.Until(t, "the receiver waits", func() bool { return listedWorker(t, h.Store, s, b).GetStaged() == 1 })
+	before := clock.Waits()
+	gates[0].Open()
+	actortest.Wait(t, "the message is sent", gates[1].Came)
+	actortest.Until(t, "the sender has been refused, and waits", func() bool { return clock.Waits() > before })
+	if c := actortest.Ask[*messages.Cancelled](h, s, &messages.CancelSession{Inputs: true}); c.GetTurns() != 2 || c.GetInputs() != 1 {
+		t.Errorf("cancelled %v", c)
+	}
+	gates[1].Open()
+	clock.Advance(time.Hour)
+	actortest.Ask[*messages.Ack](h, s, &messages.WaitIdle{})
+	if acks := actortest.Of[*messages.OutboxAcked](h.Facts(a)); len(mailTo(h, b)) != 0 || len(acks) != 1 || !strings.Contains(acks[0].GetRefused(), "cancelled") {
+		t.Errorf("the receiver was told %v; the sender has noted %v", mailTo(h, b), acks)
+	}
+	if listedWorker(t, h.Store, s, a).GetOutbox() != 0 {
+		t.Error("it is listed as on its way")
+	}
+	works(t, h, s)
+}
+
+// TestACancelOfOneWorkerLeavesWhatItHasSent: without the inputs that wait, what was sent is sent.
+func TestACancelOfOneWorkerLeavesWhatItHasSent(t *testing.T) {
+	store := memory.New()
+	t.Cleanup(func() { _ = store.Close() })
+	first := actortest.New(t, actortest.Options{Store: store, Model: actortest.Say("ok")})
+	s, a, b := pair(first)
+	first.Stop()
+	write(t, store, s, a, recordOf(t, letter(a, b, "hello")))
+	h := actortest.New(t, actortest.Options{Store: store, Model: actortest.Say("ok")})
+	actortest.Ask[*messages.Cancelled](h, s, &messages.CancelSession{WorkerId: a})
+	actortest.Until(t, "it has arrived", func() bool { return len(mailTo(h, b)) == 1 })
+}
+
+// TestNothingBeginsAfterTheCancelOfWorkersThatWakeEachOther cancels two that answer each other for ever, wherever their messages are.
+func TestNothingBeginsAfterTheCancelOfWorkersThatWakeEachOther(t *testing.T) {
+	rounds := 30
+	if testing.Short() {
+		rounds = 10
+	}
+	for i := range rounds {
+		var asked atomic.Int32
+		var other atomic.Pointer[map[string]string]
+		came := make(chan struct{}, 1)
+		h := actortest.New(t, actortest.Options{Limits: actors.Limits{Unasked: 1 << 20}, Model: actortest.Model(func(_ context.Context, r *model.Request) actortest.Reply {
+			if asked.Add(1) == int32(4+i) {
+				came <- struct{}{}
+			}
+			if actortest.Results(r) != nil {
+				return actortest.Reply{Text: "sent"}
+			}
+			to := ""
+			for from, name := range *other.Load() {
+				if strings.HasPrefix(actortest.Asked(r), "Message from worker "+from) {
+					to = from
+				} else if to == "" {
+					to = name
+				}
+			}
+			return actortest.Reply{Calls: []*messages.ToolCall{send("1", to, "your turn")}}
+		})})
+		s, a, b := pair(h)
+		other.Store(&map[string]string{a: b})
+		submit(h, s, "go")
+		actortest.Wait(t, "they write to each other", came)
+		actortest.Ask[*messages.Cancelled](h, s, &messages.CancelSession{Inputs: true})
+		after := asked.Load()
+		actortest.Ask[*messages.Ack](h, s, &messages.WaitIdle{})
+		if n := asked.Load(); n != after {
+			t.Errorf("round %d: the model was asked %d times after the cancel was answered", i, n-after)
+		}
+		for _, w := range workers(h, s) {
+			if w.GetTurn() != "" || w.GetStaged() > 0 || w.GetOutbox() > 0 {
+				t.Errorf("round %d: it rests as %v", i, w)
+			}
+		}
+		h.Stop()
+	}
+}
+
+// TestACancelKeepsTheResultOfAChildInTheBackgroundFromWakingItsParent has a child whose answer waits for its parent, which is quarantined.
+func TestACancelKeepsTheResultOfAChildInTheBackgroundFromWakingItsParent(t *testing.T) {
+	store, gate := memory.New(), actortest.NewGate()
+	t.Cleanup(func() { _ = store.Close() })
+	gate.Open()
+	first := actortest.New(t, actortest.Options{Store: store, Model: apart(behind(gate), inBackground("1", "x"))})
+	s, w := first.Create(&messages.CreateSession{})
+	first.Run(s, "go")
+	quiet(first, t, s, 3)
+	child := workers(first, s)[1].GetId()
+	first.Stop()
+	result := letter(child, w, "done again")
+	result.Mail.Kind = messages.Mail_RESULT
+	write(t, store, s, child, recordOf(t, result))
+	write(t, store, s, w, recordOf(t, &messages.Panicked{Reason: "as the test wants it", Quarantined: true}))
+	h := actortest.New(t, actortest.Options{Store: store, Model: apart(behind(gate), inBackground("1", "x"))})
+	actortest.Ask[*messages.Cancelled](h, s, &messages.CancelSession{Inputs: true})
+	actortest.Ask[*messages.WorkerView](h, s, &messages.ReleaseWorker{WorkerId: w})
+	actortest.Until(t, "nothing is on its way", func() bool { return listedWorker(t, h.Store, s, child).GetOutbox() == 0 })
+	actortest.Ask[*messages.Ack](h, s, &messages.WaitIdle{})
+	if in := mailTo(h, w); len(in) != 1 || workers(h, s)[0].GetTurns() != 2 {
+		t.Errorf("the parent was told %v", in)
+	}
+}
