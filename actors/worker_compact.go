@@ -103,6 +103,10 @@ func (w *Worker) tight(in *messages.InputAccepted) *compaction {
 	if w.request(w.state.Tokens()+input) <= limit {
 		return nil
 	}
+	all := w.state.Exchanges()
+	if least := w.state.Standing(w.dropped(all)); least >= w.state.Replaced(all) || w.request(least+input) > window {
+		return nil // nothing is to be gained: what was said is no longer than a note about it, or the request does not fit without it either
+	}
 	return w.planFor(limit-w.request(input), window)
 }
 
@@ -278,7 +282,12 @@ func (w *Worker) summarised(c actor.Context, g *generation, m *generated) {
 	case w.state.Standing(text) >= w.state.Replaced(k.turns):
 		w.fallBack(c, "the summary is longer than what it would replace", usage)
 	default:
-		if m.completion.Reason == "length" {
+		text, short := w.bounded(text)
+		if text == "" {
+			w.fallBack(c, "the model's context has no room for a summary", usage)
+			return
+		}
+		if short || m.completion.Reason == "length" {
 			text += "\n(The summary was cut here.)"
 		}
 		f := w.state.Compaction(k.turns, text)
@@ -303,13 +312,34 @@ func (w *Worker) fallBack(c actor.Context, why string, usage *messages.Usage) {
 	w.compacted(c, f)
 }
 
-// dropped is what stands in the place of turns that were dropped, after what stood for older ones.
+// droppedNote says, in the place of turns that were dropped, how many they were.
+const droppedNote = "(%d older turns of this conversation are no longer here, and no summary of them could be made. What they held must be looked up, or asked for, again.)"
+
+// dropped is what stands in the place of turns that were dropped, after what stood for older ones. It says so once, however often it happens.
 func (w *Worker) dropped(n int) string {
-	note := fmt.Sprintf("(%d older turns of this conversation are no longer here, and no summary of them could be made. What they held must be looked up, or asked for, again.)", n)
-	if before := w.state.Summary(); before != "" {
-		return before + "\n\n" + note
+	before, last, more := "", w.state.Summary(), 0
+	if i := strings.LastIndex(last, "\n\n"); i >= 0 {
+		before, last = last[:i], last[i+2:]
 	}
-	return note
+	if _, err := fmt.Sscanf(last, droppedNote, &more); err != nil || last != fmt.Sprintf(droppedNote, more) {
+		before, more = w.state.Summary(), 0
+	}
+	note := fmt.Sprintf(droppedNote, n+more)
+	if before, _ = w.bounded(before); before == "" {
+		return note
+	}
+	return before + "\n\n" + note
+}
+
+// bounded cuts what is to stand for older turns to the share of the window that the newest ones may have, and says whether it did: what stands is sent
+// with each request from then on.
+func (w *Worker) bounded(text string) (string, bool) {
+	most, short := w.window()*w.svc.Limits.CompactKeep/100, false
+	for n := w.state.Calibrated(w.state.Standing(text)); most > 0 && n > most && text != ""; n = w.state.Calibrated(w.state.Standing(text)) {
+		end := min(len(text)-1, int(int64(len(text))*int64(most)/int64(n)))
+		text, short = strings.ToValidUTF8(text[:end], ""), true
+	}
+	return text, short
 }
 
 func (w *Worker) compacted(c actor.Context, f *messages.HistoryCompacted) {
