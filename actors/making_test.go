@@ -185,6 +185,9 @@ func TestCopiesUnderWayCountForTheBoundOfWorkspaces(t *testing.T) {
 	if _, err := actortest.Try[*messages.WorkspaceGrant](h, s, attachCopy()); actortest.Code(err) != messages.CodeBadRequest || !strings.Contains(err.Error(), "30 more are being made") {
 		t.Errorf("one more: %v", err)
 	}
+	if _, err := actortest.Try[*messages.WorkspaceGrant](h, s, &messages.AttachWorkspace{Workspace: space(t.TempDir(), "plain")}); actortest.Code(err) != messages.CodeBadRequest || !strings.Contains(err.Error(), "30 more are being made") {
+		t.Errorf("a folder in the place of a copy that is being made: %v", err)
+	}
 	gate.Open()
 	for _, one := range under {
 		if a := actortest.Wait(t, "the copy", one); a.Err != nil {
@@ -193,5 +196,19 @@ func TestCopiesUnderWayCountForTheBoundOfWorkspaces(t *testing.T) {
 	}
 	if got := copied(t, data); len(got) != 30 {
 		t.Errorf("%d copies", len(got))
+	}
+}
+
+// TestCopiesOfWorkersTakeNobodyElsesPlace: no turn but their worker's takes their leases.
+func TestCopiesOfWorkersTakeNobodyElsesPlace(t *testing.T) {
+	gate := actortest.NewGate()
+	gate.Open()
+	h := actortest.New(t, actortest.Options{Model: actortest.Say("ok"), DataDir: t.TempDir(), Copies: slowly{gate: gate}})
+	s, _ := h.Create(inFolder(t))
+	for range 30 {
+		actortest.Ask[*messages.WorkerView](h, s, &messages.SpawnWorker{Isolate: true})
+	}
+	if g := attach(h, s, space(t.TempDir(), "other")); g.GetName() != "other" {
+		t.Errorf("%v", g)
 	}
 }

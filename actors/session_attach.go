@@ -49,6 +49,10 @@ func (s *Session) attach(c actor.Context, m *messages.AttachWorkspace) {
 		s.clone(c, spec)
 		return
 	}
+	if fail := s.full(); fail != nil && !s.building { // who builds may make room
+		s.answer(c, fail)
+		return
+	}
 	s.change(c, c.Sender(), func() (proto.Message, string, *messages.Failure) {
 		if spec.GetPrimary() {
 			return nil, "", messages.Fail(messages.CodeBadRequest, "the primary workspace of a session is settled when it is made", "attach it as another one")

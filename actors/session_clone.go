@@ -29,8 +29,8 @@ func isGit(spec *messages.WorkspaceSpec) bool {
 // clone makes a clone, or a copy of a folder, for a wish that can be granted.
 func (s *Session) clone(c actor.Context, spec *messages.WorkspaceSpec) {
 	svc, sys, self, session, have := s.svc, c.ActorSystem(), c.Self(), s.id, s.facts.attached
-	if len(have)+s.attaching() >= maxWorkspaces { // before anything is fetched
-		s.answer(c, tooManyWorkspaces(s.attaching()))
+	if fail := s.full(); fail != nil { // before anything is fetched
+		s.answer(c, fail)
 		return
 	}
 	s.startMaking(c, &making{asker: c.Sender(), spec: spec}, func(ctx context.Context) (*messages.WorkspaceAttached, *messages.Failure) {
@@ -46,6 +46,24 @@ func (s *Session) clone(c actor.Context, spec *messages.WorkspaceSpec) {
 func (s *Session) attaching() (n int) {
 	for m := range s.makings {
 		if m.worker == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// full refuses another workspace where those that the session has, and those that are being made for it, are as many as may be.
+func (s *Session) full() *messages.Failure {
+	if making := s.attaching(); everybodys(s.facts.attached)+making >= maxWorkspaces {
+		return tooManyWorkspaces(making)
+	}
+	return nil
+}
+
+// everybodys counts the workspaces that are no worker's own: those of which every turn takes the leases.
+func everybodys(all []*messages.WorkspaceAttached) (n int) {
+	for _, a := range all {
+		if a.GetWorker() == "" {
 			n++
 		}
 	}

@@ -179,7 +179,7 @@ func (s *Services) place(spec *messages.WorkspaceSpec, have []*messages.Workspac
 	switch {
 	case spec.GetIsolate() && (addr.Kind != workspace.KindClient || addr.Host != workspace.LocalHost || s.Copies == nil):
 		fail = messages.Fail(messages.CodeBadRequest, "no copy is made of "+addr.Canonical, "folders of this machine can be worked on in a copy")
-	case len(have) >= maxWorkspaces:
+	case everybodys(have) >= maxWorkspaces:
 		return nil, tooManyWorkspaces(0)
 	case addr.Kind == workspace.KindServer:
 		fail = s.placeServer(a, addr, spec.GetBounds())
