@@ -61,7 +61,7 @@ func Audit(ctx context.Context, store persistence.Store, session string) (*messa
 }
 
 func auditOf(ctx context.Context, store persistence.Store, session string) (a *audited, trimmed bool, err error) {
-	a = &audited{session: session, agents: make(map[string]string), calls: make(map[string]*messages.AuditView), asked: make(map[string]int64)}
+	a = &audited{session: session, agents: make(map[string]string), calls: make(map[string]*messages.AuditView), asked: make(map[string]int64), trust: make(map[string]string)}
 	err = store.ReadSession(ctx, session, 0, a.take)
 	var left *persistence.TrimmedError
 	if errors.As(err, &left) && left.First > 0 {
@@ -143,6 +143,7 @@ type audited struct {
 	entries []*messages.AuditView
 	calls   map[string]*messages.AuditView // by exec id
 	asked   map[string]int64               // when, by exec id
+	trust   map[string]string              // how far each workspace is trusted, by address; missing: not said in what was not trimmed away
 }
 
 func (a *audited) take(e persistence.Entry) error {
@@ -176,11 +177,18 @@ func (a *audited) about(e persistence.Entry, f proto.Message) {
 	switch x := f.(type) {
 	case *messages.WorkspaceAttached:
 		v := a.add(e, auditTrust, "")
-		v.What, v.Workspace, v.Decision, v.Why = strings.ToLower(x.GetTrust().String()), x.GetUri(), auditSet, "attached"
+		v.What, v.Workspace, v.Decision, v.Why = messages.TrustName(x.GetTrust()), x.GetUri(), auditSet, "attached"
 		v.By = x.GetBy()
+		a.trust[x.GetUri()] = v.GetWhat()
+	case *messages.WorkspaceDetached:
+		v := a.add(e, auditTrust, "")
+		v.What, v.Workspace, v.Decision, v.Why = cmp.Or(a.trust[x.GetUri()], auditUnknown), x.GetUri(), auditRevoked, "detached"
+		v.By = x.GetBy()
+		delete(a.trust, x.GetUri())
 	case *messages.TrustChanged:
 		v := a.add(e, auditTrust, "")
-		v.What, v.Workspace, v.Decision, v.By, v.ApprovalId = strings.ToLower(x.GetTrust().String()), x.GetUri(), auditSet, x.GetBy(), x.GetApprovalId()
+		v.What, v.Workspace, v.Decision, v.By, v.ApprovalId = messages.TrustName(x.GetTrust()), x.GetUri(), auditSet, x.GetBy(), x.GetApprovalId()
+		a.trust[x.GetUri()] = v.GetWhat()
 	case *messages.ModeChanged:
 		v := a.add(e, auditTrust, "")
 		v.What, v.Workspace, v.Decision, v.By = "mode "+x.GetMode(), x.GetUri(), auditSet, x.GetBy()
