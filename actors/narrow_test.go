@@ -77,7 +77,6 @@ func TestAToolThatIsTakenFromAParentWhileAChildIsOutOfMemoryIsTakenFromItAfterAR
 		t.Fatalf("the child was in memory: %d", n)
 	}
 	h = equipped()
-	actortest.Ask[*messages.Inputs](h, s, &messages.ListInputs{WorkerId: w}) // it is in memory
 	r, err := actortest.Try[*messages.ToolReply](h, s, &messages.CallTool{CallId: messages.NewID("call_"), WorkerId: child, Tool: "act", Arguments: `{"name":"y"}`})
 	if err == nil && r.GetErrorCode() != tools.CodePermissionDenied || len(acted) > 0 {
 		t.Errorf("the child acts: %v %v", r, err)

@@ -73,6 +73,8 @@ type member struct {
 	queue       act.Stash
 	timer       act.Timer
 	equipped    *messages.ConfigChanged // with which tools it was left last; nil: as it was when it began
+	known       bool                    // it has said what it is left, if anything, since the session came into memory
+	held        bool                    // a child that starts when its parent is known
 }
 
 // respawn starts a worker anew after its pause.
@@ -164,6 +166,8 @@ func (s *Session) ready(c actor.Context) {
 		s.findWorker(c, m)
 	case *messages.ConfigChanged:
 		s.narrowChildren(c, m)
+	case *workerKnown:
+		s.workerKnown(c, m.worker)
 	case *workerBuilt:
 		s.workerBuilt(c, m)
 	case *messages.ReleaseWorker: // handed back, too
@@ -341,6 +345,9 @@ func (s *Session) answer(c actor.Context, msg any) {
 
 // start spawns a worker and tells it who it is and what it may use.
 func (s *Session) start(c actor.Context, w *member) {
+	if s.hold(c, w) {
+		return
+	}
 	pid, err := c.SpawnNamed(s.svc.workerProps(), w.id)
 	if err != nil {
 		s.log.Error("worker cannot be spawned", "worker", w.id, "err", err)
@@ -370,6 +377,7 @@ func (s *Session) workerFailed(c actor.Context, m *messages.WorkerFailed) {
 	if m.GetQuarantine() {
 		s.tellLost(w.spawned, failedAgain(m.GetReason()), c)
 		w.quarantined, w.damaged = m.GetReason(), m.GetDamaged()
+		s.workerKnown(c, w.id) // as far as it can be
 	}
 	if w.openings++; !m.GetOpening() {
 		w.openings = 0

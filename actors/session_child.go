@@ -116,6 +116,36 @@ func (s *Session) narrow(c actor.Context, w *member) {
 	}
 }
 
+// workerKnown says that a worker's journal was read: what its children may have no longer, it has said before.
+type workerKnown struct{ worker string }
+
+// hold keeps a child from starting before its parent has said what was taken from it: nothing else may know of that, and the child would
+// do what it is asked first. A parent that never can say it holds up nobody.
+func (s *Session) hold(c actor.Context, w *member) bool {
+	parent := s.workers[w.spawned.GetParent()]
+	if parent == nil || parent.known || parent.quarantined != "" {
+		return false
+	}
+	w.held = true
+	s.wake(c, parent)
+	return true
+}
+
+// workerKnown starts the children that were held.
+func (s *Session) workerKnown(c actor.Context, id string) {
+	parent := s.workers[id]
+	if parent == nil {
+		return
+	}
+	parent.known = true
+	for _, child := range s.order {
+		if w := s.workers[child]; w.held && w.spawned.GetParent() == id {
+			w.held = false
+			s.start(c, w)
+		}
+	}
+}
+
 // noChild says why a child cannot be made.
 func (s *Session) noChild(m *messages.SpawnChild) *messages.Failure {
 	parent := s.workers[m.GetParent()]

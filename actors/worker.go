@@ -76,6 +76,7 @@ type Worker struct {
 	decided     map[string]messages.RecoveryDecision_Action // for calls that were open at recovery
 	known       map[string]*messages.ToolReply              // results that the executors' ledger has
 	inherited   map[string]bool                             // exec ids of calls that an earlier activation dispatched
+	anew        bool                                        // calls that wait are decided on again: what decides about them may be another than when they were planned
 	failing     bool                                        // the turn ends with an error, once nothing runs any more
 	waiting     map[string][]*actor.PID                     // input id -> who awaits its turn
 	idlers      []*actor.PID                                // who awaits rest

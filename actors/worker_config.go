@@ -3,6 +3,7 @@ package actors
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -155,8 +156,9 @@ func (s *Services) checkToolset(names []string) *messages.Failure {
 	return nil
 }
 
-// reequipped answers what was planned with a toolset that is no longer the worker's.
+// reequipped answers what was planned and may not run with what the worker is now.
 func (w *Worker) reequipped(c actor.Context) {
+	w.anew = true
 	t := w.state.Turn()
 	if t == nil || t.Cancelled != nil || w.failing {
 		return
@@ -166,14 +168,26 @@ func (w *Worker) reequipped(c actor.Context) {
 	}
 }
 
-// toolsetChange is who answers an approval of a call whose tool was taken away.
+// toolsetChange is who answers an approval of a call that may not run any more.
 const toolsetChange = "toolset"
 
-// deprived answers the calls that wait and whose tool the worker was deprived of. What was dispatched has perhaps begun: it goes on.
+// deprived answers the calls that wait and may not run any more. What was dispatched has perhaps begun: it goes on.
 func (w *Worker) deprived(open []*conversation.Call) []proto.Message {
 	var facts []proto.Message
+	anew := w.anew
+	w.anew = false
 	for _, call := range open {
-		if w.running[call.Plan.GetExecId()] || !w.isDeprived(call) {
+		if w.running[call.Plan.GetExecId()] || call.Dispatched != nil || call.InDoubt() || call.Settled() || call.Refused() {
+			continue
+		}
+		why := ""
+		switch {
+		case w.isDeprived(call):
+			why = "the tool " + call.Name + " was taken from the toolset while the call waited"
+		case anew:
+			why = w.barredSince(call)
+		}
+		if why == "" {
 			continue
 		}
 		if call.Pending() {
@@ -182,19 +196,47 @@ func (w *Worker) deprived(open []*conversation.Call) []proto.Message {
 				ArgsHash: call.Requested.GetArgsHash(),
 			})
 		}
-		facts = append(facts, refusal(call.Plan, messages.ToolFinished_DENIED,
-			tools.Errorf(tools.CodePermissionDenied, "Not run: the tool %s was taken from the toolset while the call waited", call.Name)))
+		facts = append(facts, refusal(call.Plan, messages.ToolFinished_DENIED, tools.Errorf(tools.CodePermissionDenied, "Not run: %s", why)))
 	}
 	return facts
 }
 
-// isDeprived says whether a call that has not been dispatched is one of a tool that the worker has no longer. Without a toolset of its
+// isDeprived says whether a call is one of a tool that the worker has no longer. Without a toolset of its
 // own it has what it was planned with.
 func (w *Worker) isDeprived(call *conversation.Call) bool {
-	if w.state.Tools() == nil || call.Dispatched != nil || call.InDoubt() || call.Settled() || call.Refused() {
+	if w.state.Tools() == nil {
 		return false
 	}
 	own := w.role()
 	added := slices.ContainsFunc(w.rules(own), func(r policy.Rule) bool { return r.Tool == call.Name && r.Action == policy.Allow })
 	return !added && !w.inToolset(own, call.Name, messages.Trust_FULL)
+}
+
+// barredSince says why a call that was planned may not run, as things stand now; "" when it may. What was allowed and would be asked about
+// now is for the model to call again; what a person was or is asked about may be denied since. A workspace that it has lost is seen to elsewhere.
+func (w *Worker) barredSince(call *conversation.Call) string {
+	tool, err := w.svc.Tools.Lookup(call.Name)
+	if err != nil {
+		return ""
+	}
+	args, _, err := tools.Check(tool.Spec(), json.RawMessage(call.Arguments))
+	if err != nil {
+		return ""
+	}
+	var g *messages.WorkspaceGrant
+	if uri := call.Plan.GetWorkspace(); uri != "" {
+		if g = named(w.grant.GetWorkspaces(), uri); g == nil {
+			return ""
+		}
+	}
+	_, v := w.verdict(tool.Spec(), g, args)
+	asked := call.Plan.GetNeedsApproval() || call.Requested != nil || call.Resolved != nil
+	switch {
+	case v.Action == policy.Allow:
+	case v.Action == policy.Deny && v.Decision == "":
+		return v.Reason + ", since the call was planned"
+	case !asked:
+		return v.Reason + ", since the call was planned; call it again"
+	}
+	return ""
 }

@@ -85,11 +85,12 @@ func (w *Worker) opening(c actor.Context) {
 		w.down(c, m.err.Error(), errors.Is(m.err, persistence.ErrCorrupt))
 		return
 	}
-	w.journal, w.state, w.snaps = m.journal, m.state, m.snaps
+	w.journal, w.state, w.snaps, w.anew = m.journal, m.state, m.snaps, true
 	w.projector.Lookup, w.projector.Called = w.generation, w.called
 	w.inherit()
 	w.reportBudget(c)
 	w.narrowSleepers(c)
+	c.Send(c.Parent(), &workerKnown{w.id})
 	switch {
 	case w.barred(c):
 	case w.releasedBy != "" || w.openings > 0 && w.stash.Holds(w.isRelease): // from a quarantine that its journal does not know of

@@ -72,6 +72,9 @@ type world struct {
 	together  bool                                                  // things happen at the same time, so that there may be fewer appends than in another run
 	budget    *messages.Budget                                      // of the session; nil: none
 	script    func(*model.Request) (calls [][2]string, text string) // instead of the turn with calls of every class
+	during    func(ctx context.Context, tool string)                // what a call of a tool does besides
+	beside    func(context.Context, *troupe.Runtime) error          // what is done once the prompt is in, before the answer is waited for
+	lives     int                                                   // runtimes so far
 
 	mu      sync.Mutex
 	effects map[string][]string // tool -> exec ids, in order
@@ -99,6 +102,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) run(t *testing.T, store *cutStore) int {
 	t.Helper()
 	store.cut = make(chan struct{})
+	w.lives++
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	rt, err := troupe.New(ctx, troupe.Options{Model: w, Store: store, DataDir: w.data, Tools: w.tools(t), Agents: w.agents})
@@ -135,6 +139,11 @@ func (w *world) prompt(ctx context.Context, rt *troupe.Runtime) error {
 			return err
 		}
 		if _, err := rt.Ask(ctx, to(&messages.ToSession_Submit{Submit: in})); err != nil {
+			return err
+		}
+	}
+	if w.beside != nil {
+		if err := w.beside(ctx, rt); err != nil {
 			return err
 		}
 	}
@@ -178,6 +187,8 @@ func to[C any](cmd C) *messages.ToSession {
 		m.Command = c
 	case *messages.ToSession_Close:
 		m.Command = c
+	case *messages.ToSession_Configure:
+		m.Command = c
 	}
 	return m
 }
@@ -194,6 +205,9 @@ func (w *world) tools(t *testing.T) []tools.Tool {
 	} {
 		spec := tools.Spec{Name: name, Description: "Logs an effect. Example: {\"name\": \"x\"}", Effect: effect}
 		tool, err := tools.Func(spec, func(tc *tools.Context, a args) (*tools.Result, error) {
+			if w.during != nil {
+				w.during(tc.Signal, name)
+			}
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.effects[name] = append(w.effects[name], tc.ExecID)
