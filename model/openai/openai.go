@@ -22,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/troupe-dev/troupe/internal/plainhttp"
 	"github.com/troupe-dev/troupe/internal/telemetry"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
@@ -42,7 +43,7 @@ type Options struct {
 	APIKey func(context.Context) (string, error)
 	API    string // Chat (default) or Responses
 
-	Transport        http.RoundTripper // default: a NewTransport of its own, ended by Close
+	Transport        http.RoundTripper // default: one of its own, ended by Close; see NewTransport
 	RequestTimeout   time.Duration     // one request with its whole answer; default 30 min
 	FirstByteTimeout time.Duration     // to the first byte of the answer; default 5 min
 	IdleTimeout      time.Duration     // between two bytes of the answer; default 2 min
@@ -63,7 +64,8 @@ func Key(key string) func(context.Context) (string, error) {
 }
 
 // NewTransport returns an HTTP transport fit for many streams at once: connections are kept,
-// and nothing is compressed, since a compressor holds events back. One may serve all providers.
+// and nothing is compressed, since a compressor holds events back. One may serve all providers. A provider
+// at an http address that no proxy stands before gets a plainhttp.Transport instead, unless it is given another.
 func NewTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
@@ -80,8 +82,27 @@ func NewTransport() *http.Transport {
 	}
 }
 
+// ownTransport is what asks u when nobody has said what does.
+func ownTransport(u *url.URL) transport {
+	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u})
+	if u.Scheme != "http" || proxy != nil || err != nil || strings.Contains(u.Host, "%") { // an address with a zone
+		return NewTransport()
+	}
+	return &plainhttp.Transport{Dial: connect}
+}
+
+// transport is one that is ours.
+type transport interface {
+	http.RoundTripper
+	CloseIdleConnections()
+}
+
+func connect(ctx context.Context, network, addr string) (net.Conn, error) {
+	return (&net.Dialer{Timeout: 15 * time.Second, KeepAlive: 30 * time.Second}).DialContext(ctx, network, addr)
+}
+
 func dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	c, err := (&net.Dialer{Timeout: 15 * time.Second, KeepAlive: 30 * time.Second}).DialContext(ctx, network, addr)
+	c, err := connect(ctx, network, addr)
 	if tcp, ok := c.(*net.TCPConn); ok {
 		return gatherer{tcp}, nil
 	}
@@ -92,8 +113,9 @@ func dial(ctx context.Context, network, addr string) (net.Conn, error) {
 type Model struct {
 	opts   Options
 	host   string
-	client *http.Client
-	owned  *http.Transport
+	rt     http.RoundTripper // asked itself and not through an http.Client: a redirected POST would carry prompt and key to where nobody configured them
+	owned  transport
+	direct bool // rt sends a body from where its pieces lie
 	tools  toolCache
 	texts  toolCache // tools as text, for the XML protocol
 	bufs   sync.Pool
@@ -139,13 +161,12 @@ func New(opts Options) (*Model, error) {
 	}
 	m.plain = codec{m.kept.format + "+xml", inText(m.kept.encode)}
 	m.texts.write = func(defs []model.ToolDef) []byte { return []byte(xmltools.Describe(defs)) }
-	rt := opts.Transport
-	if rt == nil {
-		m.owned = NewTransport()
-		rt = m.owned
+	m.rt = opts.Transport
+	if m.rt == nil {
+		m.owned = ownTransport(u)
+		m.rt = m.owned
 	}
-	// A redirected POST would carry prompt and key to where nobody configured them.
-	m.client = &http.Client{Transport: rt, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	_, m.direct = m.rt.(*plainhttp.Transport)
 	m.bufs.New = func() any { return &buffers{in: make([]byte, bufferSize), out: make([]byte, 0, bufferSize)} }
 	return m, nil
 }

@@ -23,14 +23,14 @@ type splice struct {
 // sends headers and a body that it knows to be in memory in one write, and others in two.
 const oneWrite = 32 << 10
 
-// carry puts the pieces into a request.
-func carry(hr *http.Request, parts [][]byte) {
+// carry puts the pieces into a request, for a transport that can send them from where they lie or for another.
+func carry(hr *http.Request, parts [][]byte, direct bool) {
 	n := 0
 	for _, p := range parts {
 		n += len(p)
 	}
 	hr.ContentLength = int64(n)
-	if n <= oneWrite {
+	if n <= oneWrite && !direct {
 		whole := bytes.Join(parts, nil)
 		hr.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(whole)), nil }
 	} else {
@@ -91,6 +91,9 @@ func (s *splice) rest() net.Buffers {
 	s.part, s.next = nil, len(s.parts)
 	return all
 }
+
+// Pieces implements plainhttp.Pieces.
+func (s *splice) Pieces() net.Buffers { return s.rest() }
 
 // Close implements io.Closer; there is nothing to close.
 func (s *splice) Close() error { return nil }

@@ -101,7 +101,7 @@ func (t *try) Do(hr *http.Request) (*http.Response, error) {
 	}
 	telemetry.Leave(hr.Context(), hr.Header)
 	t.sent = true
-	resp, err := t.m.client.Do(hr)
+	resp, err := t.m.rt.RoundTrip(hr)
 	if err != nil {
 		return nil, t.unreachable(err)
 	}
@@ -158,7 +158,7 @@ func (t *try) splice(hr *http.Request) error {
 	if tools := t.m.tools.encoded(t.req.Tools); tools != nil && !t.req.XML {
 		parts = append(parts, []byte(`,"tools":`), tools)
 	}
-	carry(hr, append(parts, after))
+	carry(hr, append(parts, after), t.m.direct)
 	return nil
 }
 

@@ -1,0 +1,234 @@
+package plainhttp
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// Pieces is a request's body that lies in memory in several places. It leaves from there, with the head in the same write.
+type Pieces interface{ Pieces() net.Buffers }
+
+// conn is a connection. While a request is under way it belongs to the goroutine that asks.
+type conn struct {
+	addr  string
+	nc    net.Conn
+	raw   syscall.RawConn // nil where there is none
+	since time.Time       // waits for a request from then on
+
+	ctx      context.Context //nolint:containedctx // of the request under way, whose body is read later
+	stop     func() bool     // what ends a read or a write when ctx does
+	sent     chan struct{}   // closed when a request has left that is written while its answer is read; nil: it has
+	sendErr  error           // what came of it
+	br       *bufio.Reader
+	left     int64 // bytes that may still be read
+	reusable bool
+}
+
+func newConn(addr string, nc net.Conn) *conn {
+	c := &conn{addr: addr, nc: nc}
+	if sc, ok := nc.(syscall.Conn); ok {
+		c.raw, _ = sc.SyscallConn() // without it a closed connection shows when it is used
+	}
+	return c
+}
+
+// begin binds a connection to a request.
+func (c *conn) begin(ctx context.Context) {
+	c.ctx, c.left = ctx, maxHead
+	c.stop = context.AfterFunc(ctx, func() { _ = c.nc.SetDeadline(time.Unix(1, 0)) })
+}
+
+// end frees it from the request; false when that has ended it, or is just doing so.
+func (c *conn) end() bool {
+	free := c.stop()
+	c.ctx, c.stop = nil, nil
+	return free
+}
+
+// drop closes a connection whose request has failed or is not read to its end.
+func (c *conn) drop() {
+	c.end()
+	_ = c.nc.Close()
+	if c.sent != nil {
+		<-c.sent // the request is read no more
+		c.sent = nil
+	}
+}
+
+// Read implements io.Reader for what reads the answer.
+func (c *conn) Read(p []byte) (int, error) {
+	if c.left <= 0 {
+		return 0, fmt.Errorf("the head of the answer is longer than %d bytes", maxHead)
+	}
+	n, err := c.nc.Read(p[:min(int64(len(p)), c.left)])
+	c.left -= int64(n)
+	if err != nil && c.ctx != nil && c.ctx.Err() != nil {
+		err = context.Cause(c.ctx)
+	}
+	return n, err
+}
+
+// send writes a request.
+func (c *conn) send(head []byte, r *http.Request) error {
+	if r.ContentLength == 0 {
+		_, err := c.nc.Write(head)
+		return err
+	}
+	if p, ok := r.Body.(Pieces); ok {
+		all := append(make(net.Buffers, 0, 16), head)
+		all = append(all, p.Pieces()...)
+		n, err := all.WriteTo(c.nc)
+		if err == nil && n != int64(len(head))+r.ContentLength {
+			err = fmt.Errorf("the request has %d bytes instead of %d", n-int64(len(head)), r.ContentLength)
+		}
+		return err
+	}
+	if _, err := c.nc.Write(head); err != nil {
+		return err
+	}
+	_, err := io.CopyN(c.nc, r.Body, r.ContentLength)
+	return err
+}
+
+// head reads the head of the answer.
+func (c *conn) head(r *http.Request) (*http.Response, error) {
+	for range maxInterim + 1 {
+		if _, err := c.br.Peek(1); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = errClosedEarly
+			}
+			return nil, err
+		}
+		resp, err := http.ReadResponse(c.br, r)
+		if err != nil {
+			return nil, fmt.Errorf("read the head of the answer: %w", err)
+		}
+		if resp.StatusCode >= 200 || resp.StatusCode == http.StatusSwitchingProtocols {
+			c.left = math.MaxInt64
+			return resp, nil
+		}
+	}
+	return nil, fmt.Errorf("more than %d interim answers", maxInterim)
+}
+
+// body is an answer's body. At its end the connection can serve the next request.
+type body struct {
+	t    *Transport
+	c    *conn // nil: it has ended
+	src  io.ReadCloser
+	last error
+}
+
+var errBodyClosed = errors.New("read of a closed body")
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	if b.c == nil {
+		return 0, b.last
+	}
+	n, err := b.src.Read(p)
+	if err != nil {
+		if !errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			b.c.reusable = false
+		}
+		b.last = err
+		b.end()
+	}
+	return n, err
+}
+
+// Close implements io.Closer. It waits for nothing: a body that was not read to its end takes its connection along.
+func (b *body) Close() error {
+	if b.c != nil {
+		b.c.reusable = false
+		b.last = errBodyClosed
+		b.end()
+	}
+	return nil
+}
+
+// end gives the connection back, or closes it.
+func (b *body) end() {
+	c := b.c
+	b.c = nil
+	if b.last == nil {
+		b.last = io.EOF
+	}
+	free := c.reusable && c.br.Buffered() == 0 && c.written()
+	c.br.Reset(nil)
+	b.t.readers.Put(c.br)
+	c.br = nil
+	if free && c.end() {
+		b.t.put(c)
+		return
+	}
+	if c.stop == nil { // the request ended meanwhile
+		_ = c.nc.Close()
+		return
+	}
+	c.drop()
+}
+
+// written says whether the request has left as a whole.
+func (c *conn) written() bool {
+	if c.sent == nil {
+		return true
+	}
+	select {
+	case <-c.sent:
+		c.sent = nil
+		return c.sendErr == nil
+	default:
+		return false
+	}
+}
+
+// address is where to connect to.
+func address(r *http.Request) string {
+	port := r.URL.Port()
+	if port == "" {
+		port = "80"
+	}
+	host := r.URL.Hostname()
+	if ascii, err := httpguts.PunycodeHostPort(host); err == nil {
+		host = ascii
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// appendHead writes the head of a request.
+func appendHead(b []byte, r *http.Request) []byte {
+	host := r.Host
+	if host == "" {
+		host = r.URL.Host
+	}
+	if ascii, err := httpguts.PunycodeHostPort(host); err == nil {
+		host = ascii
+	}
+	b = append(append(append(b, r.Method...), ' '), r.URL.RequestURI()...)
+	b = append(append(b, " HTTP/1.1\r\nHost: "...), host...)
+	if r.Method == http.MethodPost || r.ContentLength > 0 {
+		b = strconv.AppendInt(append(b, "\r\nContent-Length: "...), r.ContentLength, 10)
+	}
+	b = append(b, "\r\n"...)
+	for name, values := range r.Header {
+		if name == "Host" || name == "Content-Length" || name == "Transfer-Encoding" || name == "Connection" {
+			continue // decided here
+		}
+		for _, v := range values {
+			b = append(append(append(append(b, name...), ": "...), v...), "\r\n"...)
+		}
+	}
+	return append(b, "\r\n"...)
+}

@@ -1,0 +1,23 @@
+//go:build unix
+
+package plainhttp
+
+import (
+	"errors"
+	"syscall"
+)
+
+// open says whether a connection that has waited can be used: the server has neither closed it nor said anything.
+func (c *conn) open() bool {
+	if c.raw == nil {
+		return true
+	}
+	quiet := false
+	err := c.raw.Read(func(fd uintptr) bool {
+		var one [1]byte
+		_, err := syscall.Read(int(fd), one[:])
+		quiet = errors.Is(err, syscall.EAGAIN)
+		return true
+	})
+	return err == nil && quiet
+}
