@@ -62,6 +62,7 @@ type house struct {
 	metrics  *export.Metrics   // nil: calls of models are not counted
 	listener *countingListener // nil: nobody is served
 	most     int               // connections to it at a time
+	crash    string            // the file that tells what this process dies of; "" when there is none
 	gateway  gateway.Options   // of who comes by the socket
 }
 
@@ -113,6 +114,9 @@ func (a *app) openHouse(ctx context.Context, o opening) (*house, error) {
 	}
 	if h != nil {
 		h.note = a.note
+		if h.rt != nil {
+			h.watchCrash()
+		}
 		h.missing()
 	}
 	if errors.Is(err, persistence.ErrLocked) {
@@ -348,6 +352,7 @@ func (h *house) close(ctx context.Context) error {
 		errs = append(errs, h.models.Close())
 	}
 	h.closeTraces(ctx)
+	h.endCrash()
 	if h.log != nil {
 		errs = append(errs, h.log.close())
 	}
