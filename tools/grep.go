@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"regexp/syntax"
 	"strings"
 
 	"github.com/troupe-dev/troupe/messages"
@@ -20,7 +21,8 @@ var grepDoc string
 const (
 	grepMaxPattern = 1000      // bytes of the expression
 	grepMaxTotal   = 256 << 20 // bytes of all files
-	grepMaxLine    = 256 << 10 // bytes of a line that are searched: a match is not interrupted
+	grepMaxLine    = 256 << 10 // bytes of a line that are searched
+	grepMaxSteps   = 16 << 20  // instructions of the expression times bytes of a line: a second or less, as a match is not interrupted
 	grepLineChars  = 500       // of a line that is shown
 )
 
@@ -57,12 +59,14 @@ type search struct {
 	c       *fileCall
 	re      *regexp.Regexp
 	include *pattern
+	longest int // bytes of a line that are searched
 	context int
 	out     *listing
 	matches int
 	most    int
 	files   int
 	skipped int // binary, too large, or not to be read
+	clipped int // lines that were searched at their beginning only
 	read    int64
 	cut     bool
 }
@@ -91,6 +95,9 @@ func grepFiles(c *fileCall, a grepArgs) (*Result, error) {
 		return nil, c.fail(orHere(a.Path), err)
 	}
 	result := s.out.result("(no matches)", s.cut, "narrow the pattern, path or include")
+	if s.clipped > 0 {
+		result.Content += fmt.Sprintf("[%d long %s searched in the first %d bytes only]\n", s.clipped, plural(s.clipped, "line was", "lines were"), s.longest)
+	}
 	result.Meta = map[string]any{"matches": s.matches, "files": s.files, "skipped": s.skipped}
 	return result, nil
 }
@@ -110,7 +117,7 @@ func newSearch(c *fileCall, a grepArgs) (*search, error) {
 	if err != nil {
 		return nil, refuse("the pattern does not compile: %v (set literal to search for plain text)", err)
 	}
-	s := &search{c: c, re: re, context: a.Context, most: a.MaxResults, out: newListing(1<<20, 0)}
+	s := &search{c: c, re: re, longest: longestLine(expression), context: a.Context, most: a.MaxResults, out: newListing(1<<20, 0)}
 	if s.most == 0 {
 		s.most = 100
 	}
@@ -148,57 +155,101 @@ func (s *search) file(f *workspace.File) error {
 		s.skipped++
 		return nil
 	}
-	lines, hits, err := s.hits(f.Data)
+	data := bytes.TrimSuffix(f.Data, []byte("\n"))
+	hits, err := s.hits(data)
 	if err != nil || len(hits) == 0 {
 		return err
 	}
 	s.files++
-	name, shown := s.c.show(f.Path), -1 // the last line shown
+	name, next := s.c.show(f.Path), place{} // next: the first line that was not shown
 	for i, hit := range hits {
 		if s.matches == s.most {
 			s.cut = true
 			return workspace.Stop
 		}
-		first, last := max(hit-s.context, shown+1), min(hit+s.context, len(lines)-1)
+		last := hit.n + s.context
 		if i+1 < len(hits) {
-			last = min(last, hits[i+1]-1)
+			last = min(last, hits[i+1].n-1)
 		}
-		if s.context > 0 && len(s.out.lines) > 0 && (shown < 0 || first > shown+1) && !s.out.add("--") {
+		first := hit.back(data, min(s.context, hit.n-next.n))
+		if s.context > 0 && len(s.out.lines) > 0 && (next.n == 0 || first.n > next.n) && !s.out.add("--") {
 			return workspace.Stop
 		}
-		for n := first; n <= last; n++ {
-			line := []byte(s.c.clean(string(lines[n][:min(len(lines[n]), grepMaxLine)])))
-			if !s.out.add(grepLine(name, n, line, n == hit)) {
+		for next = first; next.n <= last && next.at <= len(data); {
+			line := next.line(data)
+			if !s.out.add(grepLine(name, next.n, []byte(s.c.clean(string(line[:min(len(line), grepMaxLine)]))), next.n == hit.n)) {
 				return workspace.Stop
 			}
+			next = next.after(line)
 		}
 		s.matches++
-		shown = last
 	}
 	return nil
 }
 
-// hits lists the matching lines, no more than are still wanted and one.
-func (s *search) hits(data []byte) (lines [][]byte, hits []int, err error) {
-	if prefix, _ := s.re.LiteralPrefix(); !bytes.Contains(data, []byte(prefix)) {
-		return nil, nil, nil // most files: no need to split them
+// place is where a line of a file begins. Lines are found one after the other: a list of those of a file of empty lines would
+// take two dozen times its size.
+type place struct{ n, at int }
+
+// line is the line at the place, without its end.
+func (p place) line(data []byte) []byte {
+	if i := bytes.IndexByte(data[p.at:], '\n'); i >= 0 {
+		return data[p.at : p.at+i]
 	}
-	lines = bytes.Split(bytes.TrimSuffix(data, []byte("\n")), []byte("\n"))
-	for n, line := range lines {
-		if n%256 == 0 && s.c.ctx.Err() != nil {
-			return nil, nil, s.c.ctx.Err()
+	return data[p.at:]
+}
+
+// after is the place of the line that follows. Behind the last one it is beyond the data.
+func (p place) after(line []byte) place { return place{p.n + 1, p.at + len(line) + 1} }
+
+// back is the place some lines before, no more than there are.
+func (p place) back(data []byte, lines int) place {
+	for ; lines > 0; lines-- {
+		p = place{p.n - 1, bytes.LastIndexByte(data[:p.at-1], '\n') + 1}
+	}
+	return p
+}
+
+// hits lists the matching lines, no more than are still wanted and one. It looks at each of them, and how much of one is searched
+// is bounded by what the expression costs: no match can be interrupted.
+func (s *search) hits(data []byte) (hits []place, err error) {
+	if prefix, _ := s.re.LiteralPrefix(); !bytes.Contains(data, []byte(prefix)) {
+		return nil, nil // most files: no need to look at lines
+	}
+	since := 0
+	for p := (place{}); p.at <= len(data); {
+		line := p.line(data)
+		if since += len(line); since >= s.longest || p.n%256 == 0 {
+			if since = 0; s.c.ctx.Err() != nil {
+				return nil, s.c.ctx.Err()
+			}
 		}
-		line = bytes.TrimSuffix(line, []byte("\r"))
-		if len(line) > grepMaxLine {
-			line = line[:grepMaxLine]
+		text := bytes.TrimSuffix(line, []byte("\r"))
+		if len(text) > s.longest {
+			text = text[:s.longest]
+			s.clipped++
 		}
-		if s.re.Match(line) {
-			if hits = append(hits, n); len(hits) > s.most-s.matches {
+		if s.re.Match(text) {
+			if hits = append(hits, p); len(hits) > s.most-s.matches {
 				break
 			}
 		}
+		p = p.after(line)
 	}
-	return lines, hits, nil
+	return hits, nil
+}
+
+// longestLine is how much of a line an expression is matched with. Its time is that of its program's length times the text's.
+func longestLine(expression string) int {
+	tree, err := syntax.Parse(expression, syntax.Perl)
+	if err != nil {
+		return grepMaxLine
+	}
+	prog, err := syntax.Compile(tree.Simplify())
+	if err != nil {
+		return grepMaxLine
+	}
+	return min(grepMaxLine, grepMaxSteps/len(prog.Inst))
 }
 
 func grepLine(name string, n int, line []byte, match bool) string {

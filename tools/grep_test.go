@@ -1,8 +1,11 @@
 package tools
 
 import (
+	"context"
 	"fmt"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -56,5 +59,65 @@ func TestGrepKeepsItsBounds(t *testing.T) {
 	b.put("big", strings.Repeat("needle\n", 10<<20/7+1))
 	if r := b.ok(Grep(), m{"pattern": "needle", "include": "big"}); r.Meta["skipped"] != 1 || r.Meta["matches"] != 0 {
 		t.Errorf("a file over 10 MiB: %v", r.Meta)
+	}
+}
+
+// patient is a call that ends when it was looked at so many times.
+type patient struct {
+	context.Context
+	looks atomic.Int64
+}
+
+func (p *patient) Err() error {
+	if p.looks.Add(-1) < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestASearchOfLongLinesEndsWithItsCall has an expression that takes long for each line, and few lines.
+func TestASearchOfLongLinesEndsWithItsCall(t *testing.T) {
+	b := newBench(t)
+	b.put("long", strings.Repeat(strings.Repeat("a", grepMaxLine)+"\n", 30))
+	p := &patient{Context: t.Context()}
+	p.looks.Store(12) // far fewer than there are lines
+	b.tc.Signal = p
+	b.fails(Grep(), m{"pattern": "[bc]$", "path": "long"}, CodeCancelled)
+}
+
+// TestWhatAnExpressionCostsBoundsHowMuchOfALineIsSearched: no match can be interrupted.
+func TestWhatAnExpressionCostsBoundsHowMuchOfALineIsSearched(t *testing.T) {
+	for pattern, least := range map[string]int{"needle": grepMaxLine, `^\s*func (\w+)\(`: grepMaxLine, "(a{0,30}){0,30}b": 1 << 10, "(": grepMaxLine} {
+		n := longestLine(pattern)
+		if n < least || n > grepMaxLine || least < grepMaxLine && n > 32<<10 {
+			t.Errorf("%s: %d bytes", pattern, n)
+		}
+	}
+	b := newBench(t)
+	b.put("long", strings.Repeat("a", 64<<10)+"needle\nneedle\n")
+	r := b.ok(Grep(), m{"pattern": "needle|(q{0,30}){0,30}z", "path": "long"})
+	if !strings.HasPrefix(r.Content, "long:2: needle\n[1 long line was searched in the first ") {
+		t.Errorf("%q", r.Content)
+	}
+	if r := b.ok(Grep(), m{"pattern": "needle", "path": "long"}); r.Meta["matches"] != 2 || strings.Contains(r.Content, "[1 long") {
+		t.Errorf("%.200q %v", r.Content, r.Meta)
+	}
+}
+
+// TestAFileOfEmptyLinesTakesNoMoreThanAnyOther: searching it must not take many times its size.
+func TestAFileOfEmptyLinesTakesNoMoreThanAnyOther(t *testing.T) {
+	b := newBench(t)
+	const size = 8 << 20
+	b.put("lines", strings.Repeat("\n", size))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	r := b.ok(Grep(), m{"pattern": "[xz]$", "path": "lines"})
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 6*size || r.Content != "(no matches)\n" {
+		t.Errorf("it took %d MiB: %.100q", took>>20, r.Content)
+	}
+	r = b.ok(Grep(), m{"pattern": "^$", "path": "lines", "context": 1, "max_results": 2})
+	if want := "lines:1: \nlines:2: \n"; !strings.HasPrefix(r.Content, want) {
+		t.Errorf("%.100q", r.Content)
 	}
 }

@@ -37,7 +37,7 @@ func compilePattern(text string, hidden bool) (*pattern, error) {
 				return nil, Errorf(CodeInvalidPath, "Invalid path: pattern %q must be relative, without empty components and \"..\"; name the start with path", cleanText(text))
 			}
 			if _, err := path.Match(part, ""); err != nil {
-				return nil, refuse("the pattern %q does not compile: a bracket is not closed or empty", cleanText(text))
+				return nil, refuse("the pattern %q does not compile: a bracket is not closed or empty, or it ends in a backslash", cleanText(text))
 			}
 		}
 		p.alternatives = append(p.alternatives, parts)
