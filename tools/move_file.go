@@ -3,6 +3,7 @@ package tools
 import (
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/troupe-dev/troupe/messages"
@@ -38,9 +39,10 @@ type moveFileArgs struct {
 func moveFile(c *fileCall, a moveFileArgs) (*Result, error) {
 	from, to, err := c.ws.Rename(c.ctx, c.at(a.Source), c.at(a.Destination), workspace.MoveOptions{Overwrite: a.Overwrite, Parents: true})
 	if err != nil {
-		name := a.Destination
-		if _, gone := c.ws.Lstat(c.at(a.Source)); gone != nil {
-			name = a.Source
+		name := a.Source // what is wrong is with it, unless the destination is named
+		var w *workspace.Error
+		if errors.As(err, &w) && (w.Op == "make" || w.Path == c.at(a.Destination)) {
+			name = a.Destination
 		}
 		return nil, c.fail(name, err)
 	}
