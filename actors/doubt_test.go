@@ -385,6 +385,25 @@ func TestACallThatDoesNotEndIsPutInDoubt(t *testing.T) {
 	}
 }
 
+// TestACallThatItsToolLostTrackOfGoesByThePolicy: a server of tools that ends during a call is such a one.
+func TestACallThatItsToolLostTrackOfGoesByThePolicy(t *testing.T) {
+	spec := tools.Spec{Name: "pay", Description: "Pays. Example: `{\"name\": \"x\"}`", Effect: atMostOnce, Unknown: messages.UnknownOutcome_ASK}
+	pay, err := tools.Func(spec, func(*tools.Context, nameArg) (*tools.Result, error) {
+		return nil, tools.ErrorUnknown("the server ended")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := actortest.New(t, actortest.Options{Tools: []tools.Tool{pay}, Model: plainOr(actortest.CallThenSay(actortest.Call("1", "pay", `{"name":"x"}`)))})
+	p := &payment{t: t, h: h}
+	p.s, p.w = h.Create(&messages.CreateSession{})
+	p.in = submit(h, p.s, "go")
+	p.waits()
+	if n := len(actortest.Of[*messages.CallDoubted](h.Facts(p.w))); n != 1 || len(actortest.Of[*messages.ToolFinished](h.Facts(p.w))) != 0 {
+		t.Errorf("put in doubt %d times", n)
+	}
+}
+
 // TestWhatBecomesOfAnUnknownOutcomeIsDecidedWhenTheCallIsPlanned: a rule goes before the tool's configuration, that before
 // the agent, that before the tool's own word; and what is configured later changes no planned call.
 func TestWhatBecomesOfAnUnknownOutcomeIsDecidedWhenTheCallIsPlanned(t *testing.T) {

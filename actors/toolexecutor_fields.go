@@ -27,14 +27,20 @@ func (f *callFields) Set(ctx context.Context, name string, value json.RawMessage
 	done, err := askFields[*messages.FieldUpdated](ctx, f.run.sys, m.GetWorkspace().GetId(), &messages.SetField{
 		Field: name, Value: string(value), ExecId: id, By: m.GetWorkerId(), SessionId: m.GetSessionId(),
 	})
+	if err != nil {
+		return nil, notSet(ctx, err)
+	}
+	return done.GetSet(), nil
+}
+
+// notSet words what came of an edit that was not answered with what it led to. One that the Workspace did not answer may be made.
+func notSet(ctx context.Context, err error) error {
 	var fail *messages.Failure
 	switch {
-	case err == nil:
-		return done.GetSet(), nil
 	case errors.As(err, &fail) && fail.GetCode() != messages.CodeUnavailable:
-		return nil, tools.Errorf(fail.GetCode(), "%s", fail.GetMessage())
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
+		return tools.Errorf(fail.GetCode(), "%s", fail.GetMessage())
+	case errors.Is(ctx.Err(), context.Canceled):
+		return ctx.Err()
 	}
-	return nil, tools.Errorf(tools.CodeWorkspaceNotAvailable, "Error: Workspace not available: %v", err)
+	return tools.ErrorUnknown("Error: Workspace not available: %v", err)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/troupe-dev/troupe/actors/act"
+	"github.com/troupe-dev/troupe/conversation"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/tools"
 )
@@ -116,6 +118,16 @@ func TestEveryEndOfACallHasItsAnswer(t *testing.T) {
 		"its own cancel": {
 			tool:   &odd{run: func(*tools.Context) (*tools.Result, error) { return nil, tools.Errorf(tools.CodeCancelled, "given up") }},
 			status: messages.ToolFinished_CANCELLED, code: tools.CodeCancelled, text: "given up",
+		},
+		"its own word that nobody knows": {
+			tool:   &odd{run: func(*tools.Context) (*tools.Result, error) { return nil, tools.ErrorUnknown("it went away") }},
+			status: messages.ToolFinished_INTERRUPTED_UNKNOWN, code: tools.CodeInterrupted, text: "it went away. " + conversation.InterruptedText,
+		},
+		"never begun": {
+			tool: &odd{run: func(*tools.Context) (*tools.Result, error) {
+				return nil, tools.Errorf(tools.CodeInterrupted, "Not started")
+			}},
+			status: messages.ToolFinished_ERROR, code: tools.CodeInterrupted, text: "Not started",
 		},
 		"bad arguments": {tool: &odd{run: func(*tools.Context) (*tools.Result, error) {
 			return nil, tools.Errorf(tools.CodeInvalidArguments, "not so")
@@ -374,6 +386,35 @@ func TestAHookIsToldOfNoSecret(t *testing.T) {
 		r.do(t.Context())
 		if told != "it is ***" {
 			t.Errorf("the hook was told %q", told)
+		}
+	}
+}
+
+// TestAnEditOfAFieldThatIsNotAnsweredMayBeMade: who gives up a wait does not know.
+func TestAnEditOfAFieldThatIsNotAnsweredMayBeMade(t *testing.T) {
+	live := t.Context()
+	dead, cancel := context.WithCancel(live)
+	cancel()
+	late, cancel := context.WithTimeout(live, 0)
+	defer cancel()
+	for what, c := range map[string]struct {
+		ctx     context.Context
+		err     error
+		code    string
+		unknown bool
+	}{
+		"the Workspace was silent": {live, fmt.Errorf("ask: %w", context.DeadlineExceeded), tools.CodeInterrupted, true},
+		"it was being replaced":    {live, messages.Fail(messages.CodeUnavailable, "the workspace is stopping", ""), tools.CodeInterrupted, true},
+		"the call was late":        {late, context.DeadlineExceeded, tools.CodeInterrupted, true},
+		"it refused":               {live, messages.Fail("field_read_only", "no", ""), "field_read_only", false},
+		"the call was cancelled":   {dead, context.Canceled, "", false},
+	} {
+		var e *tools.Error
+		switch err := notSet(c.ctx, c.err); {
+		case c.code == "" && !errors.Is(err, context.Canceled):
+			t.Errorf("%s: %v", what, err)
+		case c.code != "" && (!errors.As(err, &e) || e.Code != c.code || e.Unknown != c.unknown || c.unknown != strings.HasSuffix(e.Message, conversation.InterruptedText)):
+			t.Errorf("%s: %+v", what, e)
 		}
 	}
 }

@@ -354,7 +354,7 @@ func (r *run) failed(ctx context.Context, err error) *messages.ToolReply {
 	case errors.As(err, &te) && te.Code == tools.CodeCancelled && errors.Is(context.Cause(ctx), errHalted):
 		return failedReply(r.m, messages.ToolFinished_CANCELLED, te.Code, haltedText+strings.TrimPrefix(te.Message, "the call was cancelled"))
 	case errors.As(err, &te):
-		reply := failedReply(r.m, statusOf(te.Code), te.Code, te.Message)
+		reply := failedReply(r.m, statusOf(te), te.Code, te.Message)
 		reply.DetailsJson = asJSON(te.Details)
 		return reply
 	case errors.Is(context.Cause(ctx), errCallTimeout):
@@ -368,8 +368,11 @@ func (r *run) failed(ctx context.Context, err error) *messages.ToolReply {
 	return failedReply(r.m, messages.ToolFinished_ERROR, tools.CodeInternalError, "Unexpected error: "+err.Error())
 }
 
-func statusOf(code string) messages.ToolFinished_Status {
-	switch code {
+func statusOf(e *tools.Error) messages.ToolFinished_Status {
+	if e.Unknown {
+		return messages.ToolFinished_INTERRUPTED_UNKNOWN
+	}
+	switch e.Code {
 	case tools.CodeTimeout:
 		return messages.ToolFinished_TIMEOUT
 	case tools.CodeCancelled:

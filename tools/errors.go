@@ -56,6 +56,7 @@ type Error struct {
 	Code    string         // one of the Code constants
 	Message string         // for the model and for people
 	Details map[string]any // for programs; may be nil
+	Unknown bool           // nobody knows whether the call happened: the policy for unknown outcomes counts, and it is no failure of the call
 }
 
 // Error returns the message alone: the code travels beside it.
@@ -73,7 +74,15 @@ func (e *Error) With(key string, value any) *Error {
 		details[k] = v
 	}
 	details[key] = value
-	return &Error{Code: e.Code, Message: e.Message, Details: details}
+	return &Error{Code: e.Code, Message: e.Message, Details: details, Unknown: e.Unknown}
+}
+
+// UnknownText is what a model reads of a call of which nobody knows whether it happened.
+const UnknownText = "Interrupted: the outcome of this call is unknown; it may have run. Verify before repeating it."
+
+// ErrorUnknown is the end of a call that was begun, and of which nothing was heard any more, for a reason.
+func ErrorUnknown(format string, args ...any) *Error {
+	return &Error{Code: CodeInterrupted, Message: fmt.Sprintf(format, args...) + ". " + UnknownText, Unknown: true}
 }
 
 // ErrorNotFound is the refusal of a tool that is not registered (acceptance row 6).

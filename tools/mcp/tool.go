@@ -126,8 +126,11 @@ func (t *tool) Run(tc *tools.Context, args json.RawMessage) (*tools.Result, erro
 	}
 	session, err := t.server.connected(ctx)
 	if err != nil {
-		if ctx.Err() != nil {
-			return nil, tools.Errorf(tools.CodeCancelled, "The call of %s was cancelled.", t.spec.Name)
+		switch {
+		case errors.Is(ctx.Err(), context.DeadlineExceeded):
+			return nil, tools.Errorf(tools.CodeTimeout, "The MCP server %s was not connected in time; the call was not made.", t.server.name)
+		case ctx.Err() != nil:
+			return nil, tools.Errorf(tools.CodeCancelled, "The call of %s was cancelled before it was made.", t.spec.Name)
 		}
 		return nil, tools.Errorf(tools.CodeNetworkError, "The MCP server %s cannot be reached: %s", t.server.name, t.clean(tc, err.Error())).With("started", false)
 	}
@@ -146,29 +149,31 @@ func (t *tool) Run(tc *tools.Context, args json.RawMessage) (*tools.Result, erro
 // been heard.
 const transportFailed = -32005
 
-// refused says why there is no result.
+// refused says why there is no result. The server has the call by then: unless it only reads, whether it happened is not known
+// where no answer came.
 func (t *tool) refused(ctx context.Context, tc *tools.Context, err error) error {
 	var rpc *jsonrpc.Error
-	text := t.clean(tc, err.Error())
+	reads, text := t.spec.Effect == messages.Effect_PURE, t.clean(tc, err.Error())
+	answered := errors.As(err, &rpc) && rpc.Code != transportFailed
 	switch {
-	case errors.As(err, &rpc) && rpc.Code == transportFailed:
-		rpc = nil // the connection failed, and no answer came
-	}
-	switch {
-	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) && reads:
 		return tools.Errorf(tools.CodeTimeout, "The MCP server %s did not answer in time.", t.server.name)
-	case ctx.Err() != nil:
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return tools.ErrorUnknown("The MCP server %s did not answer in time", t.server.name)
+	case ctx.Err() != nil && reads:
 		return tools.Errorf(tools.CodeCancelled, "The call of %s was cancelled.", t.spec.Name)
-	case rpc != nil && rpc.Code == jsonrpc.CodeInvalidParams:
+	case ctx.Err() != nil:
+		return tools.Errorf(tools.CodeCancelled, "The call of %s was cancelled; it may have had effects.", t.spec.Name)
+	case answered && rpc.Code == jsonrpc.CodeInvalidParams:
 		return tools.Errorf(tools.CodeInvalidArguments, "%s", text)
-	case rpc != nil && rpc.Code == jsonrpc.CodeMethodNotFound:
+	case answered && rpc.Code == jsonrpc.CodeMethodNotFound:
 		return tools.Errorf(tools.CodeToolNotFound, "%s", text)
-	case rpc != nil:
+	case answered:
 		return tools.Errorf(tools.CodeValidationFailed, "%s", text)
-	case t.spec.Effect == messages.Effect_PURE:
+	case reads:
 		return tools.Errorf(tools.CodeInterrupted, "The MCP server %s ended during the call: %s", t.server.name, text)
 	}
-	return tools.Errorf(tools.CodeInterrupted, "The MCP server %s ended during the call, and whether it had an effect is not known: %s", t.server.name, text)
+	return tools.ErrorUnknown("The MCP server %s ended during the call: %s", t.server.name, text)
 }
 
 // result is what the model is shown.

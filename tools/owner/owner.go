@@ -190,9 +190,7 @@ func (x *Owner) clean(r *messages.ToolReply) *messages.ToolReply {
 }
 
 func unknown(m *messages.Execute) *messages.ToolReply {
-	r := answer(m, tools.Errorf(tools.CodeInterrupted, "Interrupted: the outcome of this call is unknown; it may have run. Verify before repeating it."))
-	r.Status = messages.ToolFinished_INTERRUPTED_UNKNOWN
-	return r
+	return answer(m, &tools.Error{Code: tools.CodeInterrupted, Message: tools.UnknownText, Unknown: true})
 }
 
 // answer is the result of a call that failed; with nil, of one that has nothing to say.
@@ -204,6 +202,9 @@ func answer(m *messages.Execute, err error) *messages.ToolReply {
 		r.Status = messages.ToolFinished_OK
 	case errors.As(err, &e):
 		r.ErrorCode, r.Content = e.Code, e.Message
+		if e.Unknown {
+			r.Status = messages.ToolFinished_INTERRUPTED_UNKNOWN
+		}
 	default:
 		r.ErrorCode, r.Content = tools.CodeInternalError, "Unexpected error: "+err.Error()
 	}
