@@ -2,6 +2,7 @@ package troupe_test
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -97,10 +98,16 @@ func TestAProjectsVariablesAreThoseOfItsSessionsCommandsAndNobodyElses(t *testin
 			{Name: "X", Value: "a\x00b"},
 			{Name: "SHORT", Value: "abc", Secret: true},
 			{Name: "WORD", Value: "password", Secret: true},
+			{Name: "LATIN", Value: "caf\xe9"},
 		} {
 			wantCode(t, "set "+v.GetName(), set(ctx, rt, "mine", v), messages.CodeBadRequest)
 		}
 		wantCode(t, "set too much", set(ctx, rt, "mine", &messages.Variable{Name: "X", Value: strings.Repeat("x", 40<<10)}), messages.CodeTooLarge)
+		var many []*messages.Variable
+		for i := range 25 {
+			many = append(many, &messages.Variable{Name: fmt.Sprintf("V%d", i), Value: strings.Repeat("x", 32<<10)})
+		}
+		wantCode(t, "set too much in all", set(ctx, rt, "mine", many...), messages.CodeTooLarge)
 		wantCode(t, "another project", set(ctx, rt, "nobody's", &messages.Variable{Name: "X", Value: "x"}), messages.CodeNotFound)
 		l, err := rt.Ask(ctx, &messages.ListProjects{})
 		if err != nil || len(l.(*messages.Projects).GetProjects()) != 1 || strings.Contains(l.(*messages.Projects).String(), "s3cr3t") {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"google.golang.org/protobuf/proto"
@@ -29,7 +30,8 @@ const projectsStream = "sys/projects"
 // Bounds of a project.
 const (
 	maxVariables = 200
-	maxValue     = 32 << 10 // bytes
+	maxValue     = 32 << 10  // bytes
+	maxValues    = 768 << 10 // bytes of all its names, values and commands: what commands are given, and the store takes at once
 )
 
 // learner is a Redactor that can be told of further secrets: for good, or for as long as there are not too many newer ones.
@@ -180,15 +182,34 @@ func (s *Services) SetVariables(ctx context.Context, m *messages.SetVariables) (
 	if len(p.GetVariables()) > maxVariables {
 		return nil, messages.Fail(messages.CodeBadRequest, fmt.Sprintf("a project has at most %d variables", maxVariables), "")
 	}
+	if n := sizeOf(p); len(m.GetSet()) > 0 && n > maxValues {
+		return nil, messages.Fail(messages.CodeTooLarge, fmt.Sprintf("the variables of project %s would be %d bytes; all of them together may be %d", p.GetName(), n, maxValues),
+			"take some away with `troupe env unset`, or put long values into a file of the folder")
+	}
 	slices.SortFunc(p.Variables, func(a, b *messages.Variable) int { return strings.Compare(a.GetName(), b.GetName()) })
 	s.learn(p)
 	return Shown(p), s.putProject(ctx, p)
 }
 
+func sizeOf(p *messages.Project) int {
+	n := 0
+	for _, v := range p.GetVariables() {
+		n += len(v.GetName()) + len(v.GetValue()) + len(v.GetCommand())
+	}
+	return n
+}
+
 // checkVariable refuses what no command may be given, whatever its folder's trust, and a secret that could not be kept one.
 func (s *Services) checkVariable(v *messages.Variable) *messages.Failure {
 	if err := tools.CheckVariable(v.GetName(), v.GetValue(), messages.Trust_RESTRICTED); err != nil {
+		if tools.CheckVariable(v.GetName(), v.GetValue(), messages.Trust_FULL) == nil { // the runtime keeps no trust for a project
+			return messages.Fail(messages.CodeBadRequest, fmt.Sprintf("the variable %s changes which programs run, or how: no project may set it", v.GetName()),
+				"name it in env.inherit of the configuration: commands in trusted folders have it as troupe itself has it")
+		}
 		return messages.Fail(messages.CodeBadRequest, asToolError(err).Message, "")
+	}
+	if !utf8.ValidString(v.GetValue()) {
+		return messages.Fail(messages.CodeBadRequest, fmt.Sprintf("the value of %s is not UTF-8", v.GetName()), "encode it, for instance with base64")
 	}
 	if v.GetCommand() != "" {
 		return checkProvider(v)

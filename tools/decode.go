@@ -15,7 +15,7 @@ import (
 
 // Bounds of a call's arguments. A write_file of 5 MiB may take 30 MiB when all is escaped.
 const (
-	maxArguments = 32 << 20 // bytes
+	MaxArguments = 32 << 20 // bytes
 	maxDepth     = 64       // nested objects and arrays
 )
 
@@ -105,8 +105,8 @@ func canonical(object map[string]any) (json.RawMessage, [32]byte, error) {
 
 // parseArguments reads exactly one JSON object without losing or merging anything.
 func parseArguments(args json.RawMessage) (map[string]any, error) {
-	if len(args) > maxArguments {
-		return nil, refuse("the arguments are %d bytes long; at most %d are taken", len(args), maxArguments)
+	if len(args) > MaxArguments {
+		return nil, refuse("the arguments are %d bytes long; at most %d are taken", len(args), MaxArguments)
 	}
 	if !utf8.Valid(args) {
 		return nil, refuse("the arguments are not valid UTF-8")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -206,37 +207,26 @@ line. With --secret the value is taken out of everything that agents see and tha
 
 With --command what the command prints is the value, anew for each call of an agent that runs commands, and always a secret. It runs in the
 sandbox, in the folder of the call, without network, for 10 s at most. If it fails, so does the call.`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usage("troupe env set: NAME=VALUE is missing")
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return nil
 			}
-			return nil
+			e := usage("troupe env set: NAME=VALUE is missing")
+			e.hint = "usage: " + cmd.UseLine()
+			return e
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m := &messages.SetVariables{}
-			if command != "" && (len(args) > 1 || secret || strings.Contains(args[0], "=")) {
-				return usage("troupe env set: --command goes with one NAME, without a value and without --secret")
+			var err error
+			if command == "" {
+				m.Set, err = a.variables(cmd.Context(), args, secret)
+			} else if len(args) > 1 || secret || strings.Contains(args[0], "=") {
+				err = usage("troupe env set: --command goes with one NAME, without a value and without --secret")
+			} else {
+				m.Set = []*messages.Variable{{Name: args[0], Command: command}}
 			}
-			for _, word := range args {
-				name, value, given := strings.Cut(word, "=")
-				if command != "" {
-					m.Set = append(m.Set, &messages.Variable{Name: name, Command: command})
-					continue
-				}
-				if !given {
-					if len(args) > 1 {
-						return usage("troupe env set: the value of %s is missing, and stdin can give one alone", name)
-					}
-					text, err := readPrompt(cmd.Context(), a.in)
-					if err != nil {
-						return err
-					}
-					value = strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r")
-				}
-				if secret {
-					a.keepSecret([]config.Secret{config.NewSecret(value)})
-				}
-				m.Set = append(m.Set, &messages.Variable{Name: name, Value: value, Secret: secret})
+			if err != nil {
+				return err
 			}
 			return a.inProject(cmd.Context(), dir, true, func(ctx context.Context, n node, p *messages.Project) error {
 				m.Project = p.GetId()
@@ -249,6 +239,43 @@ sandbox, in the folder of the call, without network, for 10 s at most. If it fai
 	cmd.Flags().BoolVar(&secret, "secret", false, "keep the value out of all texts")
 	cmd.Flags().StringVar(&command, "command", "", "`COMMAND` that prints the value, for each call anew")
 	return cmd
+}
+
+// variables reads the words of a command line that set variables, and from stdin the value of one that stands alone.
+func (a *app) variables(ctx context.Context, words []string, secret bool) ([]*messages.Variable, error) {
+	var all []*messages.Variable
+	for _, word := range words {
+		name, value, given := strings.Cut(word, "=")
+		if !given {
+			if len(words) > 1 {
+				return nil, usage("troupe env set: the value of %s is missing, and stdin can give one alone", visible(name))
+			}
+			var err error
+			if value, err = a.valueOf(ctx, name); err != nil {
+				return nil, err
+			}
+		}
+		if !utf8.ValidString(value) {
+			return nil, &exitError{code: exitInput, what: "the value of " + visible(name) + " is not UTF-8", hint: "encode it, for instance with base64"}
+		}
+		if secret {
+			a.keepSecret([]config.Secret{config.NewSecret(value)})
+		}
+		all = append(all, &messages.Variable{Name: name, Value: value, Secret: secret})
+	}
+	return all, nil
+}
+
+// valueOf reads a variable's value from stdin. Nothing there is no value: the program before the pipe has failed, or there is none.
+func (a *app) valueOf(ctx context.Context, name string) (string, error) {
+	if a.inTerm {
+		a.note("troupe: type the value of %s, which is shown, and end with a new line and Ctrl-D", visible(name))
+	}
+	text, err := readStdin(ctx, a.in, "the value of "+visible(name), maxPrompt)
+	if err == nil && text == "" {
+		return "", &exitError{code: exitInput, what: "stdin holds no value for " + visible(name), hint: "an empty one is set with: troupe env set " + visible(name) + "="}
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r"), err
 }
 
 func newEnvUnset(a *app) *cobra.Command {
@@ -285,7 +312,14 @@ func (a *app) inProject(ctx context.Context, dir string, making bool, work func(
 			if p, err = ask[*messages.Project](ctx, n, &messages.SaveProject{Path: real}); err != nil {
 				return err
 			}
+			if err := work(ctx, n, p); err != nil { // it stays what it was
+				if _, undone := ask[*messages.Ack](ctx, n, &messages.RemoveProject{Project: p.GetId()}); undone != nil {
+					a.note("troupe: warning: %s is the project %s now, with nothing in it: %v", visible(real), visible(p.GetName()), undone)
+				}
+				return err
+			}
 			a.note("troupe: %s is the project %s now", visible(real), visible(p.GetName()))
+			return nil
 		}
 		return work(ctx, n, p)
 	})

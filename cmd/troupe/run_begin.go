@@ -59,16 +59,21 @@ func (a *app) prompt(ctx context.Context, f *runFlags, args []string) ([]*messag
 	return parts, nil
 }
 
-// readPrompt reads all of stdin. A reader that waits cannot be woken: it is left behind when ctx ends,
-// and ends with the process.
+// readPrompt reads a prompt from stdin.
 func readPrompt(ctx context.Context, in io.Reader) (string, error) {
+	return readStdin(ctx, in, "the prompt", maxPrompt)
+}
+
+// readStdin reads all of stdin, which is what its errors call it. A reader that waits cannot be woken: it is left behind when ctx ends,
+// and ends with the process.
+func readStdin(ctx context.Context, in io.Reader, what string, most int64) (string, error) {
 	type answer struct {
 		data []byte
 		err  error
 	}
 	got := make(chan answer, 1)
 	go func() {
-		data, err := io.ReadAll(io.LimitReader(in, maxPrompt+1))
+		data, err := io.ReadAll(io.LimitReader(in, most+1))
 		got <- answer{data, err}
 	}()
 	select {
@@ -77,9 +82,9 @@ func readPrompt(ctx context.Context, in io.Reader) (string, error) {
 	case r := <-got:
 		switch {
 		case r.err != nil:
-			return "", &exitError{code: exitIO, what: "read the prompt from stdin: " + r.err.Error(), err: r.err}
-		case len(r.data) > maxPrompt:
-			return "", &exitError{code: exitInput, what: fmt.Sprintf("the prompt on stdin is larger than %d MiB", maxPrompt>>20), hint: "put it into a file of the folder"}
+			return "", &exitError{code: exitIO, what: "read " + what + " from stdin: " + r.err.Error(), err: r.err}
+		case int64(len(r.data)) > most:
+			return "", &exitError{code: exitInput, what: fmt.Sprintf("%s on stdin: more than %d MiB", what, most>>20), hint: "put it into a file of the folder"}
 		}
 		return string(r.data), nil
 	}
