@@ -116,7 +116,13 @@ func (b *box) tools(t *testing.T) map[string]*tools.Envelope {
 // A filter has a name of the repository's choice and is a part of what git does: it runs, but in the sandbox, and when
 // git only reads it can change nothing at all.
 func TestFiltersOfARepositoryAreConfined(t *testing.T) {
-	b := newRepo(t, sandbox.Bwrap, messages.Trust_RESTRICTED)
+	for _, mode := range []sandbox.Mode{sandbox.Bwrap, sandbox.Landlock} {
+		t.Run(string(mode), func(t *testing.T) { filtersAreConfined(t, newRepo(t, mode, messages.Trust_RESTRICTED)) })
+	}
+}
+
+func filtersAreConfined(t *testing.T, b *box) {
+	t.Helper()
 	in, out, stolen := filepath.Join(b.root, "ran"), filepath.Join(b.out, "pwned"), filepath.Join(b.root, "stolen")
 	write(t, filepath.Join(b.root, ".gitattributes"), "*.txt filter=x\n")
 	host(t, b.root, "config", "filter.x.clean", "touch "+out+" "+in+" ~/ran; cat "+b.out+"/secret > "+stolen+"; cat")

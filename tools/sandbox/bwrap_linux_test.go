@@ -81,6 +81,60 @@ func TestOnlyTheWorkspaceAndAPrivateHomeCanBeWritten(t *testing.T) {
 	})
 }
 
+// TestWhatMayOnlyBeReadIsNotWritten wherever it lies: in a /tmp that is the command's own, or in a workspace that it may write.
+func TestWhatMayOnlyBeReadIsNotWritten(t *testing.T) {
+	dir := folder(t) // below /tmp, as a rule
+	in := func(name string) string {
+		full := filepath.Join(dir, name)
+		if err := os.MkdirAll(full, 0o755); err != nil { //nolint:gosec // it is read by others
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(full, "f"), []byte("as it was\n"), 0o644); err != nil { //nolint:gosec // the same
+			t.Fatal(err)
+		}
+		return full
+	}
+	cache, ws, beside := in("cache"), in("ws"), besideTemp(t)
+	inner := in("ws/inner")
+	eachConfined(t, func(t *testing.T, s tools.Sandbox) {
+		mode := Mode(s.Name())
+		if isBare(s) {
+			mode = bareLandlock
+		}
+		s = detect(t, mode, func(o *Options) { o.Read = []string{cache, inner} })
+		attack := "for d in " + strings.Join([]string{ws, cache, inner, beside, "~"}, " ") + `; do cat $d/f; echo x >$d/f; echo x >$d/new; rm -f $d/f; mkdir $d/dir; chmod 777 $d; done 2>/dev/null; echo end`
+		unchanged := func(what string, dirs ...string) {
+			t.Helper()
+			for _, d := range dirs {
+				all, err := os.ReadDir(d)
+				text, rerr := os.ReadFile(filepath.Join(d, "f"))
+				info, serr := os.Stat(d)
+				if err != nil || rerr != nil || serr != nil || string(text) != "as it was\n" || info.Mode().Perm() != 0o755 && !isBare(s) {
+					t.Errorf("%s: %s is %v, %q in it", what, d, all, text)
+				}
+				for _, e := range all {
+					if e.Name() != "f" && e.Name() != "inner" && e.Name() != ".troupe" {
+						t.Errorf("%s: %s was made in %s", what, e.Name(), d)
+					}
+				}
+			}
+		}
+		said, _ := sh(t, s, ws, attack, func(c *tools.Command) { c.ReadOnly = true })
+		if !strings.HasPrefix(said, "as it was\nas it was\n") || !strings.HasSuffix(said, "end\n") {
+			t.Errorf("it reads %q", said)
+		}
+		unchanged("read-only", ws, cache, inner)
+		if out, _ := sh(t, s, ws, `cat ~/new ~/f`); !strings.Contains(out, "No such file") && !strings.Contains(out, "cannot open") || strings.Contains(out, "x\n") {
+			t.Errorf("it wrote into the home: %q", out)
+		}
+		if isBare(s) { // landlock alone takes nothing out of a folder that may be written
+			return
+		}
+		sh(t, s, ws, strings.Replace(attack, ws+" ", "", 1))
+		unchanged("otherwise", cache, inner)
+	})
+}
+
 func TestTroupesOwnFolderIsHiddenAndCannotBeMade(t *testing.T) {
 	eachConfined(t, func(t *testing.T, s tools.Sandbox) {
 		ws := folder(t)

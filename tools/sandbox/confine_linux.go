@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -149,16 +150,16 @@ func mountView(p *plan) error {
 	}
 	var covered []string
 	for _, v := range p.View {
-		under := false
-		for _, c := range covered {
-			under = under || v.Path != c && isBelow(v.Path, c)
-		}
+		under := func(c string) bool { return v.Path != c && isBelow(v.Path, c) }
 		var err error
 		switch v.Kind {
-		case "ro", "rw":
-			if under || v.Kind == "rw" {
+		case "ro":
+			if slices.ContainsFunc(covered, under) {
 				err = bind(kept[v.Path], v.Path)
 			}
+		case "rw":
+			err = bind(kept[v.Path], v.Path)
+			covered = append(covered, v.Path) // what may only be read in it is a mount of its own, which can be closed
 		case "tmpfs":
 			if _, missing := os.Stat(v.Path); missing != nil {
 				continue
@@ -189,26 +190,36 @@ func mountView(p *plan) error {
 }
 
 // closeRest makes all that the command may not write read-only. Landlock has no word about modes, owners, times and
-// attributes of files: without this a command could change those of all files of the user.
+// attributes of files: without this a command could change those of all files of the user. Nor has it a word that forbids: what
+// may only be read, and lies below what may be written, such as a folder in /tmp, is kept by its mount alone. A folder comes before what
+// lies below it.
 func closeRest(p *plan) error {
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
-	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &attr); err != nil {
+	closed, open := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}, unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}
+	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &closed); err != nil {
 		return fmt.Errorf("make the machine's files read-only: %w", err)
 	}
-	attr = unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}
 	for _, v := range p.View {
-		if v.Kind != "rw" && v.Kind != "tmpfs" {
-			continue
+		var err error
+		switch v.Kind {
+		case "tmpfs":
+			if err = unix.MountSetattr(unix.AT_FDCWD, v.Path, 0, &open); errors.Is(err, unix.ENOENT) {
+				err = nil
+			}
+		case "rw":
+			err = unix.MountSetattr(unix.AT_FDCWD, v.Path, unix.AT_RECURSIVE, &open)
+			if errors.Is(err, unix.EPERM) { // something in it is read-only on the machine, too
+				err = unix.MountSetattr(unix.AT_FDCWD, v.Path, 0, &open)
+			}
+		case "ro":
+			if err = unix.MountSetattr(unix.AT_FDCWD, v.Path, unix.AT_RECURSIVE, &closed); errors.Is(err, unix.EINVAL) {
+				err = nil // it is no mount: all around it is closed
+			}
 		}
-		err := unix.MountSetattr(unix.AT_FDCWD, v.Path, unix.AT_RECURSIVE, &attr)
-		if errors.Is(err, unix.EPERM) { // something in it is read-only on the machine, too
-			err = unix.MountSetattr(unix.AT_FDCWD, v.Path, 0, &attr)
-		}
-		if err != nil && (v.Kind != "tmpfs" || !errors.Is(err, unix.ENOENT)) {
-			return fmt.Errorf("make %s writable: %w", v.Path, err)
+		if err != nil {
+			return fmt.Errorf("make %s writable, or not: %w", v.Path, err)
 		}
 	}
-	_ = unix.MountSetattr(unix.AT_FDCWD, "/proc", 0, &attr) // for its own settings; landlock says which
+	_ = unix.MountSetattr(unix.AT_FDCWD, "/proc", 0, &open) // for its own settings; landlock says which
 	return nil
 }
 
