@@ -11,7 +11,7 @@ import (
 // body is the same both times.
 const ReplayedHeader = "Idempotent-Replayed"
 
-// submit accepts an input: 202 once it is durable.
+// submit accepts an input: 202 once it is durable, or 200 with the result of its turn when the client prefers to wait for that.
 func (a *api) submit(w http.ResponseWriter, r *http.Request) (answer, error) {
 	var body messages.InputJSON
 	if err := a.read(w, r, &body); err != nil {
@@ -27,9 +27,12 @@ func (a *api) submit(w http.ResponseWriter, r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	ans := answer{status: http.StatusAccepted, body: in.JSON()}
+	ans, over := a.result(r, in)
+	if !over {
+		ans = answer{status: http.StatusAccepted, body: in.JSON(), header: map[string]string{}}
+	}
 	if in.GetDuplicate() {
-		ans.header = map[string]string{ReplayedHeader: "true"}
+		ans.header[ReplayedHeader] = "true"
 	}
 	return ans, nil
 }

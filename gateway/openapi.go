@@ -60,6 +60,12 @@ func operation(r row, path string, s *schemas) described {
 		"operationId": operationID(r.pattern), "summary": r.summary, "parameters": parameters(r, path),
 		"responses": described{statusText(r): succeeded(r, s), "default": described{"$ref": "#/components/responses/problem"}},
 	}
+	if r.waits != nil {
+		op["responses"].(described)[itoa(http.StatusOK)] = described{ //nolint:forcetypeassert // it was made above
+			"description": "What it came to, for a client that prefers to wait and may read",
+			"content":     described{"application/json": described{"schema": s.of(r.waits)}},
+		}
+	}
 	if r.scope != ScopeNone {
 		op["x-scope"], op["security"] = string(r.scope), []described{{"token": []string{}}}
 	} else {
@@ -81,6 +87,12 @@ func parameters(r row, path string) []described {
 	}
 	for _, name := range r.query {
 		out = append(out, described{"name": name, "in": "query", "schema": described{"type": "string"}})
+	}
+	if r.waits != nil {
+		out = append(out, described{
+			"name": "Prefer", "in": "header", "schema": described{"type": "string"},
+			"description": "wait=N: answer with the result if it is there within N seconds (RFC 7240), at most 600",
+		})
 	}
 	return out
 }

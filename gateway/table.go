@@ -15,6 +15,7 @@ type row struct {
 	in      any      // a value of the body's type; nil: there is no body
 	out     any      // a value of the answer's type; nil: no content, or what kind says
 	status  int      // of the answer; 0: 200, and 204 without content
+	waits   any      // a value of the type of the answer, 200, to who prefers to wait (header Prefer); nil: nobody may
 	kind    string   // content type of an answer that is not JSON
 	takes   string   // content type of a body that is not JSON
 	begins  bool     // something new, which a server that stops refuses
@@ -64,7 +65,7 @@ func (a *api) sessionRows() []row {
 
 func (a *api) inputRows() []row {
 	return []row{
-		{pattern: "POST /api/sessions/{id}/inputs", begins: true, scope: ScopePrompt, summary: "Give a session an input; answers once it is durable", in: messages.InputJSON{}, out: messages.AcceptedJSON{}, status: http.StatusAccepted, serve: a.submit},
+		{pattern: "POST /api/sessions/{id}/inputs", begins: true, scope: ScopePrompt, summary: "Give a session an input; answers once it is durable", in: messages.InputJSON{}, out: messages.AcceptedJSON{}, status: http.StatusAccepted, waits: messages.ResultJSON{}, serve: a.submit},
 		{pattern: "GET /api/sessions/{id}/inputs", scope: ScopeRead, summary: "Inputs that wait", query: []string{"worker"}, out: []messages.StagedJSON{}, serve: a.inputs},
 		{pattern: "DELETE /api/sessions/{id}/inputs/{input}", scope: ScopePrompt, summary: "Take an input back that waits", query: []string{"worker", "by"}, serve: a.withdraw},
 		{pattern: "GET /api/sessions/{id}/wait", scope: ScopeRead, summary: "Answers when a turn is done, with what it came to: a result, or the reply of a tool that was called", query: []string{"worker", "input_id"}, out: oneOf{messages.ResultJSON{}, messages.CalledJSON{}}, serve: a.wait},

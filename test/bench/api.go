@@ -111,9 +111,16 @@ func (s *served) tell(into any, line string, args ...any) error {
 	return json.Unmarshal(answer, into)
 }
 
+// The ways to play a turn over the API.
+const (
+	byResult = "API: input that waits for its result"
+	byPoll   = "API: input, then a long poll"
+	byStream = "API: input, then an event stream that stays open"
+)
+
 // overhead compares the processor time of a turn.
 func (s *served) overhead(ctx context.Context, reps int) error {
-	ways := []string{"library", "library, with a look at every event", "API: input, then a long poll", "API: input, then an event stream that stays open"}
+	ways := []string{"library", "library, with a look at every event", byResult, byPoll, byStream}
 	used := make([][]float64, len(ways))
 	for rep := range reps + 1 {
 		for i := range ways {
@@ -126,7 +133,7 @@ func (s *served) overhead(ctx context.Context, reps int) error {
 				if err := s.tell(&before, "cpu"); err != nil {
 					return err
 				}
-				if err := each(apiSessions, func(int) error { return s.play(ctx, i == 3) }); err != nil {
+				if err := each(apiSessions, func(int) error { return s.play(ctx, ways[i]) }); err != nil {
 					return err
 				}
 				if err := s.tell(&after, "cpu"); err != nil {
@@ -179,7 +186,7 @@ func (b *bench) apiMemory(ctx context.Context) error {
 
 func (s *served) memory(ctx context.Context) error {
 	var ids []string
-	if err := each(apiSessions, func(int) error { return s.play(ctx, false) }); err != nil { // what is there once for all
+	if err := each(apiSessions, func(int) error { return s.play(ctx, byPoll) }); err != nil { // what is there once for all
 		return err
 	}
 	s.client.CloseIdleConnections()

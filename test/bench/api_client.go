@@ -29,7 +29,7 @@ func each(n int, do func(i int) error) error {
 }
 
 // ask sends a request and reads its answer.
-func (s *served) ask(ctx context.Context, method, path string, body, into any) error {
+func (s *served) ask(ctx context.Context, method, path string, body, into any, prefer ...string) error {
 	var text strings.Builder
 	if body != nil {
 		if err := json.NewEncoder(&text).Encode(body); err != nil {
@@ -42,6 +42,9 @@ func (s *served) ask(ctx context.Context, method, path string, body, into any) e
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	for _, p := range prefer {
+		req.Header.Set("Prefer", p)
 	}
 	res, err := s.client.Do(req)
 	if err != nil {
@@ -78,31 +81,52 @@ func (s *served) turnByPoll(ctx context.Context, session string, n int) error {
 		return err
 	}
 	var res messages.ResultJSON
-	err := s.ask(ctx, http.MethodGet, "/api/sessions/"+session+"/wait?input_id="+id, nil, &res)
-	if err == nil && (res.Outcome != "done" || len(res.ToolCalls) != 1) {
-		err = fmt.Errorf("turn %d came to %+v", n, res)
+	if err := s.ask(ctx, http.MethodGet, "/api/sessions/"+session+"/wait?input_id="+id, nil, &res); err != nil {
+		return err
 	}
-	return err
+	return good(n, &res)
+}
+
+// turnByResult plays turn n in one request.
+func (s *served) turnByResult(ctx context.Context, session string, n int) error {
+	var res messages.ResultJSON
+	in := messages.InputJSON{InputID: fmt.Sprintf("in_%d", n), Text: load.Prompt(n)}
+	if err := s.ask(ctx, http.MethodPost, "/api/sessions/"+session+"/inputs", in, &res, "wait=60"); err != nil {
+		return err
+	}
+	return good(n, &res)
+}
+
+func good(n int, res *messages.ResultJSON) error {
+	if res.Outcome != "done" || len(res.ToolCalls) != 1 {
+		return fmt.Errorf("turn %d came to %+v", n, res)
+	}
+	return nil
 }
 
 // play makes a session and plays its turns.
-func (s *served) play(ctx context.Context, streamed bool) error {
+func (s *served) play(ctx context.Context, way string) error {
 	id, err := s.create(ctx)
 	if err != nil {
 		return err
 	}
 	var e *events
-	if streamed {
+	if way == byStream {
 		if e, err = s.follow(ctx, id); err != nil {
 			return err
 		}
 		defer e.close()
 	}
 	for n := range apiTurns {
-		if e == nil {
+		switch way {
+		case byResult:
+			err = s.turnByResult(ctx, id, n)
+		case byPoll:
 			err = s.turnByPoll(ctx, id, n)
-		} else if err = s.submit(ctx, id, fmt.Sprintf("in_%d", n), load.Prompt(n)); err == nil {
-			_, err = e.until(messages.EventTurnCompleted)
+		default:
+			if err = s.submit(ctx, id, fmt.Sprintf("in_%d", n), load.Prompt(n)); err == nil {
+				_, err = e.until(messages.EventTurnCompleted)
+			}
 		}
 		if err != nil {
 			return err
