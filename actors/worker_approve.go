@@ -90,7 +90,7 @@ func (w *Worker) questions(c actor.Context) bool {
 	return len(facts) > 0
 }
 
-// requested is the question about a call.
+// requested is the question about a call. It waits as long as the worker, the rule that asks, or else the configuration says.
 func (w *Worker) requested(call *conversation.Call, m *messages.ToolReply) *messages.ApprovalRequested {
 	f := &messages.ApprovalRequested{
 		ApprovalId: messages.NewID(messages.ApprovalPrefix), CallId: call.Plan.GetCallId(), ExecId: call.Plan.GetExecId(),
@@ -98,22 +98,21 @@ func (w *Worker) requested(call *conversation.Call, m *messages.ToolReply) *mess
 		Preview:  m.GetDiff(), Kind: m.GetPreviewKind(), Files: m.GetFiles(), Tool: call.Name, AskedAtUnixMs: w.svc.Now().UnixMilli(),
 	}
 	_, wait, reason := w.state.Rules()
-	if most := cmp.Or(time.Duration(wait)*time.Millisecond, w.approvalTime()); most > 0 {
-		f.ExpiresAtUnixMs = f.GetAskedAtUnixMs() + most.Milliseconds()
-	}
+	most := w.svc.Limits.Approval
 	if j, err := w.judge(call.Name, call.Arguments); err == nil {
 		f.Reason = cmp.Or(reason, j.verdict.Reason)
 		f.Rules, f.Unremembered = rememberable(j.question, policy.Allow)
+		if r := j.verdict.Rule; r != nil && r.Timeout > 0 {
+			most = r.Timeout
+		}
+	}
+	if asked := w.program().GetApprovalMs(); asked > 0 { // who calls a tool may have said so
+		most = tighter(most, time.Duration(asked)*time.Millisecond)
+	}
+	if most = cmp.Or(time.Duration(wait)*time.Millisecond, most); most > 0 {
+		f.ExpiresAtUnixMs = f.GetAskedAtUnixMs() + most.Milliseconds()
 	}
 	return f
-}
-
-// approvalTime is how long an approval may wait; 0 is for ever. Who calls a tool may have said so.
-func (w *Worker) approvalTime() time.Duration {
-	if asked := w.program().GetApprovalMs(); asked > 0 {
-		return tighter(w.svc.Limits.Approval, time.Duration(asked)*time.Millisecond)
-	}
-	return w.svc.Limits.Approval
 }
 
 // program is the input of a turn that is a program's call.

@@ -39,7 +39,7 @@ func (h Hooks) AroundCalls() bool { return len(h.BeforeCall)+len(h.AfterCall) > 
 // Approvals is the section approvals.
 type Approvals struct {
 	Timeout       time.Duration `yaml:"timeout" default:"0s" doc:"How long a question waits for a person; 0s: for ever."`
-	ClientTimeout time.Duration `yaml:"client_timeout" later:"*" default:"300s" doc:"The same where the client announces no approval feature."`
+	ClientTimeout time.Duration `yaml:"client_timeout" default:"300s" doc:"The same for a call that a client makes over the WebSocket without announcing that it shows questions; 0s: as any."`
 	Rules         []Rule        `yaml:"rules" project:"deny" doc:"Standing decisions. Rules of all files count; any deny wins."`
 }
 
@@ -50,7 +50,7 @@ type Rule struct {
 	Pattern string        `yaml:"pattern" doc:"Glob over that argument; empty matches all."`
 	Action  string        `yaml:"action" need:"yes" enum:"allow,ask,deny" doc:"The decision."`
 	Scope   string        `yaml:"scope" later:"session,agent" default:"always" enum:"session,agent,always" doc:"How far it reaches."`
-	Timeout time.Duration `yaml:"timeout" later:"*" default:"0s" doc:"How long a question of this rule waits; 0s: approvals.timeout."`
+	Timeout time.Duration `yaml:"timeout" default:"0s" doc:"How long a question of this rule waits, which has to be one that asks; 0s: approvals.timeout."`
 	Unknown string        `yaml:"unknown" enum:"report,retry,ask,fail" doc:"What happens to a call that it is about when a crash left its outcome unknown; empty: as tools or agents say."`
 }
 

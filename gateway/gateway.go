@@ -43,6 +43,10 @@ type Options struct {
 	MaxBody   int64         // bytes of a request's body; default 16 MiB
 	BodyTime  time.Duration // for a request's body to arrive, of an import for each piece; default 1 min
 
+	// ClientApproval is how long an approval may wait of a call that a client makes over the WebSocket without announcing that it shows approvals;
+	// default 5 min, less than 0: as any.
+	ClientApproval time.Duration
+
 	// Authenticate says who sends a request; nil: whoever reaches the handler is the owner. It is not asked about routes that are open.
 	Authenticate Authenticator
 	// Roots are the folders below which workspaces may be attached by who has no scope admin, absolute and with their links resolved.
@@ -122,6 +126,9 @@ func New(b Backend, o Options) http.Handler {
 	}
 	if o.BodyTime <= 0 {
 		o.BodyTime = readTime
+	}
+	if o.ClientApproval == 0 {
+		o.ClientApproval = messages.OldApprovalMs * time.Millisecond
 	}
 	a := &api{backend: &checked{all: b, roots: o.Roots}, raw: b, opts: o, log: o.Logger, started: time.Now(), mux: http.NewServeMux()}
 	a.ending, a.end = context.WithCancel(context.Background())

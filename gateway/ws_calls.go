@@ -89,7 +89,7 @@ func (c *conn) call(f *messages.ToolCallFrame) {
 		return
 	}
 	if !c.has(messages.FeatureApprovals) {
-		m.ApprovalMs = messages.OldApprovalMs
+		m.ApprovalMs = max(c.a.opts.ClientApproval.Milliseconds(), 0)
 	}
 	c.spawn(func() {
 		defer c.done()

@@ -40,7 +40,7 @@ const (
 	FeaturePreview   = "preview" // an owner shows what a call would change in its folder
 )
 
-// OldApprovalMs is how long an approval may wait of a call by a client that shows none.
+// OldApprovalMs is how long an approval may wait of a call by a client that shows none, unless something else is configured.
 const OldApprovalMs = 300_000
 
 // Codes of errors that only the WebSocket has.

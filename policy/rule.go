@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Scope says how long a rule lasts and for whom. The decision does not depend on it: who holds
@@ -53,6 +54,9 @@ type Rule struct {
 	Scope   Scope
 	Unknown Unknown // what becomes of a call that it is about when nobody knows whether it ran
 
+	// Timeout is how long a question waits that this rule had asked; 0: as long as any.
+	Timeout time.Duration
+
 	// Remembered says that it came of an answer about one call, and is no rule that somebody wrote: it brings no tool
 	// into a toolset, and a command that it allows runs in the workspace's root.
 	Remembered bool
@@ -70,8 +74,8 @@ func (e *RuleError) Error() string {
 	return fmt.Sprintf("rule %q, character %d: %s", e.Text, e.At+1, e.Why)
 }
 
-// ParseRule reads `[allow|ask|deny] TOOL[(PATTERN)] [unknown=report|retry|ask|fail]`, for example `exec(go test*)`,
-// `write_file(docs/**)`, `deny exec(rm *)`, `@read`, `exec(git push*) unknown=ask`. Without a word in front it allows. The
+// ParseRule reads `[allow|ask|deny] TOOL[(PATTERN)] [unknown=report|retry|ask|fail] [timeout=DURATION]`, for example `exec(go test*)`,
+// `write_file(docs/**)`, `deny exec(rm *)`, `@read`, `exec(git push*) unknown=ask`, `ask fetch timeout=5m`. Without a word in front it allows. The
 // pattern is about the command for exec, the host for fetch and the path for every other tool,
 // unless it begins with `path:`, `command:` or `host:`. The scope of the result is Session.
 // Errors are of type *RuleError.
@@ -84,10 +88,17 @@ func ParseRule(text string) (Rule, error) {
 		}
 	}
 	fail := func(at int, why string) (Rule, error) { return Rule{}, &RuleError{text, at, why} }
-	if i := strings.LastIndex(rest, unknownWord); i > strings.LastIndexByte(rest, ')') {
-		r.Unknown = Unknown(rest[i+len(unknownWord):])
-		if why := r.checkUnknown(); why != "" {
+	for {
+		i := strings.LastIndexByte(rest, ' ')
+		if i < 0 || i < strings.LastIndexByte(rest, ')') {
+			break
+		}
+		is, why := r.option(rest[i+1:])
+		if why != "" {
 			return fail(at+i+1, why)
+		}
+		if !is {
+			break
 		}
 		rest, text = rest[:i], text[:at+i]
 	}
@@ -119,10 +130,33 @@ func ParseRule(text string) (Rule, error) {
 	return r, nil
 }
 
-// unknownWord begins the last part of a rule's text.
-const unknownWord = " unknown="
+// Words that stand behind a rule's pattern.
+const (
+	unknownWord = "unknown="
+	timeoutWord = "timeout="
+)
 
-func (r Rule) checkUnknown() string {
+// option takes a word behind the pattern: whether it is one that was not given yet, and what is wrong with it.
+func (r *Rule) option(word string) (is bool, why string) {
+	if value, ok := strings.CutPrefix(word, unknownWord); ok && r.Unknown == "" {
+		r.Unknown = Unknown(value)
+		return true, r.checkUnknown()
+	}
+	if value, ok := strings.CutPrefix(word, timeoutWord); ok && r.Timeout == 0 {
+		d, err := time.ParseDuration(value)
+		switch {
+		case err != nil || d < time.Millisecond:
+			return true, fmt.Sprintf("%s is no time that a question may wait: one such as 90s or 5m", word)
+		case r.Action != Ask:
+			return true, "only a rule that asks has a question that could wait"
+		}
+		r.Timeout = d
+		return true, ""
+	}
+	return false, ""
+}
+
+func (r *Rule) checkUnknown() string {
 	if _, known := r.Unknown.Outcome(); !known {
 		return fmt.Sprintf("unknown=%s: there is no such policy: one of report, retry, ask, fail", r.Unknown)
 	}
@@ -147,9 +181,23 @@ func (r Rule) String() string {
 		b.WriteString(r.Pattern + ")")
 	}
 	if r.Unknown != "" {
-		b.WriteString(unknownWord + string(r.Unknown))
+		b.WriteString(" " + unknownWord + string(r.Unknown))
+	}
+	if r.Timeout > 0 {
+		b.WriteString(" " + timeoutWord + short(r.Timeout))
 	}
 	return b.String()
+}
+
+// short is a duration without what is nought at its end: 5m, and not 5m0s.
+func short(d time.Duration) string {
+	s := d.String()
+	for _, nought := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(s, nought) {
+			s = s[:len(s)-2]
+		}
+	}
+	return s
 }
 
 func hasArgPrefix(p string) bool {

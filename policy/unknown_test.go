@@ -3,15 +3,22 @@ package policy_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/troupe-dev/troupe/policy"
 )
 
-func TestARuleSaysWhatBecomesOfAnUnknownOutcomeAndReadsBack(t *testing.T) {
+func TestARuleSaysWhatBecomesOfAnUnknownOutcomeAndHowLongItAsksAndReadsBack(t *testing.T) {
 	for text, want := range map[string]policy.Rule{
 		"exec(git push*) unknown=ask": {Tool: "exec", Arg: policy.CommandArg, Pattern: "git push*", Action: policy.Allow, Scope: policy.Session, Unknown: policy.UnknownAsk},
 		"ask exec unknown=fail":       {Tool: "exec", Action: policy.Ask, Scope: policy.Session, Unknown: policy.UnknownFail},
-		"exec(echo unknown=retry)":    {Tool: "exec", Arg: policy.CommandArg, Pattern: "echo unknown=retry", Action: policy.Allow, Scope: policy.Session},
+		"ask exec unknown=fail timeout=1m30s": {
+			Tool: "exec", Action: policy.Ask, Scope: policy.Session, Unknown: policy.UnknownFail, Timeout: 90 * time.Second,
+		},
+		"ask fetch(example.org) timeout=5m": {Tool: "fetch", Arg: policy.HostArg, Pattern: "example.org", Action: policy.Ask, Scope: policy.Session, Timeout: 5 * time.Minute},
+		"ask exec timeout=1h":               {Tool: "exec", Action: policy.Ask, Scope: policy.Session, Timeout: time.Hour},
+		"ask exec(sleep timeout=1h)":        {Tool: "exec", Arg: policy.CommandArg, Pattern: "sleep timeout=1h", Action: policy.Ask, Scope: policy.Session},
+		"exec(echo unknown=retry)":          {Tool: "exec", Arg: policy.CommandArg, Pattern: "echo unknown=retry", Action: policy.Allow, Scope: policy.Session},
 	} {
 		r, err := policy.ParseRule(text)
 		if err != nil || r != want {
@@ -22,11 +29,19 @@ func TestARuleSaysWhatBecomesOfAnUnknownOutcomeAndReadsBack(t *testing.T) {
 		}
 	}
 	for text, why := range map[string]string{
-		"exec unknown=never":           "no such policy",
-		"exec unknown=":                "no such policy",
-		"deny exec(rm *) unknown=fail": "no unknown outcome",
-		"exec unknown=ask unknown=ask": "unexpected space",
-		"exec(git push* unknown=ask":   "no closing",
+		"exec unknown=never":             "no such policy",
+		"exec unknown=":                  "no such policy",
+		"deny exec(rm *) unknown=fail":   "no unknown outcome",
+		"exec unknown=ask unknown=ask":   "unexpected space",
+		"exec(git push* unknown=ask":     "no closing",
+		"ask exec timeout=":              "no time",
+		"ask exec timeout=0s":            "no time",
+		"ask exec timeout=-1m":           "no time",
+		"ask exec timeout=soon":          "no time",
+		"ask exec timeout=1h unknown=":   "no such policy",
+		"ask exec timeout=1h timeout=2h": "unexpected space",
+		"exec timeout=1h":                "only a rule that asks",
+		"deny exec timeout=1h":           "only a rule that asks",
 	} {
 		if _, err := policy.ParseRule(text); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v, want %q", text, err, why)

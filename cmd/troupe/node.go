@@ -216,6 +216,7 @@ func hold(ctx context.Context, in opening, o troupe.Options, log *logFile) (*hou
 		return nil, errors.Join(&exitError{code: exitIO, what: err.Error(), err: err}, h.close(ctx))
 	}
 	h.listener, h.most = &countingListener{Listener: l}, int(in.loaded.Config.Server.Conns)
+	h.gateway.ClientApproval = clientApproval(in.loaded)
 	return h, nil
 }
 

@@ -388,13 +388,11 @@ func configRules(loaded *config.Loaded) ([]string, error) {
 func ruleTexts(path string, rules []config.Rule) ([]string, error) {
 	var out []string
 	for i, r := range rules {
-		rule := policy.Rule{Tool: r.Tool, Arg: policy.Arg(r.Arg), Pattern: r.Pattern, Action: policy.Action(r.Action), Unknown: policy.Unknown(r.Unknown)}
+		rule := policy.Rule{Tool: r.Tool, Arg: policy.Arg(r.Arg), Pattern: r.Pattern, Action: policy.Action(r.Action), Unknown: policy.Unknown(r.Unknown), Timeout: r.Timeout}
 		text := rule.String()
 		if r.Arg == "" && r.Pattern != "" { // what the pattern is about follows from the tool
-			text = fmt.Sprintf("%s %s(%s)", r.Action, r.Tool, r.Pattern)
-			if r.Unknown != "" {
-				text += " unknown=" + r.Unknown
-			}
+			plain := policy.Rule{Tool: r.Tool, Action: rule.Action}.String()
+			text = fmt.Sprintf("%s(%s)%s", plain, r.Pattern, strings.TrimPrefix(rule.String(), plain))
 		}
 		if _, err := policy.ParseRule(text); err != nil {
 			return nil, &exitError{code: exitConfig, what: fmt.Sprintf("%s[%d]: %v", path, i, err), hint: "see troupe config show --origin", err: err}

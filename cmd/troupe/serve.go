@@ -166,7 +166,18 @@ func onLoopback(address string) bool {
 
 // options are those of who comes by the socket: the owner.
 func (s *server) options() gateway.Options {
-	return gateway.Options{Ready: s.ready, Stopping: s.stopping, Stop: s.askStop, Metrics: s.metrics, TracerProvider: s.house.traces.Provider()}
+	return gateway.Options{
+		Ready: s.ready, Stopping: s.stopping, Stop: s.askStop, Metrics: s.metrics, TracerProvider: s.house.traces.Provider(),
+		ClientApproval: clientApproval(s.loaded),
+	}
+}
+
+// clientApproval is approvals.client_timeout as the gateway has it: 0 stands for no limit of its own in the configuration, and for the default there.
+func clientApproval(loaded *config.Loaded) time.Duration {
+	if d := loaded.Config.Approvals.ClientTimeout; d > 0 {
+		return d
+	}
+	return -1
 }
 
 // counting is what is counted, unless the configuration says that nothing is.

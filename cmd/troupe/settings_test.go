@@ -143,7 +143,7 @@ func effect(t *testing.T, a *app, loaded *config.Loaded, dir string) string {
 	key, err := m.keys.key(context.Background(), "x")
 	say("key", key.Reveal(), err)
 	say("sandbox", sandboxOptions(loaded, nil).Read, sandboxOptions(loaded, nil).Image, sandboxOptions(loaded, nil).Limits, sandboxOptions(loaded, nil).NoGroups, reach(loaded), loaded.Config.Sandbox.Exec, loaded.Config.Sandbox.Network == "deny")
-	say("serve", loaded.Config.Server.Listen, loaded.Config.Server.Admin, loaded.Config.Server.Grace, loaded.Config.Server.TLS, loaded.Config.Server.Roots, loaded.Config.Server.Conns, loaded.Config.Server.PerIP)
+	say("serve", loaded.Config.Server.Listen, loaded.Config.Server.Admin, loaded.Config.Server.Grace, loaded.Config.Server.TLS, loaded.Config.Server.Roots, loaded.Config.Server.Conns, loaded.Config.Server.PerIP, clientApproval(loaded))
 	tokens, err := configured(loaded)
 	say("tokens", len(tokens), err)
 	say("hooks", loaded.Config.Hooks)

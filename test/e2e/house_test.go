@@ -54,6 +54,8 @@ type house struct {
 	socket string
 	stop   func() error // the server alone; may be called twice
 	closed func() error // server and runtime; may be called twice
+
+	options gateway.Options // of the server
 }
 
 const plot = `
@@ -129,7 +131,9 @@ func (h *house) serve(t *testing.T) (stop func() error, l interface{ Close() err
 	h.socket = path
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- gateway.Serve(ctx, lis, gateway.New(h.rt, gateway.Options{Version: "v0"})) }()
+	o := h.options
+	o.Version = "v0"
+	go func() { done <- gateway.Serve(ctx, lis, gateway.New(h.rt, o)) }()
 	return sync.OnceValue(func() error {
 		cancel()
 		return <-done

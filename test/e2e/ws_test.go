@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 
@@ -78,6 +79,29 @@ func TestAClientThatAnnouncesNothingGetsTheOldForm(t *testing.T) {
 	f := w.hear("tool_result")
 	if f["call_id"] != "mine" || f["error"] != "Operation rejected by user" || f["error_code"] != nil || f["result"] != nil {
 		t.Errorf("the result in the old form: %v", f)
+	}
+}
+
+// TestHowLongACallOfAClientThatShowsNothingMayBeAskedAboutIsConfigured: less than what is usual, and as long as any.
+func TestHowLongACallOfAClientThatShowsNothingMayBeAskedAboutIsConfigured(t *testing.T) {
+	h := newHouse(t)
+	s := ask[*messages.SessionView](t, h.rt, &messages.CreateSession{Ask: true})
+	for i, c := range []struct {
+		given time.Duration
+		waits int64
+	}{{90 * time.Second, 90_000}, {-1, 0}} {
+		if err := h.stop(); err != nil {
+			t.Fatal(err)
+		}
+		h.options.ClientApproval = c.given
+		h.stop, _ = h.serve(t)
+		w := h.wire(t, fmt.Sprintf(`{"type":"tool_call","session":%q,"call_id":"c%d","tool_name":"write_file","arguments":{"path":"a","content":"x"},"requires_approval":true}`, s.GetId(), i))
+		v := h.pending(t, s.GetId(), 1)[0]
+		if c.waits == 0 && v.GetExpiresAtUnixMs() != 0 || c.waits > 0 && v.GetExpiresAtUnixMs()-v.GetAtUnixMs() != c.waits {
+			t.Errorf("%s: %v", c.given, v)
+		}
+		ask[*messages.Ack](t, h.rt, &messages.ResolveApproval{ApprovalId: v.GetApprovalId(), Decision: messages.Decision_REJECTED})
+		w.hear("tool_result")
 	}
 }
 
