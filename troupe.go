@@ -134,6 +134,7 @@ type Options struct {
 	// one, by canonical address.
 	Containers func(context.Context) (tools.Sandbox, error)
 	Modes      map[string]string
+	Offers     map[string][]string // tools that workspaces offer, by canonical address, also of folders below; SERVER:/sessions is what sessions keep
 
 	Reach  []netip.Prefix // addresses that the tool fetch, and clones, may reach though they are not public
 	Clones Clones         // what clones of repositories may cost; Reach and Sandbox go before its own
@@ -389,7 +390,7 @@ func services(o *Options, store persistence.Store, registry *tools.Registry) *ac
 	clones.Reach, clones.Sandbox = append(slices.Clone(o.Reach), clones.Reach...), o.Sandbox
 	return &actors.Services{
 		Cloner: gitclone.New(clones), Copies: workcopy.New(workcopy.Options{}),
-		Store: store, Models: models, Tools: registry, Unknown: o.Unknown, Agents: agents, Sandbox: o.Sandbox, Containers: o.Containers, Modes: o.Modes, Reach: o.Reach, Log: o.Logger, Limits: o.Limits,
+		Store: store, Models: models, Tools: registry, Unknown: o.Unknown, Agents: agents, Sandbox: o.Sandbox, Containers: o.Containers, Modes: o.Modes, Offers: o.Offers, Reach: o.Reach, Log: o.Logger, Limits: o.Limits,
 		Now: o.Now, Clock: o.Clock, FieldEffects: o.FieldEffects, Node: nodeName(), ServerName: o.ServerName, DataDir: o.DataDir, TempDir: filepath.Join(o.DataDir, "tmp"),
 		Env: env, Values: o.ToolContext, Variables: o.Variables, Hooks: o.Hooks, Rules: o.Rules, IdleAfter: o.IdleAfter, Still: o.Still, IgnoreTimers: o.IgnoreTimers, Redact: o.Redact,
 		ProviderLimits: o.ProviderLimits, ToolTimes: o.ToolTimes, Trim: o.Trim, Budget: budget, Tracer: tracer(o.TracerProvider), Measures: measures(o),

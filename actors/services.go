@@ -85,6 +85,7 @@ type Services struct {
 	// mailbox. Modes are the modes of workspaces that nobody says otherwise of, by their canonical addresses.
 	Containers func(context.Context) (tools.Sandbox, error)
 	Modes      map[string]string
+	Offers     map[string][]string // the tools that workspaces offer, by canonical address (ConfiguredTools); others offer all
 
 	Cloner Cloner         // of git repositories; nil: their addresses are refused
 	Owners Owners         // of workspaces on other machines

@@ -143,6 +143,7 @@ func (b *sessionBuilder) attached() ([]*messages.WorkspaceAttached, *messages.Fa
 	if fail := b.svc.homeMode(home); fail != nil {
 		return nil, fail
 	}
+	home.Tools = ConfiguredTools(b.svc.Offers, home.GetUri())
 	return append(all[1:], home), nil
 }
 
@@ -196,7 +197,7 @@ func (s *Services) place(spec *messages.WorkspaceSpec, have []*messages.Workspac
 	}
 	for _, check := range []func() *messages.Failure{
 		func() *messages.Failure { return collides(a, have) },
-		func() *messages.Failure { return s.checkTools(a) },
+		func() *messages.Failure { return s.settleTools(a) },
 		func() *messages.Failure { return s.settleMode(a, spec.GetMode(), spec.GetBounds()) },
 	} {
 		if fail == nil {
@@ -294,15 +295,6 @@ func sameFolder(a, b string) bool {
 	}
 	other, err := os.Stat(b)
 	return err == nil && os.SameFile(one, other)
-}
-
-func (s *Services) checkTools(a *messages.WorkspaceAttached) *messages.Failure {
-	for _, name := range a.GetTools() {
-		if _, err := s.Tools.Lookup(name); err != nil {
-			return messages.Fail(messages.CodeBadRequest, fmt.Sprintf("workspace %s: %v", a.GetUri(), err), "")
-		}
-	}
-	return nil
 }
 
 // nameFor is what the session calls a workspace: as it was told to, if that can be a name and is free; else like the folder.

@@ -467,8 +467,8 @@ func (w *Worker) systemPrompt() string {
 		case g.GetSource() != "":
 			b.WriteString(", a copy of your own")
 		}
-		if len(g.GetTools()) > 0 {
-			b.WriteString(", tools: " + strings.Join(g.GetTools(), ", "))
+		if there := w.toolsIn(g); there != "" {
+			b.WriteString(", tools: " + there)
 		}
 		b.WriteString("\n")
 	}

@@ -178,5 +178,5 @@ type Workspace struct {
 	ReadOnly bool     `yaml:"read_only" later:"*" default:"false" doc:"No tool may change it."`
 	Mode     string   `yaml:"mode" default:"local" enum:"local,container" doc:"Where its commands run: in the sandbox of sandbox.exec, or each in a container of sandbox.image."`
 	Image    string   `yaml:"image" later:"*" doc:"Image of the container."`
-	Tools    []string `yaml:"tools" later:"*" doc:"Tools offered there; empty: those of its trust."`
+	Tools    []string `yaml:"tools" doc:"Tools offered there, and in folders below; empty: those of its trust. NAME:/sessions, with the server's name, stands for what sessions keep."`
 }

@@ -70,7 +70,7 @@ func (a *app) runtimeOptions(ctx context.Context, in opening, log *slog.Logger) 
 	}
 	addServers(&o, c)
 	var lost error // who works is refused
-	o.Modes, lost = modes(loaded)
+	o.Modes, o.Offers, lost = places(loaded)
 	if !in.work {
 		return o, nil
 	}
@@ -122,6 +122,11 @@ func unknownTools(loaded *config.Loaded) config.Problems {
 	for _, agent := range slices.Sorted(maps.Keys(loaded.Config.Agents)) {
 		for _, name := range loaded.Config.Agents[agent].Tools {
 			check("agents."+agent+".tools", name)
+		}
+	}
+	for _, place := range slices.Sorted(maps.Keys(loaded.Config.Workspaces)) {
+		for _, name := range loaded.Config.Workspaces[place].Tools {
+			check("workspaces."+place+".tools", name)
 		}
 	}
 	return out
@@ -278,10 +283,10 @@ func containers(loaded *config.Loaded, hide ...string) func(context.Context) (to
 	}
 }
 
-// modes are those of the section workspaces, by canonical address. One that is to be confined and cannot be found is refused: under the
-// name by which it is there it would not be.
-func modes(loaded *config.Loaded) (map[string]string, error) {
-	out := make(map[string]string)
+// places are the modes and the tools of the section workspaces, by canonical address. One that is to be confined, or to offer less, and cannot be found
+// is refused: under the name by which it is there it would not be.
+func places(loaded *config.Loaded) (modes map[string]string, offers map[string][]string, err error) {
+	modes, offers = make(map[string]string), make(map[string][]string)
 	var problems config.Problems
 	for _, name := range slices.Sorted(maps.Keys(loaded.Config.Workspaces)) {
 		w := loaded.Config.Workspaces[name]
@@ -291,19 +296,22 @@ func modes(loaded *config.Loaded) (map[string]string, error) {
 		}
 		switch {
 		case err == nil:
-			out[addr.Canonical] = w.Mode
-		case w.Mode == tools.ModeContainer:
+			modes[addr.Canonical] = w.Mode
+			if len(w.Tools) > 0 {
+				offers[addr.Canonical] = w.Tools
+			}
+		case w.Mode == tools.ModeContainer || len(w.Tools) > 0:
 			path := "workspaces." + name + ".uri"
 			problems = append(problems, &config.Problem{
-				What: fmt.Sprintf("%s: %q cannot be found, so that its mode, container, would not count: %v", path, w.URI, err),
+				What: fmt.Sprintf("%s: %q cannot be found, so that its mode and tools would not count: %v", path, w.URI, err),
 				Path: path, Origin: loaded.Origin(path), Fix: "correct the address, or take the section out",
 			})
 		}
 	}
 	if len(problems) > 0 {
-		return out, problems
+		return modes, offers, problems
 	}
-	return out, nil
+	return modes, offers, nil
 }
 
 // reach are the addresses of sandbox.fetch.

@@ -122,7 +122,7 @@ func effect(t *testing.T, a *app, loaded *config.Loaded, dir string) string {
 	_ = os.Remove(log.file.Name())
 
 	o, err := a.runtimeOptions(t.Context(), in, nil)
-	say("options", o.Modes, o.DataDir, o.ServerName, o.Limits, o.IdleAfter, o.Retention, o.Trim, o.Budget, o.ProviderLimits, o.ToolTimes, o.WithoutTools, o.Unknown, o.Agents, o.MCP, o.Store != nil, err)
+	say("options", o.Modes, o.Offers, o.DataDir, o.ServerName, o.Limits, o.IdleAfter, o.Retention, o.Trim, o.Budget, o.ProviderLimits, o.ToolTimes, o.WithoutTools, o.Unknown, o.Agents, o.MCP, o.Store != nil, err)
 	if o.Store != nil {
 		defer o.Store.Close()
 	}

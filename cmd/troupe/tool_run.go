@@ -79,7 +79,7 @@ func (a *app) runTool(ctx context.Context, f *toolFlags, name string) error {
 	if f.trust == "full" || f.trust == "" && a.trusted(addr) {
 		c.trust = messages.Trust_FULL
 	}
-	known, err := modes(loaded)
+	known, _, err := places(loaded)
 	if err != nil {
 		return err
 	}
