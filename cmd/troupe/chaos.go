@@ -42,7 +42,7 @@ The last line is: turns= kills= lost= duplicated= in_doubt= violations=
 It ends with 0 when no rule was broken, with 1 when one was; then the folder is kept and named.
 
   troupe chaos --turns 200 --kill-at every
-  troupe chaos --seed 42                     # the same prompts, faults and kills again`,
+  troupe chaos --seed 42                     # the same prompts, faults and kill points again`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("seed") {
