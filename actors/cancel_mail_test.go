@@ -96,7 +96,7 @@ func TestNothingBeginsAfterTheCancelOfWorkersThatWakeEachOther(t *testing.T) {
 		other.Store(&map[string]string{a: b})
 		submit(h, s, "go")
 		actortest.Wait(t, "they write to each other", came)
-		actortest.Ask[*messages.Cancelled](h, s, &messages.CancelSession{Inputs: true})
+		actortest.Ask[*messages.Cancelled](h, s, &messages.CancelSession{Inputs: i%2 == 0}) // a Ctrl-C in a chat leaves a person's inputs, and no others
 		after := asked.Load()
 		actortest.Ask[*messages.Ack](h, s, &messages.WaitIdle{})
 		if n := asked.Load(); n != after {
@@ -108,6 +108,32 @@ func TestNothingBeginsAfterTheCancelOfWorkersThatWakeEachOther(t *testing.T) {
 			}
 		}
 		h.Stop()
+	}
+}
+
+// TestACancelOfAllLeavesThePersonsInputsThatWait is a Ctrl-C in the chat of a session with several workers.
+func TestACancelOfAllLeavesThePersonsInputsThatWait(t *testing.T) {
+	gate, m := gated()
+	h := actortest.New(t, actortest.Options{Model: m})
+	s, a, b := pair(h)
+	submit(h, s, "one")
+	actortest.Wait(t, "the first call", gate.Came)
+	next := submit(h, s, "two")
+	mail := &messages.DeliverMail{WorkerId: a, Mail: letter(b, a, "hello")}
+	if _, err := deliver(t, h, s, mail); err != nil {
+		t.Fatal(err)
+	}
+	if c := actortest.Ask[*messages.Cancelled](h, s, &messages.CancelSession{}); c.GetTurns() != 1 || c.GetInputs() != 1 {
+		t.Errorf("cancelled %v", c)
+	}
+	actortest.Wait(t, "the second call", gate.Came)
+	gate.Open()
+	if r := actortest.Ask[*messages.TurnResult](h, s, &messages.AwaitTurn{InputId: next}); r.GetText() != "said two" {
+		t.Errorf("%v", r)
+	}
+	actortest.Ask[*messages.Ack](h, s, &messages.WaitIdle{})
+	if back := actortest.Of[*messages.InputWithdrawn](h.Facts(a)); len(back) != 1 || workers(h, s)[0].GetTurns() != 2 {
+		t.Errorf("taken back were %v", back)
 	}
 }
 

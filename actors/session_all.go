@@ -45,7 +45,7 @@ func (s *Session) cancelAll(c actor.Context, m *messages.CancelSession) {
 	s.cancelShared(c, m)
 	s.endMakings(c, endedEarly("the session's work was cancelled"), func(m *making) bool { return m.worker != nil })
 	now := s.whoIsAwake()
-	if m.GetInputs() && len(s.order) > 1 {
+	if len(s.order) > 1 {
 		s.cancelUntilQuiet(c, m, now)
 		return
 	}
@@ -86,7 +86,7 @@ func addCancelled(sum *messages.Cancelled, replies []proto.Message) (found bool)
 const mostPasses = 8
 
 // cancelUntilQuiet cancels workers that write to each other, and again those that a message has reached meanwhile, or that were made meanwhile:
-// when it is answered nothing that is on its way wakes anybody.
+// when it is answered nothing that is on its way wakes anybody. Inputs of people that wait stay, unless they are to be taken back, too.
 func (s *Session) cancelUntilQuiet(c actor.Context, m *messages.CancelSession, now *awake) {
 	svc, sys, self, asker, away, begun := s.svc, c.ActorSystem(), c.Self(), c.Sender(), &s.rest.away, &s.rest.begun
 	away.Add(1)
@@ -94,16 +94,18 @@ func (s *Session) cancelUntilQuiet(c actor.Context, m *messages.CancelSession, n
 		defer away.Add(-1)
 		ctx, cancel := context.WithTimeout(context.Background(), svc.Limits.Grace+cancelWait)
 		defer cancel()
-		sum := &messages.Cancelled{}
+		sum, one := &messages.Cancelled{}, proto.CloneOf(m)
+		one.Words, one.Only = true, false
 		for range mostPasses {
 			before := begun.Load()
-			replies, _, fail := each(ctx, sys, self, now.workers, now.cancel(m))
+			replies, _, fail := each(ctx, sys, self, now.workers, now.cancel(one))
 			if fail != nil {
 				return fail
 			}
 			if found := addCancelled(sum, replies); !found && begun.Load() == before {
 				break
 			}
+			one.Only = !m.GetInputs() // a person's input that waited has its turn now
 			var err error
 			if now, err = act.Ask[*awake](ctx, sys, self, &askAwake{}); err != nil {
 				return asFailure(err)

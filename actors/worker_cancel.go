@@ -16,6 +16,10 @@ import (
 // cancel ends the open turn. Its asker hears when the end is durable and nothing runs any more.
 func (w *Worker) cancel(c actor.Context, m *messages.CancelSession) {
 	t := w.state.Turn()
+	if m.GetOnly() && (t == nil || !byWords(t)) {
+		w.cancelWords(c, m)
+		return
+	}
 	w.endChildren(c)
 	if t == nil {
 		w.cancelStaged(c, m)
@@ -55,13 +59,40 @@ func author(by string) string {
 	return by
 }
 
-// takenBack withdraws the inputs that wait for their turn, if that is wanted.
-func (w *Worker) takenBack(m *messages.CancelSession) []proto.Message {
-	if !m.GetInputs() {
-		return nil
+// byWords says whether a turn was begun by other agents alone.
+func byWords(t *conversation.Turn) bool {
+	return !slices.ContainsFunc(t.Inputs, func(in *conversation.Input) bool { return in.GetMail() == nil })
+}
+
+// cancelWords takes back what agents have written, and leaves the turn and the inputs of anybody else.
+func (w *Worker) cancelWords(c actor.Context, m *messages.CancelSession) {
+	asker, taken := c.Sender(), w.takenBack(m)
+	unsent, n := w.unsent(m)
+	reply := &messages.Cancelled{Inputs: int32(len(taken) + n), Jobs: w.svc.folders.jobsOf(w.id)}
+	if len(taken)+len(unsent) == 0 {
+		c.Respond(reply)
+		return
 	}
+	w.append(c, asker, func(c actor.Context) {
+		w.allWithdrawn(c, taken)
+		w.ground(c, unsent)
+		if asker != nil {
+			c.Send(asker, reply)
+		}
+		if w.state.Turn() == nil && len(w.state.Staged()) == 0 {
+			w.giveBackAll(c)
+			w.advance(c)
+		}
+	}, slices.Concat(taken, unsent)...)
+}
+
+// takenBack withdraws the inputs that wait for their turn, if that is wanted; else those that other agents have written, if that is.
+func (w *Worker) takenBack(m *messages.CancelSession) []proto.Message {
 	var facts []proto.Message
 	for _, in := range w.state.Staged() {
+		if !m.GetInputs() && (!m.GetWords() || in.GetMail() == nil) {
+			continue
+		}
 		facts = append(facts, &messages.InputWithdrawn{InputId: in.GetInputId(), By: author(m.GetBy())})
 	}
 	return facts
@@ -75,10 +106,10 @@ func (w *Worker) allWithdrawn(c actor.Context, facts []proto.Message) {
 	}
 }
 
-// unsent takes back, when what waits is taken back, the messages to others that have not arrived. A result of a child that was cancelled along with its
+// unsent takes back, when what waits or was written is taken back, the messages to others that have not arrived. A result of a child that was cancelled along with its
 // parent is no message any more: it is taken note of and wakes nobody. n counts the messages.
 func (w *Worker) unsent(m *messages.CancelSession) (facts []proto.Message, n int) {
-	if !m.GetInputs() {
+	if !m.GetInputs() && !m.GetWords() {
 		return nil, 0
 	}
 	for _, out := range w.state.Outbox() {
@@ -245,8 +276,8 @@ func (w *Worker) cancelStaged(c actor.Context, m *messages.CancelSession) {
 		return
 	}
 	taken := w.takenBack(m)
-	if taken == nil {
-		taken = []proto.Message{&messages.InputWithdrawn{InputId: staged[0].GetInputId(), By: author(m.GetBy())}}
+	if first := staged[0]; !m.GetInputs() && (!m.GetWords() || first.GetMail() == nil) { // it waits for its workspace, and counts as under way
+		taken = append(taken, &messages.InputWithdrawn{InputId: first.GetInputId(), By: author(m.GetBy())})
 	}
 	w.append(c, asker, func(c actor.Context) {
 		w.allWithdrawn(c, taken)

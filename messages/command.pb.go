@@ -2301,6 +2301,8 @@ type CancelSession struct {
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	Inputs        bool                   `protobuf:"varint,4,opt,name=inputs,proto3" json:"inputs,omitempty"` // take back the inputs that wait for their turn, too; else the next one begins
 	Jobs          bool                   `protobuf:"varint,105,opt,name=jobs,proto3" json:"jobs,omitempty"`   // end the commands that agents left running, too
+	Words         bool                   `protobuf:"varint,103,opt,name=words,proto3" json:"words,omitempty"` // the Session's: take back what its agents have written to each other
+	Only          bool                   `protobuf:"varint,104,opt,name=only,proto3" json:"only,omitempty"`   // the Session's: end nothing else than what such a message has begun
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2366,6 +2368,20 @@ func (x *CancelSession) GetInputs() bool {
 func (x *CancelSession) GetJobs() bool {
 	if x != nil {
 		return x.Jobs
+	}
+	return false
+}
+
+func (x *CancelSession) GetWords() bool {
+	if x != nil {
+		return x.Words
+	}
+	return false
+}
+
+func (x *CancelSession) GetOnly() bool {
+	if x != nil {
+		return x.Only
 	}
 	return false
 }
@@ -12951,13 +12967,15 @@ const file_command_proto_rawDesc = "" +
 	"\targuments\x18\x05 \x01(\tR\targuments\x12\x18\n" +
 	"\acontent\x18\x06 \x01(\tR\acontent\x12\x1d\n" +
 	"\n" +
-	"error_code\x18\a \x01(\tR\terrorCode\"\x80\x01\n" +
+	"error_code\x18\a \x01(\tR\terrorCode\"\xaa\x01\n" +
 	"\rCancelSession\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
 	"\x06inputs\x18\x04 \x01(\bR\x06inputs\x12\x12\n" +
-	"\x04jobs\x18i \x01(\bR\x04jobs\"c\n" +
+	"\x04jobs\x18i \x01(\bR\x04jobs\x12\x14\n" +
+	"\x05words\x18g \x01(\bR\x05words\x12\x12\n" +
+	"\x04only\x18h \x01(\bR\x04only\"c\n" +
 	"\tCancelled\x12\x14\n" +
 	"\x05turns\x18\x01 \x01(\x05R\x05turns\x12\x16\n" +
 	"\x06inputs\x18\x02 \x01(\x05R\x06inputs\x12\x12\n" +

@@ -19,7 +19,7 @@ type cancelFlags struct {
 }
 
 func (f *cancelFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.keep, "keep-inputs", false, "let the inputs that wait have their turns: the next one begins at once")
+	cmd.Flags().BoolVar(&f.keep, "keep-inputs", false, "let the inputs of people that wait have their turns: the next one begins at once")
 	cmd.Flags().BoolVar(&f.jobs, "jobs", false, "end the commands that agents left running, too (exec with background)")
 	cmd.Flags().StringVar(&f.reason, "reason", "", "`WHY`, for the record")
 }
@@ -33,7 +33,7 @@ func newCancel(a *app) *cobra.Command {
 
 The turns of all its workers end, and the inputs that wait for theirs are taken back. When the command is done, nothing
 of it runs and nothing more starts. What was said and done so far stays in the conversations, and an answer
-that was cut off is marked as such; the session takes new inputs as before. Commands that an agent left running
+that was cut off is marked as such; messages between agents that have not arrived are dropped; the session takes new inputs as before. Commands that an agent left running
 (exec with background) go on, unless --jobs says so.`,
 		Args: exactly("SESSION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
