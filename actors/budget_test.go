@@ -153,6 +153,25 @@ func TestATurnThatIsToPauseWaitsForMoreBudgetAndGoesOn(t *testing.T) {
 	keptWithin(t, h.Store, s, 24_000)
 }
 
+// TestACallIsPaidThatWasAskedForWhileTheSessionWroteSomethingElse though nobody else asks or reports.
+func TestACallIsPaidThatWasAskedForWhileTheSessionWroteSomethingElse(t *testing.T) {
+	store := &actortest.Store{Store: stored(t)}
+	h := actortest.New(t, actortest.Options{Store: store, Model: costing(actortest.Say("yes"), 100, 100)})
+	s, _ := h.Create(&messages.CreateSession{Budget: tokenBudget(50_000)})
+	came, release := store.Hold(actortest.Is[*messages.WorkspaceAttached])
+	made := actortest.Later[*messages.WorkspaceGrant](h, s, &messages.AttachWorkspace{Workspace: &messages.WorkspaceSpec{Uri: "local:" + t.TempDir(), Name: "other", Trust: messages.Trust_FULL}})
+	actortest.Wait(t, "the workspace's record", came)
+	turn := actortest.Later[*messages.TurnResult](h, s, &messages.RunInput{Input: &messages.SubmitInput{Parts: actortest.Text("go")}})
+	actortest.Until(t, "it asks", func() bool { return h.Worker(s).GetWaitsFor() == "the budget of its session" })
+	release()
+	if a := actortest.Wait(t, "the workspace", made); a.Err != nil {
+		t.Error(a.Err)
+	}
+	if a := actortest.Wait(t, "the turn", turn); a.Err != nil || a.Reply.GetOutcome() != messages.TurnCompleted_DONE {
+		t.Errorf("%v %v", a.Reply, a.Err)
+	}
+}
+
 func TestWhatNoBudgetCanBeIsRefused(t *testing.T) {
 	h := actortest.New(t, actortest.Options{Model: actortest.Say("yes")})
 	if _, err := actortest.Try[*messages.SessionView](h, "", &messages.CreateSession{Budget: tokenBudget(-1)}); actortest.Code(err) != messages.CodeBadRequest {

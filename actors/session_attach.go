@@ -224,7 +224,7 @@ func (s *Session) granted(c actor.Context, m *granting) {
 	s.keepWorkspaces(c)
 	s.building = false
 	s.tell(c, m.asker, m.reply)
-	s.builds.Replay(c, s.ready, func() bool { return !s.building })
+	s.goOn(c)
 }
 
 // keepWorkspaces says which workspaces the session uses; others it has left.

@@ -268,8 +268,7 @@ func (s *Session) budgetWritten(c actor.Context, m *budgetWritten) {
 		s.tellAll(c, &messages.Configure{Grant: g, Watched: len(s.watchers) > 0})
 		s.tell(c, m.asker, s.budgetView())
 	}
-	s.builds.Replay(c, s.ready, func() bool { return !s.building })
-	s.pay(c)
+	s.goOn(c)
 }
 
 // accounts are what the till knows and the views of workers do not say.

@@ -85,7 +85,7 @@ func (s *Session) doom(c actor.Context, e ending) {
 	s.doomed, e.doom = true, false
 	e.workers = append([]string(nil), s.order...)
 	s.end(c, e)
-	s.builds.Replay(c, s.ready, func() bool { return !s.building })
+	s.goOn(c)
 }
 
 // end takes the first step.
@@ -261,7 +261,7 @@ func (s *Session) endWritten(c actor.Context, m *endWritten) {
 	}
 	if m.fail != nil {
 		s.tell(c, m.asker, m.fail)
-		s.builds.Replay(c, s.ready, func() bool { return !s.building })
+		s.goOn(c)
 		return
 	}
 	if m.doom {
@@ -290,7 +290,7 @@ func (s *Session) endWritten(c actor.Context, m *endWritten) {
 		}
 	}
 	s.recallOrphans(c)
-	s.builds.Replay(c, s.ready, func() bool { return !s.building })
+	s.goOn(c)
 }
 
 // written applies facts of the session that are durable now, and tells the watchers.

@@ -167,5 +167,5 @@ func (s *Session) fieldNoted(c actor.Context, m *fieldNoted) {
 	} else {
 		s.written(c, []proto.Message{m.note}, []*messages.Record{m.record}, m.receipt)
 	}
-	s.builds.Replay(c, s.ready, func() bool { return !s.building })
+	s.goOn(c)
 }

@@ -177,7 +177,7 @@ func (s *Session) ruleWritten(c actor.Context, m *ruleWritten) {
 	if m.journal != nil {
 		s.journal = m.journal
 	}
-	defer s.builds.Replay(c, s.ready, func() bool { return !s.building })
+	defer s.goOn(c)
 	rule, added := m.fact.(*messages.RuleAdded)
 	switch {
 	case m.fail != nil && added:

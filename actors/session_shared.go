@@ -287,7 +287,7 @@ func (s *Session) sharedWritten(c actor.Context, m *sharedWritten) {
 		s.addShared(m.fact)
 		s.publish(c, &messages.Published{FirstCursor: m.receipt.First, LastCursor: m.receipt.Last})
 	}
-	s.builds.Replay(c, s.ready, func() bool { return !s.building })
+	s.goOn(c)
 }
 
 // sharedNamed finds a conversation by its name or id.

@@ -249,7 +249,13 @@ func (s *Session) workerBuilt(c actor.Context, m *workerBuilt) {
 		w.needed = m.spawned.GetRunId() != ""
 		s.start(c, w)
 	}
+	s.goOn(c)
+}
+
+// goOn takes up what came while the session's journal was being written: it may be that nothing else comes for a long time.
+func (s *Session) goOn(c actor.Context) {
 	s.builds.Replay(c, s.ready, func() bool { return !s.building })
+	s.pay(c)
 }
 
 // keep holds a command back until the worker's successor is there.
