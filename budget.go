@@ -44,6 +44,11 @@ func (s *Session) AddBudget(ctx context.Context, more Budget) (*BudgetView, erro
 	return ask[*messages.BudgetView](ctx, s.rt, s.session, &messages.AddBudget{Add: more.message().GetMost(), By: "program", ChangeId: messages.NewID("bgt_")})
 }
 
+// AddBudget gives a step of the run more of what its own budget bounds: those who wait for it go on. A step that failed for want of it is tried again with Resume.
+func (r *Run) AddBudget(ctx context.Context, step string, more Budget) (*BudgetView, error) {
+	return ask[*messages.BudgetView](ctx, r.rt, r.session, &messages.AddBudget{Step: step, Add: more.message().GetMost(), By: "program", ChangeId: messages.NewID("bgt_")})
+}
+
 // Budget is the session's budget as it stands; nil when it has none.
 func (s *Session) Budget(ctx context.Context) (*BudgetView, error) {
 	v, err := ask[*messages.SessionView](ctx, s.rt, s.session, &messages.DescribeSession{})

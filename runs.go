@@ -52,9 +52,6 @@ func (rt *Runtime) RunPipeline(ctx context.Context, p *pipeline.Plan, o RunOptio
 
 // CreateRun is the command that starts a run, for those who talk to a runtime by messages.
 func CreateRun(p *pipeline.Plan, o RunOptions) (*messages.CreateSession, error) {
-	if err := noStepBudgets(p); err != nil {
-		return nil, err
-	}
 	inputs, err := p.Root.Fill(o.Inputs, nil)
 	if err != nil {
 		return nil, err
@@ -115,14 +112,6 @@ func runFolder(m *messages.CreateSession, p *pipeline.Plan, o RunOptions, run *m
 	}
 	m.Workspaces = []*messages.WorkspaceSpec{{Uri: addr.Canonical, Trust: trust, Primary: true}}
 	run.Root = dir
-	return nil
-}
-
-// noStepBudgets refuses what would not be held to.
-func noStepBudgets(p *pipeline.Plan) error {
-	for _, step := range p.StepBudgets() {
-		return messages.Fail(messages.CodeBadRequest, fmt.Sprintf("step %s has a budget of its own, and only the whole pipeline's is held to yet", step), "move it to the budget of the pipeline, or leave it out")
-	}
 	return nil
 }
 

@@ -178,7 +178,7 @@ func (r *PipelineRun) command(c actor.Context) {
 	}
 	switch m := c.Message().(type) {
 	case *messages.ShowRun:
-		r.tell(c, c.Sender(), r.view(wholeRun))
+		r.show(c, c.Sender(), wholeRun)
 	case *messages.AwaitRun:
 		r.awaiting = append(r.awaiting, &awaiting{m, c.Sender()})
 		r.announce(c)
@@ -304,7 +304,7 @@ func (r *PipelineRun) answer(c actor.Context, a *runOrder, fail *messages.Failur
 			r.tell(c, a.sender, &messages.Ack{})
 			return
 		}
-		r.tell(c, a.sender, r.view(wholeRun))
+		r.show(c, a.sender, wholeRun)
 	}
 }
 
@@ -327,7 +327,7 @@ func (r *PipelineRun) announce(c actor.Context) {
 			if a.m.GetBrief() {
 				how = briefRun
 			}
-			r.tell(c, a.sender, r.view(how))
+			r.show(c, a.sender, how)
 			continue
 		}
 		left = append(left, a)

@@ -1,13 +1,16 @@
 package actors
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 	"unicode/utf8"
 
+	"github.com/asynkron/protoactor-go/actor"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/persistence"
 	"github.com/troupe-dev/troupe/pipeline"
@@ -71,6 +74,30 @@ func (r *PipelineRun) view(how detail) *messages.RunView {
 		v.State = pipeline.Waiting
 	}
 	return v
+}
+
+// show gives somebody the run as it is. How the budgets of its steps stand its Session knows.
+func (r *PipelineRun) show(c actor.Context, to *actor.PID, how detail) {
+	v := r.view(how)
+	if to == nil || r.state.Plan == nil || !r.state.Plan.Budgeted() || r.stopped {
+		r.tell(c, to, v)
+		return
+	}
+	sys, session := c.ActorSystem(), c.Parent()
+	r.svc.spawn(sys, to, func(*act.Panic) any { return v }, func() any {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if all, err := act.AskSoon[*messages.StepBudgets](ctx, sys, session, &messages.ReadStepBudgets{}); err == nil { // else it is shown without them
+			budgets := make(map[string]*messages.BudgetView, len(all.GetSteps()))
+			for _, b := range all.GetSteps() {
+				budgets[b.GetStep()] = b.GetBudget()
+			}
+			for _, sv := range v.GetStepViews() {
+				sv.Budget = budgets[sv.GetStep()]
+			}
+		}
+		return v
+	})
 }
 
 func stepView(ss *pipeline.StepState, how detail) *messages.RunStepView {

@@ -132,7 +132,7 @@ func stepCall(f *messages.StepItemStarted) string {
 // start works on an item, off the mailbox.
 func (r *PipelineRun) start(c actor.Context, it *pipeline.ItemState) *working {
 	ctx, stop := context.WithCancel(context.Background())
-	j := &job{svc: r.svc, sys: c.ActorSystem(), session: c.Parent(), run: r.id, item: it.Start, input: it.Input, step: it.Step().Step, file: it.Step().File(), repair: it.Repair}
+	j := &job{svc: r.svc, sys: c.ActorSystem(), session: c.Parent(), run: r.id, item: it.Start, input: it.Input, step: it.Step().Step, file: it.Step().File(), repair: it.Repair, budgets: it.Step().Budgets()}
 	w := &working{input: it.Input, stop: stop, recall: recallOf(it)}
 	end := &itemEnded{step: it.Step().Path, index: it.Index, input: it.Input, recall: w.recall}
 	r.svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
@@ -157,6 +157,7 @@ type job struct {
 	repair  string // that prompt, when it is not the first
 	step    *pipeline.Step
 	file    *pipeline.File
+	budgets []*messages.StepBudget
 }
 
 func (j *job) do(ctx context.Context) pipeline.Result {
@@ -230,7 +231,7 @@ func (j *job) turn(ctx context.Context) pipeline.Result {
 func (j *job) spawn(ctx context.Context) (*messages.SpawnStep, error) {
 	m := &messages.SpawnStep{
 		RunId: j.run, ExecId: j.item.GetExecId(), Agent: j.item.GetAgent(), Model: j.item.GetModel(), InputId: j.item.GetInputId(),
-		Prompt: j.item.GetPrompt() + j.step.SchemaPrompt(), Origin: j.item.GetOrigin(),
+		Prompt: j.item.GetPrompt() + j.step.SchemaPrompt(), Origin: j.item.GetOrigin(), Budgets: j.budgets,
 	}
 	if a := j.file.Agent(m.GetAgent()); a != nil { // of the file: it has what it names, and nothing else
 		m.Alias, m.Agent, m.System = a.Name, DefaultAgent, a.System

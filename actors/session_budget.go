@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"google.golang.org/protobuf/proto"
@@ -33,6 +34,7 @@ type payment struct {
 // budgetWritten is the end of an append about the budget.
 type budgetWritten struct {
 	asker   *actor.PID
+	again   *messages.SpawnStep // that asked for it, and is asked again
 	paid    *payment
 	granted *messages.Amounts
 	journal *persistence.Journal
@@ -57,7 +59,11 @@ func (s *Session) aboutBudget(c actor.Context) {
 func (f *sessionFacts) applyBudget(fact proto.Message) {
 	switch x := fact.(type) {
 	case *messages.BudgetChanged:
-		f.budget = x.GetBudget()
+		if x.GetStep() != "" {
+			f.changeStep(x)
+		} else {
+			f.budget = x.GetBudget()
+		}
 		f.budgetChanges = append(f.budgetChanges[:len(f.budgetChanges):len(f.budgetChanges)], x.GetChangeId())
 	case *messages.BudgetAllotted:
 		all := make(map[string]*messages.Amounts, len(f.allotted)+1) // others may read the one before
@@ -72,6 +78,7 @@ func (f *sessionFacts) applyBudget(fact proto.Message) {
 // openTill takes the budget up. Workers that start report what they have spent; of the others the listing says it. asleep are those.
 func (s *Session) openTill(asleep map[string]*messages.Amounts) {
 	s.till.ledger.Set(s.facts.budget)
+	s.openSteps()
 	for id, upto := range s.facts.allotted {
 		switch w := s.workers[id]; {
 		case w == nil: // deleted
@@ -143,25 +150,38 @@ func (s *Session) lostPayer(c actor.Context, w *member) {
 	s.pay(c)
 }
 
-// pay serves those who wait, in order. Who waits for more budget holds nobody up.
+// pay serves those who wait, in order. Who waits for more budget holds nobody up, and who waits for others of its step holds up those who work for it.
 func (s *Session) pay(c actor.Context) {
+	behind := make(map[string]bool) // of these steps somebody waits for others
 	for i := 0; i < len(s.till.queue) && !s.building; {
 		p := s.till.queue[i]
+		steps := s.till.ledger.Steps(p.GetWorkerId())
+		if slices.ContainsFunc(steps, func(step string) bool { return behind[step] }) {
+			i++
+			continue
+		}
 		granted, answer := s.till.ledger.Ask(p.GetWorkerId(), p.GetWant(), p.GetLeast())
+		step, pause := s.till.ledger.Short(p.GetWorkerId(), p.GetLeast())
 		switch {
 		case answer == policy.Later:
 			return
-		case answer == policy.Exceeded && s.till.ledger.Pause():
+		case answer == policy.Aside:
+			for _, step := range steps {
+				behind[step] = true
+			}
+			i++
+			continue
+		case answer == policy.Exceeded && pause:
 			if !p.short {
 				p.short = true
-				c.Send(p.who, &messages.BudgetShort{Ask: p.GetAsk(), Reason: s.till.ledger.Why(p.GetLeast())})
+				c.Send(p.who, &messages.BudgetShort{Ask: p.GetAsk(), Reason: s.till.ledger.Why(step, p.GetLeast()), Step: step})
 			}
 			i++
 			continue
 		}
 		s.till.queue = append(s.till.queue[:i:i], s.till.queue[i+1:]...)
 		if answer == policy.Exceeded {
-			c.Send(p.who, &messages.BudgetRefused{Ask: p.GetAsk(), Reason: s.till.ledger.Why(p.GetLeast())})
+			c.Send(p.who, &messages.BudgetRefused{Ask: p.GetAsk(), Reason: s.till.ledger.Why(step, p.GetLeast()), Step: step})
 			continue
 		}
 		s.allot(c, p, granted)
@@ -179,7 +199,7 @@ func (s *Session) allot(c actor.Context, p *payment, granted *messages.Amounts) 
 }
 
 func (s *Session) deliver(c actor.Context, p *payment, granted *messages.Amounts) {
-	c.Send(p.who, &messages.BudgetGranted{Ask: p.GetAsk(), Amounts: granted, WallLeftMs: s.till.ledger.WallLeft().Milliseconds()})
+	c.Send(p.who, &messages.BudgetGranted{Ask: p.GetAsk(), Amounts: granted, WallLeftMs: s.till.ledger.WallLeft(p.GetWorkerId()).Milliseconds()})
 }
 
 // addBudget gives the session more.
@@ -188,16 +208,21 @@ func (s *Session) addBudget(c actor.Context, m *messages.AddBudget) {
 		s.builds.Put(c)
 		return
 	}
-	now := s.facts.budget
+	now, whose := s.facts.budget, "of the session"
+	if m.GetStep() != "" {
+		now, whose = s.facts.steps[m.GetStep()].now(), "of step "+m.GetStep()
+	}
 	fail := m.GetAdd().Refuse()
 	switch {
 	case fail != nil:
+	case m.GetStep() != "" && now == nil:
+		fail = s.noStep(m.GetStep())
 	case !now.Bounds():
 		fail = messages.Fail(messages.CodeBadRequest, fmt.Sprintf("session %s has no budget: what it spends is not bounded", s.id), "")
 	case m.GetAdd().Zero():
 		fail = messages.Fail(messages.CodeBadRequest, "nothing is to be added to the budget", "say how much, for example tokens=50000")
 	case now.More(m.GetAdd()).GetMost().Same(now.GetMost()):
-		fail = messages.Fail(messages.CodeBadRequest, "the budget of the session does not bound what is to be added", "see `troupe show "+s.id+"` for what it bounds")
+		fail = messages.Fail(messages.CodeBadRequest, "the budget "+whose+" does not bound what is to be added", "see `troupe show "+s.id+"` for what it bounds")
 	}
 	if fail != nil {
 		s.answer(c, fail)
@@ -205,11 +230,11 @@ func (s *Session) addBudget(c actor.Context, m *messages.AddBudget) {
 	}
 	for _, id := range s.facts.budgetChanges {
 		if id != "" && id == m.GetChangeId() {
-			s.answer(c, s.budgetView())
+			s.answer(c, s.viewOf(m.GetStep()))
 			return
 		}
 	}
-	s.writeBudget(c, &budgetWritten{asker: c.Sender(), fact: &messages.BudgetChanged{Budget: now.More(m.GetAdd()), Added: m.GetAdd(), By: m.GetBy(), ChangeId: m.GetChangeId()}})
+	s.writeBudget(c, &budgetWritten{asker: c.Sender(), fact: &messages.BudgetChanged{Budget: now.More(m.GetAdd()), Added: m.GetAdd(), By: m.GetBy(), ChangeId: m.GetChangeId(), Step: m.GetStep()}})
 }
 
 // writeBudget appends a fact about the budget.
@@ -233,7 +258,7 @@ func (w *budgetWritten) write(svc *Services, journal *persistence.Journal, facts
 		return err
 	}
 	var index []persistence.IndexOp
-	if _, changed := w.fact.(*messages.BudgetChanged); changed {
+	if f, changed := w.fact.(*messages.BudgetChanged); changed && f.GetStep() == "" {
 		facts.applyBudget(w.fact)
 		if index, err = relisted(svc, &facts, g); err != nil {
 			return err
@@ -261,12 +286,20 @@ func (s *Session) budgetWritten(c actor.Context, m *budgetWritten) {
 	case m.fail != nil:
 		s.tell(c, m.asker, m.fail)
 	default:
+		f, _ := m.fact.(*messages.BudgetChanged)
+		if step := f.GetStep(); step != "" {
+			s.till.ledger.SetStep(step, s.facts.steps[step].now())
+		}
 		s.till.ledger.Set(s.facts.budget)
 		g := proto.CloneOf(s.grant)
 		g.Budget = s.facts.budget
 		s.grant = g
 		s.tellAll(c, &messages.Configure{Grant: g, Watched: len(s.watchers) > 0})
-		s.tell(c, m.asker, s.budgetView())
+		if m.again != nil {
+			c.RequestWithCustomSender(c.Self(), m.again, m.asker)
+		} else {
+			s.tell(c, m.asker, s.viewOf(f.GetStep()))
+		}
 	}
 	s.goOn(c)
 }
@@ -302,6 +335,14 @@ func (a *accounts) add(v *messages.SessionView) {
 	if v.GetBudget() != nil {
 		v.Budget.Spent, v.Budget.Waiting = v.GetBudget().GetSpent().Plus(a.gone), a.waiting
 	}
+}
+
+// viewOf is the budget of a step, or the session's.
+func (s *Session) viewOf(step string) *messages.BudgetView {
+	if step != "" {
+		return s.stepView(step)
+	}
+	return s.budgetView()
 }
 
 // budgetView is the budget as it stands; nil when there is none.

@@ -74,6 +74,7 @@ func (s *Session) gather(c actor.Context, make func([]*messages.WorkerView) any)
 // describe answers with the session and the live views of its workers.
 func (s *Session) describe(c actor.Context) {
 	view, accounts := s.facts.view(s.grant), s.accounts()
+	view.StepBudgets = s.stepViews()
 	s.gather(c, func(views []*messages.WorkerView) any {
 		view.Workers = views
 		accounts.fill(views)

@@ -34,6 +34,7 @@ type sessionFacts struct {
 	budget        *messages.Budget // nil: there is none
 	budgetChanges []string         // ids
 	allotted      map[string]*messages.Amounts
+	steps         map[string]*stepBudget // of the run, of those that have begun and have one
 
 	shared []*messages.ConversationShared
 }
@@ -59,6 +60,7 @@ func (f *sessionFacts) apply(fact proto.Message, r *messages.Record) error {
 		f.changed = f.seq
 	case *messages.WorkerSpawned:
 		f.workers = append(f.workers, x)
+		f.applyStepBudgets(x)
 	case *messages.WorkerEnded:
 		for i, w := range f.workers {
 			if w.GetWorkerId() == x.GetWorkerId() {

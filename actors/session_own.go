@@ -95,6 +95,18 @@ func (s *Session) regrantAll(c actor.Context, g *messages.Grant) {
 // grantOf is the grant of one worker: of a child, the workspaces that its parent had when it delegated, as far as they are there still; of one that
 // has a copy of its own, that in the place of the folder that it was made of.
 func (s *Session) grantOf(w *member) *messages.Grant {
+	g := s.placesFor(w)
+	if len(s.till.ledger.Steps(w.id)) > 0 {
+		if g == s.grant {
+			g = proto.CloneOf(g)
+		}
+		g.Budget = s.budgetOf(w)
+	}
+	return g
+}
+
+// placesFor is the grant with the workspaces that a worker works in.
+func (s *Session) placesFor(w *member) *messages.Grant {
 	child, of := w.spawned.GetParent() != "", w.spawned.GetCopyOf()
 	if !child && of == "" && !slices.ContainsFunc(s.grant.GetWorkspaces(), func(g *messages.WorkspaceGrant) bool { return g.GetWorker() != "" }) {
 		return s.grant

@@ -76,6 +76,8 @@ func (s *Session) ofRun(c actor.Context) {
 		s.retire(c, m)
 	case *rerun:
 		s.rerun(c, m)
+	case *messages.ReadStepBudgets:
+		s.tellSteps(c)
 	default:
 		s.ofShared(c)
 	}
@@ -187,6 +189,10 @@ func (s *Session) spawnStep(c actor.Context, m *messages.SpawnStep) {
 	}
 	for _, f := range s.facts.workers {
 		if f.GetExecId() == m.GetExecId() {
+			if b := s.budgetsChanged(m); b != nil { // a member of a group speaks again, by another plan
+				s.writeBudget(c, &budgetWritten{asker: c.Sender(), again: m, fact: &messages.BudgetChanged{Step: b.GetStep(), Budget: b.GetBudget(), By: "pipeline"}})
+				return
+			}
 			if w := s.workers[f.GetWorkerId()]; w != nil {
 				w.needed = true
 			}
@@ -217,6 +223,7 @@ func (s *Session) spawnStep(c actor.Context, m *messages.SpawnStep) {
 	}
 	n := &newcomer{created: created, spawned: &messages.WorkerSpawned{
 		WorkerId: created.GetWorkerId(), Agent: created.GetAgent(), Model: created.GetModel(), ExecId: m.GetExecId(), InputId: m.GetInputId(), RunId: m.GetRunId(),
+		Budgets: m.GetBudgets(),
 	}}
 	if m.GetInputId() != "" {
 		parts := s.svc.cleanParts(textParts(m.GetPrompt()))
@@ -245,9 +252,6 @@ func checkRun(m *messages.CreateSession) *messages.Failure {
 	plan, err := pipeline.FromSources(r.GetSources(), pipeline.Options{})
 	if err == nil {
 		err = plan.Complete(r)
-	}
-	if err == nil && len(plan.StepBudgets()) > 0 {
-		err = fmt.Errorf("step %s has a budget of its own, and only the whole pipeline's is held to yet", plan.StepBudgets()[0])
 	}
 	if err != nil {
 		return messages.Fail(messages.CodeBadRequest, err.Error(), "check it with: troupe pipeline validate")

@@ -247,6 +247,7 @@ func (s *Session) workerBuilt(c actor.Context, m *workerBuilt) {
 		}
 		w := s.add(m.spawned)
 		w.needed = m.spawned.GetRunId() != ""
+		s.joinTill(m.spawned)
 		s.start(c, w)
 	}
 	s.goOn(c)

@@ -179,11 +179,19 @@ func (w *Worker) budgetRefused(c actor.Context, m *messages.BudgetRefused) {
 		w.fallBack(c, m.GetReason(), nil)
 		return
 	}
-	end := conversation.OverBudget(m.GetReason() + "; more: troupe budget add " + w.session)
+	end := conversation.OverBudget(m.GetReason() + "; more: " + moreBudget(w.session, m.GetStep()))
 	if m.GetUnavailable() {
 		end = conversation.Complete{Outcome: messages.TurnCompleted_ERROR, Reason: m.GetReason(), Code: messages.CodeUnavailable}
 	}
 	w.overBudget(c, end)
+}
+
+// moreBudget is what a person types to give a session, or a step of its run, more.
+func moreBudget(session, step string) string {
+	if step == "" {
+		return "troupe budget add " + session
+	}
+	return fmt.Sprintf("troupe budget add %s --step %q", session, step)
 }
 
 func (w *Worker) overBudget(c actor.Context, end conversation.Complete) {
@@ -345,7 +353,7 @@ func (w *Worker) reportBudget(c actor.Context) {
 func (w *Worker) returnBudget(c actor.Context) {
 	p := &w.purse
 	p.wall.Stop()
-	p.pause.since, p.pause.reason = time.Time{}, ""
+	p.pause.since, p.pause.reason, p.pause.step = time.Time{}, "", ""
 	if (p.asking || p.granted != nil) || w.gen == nil {
 		p.asking, p.granted = false, nil
 		w.reportBudget(c)

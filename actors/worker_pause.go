@@ -15,6 +15,7 @@ import (
 type pause struct {
 	since  time.Time     // zero: it does not wait
 	reason string        // for people
+	step   string        // whose budget it is; "": the session's
 	waited time.Duration // by the turn since its newest reservation, in waits that are over
 	away   bool          // its workspaces were given back
 }
@@ -33,7 +34,7 @@ func (w *Worker) budgetShort(c actor.Context, m *messages.BudgetShort) {
 	if !p.asking || m.GetAsk() != p.asks || !p.pause.since.IsZero() {
 		return
 	}
-	p.pause.since, p.pause.reason = w.svc.Now(), m.GetReason()
+	p.pause.since, p.pause.reason, p.pause.step = w.svc.Now(), m.GetReason(), m.GetStep()
 	w.wall.Stop()
 	switch {
 	case w.compacting != nil:
@@ -62,7 +63,7 @@ func (w *Worker) unpause(c actor.Context) {
 	if w.state.Turn() != nil {
 		p.waited = p.until(w.svc.Now())
 	}
-	p.since, p.reason = time.Time{}, ""
+	p.since, p.reason, p.step = time.Time{}, "", ""
 	if w.state.Turn() != nil {
 		w.armWall(c)
 	}

@@ -68,6 +68,8 @@ func (w *Worker) waitsFor() string {
 		return fmt.Sprintf("the workspace %s, in which session %s works", w.leases.want[0].GetUri(), w.leases.behind)
 	case len(w.leases.want) > 0:
 		return "the workspace " + w.leases.want[0].GetUri()
+	case w.purse.asking && w.purse.pause.step != "":
+		return "the budget of step " + w.purse.pause.step
 	case w.purse.asking:
 		return "the budget of its session"
 	case w.gen != nil && !w.gen.permit && w.gen.provider != "":
@@ -86,7 +88,7 @@ func (w *Worker) waitingOn() *messages.Waiting {
 	case len(w.leases.want) > 0:
 		return &messages.Waiting{Kind: "lease", Subject: w.leases.want[0].GetUri(), Session: w.leases.behind, SinceUnixMs: unixMs(w.leases.since)}
 	case w.purse.asking:
-		return &messages.Waiting{Kind: "budget", Subject: w.session, SinceUnixMs: unixMs(w.purse.asked), Reason: w.purse.pause.reason}
+		return &messages.Waiting{Kind: "budget", Subject: w.session, SinceUnixMs: unixMs(w.purse.asked), Reason: w.purse.pause.reason, Step: w.purse.pause.step}
 	case w.gen != nil && w.gen.permit:
 		v := &messages.Waiting{Kind: "model", Subject: w.state.Model(), SinceUnixMs: unixMs(w.gen.started)}
 		if t := w.state.Turn(); t != nil && !w.gen.summary && t.Gen.GetInsteadOf() != "" {

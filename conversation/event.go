@@ -177,7 +177,7 @@ func projectBudget(fact proto.Message) *messages.Event {
 		}
 		return e
 	case *messages.BudgetChanged:
-		return &messages.Event{Type: messages.EventBudgetChanged, Status: "changed", Budget: f.GetBudget(), Reason: f.GetBy()}
+		return &messages.Event{Type: messages.EventBudgetChanged, Status: "changed", Budget: f.GetBudget(), Step: f.GetStep(), Reason: f.GetBy()}
 	}
 	return nil
 }

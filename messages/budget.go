@@ -163,6 +163,26 @@ func (x *BudgetView) JSON() *BudgetViewJSON {
 	}
 }
 
+// StepBudgetJSON is the budget of a step of a run, as it stands.
+type StepBudgetJSON struct {
+	Step   string         `json:"step"`
+	Budget BudgetViewJSON `json:"budget"`
+}
+
+// JSON returns the budget of a step in its wire form.
+func (x *StepBudgetView) JSON() StepBudgetJSON {
+	j := StepBudgetJSON{Step: x.GetStep()}
+	if b := x.GetBudget().JSON(); b != nil {
+		j.Budget = *b
+	}
+	return j
+}
+
+// Proto is the reverse of JSON.
+func (j StepBudgetJSON) Proto() *StepBudgetView {
+	return &StepBudgetView{Step: j.Step, Budget: j.Budget.Proto()}
+}
+
 // Proto is the reverse of JSON.
 func (j BudgetViewJSON) Proto() *BudgetView {
 	return &BudgetView{
@@ -197,16 +217,27 @@ func (x *Budget) Within(other *Budget) *Budget {
 	return b
 }
 
+// Tighter is the budget that keeps to another one, too, and waits for more only where both do.
+func (x *Budget) Tighter(other *Budget) *Budget {
+	if !x.Bounds() || !other.Bounds() {
+		return x.Within(other)
+	}
+	b := x.Within(other)
+	b.Pause = x.GetPause() && other.GetPause()
+	return b
+}
+
 // AddBudgetJSON asks for more budget.
 type AddBudgetJSON struct {
 	AmountsJSON
 	By       string `json:"by,omitempty"`
 	ChangeID string `json:"change_id,omitempty"` // the same id again changes nothing
+	Step     string `json:"step,omitempty"`      // of the session's run, whose budget is meant; absent: the session's
 }
 
 // AddBudgetFrom is the body of a command.
 func AddBudgetFrom(m *AddBudget) AddBudgetJSON {
-	return AddBudgetJSON{AmountsJSON: m.GetAdd().JSON(), By: m.GetBy(), ChangeID: m.GetChangeId()}
+	return AddBudgetJSON{AmountsJSON: m.GetAdd().JSON(), By: m.GetBy(), ChangeID: m.GetChangeId(), Step: m.GetStep()}
 }
 
 // Proto is the command.
@@ -215,7 +246,7 @@ func (j AddBudgetJSON) Proto() (*AddBudget, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &AddBudget{Add: add, By: j.By, ChangeId: j.ChangeID}, nil
+	return &AddBudget{Add: add, By: j.By, ChangeId: j.ChangeID, Step: j.Step}, nil
 }
 
 // More is the budget with so much more of what it bounds. What it does not bound stays so.

@@ -316,6 +316,7 @@ type AddBudget struct {
 	Add           *Amounts               `protobuf:"bytes,1,opt,name=add,proto3" json:"add,omitempty"`
 	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
 	ChangeId      string                 `protobuf:"bytes,3,opt,name=change_id,json=changeId,proto3" json:"change_id,omitempty"` // the same id again changes nothing
+	Step          string                 `protobuf:"bytes,114,opt,name=step,proto3" json:"step,omitempty"`                       // of the session's run, whose budget is meant; empty: the session's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -367,6 +368,13 @@ func (x *AddBudget) GetBy() string {
 func (x *AddBudget) GetChangeId() string {
 	if x != nil {
 		return x.ChangeId
+	}
+	return ""
+}
+
+func (x *AddBudget) GetStep() string {
+	if x != nil {
+		return x.Step
 	}
 	return ""
 }
@@ -5802,6 +5810,7 @@ type SessionView struct {
 	Tenant          string                 `protobuf:"bytes,40,opt,name=tenant,proto3" json:"tenant,omitempty"`                                  // whose it is; empty: the default tenant
 	Budget          *BudgetView            `protobuf:"bytes,100,opt,name=budget,proto3" json:"budget,omitempty"`                                 // none: there is no limit
 	Conversations   []*SharedConversation  `protobuf:"bytes,93,rep,name=conversations,proto3" json:"conversations,omitempty"`                    // that its workers share; with their turns where a session is shown
+	StepBudgets     []*StepBudgetView      `protobuf:"bytes,114,rep,name=step_budgets,json=stepBudgets,proto3" json:"step_budgets,omitempty"`    // of its run, of steps that have begun; where a session is shown that is in memory
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -5958,6 +5967,13 @@ func (x *SessionView) GetBudget() *BudgetView {
 func (x *SessionView) GetConversations() []*SharedConversation {
 	if x != nil {
 		return x.Conversations
+	}
+	return nil
+}
+
+func (x *SessionView) GetStepBudgets() []*StepBudgetView {
+	if x != nil {
+		return x.StepBudgets
 	}
 	return nil
 }
@@ -6231,6 +6247,7 @@ type Waiting struct {
 	UntilUnixMs   int64                  `protobuf:"varint,4,opt,name=until_unix_ms,json=untilUnixMs,proto3" json:"until_unix_ms,omitempty"` // of a retry
 	Session       string                 `protobuf:"bytes,5,opt,name=session,proto3" json:"session,omitempty"`                               // of a lease: that works there, when it is known
 	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`                                 // of a retry: why the last try gave nothing
+	Step          string                 `protobuf:"bytes,114,opt,name=step,proto3" json:"step,omitempty"`                                   // of a budget: the step whose it is; empty: the session's
 	InsteadOf     string                 `protobuf:"bytes,120,opt,name=instead_of,json=insteadOf,proto3" json:"instead_of,omitempty"`        // the model that the one which is asked stands in for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6304,6 +6321,13 @@ func (x *Waiting) GetSession() string {
 func (x *Waiting) GetReason() string {
 	if x != nil {
 		return x.Reason
+	}
+	return ""
+}
+
+func (x *Waiting) GetStep() string {
+	if x != nil {
+		return x.Step
 	}
 	return ""
 }
@@ -9204,6 +9228,7 @@ type BudgetRefused struct {
 	Ask           uint64                 `protobuf:"varint,1,opt,name=ask,proto3" json:"ask,omitempty"`
 	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	Unavailable   bool                   `protobuf:"varint,3,opt,name=unavailable,proto3" json:"unavailable,omitempty"` // the grant could not be written down
+	Step          string                 `protobuf:"bytes,114,opt,name=step,proto3" json:"step,omitempty"`              // whose budget does not suffice; empty: the session's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -9259,10 +9284,18 @@ func (x *BudgetRefused) GetUnavailable() bool {
 	return false
 }
 
+func (x *BudgetRefused) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
 type BudgetShort struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ask           uint64                 `protobuf:"varint,1,opt,name=ask,proto3" json:"ask,omitempty"`
 	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Step          string                 `protobuf:"bytes,114,opt,name=step,proto3" json:"step,omitempty"` // as above
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -9307,6 +9340,13 @@ func (x *BudgetShort) GetAsk() uint64 {
 func (x *BudgetShort) GetReason() string {
 	if x != nil {
 		return x.Reason
+	}
+	return ""
+}
+
+func (x *BudgetShort) GetStep() string {
+	if x != nil {
+		return x.Step
 	}
 	return ""
 }
@@ -12798,11 +12838,12 @@ const file_command_proto_rawDesc = "" +
 	"\x03ask\x18\x0f \x01(\bR\x03ask\x12'\n" +
 	"\x03run\x18^ \x01(\v2\x15.troupe.v1.RunStartedR\x03run\x12\x16\n" +
 	"\x06fields\x18\x14 \x01(\tR\x06fields\x12)\n" +
-	"\x06budget\x18d \x01(\v2\x11.troupe.v1.BudgetR\x06budget\"^\n" +
+	"\x06budget\x18d \x01(\v2\x11.troupe.v1.BudgetR\x06budget\"r\n" +
 	"\tAddBudget\x12$\n" +
 	"\x03add\x18\x01 \x01(\v2\x12.troupe.v1.AmountsR\x03add\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x1b\n" +
-	"\tchange_id\x18\x03 \x01(\tR\bchangeId\"\x80\x02\n" +
+	"\tchange_id\x18\x03 \x01(\tR\bchangeId\x12\x12\n" +
+	"\x04step\x18r \x01(\tR\x04step\"\x80\x02\n" +
 	"\rWorkspaceSpec\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12,\n" +
@@ -13240,7 +13281,7 @@ const file_command_proto_rawDesc = "" +
 	"\vNarrowChild\x12\x14\n" +
 	"\x05tools\x18\x01 \x03(\tR\x05tools\x12)\n" +
 	"\x06bounds\x18\x02 \x01(\v2\x11.troupe.v1.BoundsR\x06bounds\x12\x1b\n" +
-	"\tworker_id\x18\x03 \x01(\tR\bworkerId\"\x9e\x05\n" +
+	"\tworker_id\x18\x03 \x01(\tR\bworkerId\"\xdc\x05\n" +
 	"\vSessionView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12+\n" +
@@ -13263,7 +13304,8 @@ const file_command_proto_rawDesc = "" +
 	"\apersist\x18\x14 \x01(\x0e2\x19.troupe.v1.Persist.PolicyR\apersist\x12\x16\n" +
 	"\x06tenant\x18( \x01(\tR\x06tenant\x12-\n" +
 	"\x06budget\x18d \x01(\v2\x15.troupe.v1.BudgetViewR\x06budget\x12C\n" +
-	"\rconversations\x18] \x03(\v2\x1d.troupe.v1.SharedConversationR\rconversations\"\xc8\x06\n" +
+	"\rconversations\x18] \x03(\v2\x1d.troupe.v1.SharedConversationR\rconversations\x12<\n" +
+	"\fstep_budgets\x18r \x03(\v2\x19.troupe.v1.StepBudgetViewR\vstepBudgets\"\xc8\x06\n" +
 	"\n" +
 	"WorkerView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -13298,14 +13340,15 @@ const file_command_proto_rawDesc = "" +
 	"background\x18o \x01(\bR\n" +
 	"background\x12!\n" +
 	"\fmemory_bytes\x18x \x01(\x03R\vmemoryBytes\x12-\n" +
-	"\awaiting\x18\x82\x01 \x01(\v2\x12.troupe.v1.WaitingR\awaiting\"\xd0\x01\n" +
+	"\awaiting\x18\x82\x01 \x01(\v2\x12.troupe.v1.WaitingR\awaiting\"\xe4\x01\n" +
 	"\aWaiting\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12\"\n" +
 	"\rsince_unix_ms\x18\x03 \x01(\x03R\vsinceUnixMs\x12\"\n" +
 	"\runtil_unix_ms\x18\x04 \x01(\x03R\vuntilUnixMs\x12\x18\n" +
 	"\asession\x18\x05 \x01(\tR\asession\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x1d\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04step\x18r \x01(\tR\x04step\x12\x1d\n" +
 	"\n" +
 	"instead_of\x18x \x01(\tR\tinsteadOf\"\xc6\x02\n" +
 	"\bCallView\x12\x17\n" +
@@ -13552,14 +13595,16 @@ const file_command_proto_rawDesc = "" +
 	"\x03ask\x18\x01 \x01(\x04R\x03ask\x12,\n" +
 	"\aamounts\x18\x02 \x01(\v2\x12.troupe.v1.AmountsR\aamounts\x12 \n" +
 	"\fwall_left_ms\x18\x03 \x01(\x03R\n" +
-	"wallLeftMs\"[\n" +
+	"wallLeftMs\"o\n" +
 	"\rBudgetRefused\x12\x10\n" +
 	"\x03ask\x18\x01 \x01(\x04R\x03ask\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12 \n" +
-	"\vunavailable\x18\x03 \x01(\bR\vunavailable\"7\n" +
+	"\vunavailable\x18\x03 \x01(\bR\vunavailable\x12\x12\n" +
+	"\x04step\x18r \x01(\tR\x04step\"K\n" +
 	"\vBudgetShort\x12\x10\n" +
 	"\x03ask\x18\x01 \x01(\x04R\x03ask\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"U\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04step\x18r \x01(\tR\x04step\"U\n" +
 	"\fReportBudget\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12(\n" +
 	"\x05spent\x18\x02 \x01(\v2\x12.troupe.v1.AmountsR\x05spent\"\xbe\b\n" +
@@ -14067,16 +14112,17 @@ var file_command_proto_goTypes = []any{
 	(*Event)(nil),                // 200: troupe.v1.Event
 	(*WorkspaceGrant)(nil),       // 201: troupe.v1.WorkspaceGrant
 	(*BudgetView)(nil),           // 202: troupe.v1.BudgetView
-	(*Grant)(nil),                // 203: troupe.v1.Grant
-	(*WorkspaceRef)(nil),         // 204: troupe.v1.WorkspaceRef
-	(*LeaseToken)(nil),           // 205: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 206: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 207: troupe.v1.ToolFinished.Status
-	(*Project)(nil),              // 208: troupe.v1.Project
-	(*Variable)(nil),             // 209: troupe.v1.Variable
-	(*FieldSet)(nil),             // 210: troupe.v1.FieldSet
-	(*FieldNoted)(nil),           // 211: troupe.v1.FieldNoted
-	(*Timing)(nil),               // 212: troupe.v1.Timing
+	(*StepBudgetView)(nil),       // 203: troupe.v1.StepBudgetView
+	(*Grant)(nil),                // 204: troupe.v1.Grant
+	(*WorkspaceRef)(nil),         // 205: troupe.v1.WorkspaceRef
+	(*LeaseToken)(nil),           // 206: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 207: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 208: troupe.v1.ToolFinished.Status
+	(*Project)(nil),              // 209: troupe.v1.Project
+	(*Variable)(nil),             // 210: troupe.v1.Variable
+	(*FieldSet)(nil),             // 211: troupe.v1.FieldSet
+	(*FieldNoted)(nil),           // 212: troupe.v1.FieldNoted
+	(*Timing)(nil),               // 213: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	4,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
@@ -14181,65 +14227,66 @@ var file_command_proto_depIdxs = []int32{
 	176, // 99: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
 	202, // 100: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
 	35,  // 101: troupe.v1.SessionView.conversations:type_name -> troupe.v1.SharedConversation
-	190, // 102: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	179, // 103: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
-	179, // 104: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
-	75,  // 105: troupe.v1.WorkerView.waiting:type_name -> troupe.v1.Waiting
-	78,  // 106: troupe.v1.ApprovalView.shown:type_name -> troupe.v1.Viewer
-	200, // 107: troupe.v1.Announce.event:type_name -> troupe.v1.Event
-	77,  // 108: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
-	85,  // 109: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
-	203, // 110: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	176, // 111: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	201, // 112: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	204, // 113: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
-	0,   // 114: troupe.v1.ReleasePermit.outcome:type_name -> troupe.v1.ReleasePermit.Outcome
-	179, // 115: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
-	179, // 116: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
-	179, // 117: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
-	179, // 118: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
-	179, // 119: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
-	201, // 120: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	205, // 121: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	173, // 122: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	206, // 123: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	206, // 124: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	201, // 125: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	206, // 126: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
-	205, // 127: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
-	27,  // 128: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
-	207, // 129: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	206, // 130: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	124, // 131: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	208, // 132: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
-	209, // 133: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
-	136, // 134: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
-	210, // 135: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
-	211, // 136: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
-	144, // 137: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
-	1,   // 138: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
-	147, // 139: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
-	73,  // 140: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	74,  // 141: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	154, // 142: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
-	201, // 143: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
-	76,  // 144: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	73,  // 145: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	159, // 146: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	190, // 147: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	18,  // 148: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	160, // 149: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	212, // 150: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	190, // 151: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	163, // 152: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	73,  // 153: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
-	73,  // 154: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
-	168, // 155: troupe.v1.Imported.modes:type_name -> troupe.v1.ModeSettled
-	156, // [156:156] is the sub-list for method output_type
-	156, // [156:156] is the sub-list for method input_type
-	156, // [156:156] is the sub-list for extension type_name
-	156, // [156:156] is the sub-list for extension extendee
-	0,   // [0:156] is the sub-list for field type_name
+	203, // 102: troupe.v1.SessionView.step_budgets:type_name -> troupe.v1.StepBudgetView
+	190, // 103: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	179, // 104: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
+	179, // 105: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
+	75,  // 106: troupe.v1.WorkerView.waiting:type_name -> troupe.v1.Waiting
+	78,  // 107: troupe.v1.ApprovalView.shown:type_name -> troupe.v1.Viewer
+	200, // 108: troupe.v1.Announce.event:type_name -> troupe.v1.Event
+	77,  // 109: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
+	85,  // 110: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
+	204, // 111: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	176, // 112: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	201, // 113: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	205, // 114: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
+	0,   // 115: troupe.v1.ReleasePermit.outcome:type_name -> troupe.v1.ReleasePermit.Outcome
+	179, // 116: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
+	179, // 117: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
+	179, // 118: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
+	179, // 119: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
+	179, // 120: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
+	201, // 121: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	206, // 122: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	173, // 123: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	207, // 124: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	207, // 125: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	201, // 126: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	207, // 127: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	206, // 128: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
+	27,  // 129: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
+	208, // 130: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	207, // 131: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	124, // 132: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	209, // 133: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
+	210, // 134: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
+	136, // 135: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
+	211, // 136: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
+	212, // 137: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
+	144, // 138: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
+	1,   // 139: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
+	147, // 140: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
+	73,  // 141: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	74,  // 142: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	154, // 143: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
+	201, // 144: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	76,  // 145: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	73,  // 146: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	159, // 147: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	190, // 148: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	18,  // 149: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	160, // 150: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	213, // 151: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	190, // 152: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	163, // 153: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	73,  // 154: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
+	73,  // 155: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
+	168, // 156: troupe.v1.Imported.modes:type_name -> troupe.v1.ModeSettled
+	157, // [157:157] is the sub-list for method output_type
+	157, // [157:157] is the sub-list for method input_type
+	157, // [157:157] is the sub-list for extension type_name
+	157, // [157:157] is the sub-list for extension extendee
+	0,   // [0:157] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }

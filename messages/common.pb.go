@@ -283,7 +283,7 @@ func (x Persist_Policy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Persist_Policy.Descriptor instead.
 func (Persist_Policy) EnumDescriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{23, 0}
+	return file_common_proto_rawDescGZIP(), []int{25, 0}
 }
 
 // Effect says what a second run of a tool call would do to the world.
@@ -642,6 +642,113 @@ func (x *Budget) GetAnswer() int64 {
 	return 0
 }
 
+// StepBudget is what a step of a run may spend, with all its items, attempts, and the steps of the pipeline that it runs. Of a file that a step runs, the step is
+// the path below which its steps are.
+type StepBudget struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Step          string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
+	Budget        *Budget                `protobuf:"bytes,2,opt,name=budget,proto3" json:"budget,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StepBudget) Reset() {
+	*x = StepBudget{}
+	mi := &file_common_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StepBudget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StepBudget) ProtoMessage() {}
+
+func (x *StepBudget) ProtoReflect() protoreflect.Message {
+	mi := &file_common_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StepBudget.ProtoReflect.Descriptor instead.
+func (*StepBudget) Descriptor() ([]byte, []int) {
+	return file_common_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *StepBudget) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *StepBudget) GetBudget() *Budget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+// StepBudgetView is such a budget as it stands.
+type StepBudgetView struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Step          string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
+	Budget        *BudgetView            `protobuf:"bytes,2,opt,name=budget,proto3" json:"budget,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StepBudgetView) Reset() {
+	*x = StepBudgetView{}
+	mi := &file_common_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StepBudgetView) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StepBudgetView) ProtoMessage() {}
+
+func (x *StepBudgetView) ProtoReflect() protoreflect.Message {
+	mi := &file_common_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StepBudgetView.ProtoReflect.Descriptor instead.
+func (*StepBudgetView) Descriptor() ([]byte, []int) {
+	return file_common_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *StepBudgetView) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *StepBudgetView) GetBudget() *BudgetView {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
 // BudgetView is a budget as it stands. What is reserved is set aside for model calls under way.
 type BudgetView struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -656,7 +763,7 @@ type BudgetView struct {
 
 func (x *BudgetView) Reset() {
 	*x = BudgetView{}
-	mi := &file_common_proto_msgTypes[7]
+	mi := &file_common_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -668,7 +775,7 @@ func (x *BudgetView) String() string {
 func (*BudgetView) ProtoMessage() {}
 
 func (x *BudgetView) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[7]
+	mi := &file_common_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -681,7 +788,7 @@ func (x *BudgetView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetView.ProtoReflect.Descriptor instead.
 func (*BudgetView) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{7}
+	return file_common_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *BudgetView) GetMost() *Amounts {
@@ -731,7 +838,7 @@ type ToolCall struct {
 
 func (x *ToolCall) Reset() {
 	*x = ToolCall{}
-	mi := &file_common_proto_msgTypes[8]
+	mi := &file_common_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -743,7 +850,7 @@ func (x *ToolCall) String() string {
 func (*ToolCall) ProtoMessage() {}
 
 func (x *ToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[8]
+	mi := &file_common_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -756,7 +863,7 @@ func (x *ToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCall.ProtoReflect.Descriptor instead.
 func (*ToolCall) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{8}
+	return file_common_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ToolCall) GetId() string {
@@ -794,7 +901,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_common_proto_msgTypes[9]
+	mi := &file_common_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -806,7 +913,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[9]
+	mi := &file_common_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -819,7 +926,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{9}
+	return file_common_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Part) GetKind() isPart_Kind {
@@ -874,7 +981,7 @@ type FilePart struct {
 
 func (x *FilePart) Reset() {
 	*x = FilePart{}
-	mi := &file_common_proto_msgTypes[10]
+	mi := &file_common_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -886,7 +993,7 @@ func (x *FilePart) String() string {
 func (*FilePart) ProtoMessage() {}
 
 func (x *FilePart) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[10]
+	mi := &file_common_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -899,7 +1006,7 @@ func (x *FilePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FilePart.ProtoReflect.Descriptor instead.
 func (*FilePart) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{10}
+	return file_common_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *FilePart) GetName() string {
@@ -928,7 +1035,7 @@ type LeaseToken struct {
 
 func (x *LeaseToken) Reset() {
 	*x = LeaseToken{}
-	mi := &file_common_proto_msgTypes[11]
+	mi := &file_common_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -940,7 +1047,7 @@ func (x *LeaseToken) String() string {
 func (*LeaseToken) ProtoMessage() {}
 
 func (x *LeaseToken) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[11]
+	mi := &file_common_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -953,7 +1060,7 @@ func (x *LeaseToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseToken.ProtoReflect.Descriptor instead.
 func (*LeaseToken) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{11}
+	return file_common_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LeaseToken) GetWorkspace() string {
@@ -988,7 +1095,7 @@ type Place struct {
 
 func (x *Place) Reset() {
 	*x = Place{}
-	mi := &file_common_proto_msgTypes[12]
+	mi := &file_common_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1000,7 +1107,7 @@ func (x *Place) String() string {
 func (*Place) ProtoMessage() {}
 
 func (x *Place) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[12]
+	mi := &file_common_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1013,7 +1120,7 @@ func (x *Place) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Place.ProtoReflect.Descriptor instead.
 func (*Place) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{12}
+	return file_common_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Place) GetWorkspace() string {
@@ -1044,7 +1151,7 @@ type WorkspaceInfo struct {
 
 func (x *WorkspaceInfo) Reset() {
 	*x = WorkspaceInfo{}
-	mi := &file_common_proto_msgTypes[13]
+	mi := &file_common_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1056,7 +1163,7 @@ func (x *WorkspaceInfo) String() string {
 func (*WorkspaceInfo) ProtoMessage() {}
 
 func (x *WorkspaceInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[13]
+	mi := &file_common_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1069,7 +1176,7 @@ func (x *WorkspaceInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceInfo.ProtoReflect.Descriptor instead.
 func (*WorkspaceInfo) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{13}
+	return file_common_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WorkspaceInfo) GetMode() string {
@@ -1132,7 +1239,7 @@ type WorkspaceGrant struct {
 
 func (x *WorkspaceGrant) Reset() {
 	*x = WorkspaceGrant{}
-	mi := &file_common_proto_msgTypes[14]
+	mi := &file_common_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1144,7 +1251,7 @@ func (x *WorkspaceGrant) String() string {
 func (*WorkspaceGrant) ProtoMessage() {}
 
 func (x *WorkspaceGrant) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[14]
+	mi := &file_common_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1157,7 +1264,7 @@ func (x *WorkspaceGrant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceGrant.ProtoReflect.Descriptor instead.
 func (*WorkspaceGrant) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{14}
+	return file_common_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WorkspaceGrant) GetId() string {
@@ -1283,7 +1390,7 @@ type WorkspaceRef struct {
 
 func (x *WorkspaceRef) Reset() {
 	*x = WorkspaceRef{}
-	mi := &file_common_proto_msgTypes[15]
+	mi := &file_common_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1295,7 +1402,7 @@ func (x *WorkspaceRef) String() string {
 func (*WorkspaceRef) ProtoMessage() {}
 
 func (x *WorkspaceRef) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[15]
+	mi := &file_common_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1308,7 +1415,7 @@ func (x *WorkspaceRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceRef.ProtoReflect.Descriptor instead.
 func (*WorkspaceRef) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{15}
+	return file_common_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WorkspaceRef) GetId() string {
@@ -1343,7 +1450,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_common_proto_msgTypes[16]
+	mi := &file_common_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1355,7 +1462,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[16]
+	mi := &file_common_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1368,7 +1475,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{16}
+	return file_common_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Grant) GetRevision() uint64 {
@@ -1445,7 +1552,7 @@ type Overlap struct {
 
 func (x *Overlap) Reset() {
 	*x = Overlap{}
-	mi := &file_common_proto_msgTypes[17]
+	mi := &file_common_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1457,7 +1564,7 @@ func (x *Overlap) String() string {
 func (*Overlap) ProtoMessage() {}
 
 func (x *Overlap) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[17]
+	mi := &file_common_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1470,7 +1577,7 @@ func (x *Overlap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Overlap.ProtoReflect.Descriptor instead.
 func (*Overlap) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{17}
+	return file_common_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Overlap) GetWorkspace() string {
@@ -1499,7 +1606,7 @@ type RememberedRule struct {
 
 func (x *RememberedRule) Reset() {
 	*x = RememberedRule{}
-	mi := &file_common_proto_msgTypes[18]
+	mi := &file_common_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1511,7 +1618,7 @@ func (x *RememberedRule) String() string {
 func (*RememberedRule) ProtoMessage() {}
 
 func (x *RememberedRule) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[18]
+	mi := &file_common_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1524,7 +1631,7 @@ func (x *RememberedRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberedRule.ProtoReflect.Descriptor instead.
 func (*RememberedRule) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{18}
+	return file_common_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RememberedRule) GetRule() string {
@@ -1559,7 +1666,7 @@ type EnvVar struct {
 
 func (x *EnvVar) Reset() {
 	*x = EnvVar{}
-	mi := &file_common_proto_msgTypes[19]
+	mi := &file_common_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1571,7 +1678,7 @@ func (x *EnvVar) String() string {
 func (*EnvVar) ProtoMessage() {}
 
 func (x *EnvVar) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[19]
+	mi := &file_common_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1584,7 +1691,7 @@ func (x *EnvVar) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnvVar.ProtoReflect.Descriptor instead.
 func (*EnvVar) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{19}
+	return file_common_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *EnvVar) GetName() string {
@@ -1621,7 +1728,7 @@ type Variable struct {
 
 func (x *Variable) Reset() {
 	*x = Variable{}
-	mi := &file_common_proto_msgTypes[20]
+	mi := &file_common_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1633,7 +1740,7 @@ func (x *Variable) String() string {
 func (*Variable) ProtoMessage() {}
 
 func (x *Variable) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[20]
+	mi := &file_common_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1646,7 +1753,7 @@ func (x *Variable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Variable.ProtoReflect.Descriptor instead.
 func (*Variable) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{20}
+	return file_common_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Variable) GetName() string {
@@ -1690,7 +1797,7 @@ type Project struct {
 
 func (x *Project) Reset() {
 	*x = Project{}
-	mi := &file_common_proto_msgTypes[21]
+	mi := &file_common_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1702,7 +1809,7 @@ func (x *Project) String() string {
 func (*Project) ProtoMessage() {}
 
 func (x *Project) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[21]
+	mi := &file_common_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1715,7 +1822,7 @@ func (x *Project) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Project.ProtoReflect.Descriptor instead.
 func (*Project) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{21}
+	return file_common_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Project) GetId() string {
@@ -1759,7 +1866,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_common_proto_msgTypes[22]
+	mi := &file_common_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1771,7 +1878,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[22]
+	mi := &file_common_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1784,7 +1891,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{22}
+	return file_common_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Failure) GetCode() string {
@@ -1825,7 +1932,7 @@ type Persist struct {
 
 func (x *Persist) Reset() {
 	*x = Persist{}
-	mi := &file_common_proto_msgTypes[23]
+	mi := &file_common_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1837,7 +1944,7 @@ func (x *Persist) String() string {
 func (*Persist) ProtoMessage() {}
 
 func (x *Persist) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[23]
+	mi := &file_common_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1850,7 +1957,7 @@ func (x *Persist) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Persist.ProtoReflect.Descriptor instead.
 func (*Persist) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{23}
+	return file_common_proto_rawDescGZIP(), []int{25}
 }
 
 type Ack struct {
@@ -1861,7 +1968,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_common_proto_msgTypes[24]
+	mi := &file_common_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1873,7 +1980,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_common_proto_msgTypes[24]
+	mi := &file_common_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1886,7 +1993,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_common_proto_rawDescGZIP(), []int{24}
+	return file_common_proto_rawDescGZIP(), []int{26}
 }
 
 var File_common_proto protoreflect.FileDescriptor
@@ -1938,7 +2045,14 @@ const file_common_proto_rawDesc = "" +
 	"\x06Budget\x12&\n" +
 	"\x04most\x18\x01 \x01(\v2\x12.troupe.v1.AmountsR\x04most\x12\x14\n" +
 	"\x05pause\x18\x02 \x01(\bR\x05pause\x12\x16\n" +
-	"\x06answer\x18\x03 \x01(\x03R\x06answer\"\xbe\x01\n" +
+	"\x06answer\x18\x03 \x01(\x03R\x06answer\"K\n" +
+	"\n" +
+	"StepBudget\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\tR\x04step\x12)\n" +
+	"\x06budget\x18\x02 \x01(\v2\x11.troupe.v1.BudgetR\x06budget\"S\n" +
+	"\x0eStepBudgetView\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\tR\x04step\x12-\n" +
+	"\x06budget\x18\x02 \x01(\v2\x15.troupe.v1.BudgetViewR\x06budget\"\xbe\x01\n" +
 	"\n" +
 	"BudgetView\x12&\n" +
 	"\x04most\x18\x01 \x01(\v2\x12.troupe.v1.AmountsR\x04most\x12(\n" +
@@ -2058,7 +2172,7 @@ func file_common_proto_rawDescGZIP() []byte {
 }
 
 var file_common_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_common_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_common_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_common_proto_goTypes = []any{
 	(Effect_Class)(0),          // 0: troupe.v1.Effect.Class
 	(UnknownOutcome_Policy)(0), // 1: troupe.v1.UnknownOutcome.Policy
@@ -2072,44 +2186,48 @@ var file_common_proto_goTypes = []any{
 	(*Usage)(nil),              // 9: troupe.v1.Usage
 	(*Amounts)(nil),            // 10: troupe.v1.Amounts
 	(*Budget)(nil),             // 11: troupe.v1.Budget
-	(*BudgetView)(nil),         // 12: troupe.v1.BudgetView
-	(*ToolCall)(nil),           // 13: troupe.v1.ToolCall
-	(*Part)(nil),               // 14: troupe.v1.Part
-	(*FilePart)(nil),           // 15: troupe.v1.FilePart
-	(*LeaseToken)(nil),         // 16: troupe.v1.LeaseToken
-	(*Place)(nil),              // 17: troupe.v1.Place
-	(*WorkspaceInfo)(nil),      // 18: troupe.v1.WorkspaceInfo
-	(*WorkspaceGrant)(nil),     // 19: troupe.v1.WorkspaceGrant
-	(*WorkspaceRef)(nil),       // 20: troupe.v1.WorkspaceRef
-	(*Grant)(nil),              // 21: troupe.v1.Grant
-	(*Overlap)(nil),            // 22: troupe.v1.Overlap
-	(*RememberedRule)(nil),     // 23: troupe.v1.RememberedRule
-	(*EnvVar)(nil),             // 24: troupe.v1.EnvVar
-	(*Variable)(nil),           // 25: troupe.v1.Variable
-	(*Project)(nil),            // 26: troupe.v1.Project
-	(*Failure)(nil),            // 27: troupe.v1.Failure
-	(*Persist)(nil),            // 28: troupe.v1.Persist
-	(*Ack)(nil),                // 29: troupe.v1.Ack
+	(*StepBudget)(nil),         // 12: troupe.v1.StepBudget
+	(*StepBudgetView)(nil),     // 13: troupe.v1.StepBudgetView
+	(*BudgetView)(nil),         // 14: troupe.v1.BudgetView
+	(*ToolCall)(nil),           // 15: troupe.v1.ToolCall
+	(*Part)(nil),               // 16: troupe.v1.Part
+	(*FilePart)(nil),           // 17: troupe.v1.FilePart
+	(*LeaseToken)(nil),         // 18: troupe.v1.LeaseToken
+	(*Place)(nil),              // 19: troupe.v1.Place
+	(*WorkspaceInfo)(nil),      // 20: troupe.v1.WorkspaceInfo
+	(*WorkspaceGrant)(nil),     // 21: troupe.v1.WorkspaceGrant
+	(*WorkspaceRef)(nil),       // 22: troupe.v1.WorkspaceRef
+	(*Grant)(nil),              // 23: troupe.v1.Grant
+	(*Overlap)(nil),            // 24: troupe.v1.Overlap
+	(*RememberedRule)(nil),     // 25: troupe.v1.RememberedRule
+	(*EnvVar)(nil),             // 26: troupe.v1.EnvVar
+	(*Variable)(nil),           // 27: troupe.v1.Variable
+	(*Project)(nil),            // 28: troupe.v1.Project
+	(*Failure)(nil),            // 29: troupe.v1.Failure
+	(*Persist)(nil),            // 30: troupe.v1.Persist
+	(*Ack)(nil),                // 31: troupe.v1.Ack
 }
 var file_common_proto_depIdxs = []int32{
 	10, // 0: troupe.v1.Budget.most:type_name -> troupe.v1.Amounts
-	10, // 1: troupe.v1.BudgetView.most:type_name -> troupe.v1.Amounts
-	10, // 2: troupe.v1.BudgetView.spent:type_name -> troupe.v1.Amounts
-	10, // 3: troupe.v1.BudgetView.reserved:type_name -> troupe.v1.Amounts
-	15, // 4: troupe.v1.Part.file:type_name -> troupe.v1.FilePart
-	2,  // 5: troupe.v1.WorkspaceGrant.trust:type_name -> troupe.v1.Trust.Level
-	19, // 6: troupe.v1.Grant.workspaces:type_name -> troupe.v1.WorkspaceGrant
-	24, // 7: troupe.v1.Grant.env:type_name -> troupe.v1.EnvVar
-	22, // 8: troupe.v1.Grant.overlaps:type_name -> troupe.v1.Overlap
-	23, // 9: troupe.v1.Grant.remembered:type_name -> troupe.v1.RememberedRule
-	11, // 10: troupe.v1.Grant.budget:type_name -> troupe.v1.Budget
-	20, // 11: troupe.v1.Overlap.with:type_name -> troupe.v1.WorkspaceRef
-	25, // 12: troupe.v1.Project.variables:type_name -> troupe.v1.Variable
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	11, // 1: troupe.v1.StepBudget.budget:type_name -> troupe.v1.Budget
+	14, // 2: troupe.v1.StepBudgetView.budget:type_name -> troupe.v1.BudgetView
+	10, // 3: troupe.v1.BudgetView.most:type_name -> troupe.v1.Amounts
+	10, // 4: troupe.v1.BudgetView.spent:type_name -> troupe.v1.Amounts
+	10, // 5: troupe.v1.BudgetView.reserved:type_name -> troupe.v1.Amounts
+	17, // 6: troupe.v1.Part.file:type_name -> troupe.v1.FilePart
+	2,  // 7: troupe.v1.WorkspaceGrant.trust:type_name -> troupe.v1.Trust.Level
+	21, // 8: troupe.v1.Grant.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	26, // 9: troupe.v1.Grant.env:type_name -> troupe.v1.EnvVar
+	24, // 10: troupe.v1.Grant.overlaps:type_name -> troupe.v1.Overlap
+	25, // 11: troupe.v1.Grant.remembered:type_name -> troupe.v1.RememberedRule
+	11, // 12: troupe.v1.Grant.budget:type_name -> troupe.v1.Budget
+	22, // 13: troupe.v1.Overlap.with:type_name -> troupe.v1.WorkspaceRef
+	27, // 14: troupe.v1.Project.variables:type_name -> troupe.v1.Variable
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_common_proto_init() }
@@ -2117,7 +2235,7 @@ func file_common_proto_init() {
 	if File_common_proto != nil {
 		return
 	}
-	file_common_proto_msgTypes[9].OneofWrappers = []any{
+	file_common_proto_msgTypes[11].OneofWrappers = []any{
 		(*Part_Text)(nil),
 		(*Part_File)(nil),
 	}
@@ -2127,7 +2245,7 @@ func file_common_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_common_proto_rawDesc), len(file_common_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   25,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

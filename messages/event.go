@@ -84,6 +84,7 @@ type eventJSON struct {
 	To           string          `json:"to,omitempty"`     // worker that a message goes to
 	Spent        *AmountsJSON    `json:"spent,omitempty"`  // of a budget, by one model call and what follows from it
 	Budget       *BudgetJSON     `json:"budget,omitempty"` // as it is from now on
+	Step         string          `json:"step,omitempty"`   // of a run, whose budget it is; absent: the session's
 }
 
 type callJSON struct {
@@ -157,7 +158,7 @@ func (x *Event) MarshalJSON() ([]byte, error) {
 		a := x.GetSpent().JSON()
 		j.Spent = &a
 	}
-	j.Budget = x.GetBudget().JSON()
+	j.Budget, j.Step = x.GetBudget().JSON(), x.GetStep()
 	return json.Marshal(j)
 }
 
@@ -184,7 +185,7 @@ func (x *Event) UnmarshalJSON(b []byte) error {
 	x.ErrorCode, x.Truncated, x.Outcome, x.Reason = j.ErrorCode, j.Truncated, j.Outcome, j.Reason
 	x.ApprovalId, x.Decision, x.Workspace, x.DurationUs = j.ApprovalID, j.Decision, j.Workspace, j.DurationUs
 	x.Scripted, x.Diff, x.DetailsJson, x.MetaJson = j.Scripted, j.Diff, string(j.Details), string(j.Meta)
-	x.From, x.To = j.From, j.To
+	x.From, x.To, x.Step = j.From, j.To, j.Step
 	x.Effect, x.Done, x.Total, x.Unit, x.State, x.Parent, x.By = j.Effect, j.Done, j.Total, j.Unit, j.State, j.Parent, j.By
 	if j.Text != nil {
 		x.Text = *j.Text

@@ -68,6 +68,7 @@ type Event struct {
 	Spent         *Amounts               `protobuf:"bytes,130,opt,name=spent,proto3" json:"spent,omitempty"`                          // of a budget: by one model call and what follows from it
 	InsteadOf     string                 `protobuf:"bytes,120,opt,name=instead_of,json=insteadOf,proto3" json:"instead_of,omitempty"` // the model that was to be asked, when another one stands in for it
 	Budget        *Budget                `protobuf:"bytes,131,opt,name=budget,proto3" json:"budget,omitempty"`                        // as it is from now on
+	Step          string                 `protobuf:"bytes,114,opt,name=step,proto3" json:"step,omitempty"`                            // of a run, whose budget changed; empty: the session's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -403,11 +404,18 @@ func (x *Event) GetBudget() *Budget {
 	return nil
 }
 
+func (x *Event) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
 var File_event_proto protoreflect.FileDescriptor
 
 const file_event_proto_rawDesc = "" +
 	"\n" +
-	"\vevent.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\x89\t\n" +
+	"\vevent.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\x9d\t\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x1c\n" +
@@ -458,7 +466,8 @@ const file_event_proto_rawDesc = "" +
 	"\x05spent\x18\x82\x01 \x01(\v2\x12.troupe.v1.AmountsR\x05spent\x12\x1d\n" +
 	"\n" +
 	"instead_of\x18x \x01(\tR\tinsteadOf\x12*\n" +
-	"\x06budget\x18\x83\x01 \x01(\v2\x11.troupe.v1.BudgetR\x06budgetB0Z.github.com/troupe-dev/troupe/messages;messagesb\x06proto3"
+	"\x06budget\x18\x83\x01 \x01(\v2\x11.troupe.v1.BudgetR\x06budget\x12\x12\n" +
+	"\x04step\x18r \x01(\tR\x04stepB0Z.github.com/troupe-dev/troupe/messages;messagesb\x06proto3"
 
 var (
 	file_event_proto_rawDescOnce sync.Once

@@ -2210,6 +2210,7 @@ type RunStepView struct {
 	Needs         []string               `protobuf:"bytes,10,rep,name=needs,proto3" json:"needs,omitempty"`
 	PerSecond     float64                `protobuf:"fixed64,115,opt,name=per_second,json=perSecond,proto3" json:"per_second,omitempty"` // items that ended, of late, since the run came into memory; 0: nobody can say
 	LeftMs        int64                  `protobuf:"varint,116,opt,name=left_ms,json=leftMs,proto3" json:"left_ms,omitempty"`           // until the last one ends, at that rate
+	Budget        *BudgetView            `protobuf:"bytes,114,opt,name=budget,proto3" json:"budget,omitempty"`                          // of its own; none: it has none, or has not begun
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2326,6 +2327,13 @@ func (x *RunStepView) GetLeftMs() int64 {
 		return x.LeftMs
 	}
 	return 0
+}
+
+func (x *RunStepView) GetBudget() *BudgetView {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
 }
 
 type RunItemView struct {
@@ -2453,7 +2461,8 @@ type SpawnStep struct {
 	Origin         *Lineage               `protobuf:"bytes,11,opt,name=origin,proto3" json:"origin,omitempty"` // the conversation that it continues: of a worker of the same session
 	ApprovalMs     int64                  `protobuf:"varint,12,opt,name=approval_ms,json=approvalMs,proto3" json:"approval_ms,omitempty"`
 	ApprovalReason string                 `protobuf:"bytes,13,opt,name=approval_reason,json=approvalReason,proto3" json:"approval_reason,omitempty"`
-	Copied         []*Turn                `protobuf:"bytes,14,rep,name=copied,proto3" json:"copied,omitempty"` // of origin
+	Copied         []*Turn                `protobuf:"bytes,14,rep,name=copied,proto3" json:"copied,omitempty"`    // of origin
+	Budgets        []*StepBudget          `protobuf:"bytes,114,rep,name=budgets,proto3" json:"budgets,omitempty"` // that it spends from besides the session's, the widest first
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2586,6 +2595,94 @@ func (x *SpawnStep) GetCopied() []*Turn {
 	return nil
 }
 
+func (x *SpawnStep) GetBudgets() []*StepBudget {
+	if x != nil {
+		return x.Budgets
+	}
+	return nil
+}
+
+// ReadStepBudgets asks how the budgets of steps stand. From a PipelineRun to its Session.
+type ReadStepBudgets struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadStepBudgets) Reset() {
+	*x = ReadStepBudgets{}
+	mi := &file_pipeline_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadStepBudgets) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadStepBudgets) ProtoMessage() {}
+
+func (x *ReadStepBudgets) ProtoReflect() protoreflect.Message {
+	mi := &file_pipeline_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadStepBudgets.ProtoReflect.Descriptor instead.
+func (*ReadStepBudgets) Descriptor() ([]byte, []int) {
+	return file_pipeline_proto_rawDescGZIP(), []int{29}
+}
+
+type StepBudgets struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Steps         []*StepBudgetView      `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StepBudgets) Reset() {
+	*x = StepBudgets{}
+	mi := &file_pipeline_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StepBudgets) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StepBudgets) ProtoMessage() {}
+
+func (x *StepBudgets) ProtoReflect() protoreflect.Message {
+	mi := &file_pipeline_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StepBudgets.ProtoReflect.Descriptor instead.
+func (*StepBudgets) Descriptor() ([]byte, []int) {
+	return file_pipeline_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *StepBudgets) GetSteps() []*StepBudgetView {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
 // StepOver says that nobody asks anything more of the worker of an item, so that it may leave memory. From a PipelineRun to its Session. Reply: none.
 type StepOver struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2596,7 +2693,7 @@ type StepOver struct {
 
 func (x *StepOver) Reset() {
 	*x = StepOver{}
-	mi := &file_pipeline_proto_msgTypes[29]
+	mi := &file_pipeline_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2608,7 +2705,7 @@ func (x *StepOver) String() string {
 func (*StepOver) ProtoMessage() {}
 
 func (x *StepOver) ProtoReflect() protoreflect.Message {
-	mi := &file_pipeline_proto_msgTypes[29]
+	mi := &file_pipeline_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2621,7 +2718,7 @@ func (x *StepOver) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepOver.ProtoReflect.Descriptor instead.
 func (*StepOver) Descriptor() ([]byte, []int) {
-	return file_pipeline_proto_rawDescGZIP(), []int{29}
+	return file_pipeline_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *StepOver) GetWorkerId() string {
@@ -2646,7 +2743,7 @@ type RecallInput struct {
 
 func (x *RecallInput) Reset() {
 	*x = RecallInput{}
-	mi := &file_pipeline_proto_msgTypes[30]
+	mi := &file_pipeline_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2658,7 +2755,7 @@ func (x *RecallInput) String() string {
 func (*RecallInput) ProtoMessage() {}
 
 func (x *RecallInput) ProtoReflect() protoreflect.Message {
-	mi := &file_pipeline_proto_msgTypes[30]
+	mi := &file_pipeline_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2671,7 +2768,7 @@ func (x *RecallInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecallInput.ProtoReflect.Descriptor instead.
 func (*RecallInput) Descriptor() ([]byte, []int) {
-	return file_pipeline_proto_rawDescGZIP(), []int{30}
+	return file_pipeline_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RecallInput) GetWorkerId() string {
@@ -2720,7 +2817,7 @@ type RunResting struct {
 
 func (x *RunResting) Reset() {
 	*x = RunResting{}
-	mi := &file_pipeline_proto_msgTypes[31]
+	mi := &file_pipeline_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2732,7 +2829,7 @@ func (x *RunResting) String() string {
 func (*RunResting) ProtoMessage() {}
 
 func (x *RunResting) ProtoReflect() protoreflect.Message {
-	mi := &file_pipeline_proto_msgTypes[31]
+	mi := &file_pipeline_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2745,7 +2842,7 @@ func (x *RunResting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResting.ProtoReflect.Descriptor instead.
 func (*RunResting) Descriptor() ([]byte, []int) {
-	return file_pipeline_proto_rawDescGZIP(), []int{31}
+	return file_pipeline_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RunResting) GetRunId() string {
@@ -2954,7 +3051,7 @@ const file_pipeline_proto_rawDesc = "" +
 	"inputsJson\x12\x1d\n" +
 	"\n" +
 	"items_done\x18\x10 \x01(\x03R\titemsDone\x12\x14\n" +
-	"\x05items\x18\x11 \x01(\x03R\x05items\"\xc9\x02\n" +
+	"\x05items\x18\x11 \x01(\x03R\x05items\"\xf8\x02\n" +
 	"\vRunStepView\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -2971,7 +3068,8 @@ const file_pipeline_proto_rawDesc = "" +
 	" \x03(\tR\x05needs\x12\x1d\n" +
 	"\n" +
 	"per_second\x18s \x01(\x01R\tperSecond\x12\x17\n" +
-	"\aleft_ms\x18t \x01(\x03R\x06leftMs\"\x82\x02\n" +
+	"\aleft_ms\x18t \x01(\x03R\x06leftMs\x12-\n" +
+	"\x06budget\x18r \x01(\v2\x15.troupe.v1.BudgetViewR\x06budget\"\x82\x02\n" +
 	"\vRunItemView\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x14\n" +
@@ -2983,7 +3081,7 @@ const file_pipeline_proto_rawDesc = "" +
 	"approvalId\x12\x1f\n" +
 	"\voutput_json\x18\b \x01(\tR\n" +
 	"outputJson\x12&\n" +
-	"\x05usage\x18\t \x01(\v2\x10.troupe.v1.UsageR\x05usage\"\x93\x03\n" +
+	"\x05usage\x18\t \x01(\v2\x10.troupe.v1.UsageR\x05usage\"\xc4\x03\n" +
 	"\tSpawnStep\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x17\n" +
 	"\aexec_id\x18\x02 \x01(\tR\x06execId\x12\x14\n" +
@@ -3000,7 +3098,11 @@ const file_pipeline_proto_rawDesc = "" +
 	"\vapproval_ms\x18\f \x01(\x03R\n" +
 	"approvalMs\x12'\n" +
 	"\x0fapproval_reason\x18\r \x01(\tR\x0eapprovalReason\x12'\n" +
-	"\x06copied\x18\x0e \x03(\v2\x0f.troupe.v1.TurnR\x06copied\"'\n" +
+	"\x06copied\x18\x0e \x03(\v2\x0f.troupe.v1.TurnR\x06copied\x12/\n" +
+	"\abudgets\x18r \x03(\v2\x15.troupe.v1.StepBudgetR\abudgets\"\x11\n" +
+	"\x0fReadStepBudgets\">\n" +
+	"\vStepBudgets\x12/\n" +
+	"\x05steps\x18\x01 \x03(\v2\x19.troupe.v1.StepBudgetViewR\x05steps\"'\n" +
 	"\bStepOver\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\"\x91\x01\n" +
 	"\vRecallInput\x12\x1b\n" +
@@ -3026,7 +3128,7 @@ func file_pipeline_proto_rawDescGZIP() []byte {
 	return file_pipeline_proto_rawDescData
 }
 
-var file_pipeline_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_pipeline_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_pipeline_proto_goTypes = []any{
 	(*RunFact)(nil),          // 0: troupe.v1.RunFact
 	(*RunStarted)(nil),       // 1: troupe.v1.RunStarted
@@ -3057,12 +3159,17 @@ var file_pipeline_proto_goTypes = []any{
 	(*RunStepView)(nil),      // 26: troupe.v1.RunStepView
 	(*RunItemView)(nil),      // 27: troupe.v1.RunItemView
 	(*SpawnStep)(nil),        // 28: troupe.v1.SpawnStep
-	(*StepOver)(nil),         // 29: troupe.v1.StepOver
-	(*RecallInput)(nil),      // 30: troupe.v1.RecallInput
-	(*RunResting)(nil),       // 31: troupe.v1.RunResting
-	(*Lineage)(nil),          // 32: troupe.v1.Lineage
-	(*Usage)(nil),            // 33: troupe.v1.Usage
-	(*Turn)(nil),             // 34: troupe.v1.Turn
+	(*ReadStepBudgets)(nil),  // 29: troupe.v1.ReadStepBudgets
+	(*StepBudgets)(nil),      // 30: troupe.v1.StepBudgets
+	(*StepOver)(nil),         // 31: troupe.v1.StepOver
+	(*RecallInput)(nil),      // 32: troupe.v1.RecallInput
+	(*RunResting)(nil),       // 33: troupe.v1.RunResting
+	(*Lineage)(nil),          // 34: troupe.v1.Lineage
+	(*Usage)(nil),            // 35: troupe.v1.Usage
+	(*BudgetView)(nil),       // 36: troupe.v1.BudgetView
+	(*Turn)(nil),             // 37: troupe.v1.Turn
+	(*StepBudget)(nil),       // 38: troupe.v1.StepBudget
+	(*StepBudgetView)(nil),   // 39: troupe.v1.StepBudgetView
 }
 var file_pipeline_proto_depIdxs = []int32{
 	1,  // 0: troupe.v1.RunFact.run_started:type_name -> troupe.v1.RunStarted
@@ -3084,27 +3191,30 @@ var file_pipeline_proto_depIdxs = []int32{
 	2,  // 16: troupe.v1.RunStarted.sources:type_name -> troupe.v1.PlanSource
 	3,  // 17: troupe.v1.StepStarted.items:type_name -> troupe.v1.RunItem
 	3,  // 18: troupe.v1.StepItemStarted.item:type_name -> troupe.v1.RunItem
-	32, // 19: troupe.v1.StepItemStarted.origin:type_name -> troupe.v1.Lineage
-	33, // 20: troupe.v1.StepItemRepaired.usage:type_name -> troupe.v1.Usage
-	33, // 21: troupe.v1.StepItemRetried.usage:type_name -> troupe.v1.Usage
-	33, // 22: troupe.v1.StepItemFinished.usage:type_name -> troupe.v1.Usage
-	32, // 23: troupe.v1.StepItemFinished.conversation:type_name -> troupe.v1.Lineage
-	33, // 24: troupe.v1.StepFinished.usage:type_name -> troupe.v1.Usage
-	33, // 25: troupe.v1.RunFinished.usage:type_name -> troupe.v1.Usage
+	34, // 19: troupe.v1.StepItemStarted.origin:type_name -> troupe.v1.Lineage
+	35, // 20: troupe.v1.StepItemRepaired.usage:type_name -> troupe.v1.Usage
+	35, // 21: troupe.v1.StepItemRetried.usage:type_name -> troupe.v1.Usage
+	35, // 22: troupe.v1.StepItemFinished.usage:type_name -> troupe.v1.Usage
+	34, // 23: troupe.v1.StepItemFinished.conversation:type_name -> troupe.v1.Lineage
+	35, // 24: troupe.v1.StepFinished.usage:type_name -> troupe.v1.Usage
+	35, // 25: troupe.v1.RunFinished.usage:type_name -> troupe.v1.Usage
 	2,  // 26: troupe.v1.PlanChanged.sources:type_name -> troupe.v1.PlanSource
 	2,  // 27: troupe.v1.ResumeRun.sources:type_name -> troupe.v1.PlanSource
 	25, // 28: troupe.v1.Runs.runs:type_name -> troupe.v1.RunView
-	33, // 29: troupe.v1.RunView.usage:type_name -> troupe.v1.Usage
+	35, // 29: troupe.v1.RunView.usage:type_name -> troupe.v1.Usage
 	26, // 30: troupe.v1.RunView.step_views:type_name -> troupe.v1.RunStepView
 	27, // 31: troupe.v1.RunStepView.item_views:type_name -> troupe.v1.RunItemView
-	33, // 32: troupe.v1.RunItemView.usage:type_name -> troupe.v1.Usage
-	32, // 33: troupe.v1.SpawnStep.origin:type_name -> troupe.v1.Lineage
-	34, // 34: troupe.v1.SpawnStep.copied:type_name -> troupe.v1.Turn
-	35, // [35:35] is the sub-list for method output_type
-	35, // [35:35] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	36, // 32: troupe.v1.RunStepView.budget:type_name -> troupe.v1.BudgetView
+	35, // 33: troupe.v1.RunItemView.usage:type_name -> troupe.v1.Usage
+	34, // 34: troupe.v1.SpawnStep.origin:type_name -> troupe.v1.Lineage
+	37, // 35: troupe.v1.SpawnStep.copied:type_name -> troupe.v1.Turn
+	38, // 36: troupe.v1.SpawnStep.budgets:type_name -> troupe.v1.StepBudget
+	39, // 37: troupe.v1.StepBudgets.steps:type_name -> troupe.v1.StepBudgetView
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_pipeline_proto_init() }
@@ -3138,7 +3248,7 @@ func file_pipeline_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pipeline_proto_rawDesc), len(file_pipeline_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   32,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -79,6 +79,8 @@ type RunStepJSON struct {
 	Rate  float64       `json:"per_second,omitempty"` // items that ended of late
 	Left  int64         `json:"left_ms,omitempty"`    // until the last one ends, at that rate
 	Items []RunItemJSON `json:"items,omitempty"`
+
+	Budget *BudgetViewJSON `json:"budget,omitempty"` // absent: it has none of its own, or has not begun
 }
 
 // RunItemJSON is an item of a step.
@@ -106,7 +108,7 @@ func (x *RunView) JSON() RunJSON {
 	for _, s := range x.GetStepViews() {
 		step := RunStepJSON{
 			Step: s.GetStep(), Kind: s.GetKind(), State: s.GetState(), Error: s.GetError(), Needs: s.GetNeeds(), Total: s.GetItems(), Done: s.GetDone(), Fails: s.GetFailed(),
-			Rate: s.GetPerSecond(), Left: s.GetLeftMs(),
+			Rate: s.GetPerSecond(), Left: s.GetLeftMs(), Budget: s.GetBudget().JSON(),
 		}
 		for _, i := range s.GetItemViews() {
 			step.Items = append(step.Items, RunItemJSON{
@@ -136,6 +138,9 @@ func (j RunJSON) Proto() *RunView {
 	}
 	for _, s := range j.StepList {
 		step := &RunStepView{Step: s.Step, Kind: s.Kind, State: s.State, Error: s.Error, Needs: s.Needs, Items: s.Total, Done: s.Done, Failed: s.Fails, PerSecond: s.Rate, LeftMs: s.Left}
+		if s.Budget != nil {
+			step.Budget = s.Budget.Proto()
+		}
 		for _, i := range s.Items {
 			step.ItemViews = append(step.ItemViews, &RunItemView{
 				Key: i.Key, Index: i.Index, State: i.State, Attempt: i.Attempt, WorkerId: i.Worker, Error: i.Error, ApprovalId: i.Approval, Usage: i.Usage.Proto(),

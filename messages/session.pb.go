@@ -336,6 +336,7 @@ type BudgetChanged struct {
 	Added         *Amounts               `protobuf:"bytes,2,opt,name=added,proto3" json:"added,omitempty"`
 	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
 	ChangeId      string                 `protobuf:"bytes,4,opt,name=change_id,json=changeId,proto3" json:"change_id,omitempty"` // the same change again is made once
+	Step          string                 `protobuf:"bytes,114,opt,name=step,proto3" json:"step,omitempty"`                       // of its run, whose budget it is; empty: the session's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -394,6 +395,13 @@ func (x *BudgetChanged) GetBy() string {
 func (x *BudgetChanged) GetChangeId() string {
 	if x != nil {
 		return x.ChangeId
+	}
+	return ""
+}
+
+func (x *BudgetChanged) GetStep() string {
+	if x != nil {
+		return x.Step
 	}
 	return ""
 }
@@ -1101,6 +1109,7 @@ type WorkerSpawned struct {
 	RunId         string                 `protobuf:"bytes,82,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`       // the pipeline run that it works for
 	CopyOf        string                 `protobuf:"bytes,70,opt,name=copy_of,json=copyOf,proto3" json:"copy_of,omitempty"`    // address of the folder that it works in a copy of its own of; empty: it works where the session does
 	Background    bool                   `protobuf:"varint,110,opt,name=background,proto3" json:"background,omitempty"`        // nobody waits for it
+	Budgets       []*StepBudget          `protobuf:"bytes,114,rep,name=budgets,proto3" json:"budgets,omitempty"`               // of its run, that it spends from besides the session's, the widest first; of a child, its parent's count
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1203,6 +1212,13 @@ func (x *WorkerSpawned) GetBackground() bool {
 		return x.Background
 	}
 	return false
+}
+
+func (x *WorkerSpawned) GetBudgets() []*StepBudget {
+	if x != nil {
+		return x.Budgets
+	}
+	return nil
 }
 
 type WorkerEnded struct {
@@ -3736,12 +3752,13 @@ const file_session_proto_rawDesc = "" +
 	"\x0fbudget_allotted\x18e \x01(\v2\x19.troupe.v1.BudgetAllottedH\x00R\x0ebudgetAllotted\x12;\n" +
 	"\fmode_changed\x18i \x01(\v2\x16.troupe.v1.ModeChangedH\x00R\vmodeChanged\x12P\n" +
 	"\x13conversation_shared\x18n \x01(\v2\x1d.troupe.v1.ConversationSharedH\x00R\x12conversationSharedB\x06\n" +
-	"\x04fact\"\x91\x01\n" +
+	"\x04fact\"\xa5\x01\n" +
 	"\rBudgetChanged\x12)\n" +
 	"\x06budget\x18\x01 \x01(\v2\x11.troupe.v1.BudgetR\x06budget\x12(\n" +
 	"\x05added\x18\x02 \x01(\v2\x12.troupe.v1.AmountsR\x05added\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x1b\n" +
-	"\tchange_id\x18\x04 \x01(\tR\bchangeId\"W\n" +
+	"\tchange_id\x18\x04 \x01(\tR\bchangeId\x12\x12\n" +
+	"\x04step\x18r \x01(\tR\x04step\"W\n" +
 	"\x0eBudgetAllotted\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12(\n" +
 	"\x05until\x18\x02 \x01(\v2\x12.troupe.v1.AmountsR\x05until\"Q\n" +
@@ -3804,7 +3821,7 @@ const file_session_proto_rawDesc = "" +
 	"\vModeChanged\x12\x10\n" +
 	"\x03uri\x18\x01 \x01(\tR\x03uri\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x0e\n" +
-	"\x02by\x18\x03 \x01(\tR\x02by\"\x9e\x02\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\"\xcf\x02\n" +
 	"\rWorkerSpawned\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x14\n" +
@@ -3817,7 +3834,8 @@ const file_session_proto_rawDesc = "" +
 	"\acopy_of\x18F \x01(\tR\x06copyOf\x12\x1e\n" +
 	"\n" +
 	"background\x18n \x01(\bR\n" +
-	"background\"B\n" +
+	"background\x12/\n" +
+	"\abudgets\x18r \x03(\v2\x15.troupe.v1.StepBudgetR\abudgets\"B\n" +
 	"\vWorkerEnded\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"%\n" +
@@ -4072,7 +4090,8 @@ var file_session_proto_goTypes = []any{
 	(*EnvVar)(nil),             // 48: troupe.v1.EnvVar
 	(Trust_Level)(0),           // 49: troupe.v1.Trust.Level
 	(*Place)(nil),              // 50: troupe.v1.Place
-	(*Usage)(nil),              // 51: troupe.v1.Usage
+	(*StepBudget)(nil),         // 51: troupe.v1.StepBudget
+	(*Usage)(nil),              // 52: troupe.v1.Usage
 }
 var file_session_proto_depIdxs = []int32{
 	6,  // 0: troupe.v1.SessionFact.session_created:type_name -> troupe.v1.SessionCreated
@@ -4101,44 +4120,45 @@ var file_session_proto_depIdxs = []int32{
 	49, // 23: troupe.v1.WorkspaceAttached.trust:type_name -> troupe.v1.Trust.Level
 	49, // 24: troupe.v1.TrustChanged.trust:type_name -> troupe.v1.Trust.Level
 	50, // 25: troupe.v1.WorkerSpawned.places:type_name -> troupe.v1.Place
-	17, // 26: troupe.v1.WorkspaceFact.workspace_opened:type_name -> troupe.v1.WorkspaceOpened
-	18, // 27: troupe.v1.WorkspaceFact.field_set:type_name -> troupe.v1.FieldSet
-	23, // 28: troupe.v1.WorkspaceFact.lease_revoked:type_name -> troupe.v1.LeaseRevoked
-	20, // 29: troupe.v1.WorkspaceFact.fields_declared:type_name -> troupe.v1.FieldsDeclared
-	21, // 30: troupe.v1.WorkspaceFact.field_effect_started:type_name -> troupe.v1.FieldEffectStarted
-	22, // 31: troupe.v1.WorkspaceFact.field_effect_ended:type_name -> troupe.v1.FieldEffectEnded
-	19, // 32: troupe.v1.FieldSet.derived:type_name -> troupe.v1.FieldChange
-	19, // 33: troupe.v1.FieldsDeclared.derived:type_name -> troupe.v1.FieldChange
-	25, // 34: troupe.v1.ConversationFact.conversation_opened:type_name -> troupe.v1.ConversationOpened
-	26, // 35: troupe.v1.ConversationFact.member_joined:type_name -> troupe.v1.MemberJoined
-	28, // 36: troupe.v1.ConversationFact.turn_submitted:type_name -> troupe.v1.TurnSubmitted
-	30, // 37: troupe.v1.ConversationFact.member_left:type_name -> troupe.v1.MemberLeft
-	27, // 38: troupe.v1.ConversationFact.turn_given:type_name -> troupe.v1.TurnGiven
-	29, // 39: troupe.v1.ConversationFact.turn_cut:type_name -> troupe.v1.TurnCut
-	51, // 40: troupe.v1.TurnSubmitted.usage:type_name -> troupe.v1.Usage
-	51, // 41: troupe.v1.TurnCut.usage:type_name -> troupe.v1.Usage
-	32, // 42: troupe.v1.SystemFact.node_booted:type_name -> troupe.v1.NodeBooted
-	33, // 43: troupe.v1.SystemFact.rule_remembered:type_name -> troupe.v1.RuleRemembered
-	34, // 44: troupe.v1.SystemFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
-	35, // 45: troupe.v1.SystemFact.token_created:type_name -> troupe.v1.TokenCreated
-	36, // 46: troupe.v1.SystemFact.token_revoked:type_name -> troupe.v1.TokenRevoked
-	37, // 47: troupe.v1.SystemFact.host_registered:type_name -> troupe.v1.HostRegistered
-	38, // 48: troupe.v1.SystemFact.project_saved:type_name -> troupe.v1.ProjectSaved
-	39, // 49: troupe.v1.SystemFact.project_removed:type_name -> troupe.v1.ProjectRemoved
-	40, // 50: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
-	41, // 51: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
-	42, // 52: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
-	48, // 53: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
-	19, // 54: troupe.v1.FieldsState.set:type_name -> troupe.v1.FieldChange
-	19, // 55: troupe.v1.FieldsState.derived:type_name -> troupe.v1.FieldChange
-	18, // 56: troupe.v1.FieldsState.edits:type_name -> troupe.v1.FieldSet
-	44, // 57: troupe.v1.FieldsState.effects:type_name -> troupe.v1.FieldsPending
-	18, // 58: troupe.v1.FieldsPending.set:type_name -> troupe.v1.FieldSet
-	59, // [59:59] is the sub-list for method output_type
-	59, // [59:59] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	51, // 26: troupe.v1.WorkerSpawned.budgets:type_name -> troupe.v1.StepBudget
+	17, // 27: troupe.v1.WorkspaceFact.workspace_opened:type_name -> troupe.v1.WorkspaceOpened
+	18, // 28: troupe.v1.WorkspaceFact.field_set:type_name -> troupe.v1.FieldSet
+	23, // 29: troupe.v1.WorkspaceFact.lease_revoked:type_name -> troupe.v1.LeaseRevoked
+	20, // 30: troupe.v1.WorkspaceFact.fields_declared:type_name -> troupe.v1.FieldsDeclared
+	21, // 31: troupe.v1.WorkspaceFact.field_effect_started:type_name -> troupe.v1.FieldEffectStarted
+	22, // 32: troupe.v1.WorkspaceFact.field_effect_ended:type_name -> troupe.v1.FieldEffectEnded
+	19, // 33: troupe.v1.FieldSet.derived:type_name -> troupe.v1.FieldChange
+	19, // 34: troupe.v1.FieldsDeclared.derived:type_name -> troupe.v1.FieldChange
+	25, // 35: troupe.v1.ConversationFact.conversation_opened:type_name -> troupe.v1.ConversationOpened
+	26, // 36: troupe.v1.ConversationFact.member_joined:type_name -> troupe.v1.MemberJoined
+	28, // 37: troupe.v1.ConversationFact.turn_submitted:type_name -> troupe.v1.TurnSubmitted
+	30, // 38: troupe.v1.ConversationFact.member_left:type_name -> troupe.v1.MemberLeft
+	27, // 39: troupe.v1.ConversationFact.turn_given:type_name -> troupe.v1.TurnGiven
+	29, // 40: troupe.v1.ConversationFact.turn_cut:type_name -> troupe.v1.TurnCut
+	52, // 41: troupe.v1.TurnSubmitted.usage:type_name -> troupe.v1.Usage
+	52, // 42: troupe.v1.TurnCut.usage:type_name -> troupe.v1.Usage
+	32, // 43: troupe.v1.SystemFact.node_booted:type_name -> troupe.v1.NodeBooted
+	33, // 44: troupe.v1.SystemFact.rule_remembered:type_name -> troupe.v1.RuleRemembered
+	34, // 45: troupe.v1.SystemFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
+	35, // 46: troupe.v1.SystemFact.token_created:type_name -> troupe.v1.TokenCreated
+	36, // 47: troupe.v1.SystemFact.token_revoked:type_name -> troupe.v1.TokenRevoked
+	37, // 48: troupe.v1.SystemFact.host_registered:type_name -> troupe.v1.HostRegistered
+	38, // 49: troupe.v1.SystemFact.project_saved:type_name -> troupe.v1.ProjectSaved
+	39, // 50: troupe.v1.SystemFact.project_removed:type_name -> troupe.v1.ProjectRemoved
+	40, // 51: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
+	41, // 52: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
+	42, // 53: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
+	48, // 54: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
+	19, // 55: troupe.v1.FieldsState.set:type_name -> troupe.v1.FieldChange
+	19, // 56: troupe.v1.FieldsState.derived:type_name -> troupe.v1.FieldChange
+	18, // 57: troupe.v1.FieldsState.edits:type_name -> troupe.v1.FieldSet
+	44, // 58: troupe.v1.FieldsState.effects:type_name -> troupe.v1.FieldsPending
+	18, // 59: troupe.v1.FieldsPending.set:type_name -> troupe.v1.FieldSet
+	60, // [60:60] is the sub-list for method output_type
+	60, // [60:60] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_session_proto_init() }

@@ -47,23 +47,24 @@ type FileEntryJSON struct {
 
 // SessionJSON is one session of a listing.
 type SessionJSON struct {
-	ID         string          `json:"id"`
-	State      string          `json:"state"` // of the busiest worker
-	CreatedAt  string          `json:"created_at,omitempty"`
-	UpdatedAt  string          `json:"updated_at,omitempty"`
-	Folder     string          `json:"folder,omitempty"` // canonical address
-	Project    string          `json:"project,omitempty"`
-	Agent      string          `json:"agent,omitempty"`
-	Model      string          `json:"model,omitempty"`
-	Title      string          `json:"title,omitempty"` // the first input, cut
-	Turns      int32           `json:"turns"`
-	Usage      UsageJSON       `json:"usage"`
-	Workspaces []WorkspaceJSON `json:"workspaces,omitempty"`
-	Workers    []WorkerJSON    `json:"workers,omitempty"`
-	Input      *AcceptedJSON   `json:"input,omitempty"`   // in the answer to a creation with a first input
-	Persist    string          `json:"persist,omitempty"` // task | manual: a crash may lose what was not saved; absent: nothing
-	Budget     *BudgetViewJSON `json:"budget,omitempty"`  // absent: there is no limit
-	Tenant     string          `json:"tenant,omitempty"`  // whose it is; absent: the default tenant
+	ID         string           `json:"id"`
+	State      string           `json:"state"` // of the busiest worker
+	CreatedAt  string           `json:"created_at,omitempty"`
+	UpdatedAt  string           `json:"updated_at,omitempty"`
+	Folder     string           `json:"folder,omitempty"` // canonical address
+	Project    string           `json:"project,omitempty"`
+	Agent      string           `json:"agent,omitempty"`
+	Model      string           `json:"model,omitempty"`
+	Title      string           `json:"title,omitempty"` // the first input, cut
+	Turns      int32            `json:"turns"`
+	Usage      UsageJSON        `json:"usage"`
+	Workspaces []WorkspaceJSON  `json:"workspaces,omitempty"`
+	Workers    []WorkerJSON     `json:"workers,omitempty"`
+	Input      *AcceptedJSON    `json:"input,omitempty"`        // in the answer to a creation with a first input
+	Persist    string           `json:"persist,omitempty"`      // task | manual: a crash may lose what was not saved; absent: nothing
+	Budget     *BudgetViewJSON  `json:"budget,omitempty"`       // absent: there is no limit
+	Steps      []StepBudgetJSON `json:"step_budgets,omitempty"` // of its run, of steps that have begun; of a session that is shown and in memory
+	Tenant     string           `json:"tenant,omitempty"`       // whose it is; absent: the default tenant
 
 	Conversations []ConversationJSON `json:"conversations,omitempty"` // that its workers share; of one session that is shown
 }
@@ -113,6 +114,7 @@ type WaitingJSON struct {
 	Reason  string `json:"reason,omitempty"`  // of a retry: why the last try gave nothing
 
 	InsteadOf string `json:"instead_of,omitempty"` // the model that the one which is asked stands in for
+	Step      string `json:"step,omitempty"`       // of a budget: whose it is; absent: the session's
 }
 
 // CallJSON is one tool call of a listing. ID is the exec id, or the provider's id of a call that
@@ -255,6 +257,7 @@ func (x *SessionView) JSON() SessionJSON {
 	if x.GetPersist() != Persist_MESSAGE {
 		j.Persist = strings.ToLower(x.GetPersist().String())
 	}
+	j.Steps = convert(x.GetStepBudgets(), (*StepBudgetView).JSON)
 	j.Budget, j.Conversations = x.GetBudget().JSON(), convert(x.GetConversations(), (*SharedConversation).JSON)
 	return j
 }
@@ -273,6 +276,7 @@ func (j SessionJSON) Proto() *SessionView {
 	if j.Budget != nil {
 		v.Budget = j.Budget.Proto()
 	}
+	v.StepBudgets = convert(j.Steps, StepBudgetJSON.Proto)
 	v.Conversations = convert(j.Conversations, ConversationJSON.Proto)
 	return v
 }
@@ -323,7 +327,7 @@ func (x *Waiting) JSON() *WaitingJSON {
 	}
 	return &WaitingJSON{
 		Kind: x.GetKind(), Subject: x.GetSubject(), Since: timeText(x.GetSinceUnixMs()), Until: timeText(x.GetUntilUnixMs()),
-		Session: x.GetSession(), Reason: x.GetReason(), InsteadOf: x.GetInsteadOf(),
+		Session: x.GetSession(), Reason: x.GetReason(), InsteadOf: x.GetInsteadOf(), Step: x.GetStep(),
 	}
 }
 
@@ -334,7 +338,7 @@ func (j *WaitingJSON) Proto() *Waiting {
 	}
 	return &Waiting{
 		Kind: j.Kind, Subject: j.Subject, SinceUnixMs: timeRead(j.Since), UntilUnixMs: timeRead(j.Until), Session: j.Session, Reason: j.Reason,
-		InsteadOf: j.InsteadOf,
+		InsteadOf: j.InsteadOf, Step: j.Step,
 	}
 }
 

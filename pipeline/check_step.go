@@ -70,10 +70,3 @@ func (c *checker) tools(names []string, of string) {
 		}
 	}
 }
-
-// budgets are for runs as a whole.
-func (c *checker) budgets(st *Step) {
-	if st.Budget != nil && st.Budget.OnExceed == "pause" {
-		c.fail(st.Budget.at, fmt.Sprintf("step %q: a budget of a step ends it", st.ID), "leave on_exceed out")
-	}
-}

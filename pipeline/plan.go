@@ -167,16 +167,15 @@ func (p *Plan) Vars() (out []string) {
 	return out
 }
 
-// StepBudgets are the steps that have a budget of their own.
-func (p *Plan) StepBudgets() (out []string) {
+// Budgeted says whether anything besides the pipeline as a whole has a budget of its own.
+func (p *Plan) Budgeted() bool {
 	for _, src := range p.Sources {
-		for _, st := range p.files[src.GetPath()].Steps {
-			if st.Budget != nil {
-				out = append(out, st.ID)
-			}
+		f := p.files[src.GetPath()]
+		if f != p.Root && f.Budget != nil || slices.ContainsFunc(f.Steps, func(st *Step) bool { return st.Budget != nil }) {
+			return true
 		}
 	}
-	return out
+	return false
 }
 
 // Folder is the folder that the pipeline says for a run, from the one that it is run in; "" if it says none.
@@ -201,13 +200,6 @@ func (p *Plan) Complete(r *messages.RunStarted) error {
 	}
 	r.InputsJson, r.Name, r.PlanHash = encodeJSON(inputs), p.Root.Name, p.Hash
 	return nil
-}
-
-// Message is the budget of a session that is made for a run.
-func (b *Budget) Message() *messages.Budget {
-	return &messages.Budget{
-		Most: &messages.Amounts{Tokens: b.Tokens, MicroUsd: b.MicroUSD, WallMs: b.Wall.Milliseconds()}, Pause: b.OnExceed == "pause",
-	}
 }
 
 // Models are the models that the files name, as they are written.

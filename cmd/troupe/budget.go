@@ -21,13 +21,17 @@ func newBudget(a *app) *cobra.Command {
 }
 
 func newBudgetAdd(a *app) *cobra.Command {
-	return formats(&cobra.Command{
+	var step string
+	cmd := formats(&cobra.Command{
 		Use:   "add SESSION AMOUNT...",
 		Short: "Give a session more to spend",
 		Long: `Give a session more to spend.
 
 AMOUNT is one of usd=N, tokens=N, tool_calls=N, wall=DURATION, of what the session's budget bounds. A turn that waits for more goes on, at
-once when its session is at work, else with: troupe run -s ID. A turn that the budget has ended stays ended: give it another prompt.`,
+once when its session is at work, else with: troupe run -s ID. A turn that the budget has ended stays ended: give it another prompt.
+
+With --step it is the budget of a step of the session's run, as troupe show lists it, that gets more. A run that failed for want of it tries that step again
+with: troupe pipeline run --resume RUN.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return usage("troupe budget add: say which session, and how much")
@@ -45,7 +49,7 @@ once when its session is at work, else with: troupe run -s ID. A turn that the b
 			}
 			none := func() error { return noSession(args[0]) }
 			return a.look(cmd.Context(), loaded, none, func(ctx context.Context, n node) error {
-				m := &messages.AddBudget{Add: add, By: "user", ChangeId: messages.NewID("bgt_")}
+				m := &messages.AddBudget{Add: add, By: "user", ChangeId: messages.NewID("bgt_"), Step: step}
 				v, err := ask[*messages.BudgetView](ctx, n, inSession(args[0], &messages.ToSession{Command: &messages.ToSession_AddBudget{AddBudget: m}}))
 				if err != nil {
 					return err
@@ -58,6 +62,8 @@ once when its session is at work, else with: troupe run -s ID. A turn that the b
 			})
 		},
 	}, "text", "json", "yaml")
+	cmd.Flags().StringVar(&step, "step", "", "`STEP` of the session's run whose budget it is")
+	return cmd
 }
 
 // parseAmounts reads what flags and arguments say of a budget: usd=1,tokens=50000.
@@ -106,8 +112,11 @@ func budgetOption(b config.Budget) troupe.Budget {
 }
 
 // addBudgetCommand is what a person may type to give a session more of what it has used up, or will first.
-func addBudgetCommand(session string, j *messages.BudgetViewJSON) string {
+func addBudgetCommand(session, step string, j *messages.BudgetViewJSON) string {
 	most, what := 0.0, "tokens=N"
+	if step != "" {
+		session += " --step " + shellWord(step)
+	}
 	if j == nil {
 		return "troupe budget add " + session + " " + what
 	}
@@ -121,6 +130,16 @@ func addBudgetCommand(session string, j *messages.BudgetViewJSON) string {
 	used(j.Limits.USD, j.Spent.USD, "usd=N")
 	used(float64(j.Limits.Tokens), float64(j.Spent.Tokens), "tokens=N")
 	return "troupe budget add " + session + " " + what
+}
+
+// shellWord is a word as one types it: the items of a step may have any names.
+func shellWord(s string) string {
+	if strings.IndexFunc(s, func(r rune) bool {
+		return !strings.ContainsRune("/-_.", r) && !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9')
+	}) < 0 && s != "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(visible(s), "'", `'\''`) + "'"
 }
 
 // budgetText is a budget on one line: what is spent of what.

@@ -54,6 +54,9 @@ func (a *app) showRun(ctx context.Context, n node, id string) error {
 			if s.Total > 1 {
 				line += fmt.Sprintf(", %d of %d done, %d failed", s.Done, s.Total, s.Fails)
 			}
+			if s.Budget != nil {
+				line += ", " + budgetText(s.Budget)
+			}
 			for _, i := range s.Items {
 				if i.Approval != "" {
 					line += ", waits for approval " + i.Approval

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -180,11 +181,19 @@ func (a *app) followRun(ctx context.Context, n node, f *pipelineFlags, plan *pip
 			return err
 		}
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watched sync.WaitGroup
+	watched.Go(func() { a.watchRunBudget(ctx, n, id, cancel) })
+	defer watched.Wait()
+	defer cancel(nil)
 	view := a.newRunView()
 	goOn := "go on with: troupe pipeline run --resume " + id
 	for rev := uint64(0); ; {
 		v, err := ask[*messages.RunView](ctx, n, &messages.AwaitRun{RunId: id, After: rev, Changes: true, Brief: true})
 		if err != nil {
+			if errors.Is(context.Cause(ctx), errUnpaid) {
+				return &exitError{code: exitAgain, what: "run " + id + " waits for somebody to add to the budget of a step", hint: goOn}
+			}
 			if ctx.Err() != nil {
 				return &exitError{code: exitInterrupted, what: "interrupted; run " + id + " is kept", hint: goOn}
 			}

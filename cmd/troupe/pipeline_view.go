@@ -56,6 +56,9 @@ func (w *runView) plain(v *messages.RunView) {
 			said += w.count(s)
 			w.told = time.Now()
 		}
+		if s.GetBudget() != nil && s.GetState() != pipeline.Running {
+			said += ", " + budgetText(s.GetBudget().JSON())
+		}
 		old := w.was[s.GetStep()]
 		if old == said || s.GetState() == pipeline.Pending || often && strings.HasPrefix(old, said) {
 			continue
@@ -104,6 +107,9 @@ func (w *runView) tree(v *messages.RunView) {
 		line := fmt.Sprintf("%s %s %s %s", branch, marks[s.GetState()], visible(s.GetStep()), s.GetState())
 		if s.GetItems() > 1 {
 			line += w.count(s)
+		}
+		if s.GetBudget() != nil {
+			line += ", " + budgetText(s.GetBudget().JSON())
 		}
 		if s.GetError() != "" {
 			line += ": " + oneLine(s.GetError(), 60)

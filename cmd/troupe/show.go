@@ -52,6 +52,9 @@ func printShown(w io.Writer, j *messages.ShownJSON) error {
 	if s.Budget != nil {
 		rows = append(rows, []string{"budget", budgetText(s.Budget)})
 	}
+	for _, b := range s.Steps {
+		rows = append(rows, []string{"budget of step " + b.Step, budgetText(&b.Budget)})
+	}
 	for _, ws := range s.Workspaces {
 		rows = append(rows, []string{"workspace", ws.Name + "  " + ws.URI + "  " + ws.Trust})
 	}

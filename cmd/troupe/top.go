@@ -242,6 +242,9 @@ func topTable(all []messages.WorkerJSON, now time.Time) [][]string {
 			since = w.Waiting.Since
 			if waits == "" {
 				waits = strings.TrimSpace(w.Waiting.Kind + " " + w.Waiting.Subject)
+				if w.Waiting.Step != "" {
+					waits = w.Waiting.Kind + " of step " + w.Waiting.Step
+				}
 			}
 		}
 		lasts := ""

@@ -126,12 +126,15 @@ func (f *whyFacts) askLive(ctx context.Context, n node, session string, all *mes
 	}
 	f.timers = timers.JSON()
 	for _, w := range f.workers {
-		if w.Waiting != nil && w.Waiting.Kind == "budget" && f.budget == nil {
+		if w.Waiting != nil && w.Waiting.Kind == "budget" && f.budget == nil && f.steps == nil {
 			v, err := ask[*messages.SessionView](ctx, n, inSession(session, &messages.ToSession{Command: &messages.ToSession_Describe{Describe: &messages.DescribeSession{}}}))
 			if err != nil {
 				return err
 			}
-			f.budget = v.GetBudget().JSON()
+			f.budget, f.steps = v.GetBudget().JSON(), make(map[string]*messages.BudgetViewJSON)
+			for _, b := range v.GetStepBudgets() {
+				f.steps[b.GetStep()] = b.GetBudget().JSON()
+			}
 		}
 		if w.Waiting == nil || w.Waiting.Session == "" {
 			continue

@@ -32,6 +32,7 @@ type whyWait struct {
 	Of       int      `json:"of,omitempty"`       // how long that queue is
 	Until    string   `json:"until,omitempty"`
 	Reason   string   `json:"reason,omitempty"`
+	Step     string   `json:"step,omitempty"` // whose budget does not suffice; absent: the session's
 
 	InsteadOf string `json:"instead_of,omitempty"` // the model that the one which is asked stands in for
 
@@ -41,14 +42,15 @@ type whyWait struct {
 // whyFacts are what the house says of one session at one moment.
 type whyFacts struct {
 	now       time.Time
-	live      bool                     // the session is in the memory of a process that works
-	workers   []messages.WorkerJSON    // of the session, the first one first
-	approvals []messages.ApprovalJSON  // of the session
-	calls     []messages.CallJSON      // of the session, those that have not ended
-	queues    map[string][]string      // by provider: who waits for a permit, the next one first
-	timers    []messages.TimerJSON     // of the session
-	heldSince string                   // since when somebody works in the workspace that is waited for
-	budget    *messages.BudgetViewJSON // of the session, when a worker waits for more
+	live      bool                                // the session is in the memory of a process that works
+	workers   []messages.WorkerJSON               // of the session, the first one first
+	approvals []messages.ApprovalJSON             // of the session
+	calls     []messages.CallJSON                 // of the session, those that have not ended
+	queues    map[string][]string                 // by provider: who waits for a permit, the next one first
+	timers    []messages.TimerJSON                // of the session
+	heldSince string                              // since when somebody works in the workspace that is waited for
+	budget    *messages.BudgetViewJSON            // of the session, when a worker waits for more
+	steps     map[string]*messages.BudgetViewJSON // of steps of its run, then, too
 }
 
 // maxDelegation is how far delegation is followed: no chain is longer (ADR 46).
@@ -189,10 +191,11 @@ func (j whyJSON) waiting(f *whyFacts, on *messages.WaitingJSON) whyJSON {
 		}
 		return j.say(f, "it waits for a permit of model provider %[2]s%[1]s", on.Subject)
 	case "budget":
+		j.For.Step = on.Step
 		if on.Reason == "" {
 			return j.say(f, "it waits for its part of the session's budget%[1]s: other calls have theirs set aside")
 		}
-		j.For.Command = addBudgetCommand(on.Subject, f.budget)
+		j.For.Command = addBudgetCommand(on.Subject, on.Step, cmp.Or(f.steps[on.Step], f.budget))
 		return j.say(f, "it waits for more budget%[1]s: %[2]s; add some with: %[3]s", oneLine(on.Reason, 200), j.For.Command)
 	case "retry":
 		return j.say(f, "the model is asked again at %[2]s: its last call failed at %[4]s: %[3]s", on.Until, oneLine(on.Reason, 200), on.Since)

@@ -57,7 +57,7 @@ func everything() *build.Pipeline {
 		After: []build.Stepper{loop}, Approve: &build.Approve{Message: build.Text("Read ", topic, "?"), Timeout: time.Minute},
 	})
 	gate := build.Human(p, "gate", build.Question{Message: build.Text("Post?"), Show: build.Items(each), Choices: []string{"post", "drop"}, Timeout: time.Hour, OnTimeout: "drop"}, build.Rules{})
-	nested := build.Run(p, "nested", inner, map[string]any{"word": topic}, build.Rules{Timeout: time.Minute})
+	nested := build.Run(p, "nested", inner, map[string]any{"word": topic}, build.Rules{Timeout: time.Minute, Budget: &build.Budget{Tokens: 500, Pause: true}})
 
 	build.Return(p, "text", build.Or(more.Output(), "it was good"))
 	build.Return(p, "all", build.Expr[[]any]("[%s, %s, %s]", three.Output(), tool.Output(), draft.Status()))

@@ -57,7 +57,7 @@ func (p *Pipeline) Defaults(d Defaults) {
 	p.doc.Defaults = &defaultsDoc{Model: d.Model, Timeout: span(d.Timeout), Retry: d.Retry.doc()}
 }
 
-// Budget bounds what a run may use; 0 is without bound.
+// Budget bounds what a run, or a step of one, may use; 0 is without bound.
 type Budget struct {
 	USD    float64
 	Tokens int64
@@ -66,12 +66,17 @@ type Budget struct {
 }
 
 // Budget bounds each run.
-func (p *Pipeline) Budget(b Budget) {
+func (p *Pipeline) Budget(b Budget) { p.doc.Budget = b.doc() }
+
+func (b *Budget) doc() *budgetDoc {
+	if b == nil {
+		return nil
+	}
 	d := &budgetDoc{USD: b.USD, Tokens: b.Tokens, Wall: span(b.Wall)}
 	if b.Pause {
 		d.OnExceed = "pause"
 	}
-	p.doc.Budget = d
+	return d
 }
 
 // Workspace says which folder a run works in, and with which trust: "full", "restricted" or, as the run is told, "".

@@ -132,6 +132,7 @@ type stepDoc struct {
 	Retry        *retryDoc      `json:"retry,omitempty"`
 	Timeout      span           `json:"timeout,omitzero"`
 	Approve      *approveDoc    `json:"approve,omitempty"`
+	Budget       *budgetDoc     `json:"budget,omitempty"`
 }
 
 type repeatDoc struct {

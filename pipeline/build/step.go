@@ -72,6 +72,7 @@ type Rules struct {
 	Retry    *Retry
 	Continue bool     // a failure does not fail the run; of an item, not the step
 	Approve  *Approve // somebody is asked before
+	Budget   *Budget  // of all its items and attempts together, out of the run's
 }
 
 // Retry says what is tried again. The zero values are those of docs/pipelines.md.
@@ -230,7 +231,7 @@ func finish[T any](p *Pipeline, d *stepDoc, r Rules, uses expression) *Step[T] {
 	if r.Approve != nil {
 		d.Approve = &approveDoc{Before: r.Approve.Before, Message: uses.template(r.Approve.Message), Timeout: span(r.Approve.Timeout)}
 	}
-	d.Timeout, d.Retry = span(r.Timeout), r.Retry.doc()
+	d.Timeout, d.Retry, d.Budget = span(r.Timeout), r.Retry.doc(), r.Budget.doc()
 	if r.Continue {
 		d.OnError = "continue"
 	}

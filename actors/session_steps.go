@@ -1,0 +1,167 @@
+package actors
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/troupe-dev/troupe/messages"
+)
+
+// Budgets of steps (ADR 92). The worker of an item is written down with those that it spends from, in the append that makes it; the Session's till pays its calls,
+// and those of whom it delegates to, from them and from the session's own alike.
+
+// stepBudget is what a step may spend: as its pipeline says, and what was added.
+type stepBudget struct {
+	plan  *messages.Budget
+	added *messages.Amounts
+}
+
+func (b *stepBudget) now() *messages.Budget {
+	if b == nil || b.plan == nil {
+		return nil
+	}
+	return b.plan.More(b.added)
+}
+
+// applyStepBudgets notes what a worker of a run was made with. The newest word of a plan counts: it may have changed.
+func (f *sessionFacts) applyStepBudgets(x *messages.WorkerSpawned) {
+	for _, b := range x.GetBudgets() {
+		if was := f.steps[b.GetStep()]; b.GetStep() == "" || was != nil && proto.Equal(was.plan, b.GetBudget()) {
+			continue
+		}
+		f.setStep(b.GetStep(), &stepBudget{plan: b.GetBudget(), added: f.added(b.GetStep())})
+	}
+}
+
+func (f *sessionFacts) added(step string) *messages.Amounts {
+	if was := f.steps[step]; was != nil {
+		return was.added
+	}
+	return &messages.Amounts{}
+}
+
+// changeStep applies more of a budget, or another plan's.
+func (f *sessionFacts) changeStep(x *messages.BudgetChanged) {
+	if x.GetAdded() == nil {
+		f.setStep(x.GetStep(), &stepBudget{plan: x.GetBudget(), added: f.added(x.GetStep())})
+	} else if was := f.steps[x.GetStep()]; was != nil {
+		f.setStep(x.GetStep(), &stepBudget{plan: was.plan, added: was.added.Plus(x.GetAdded())})
+	}
+}
+
+func (f *sessionFacts) setStep(step string, b *stepBudget) {
+	if f.steps = maps.Clone(f.steps); f.steps == nil { // others may read the one before
+		f.steps = make(map[string]*stepBudget, 1)
+	}
+	f.steps[step] = b
+}
+
+// pays are the steps from whose budgets a worker spends: its own, or those of who delegated to it.
+func (f *sessionFacts) pays(w *messages.WorkerSpawned) (steps []string) {
+	if id := w.GetParent(); id != "" {
+		parent := f.gone[id]
+		if i := slices.IndexFunc(f.workers, func(p *messages.WorkerSpawned) bool { return p.GetWorkerId() == id }); i >= 0 {
+			parent = f.workers[i]
+		}
+		w = parent
+	}
+	for _, b := range w.GetBudgets() {
+		if f.steps[b.GetStep()] != nil {
+			steps = append(steps, b.GetStep())
+		}
+	}
+	return steps
+}
+
+// joinTill has a worker spend from the budgets of its steps.
+func (s *Session) joinTill(w *messages.WorkerSpawned) {
+	if len(s.facts.steps) == 0 {
+		return
+	}
+	s.till.ledger.Join(w.GetWorkerId(), s.facts.pays(w))
+	for _, b := range w.GetBudgets() {
+		s.till.ledger.SetStep(b.GetStep(), s.facts.steps[b.GetStep()].now())
+	}
+}
+
+// openSteps takes the budgets of steps up.
+func (s *Session) openSteps() {
+	for step, b := range s.facts.steps {
+		s.till.ledger.SetStep(step, b.now())
+	}
+	for _, w := range s.facts.workers {
+		s.joinTill(w)
+	}
+	for _, w := range s.facts.gone {
+		s.joinTill(w)
+	}
+}
+
+// budgetOf is what bounds a worker: of each limit the tightest one. Nil: nothing does.
+func (s *Session) budgetOf(w *member) *messages.Budget {
+	b := s.facts.budget
+	for _, step := range s.till.ledger.Steps(w.id) {
+		b = b.Tighter(s.facts.steps[step].now())
+	}
+	return b
+}
+
+// budgetsChanged says whether the plan gives steps another budget than what is known of them.
+func (s *Session) budgetsChanged(m *messages.SpawnStep) *messages.StepBudget {
+	for _, b := range m.GetBudgets() {
+		if was := s.facts.steps[b.GetStep()]; was == nil || !proto.Equal(was.plan, b.GetBudget()) {
+			return b
+		}
+	}
+	return nil
+}
+
+// noStep says that a step has no budget that could be added to.
+func (s *Session) noStep(step string) *messages.Failure {
+	known := slices.Sorted(maps.Keys(s.facts.steps))
+	hint := "no step of it that has begun has one: its budget is in the pipeline"
+	if len(known) > 0 {
+		hint = "of the steps that have begun these have one: " + strings.Join(known, ", ")
+	}
+	return messages.Fail(messages.CodeNotFound, fmt.Sprintf("session %s knows no budget of step %q", s.id, step), hint)
+}
+
+// stepViews are the budgets of steps as they stand.
+func (s *Session) stepViews() []*messages.StepBudgetView {
+	if len(s.facts.steps) == 0 {
+		return nil
+	}
+	views := s.till.ledger.StepViews()
+	for _, p := range s.till.queue {
+		for _, step := range s.till.ledger.Steps(p.GetWorkerId()) {
+			if v := views[step]; v != nil && p.short {
+				v.Waiting++
+			}
+		}
+	}
+	out := make([]*messages.StepBudgetView, 0, len(views))
+	for _, step := range slices.Sorted(maps.Keys(views)) {
+		out = append(out, &messages.StepBudgetView{Step: step, Budget: views[step]})
+	}
+	return out
+}
+
+// stepView is the budget of one of them.
+func (s *Session) stepView(step string) *messages.BudgetView {
+	for _, v := range s.stepViews() {
+		if v.GetStep() == step {
+			return v.GetBudget()
+		}
+	}
+	return nil
+}
+
+// tellSteps answers the run that asks how its steps' budgets stand.
+func (s *Session) tellSteps(c actor.Context) {
+	s.answer(c, &messages.StepBudgets{Steps: s.stepViews()})
+}
