@@ -99,34 +99,46 @@ func servable(loaded *config.Loaded) error {
 	return nil
 }
 
-// unknownTools reports names of tools that there are not.
+// unknownTools reports names of tools that there are not: a rule or a hook for one of them would guard nothing.
 func unknownTools(loaded *config.Loaded) config.Problems {
 	var known []string
 	for _, t := range builtin() {
 		known = append(known, t.Spec().Name)
 	}
 	var out config.Problems
-	check := func(path, name string) {
+	check := func(path, at, name string) {
 		if slices.Contains(known, name) || ofServer(loaded.Config, name) {
 			return
 		}
-		p := &config.Problem{What: fmt.Sprintf("%s: there is no tool %q", path, name), Path: path, Origin: loaded.Origin(path), Fix: "troupe tool ls lists them"}
+		p := &config.Problem{What: fmt.Sprintf("%s%s: there is no tool %q", path, at, name), Path: path, Origin: loaded.Origin(path), Fix: "troupe tool ls lists them"}
 		if near := config.Near(name, known); len(near) > 0 {
 			p.Fix = "did you mean " + strings.Join(near, " or ") + "?"
 		}
 		out = append(out, p)
 	}
 	for _, name := range slices.Sorted(maps.Keys(loaded.Config.Tools)) {
-		check("tools."+name, name)
+		check("tools."+name, "", name)
 	}
+	for _, name := range loaded.Config.Hooks.Tools {
+		check("hooks.tools", "", name)
+	}
+	rules := func(path string, all []config.Rule) {
+		for i, r := range all {
+			if r.Tool != "*" && !strings.HasPrefix(r.Tool, "@") { // all tools, and all of a kind
+				check(path, fmt.Sprintf("[%d]", i), r.Tool)
+			}
+		}
+	}
+	rules("approvals.rules", loaded.Config.Approvals.Rules)
 	for _, agent := range slices.Sorted(maps.Keys(loaded.Config.Agents)) {
 		for _, name := range loaded.Config.Agents[agent].Tools {
-			check("agents."+agent+".tools", name)
+			check("agents."+agent+".tools", "", name)
 		}
+		rules("agents."+agent+".policy.rules", loaded.Config.Agents[agent].Policy.Rules)
 	}
 	for _, place := range slices.Sorted(maps.Keys(loaded.Config.Workspaces)) {
 		for _, name := range loaded.Config.Workspaces[place].Tools {
-			check("workspaces."+place+".tools", name)
+			check("workspaces."+place+".tools", "", name)
 		}
 	}
 	return out
