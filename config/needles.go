@@ -41,8 +41,25 @@ func (t *needles) with(values ...string) *needles {
 			t.add(escaped, false)
 			t.add(lowerPercent(escaped), false)
 		}
+		for _, line := range secretLines(v) {
+			t.add(line, false)
+			t.add(jsonText(line), false)
+		}
 	}
 	return t
+}
+
+// secretLines are those of a value of several lines, as private keys are, that tell of it where each is shown for itself: numbered, found,
+// or cut out. What stands around a key is the same in all of them.
+func secretLines(v string) []string {
+	var lines []string
+	for line := range strings.Lines(v) {
+		line = strings.TrimSpace(line)
+		if len(line) >= leastWord && line != v && !strings.HasPrefix(line, "-----") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 func (t *needles) add(text string, loose bool) {

@@ -20,7 +20,7 @@ const (
 // Redactor replaces secrets by value, wherever they turn up: an error of a provider that repeats
 // the key, a command's output, a header in a log. It finds a value also as base64, hexadecimal
 // digits, in an address or a JSON text, and the encoded forms also when they are broken into
-// lines. Values shorter than 8 bytes, and words (shorter than 16, only small letters, dashes and
+// lines, and the lines of a value that has several, from 16 bytes on. Values shorter than 8 bytes, and words (shorter than 16, only small letters, dashes and
 // underscores), are not searched for.
 //
 // It may learn further secrets at any time. The zero value and nil know none, and cost nothing. It

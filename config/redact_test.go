@@ -42,6 +42,29 @@ func TestASecretIsFoundInTheFormsThatProgramsGiveIt(t *testing.T) {
 	}
 }
 
+// TestTheLinesOfAKeyAreHiddenWhereEachIsShownForItself as files are shown, and searched.
+func TestTheLinesOfAKeyAreHiddenWhereEachIsShownForItself(t *testing.T) {
+	const first, second, third = "MC4CAQAwBQYDK2VwBCIEIPq3v9ZKxkQm0aXG9w1n2b7c8d9e0f1g2h3i4j5k6l7m", "Zm9vYmFyYmF6cXV4MTIzNDU2Nzg5MGFi", "Zg=="
+	key := "-----BEGIN PRIVATE KEY-----\n" + first + "\r\n" + second + "\n" + third + "\n-----END PRIVATE KEY-----\n"
+	r := NewRedactor(NewSecret(key))
+	for text, want := range map[string]string{
+		"     2\t" + first + "\n     3\t" + second + "\n": "     2\t" + redacted + "\n     3\t" + redacted + "\n",
+		"k.pem:2: " + first:         "k.pem:2: " + redacted,
+		`{"line":"` + second + `"}`: `{"line":"` + redacted + `"}`,
+		"it is\n" + key:             "it is\n" + redacted + "\n",
+		"-----BEGIN PRIVATE KEY-----, and then Zg==, no more": "-----BEGIN PRIVATE KEY-----, and then Zg==, no more",
+	} {
+		if got := r.String(text); got != want {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+	passing := &Redactor{}
+	passing.LearnPassing(key)
+	if got := passing.String(second); got != redacted {
+		t.Errorf("of a value that passes: %q", got)
+	}
+}
+
 func TestWordsAndShortValuesAreNotSearchedFor(t *testing.T) {
 	r := NewRedactor(NewSecret("anything"), NewSecret("not-needed"), NewSecret("sk-1234"), NewSecret("  \n"))
 	if text := "anything, not-needed, sk-1234"; r.String(text) != text || r.known() != nil {
