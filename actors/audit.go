@@ -61,7 +61,7 @@ func Audit(ctx context.Context, store persistence.Store, session string) (*messa
 }
 
 func auditOf(ctx context.Context, store persistence.Store, session string) (a *audited, trimmed bool, err error) {
-	a = &audited{session: session, agents: make(map[string]string), calls: make(map[string]*messages.AuditView), asked: make(map[string]int64), trust: make(map[string]string)}
+	a = &audited{session: session, agents: make(map[string]string), calls: make(map[string]*messages.AuditView), asked: make(map[string]int64), trust: make(map[string]string), own: make(map[string]string)}
 	err = store.ReadSession(ctx, session, 0, a.take)
 	var left *persistence.TrimmedError
 	if errors.As(err, &left) && left.First > 0 {
@@ -143,6 +143,7 @@ type audited struct {
 	entries []*messages.AuditView
 	calls   map[string]*messages.AuditView // by exec id
 	asked   map[string]int64               // when, by exec id
+	own     map[string]string              // addresses of copies, by the worker that each is of
 	trust   map[string]string              // how far each workspace is trusted, by address; missing: not said in what was not trimmed away
 }
 
@@ -180,11 +181,15 @@ func (a *audited) about(e persistence.Entry, f proto.Message) {
 		v.What, v.Workspace, v.Decision, v.Why = messages.TrustName(x.GetTrust()), x.GetUri(), auditSet, "attached"
 		v.By = x.GetBy()
 		a.trust[x.GetUri()] = v.GetWhat()
+		if x.GetWorker() != "" {
+			v.WorkerId, a.own[x.GetWorker()] = x.GetWorker(), x.GetUri()
+		}
 	case *messages.WorkspaceDetached:
-		v := a.add(e, auditTrust, "")
-		v.What, v.Workspace, v.Decision, v.Why = cmp.Or(a.trust[x.GetUri()], auditUnknown), x.GetUri(), auditRevoked, "detached"
-		v.By = x.GetBy()
-		delete(a.trust, x.GetUri())
+		a.detached(e, x.GetUri(), "detached").By = x.GetBy()
+	case *messages.WorkerEnded:
+		if uri := a.own[x.GetWorkerId()]; uri != "" {
+			a.detached(e, uri, "its worker ended").WorkerId = x.GetWorkerId()
+		}
 	case *messages.TrustChanged:
 		v := a.add(e, auditTrust, "")
 		v.What, v.Workspace, v.Decision, v.By, v.ApprovalId = messages.TrustName(x.GetTrust()), x.GetUri(), auditSet, x.GetBy(), x.GetApprovalId()
@@ -203,6 +208,14 @@ func (a *audited) about(e persistence.Entry, f proto.Message) {
 		v := a.add(e, auditRule, "")
 		v.What, v.RuleId, v.Decision, v.By = x.GetRule(), x.GetRuleId(), auditRevoked, x.GetBy()
 	}
+}
+
+// detached says that a workspace is trusted no more, as it is gone.
+func (a *audited) detached(e persistence.Entry, uri, why string) *messages.AuditView {
+	v := a.add(e, auditTrust, "")
+	v.What, v.Workspace, v.Decision, v.Why = cmp.Or(a.trust[uri], auditUnknown), uri, auditRevoked, why
+	delete(a.trust, uri)
+	return v
 }
 
 func (a *audited) worker(e persistence.Entry, worker string, f proto.Message) {

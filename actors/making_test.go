@@ -212,3 +212,26 @@ func TestCopiesOfWorkersTakeNobodyElsesPlace(t *testing.T) {
 		t.Errorf("%v", g)
 	}
 }
+
+// TestAnAuditSaysWhoseCopyCameAndWent: a worker's own copy goes with it.
+func TestAnAuditSaysWhoseCopyCameAndWent(t *testing.T) {
+	gate, store := actortest.NewGate(), stored(t)
+	gate.Open()
+	h := actortest.New(t, actortest.Options{Model: actortest.Say("ok"), Store: store, DataDir: t.TempDir(), Copies: slowly{gate: gate}})
+	s, _ := h.Create(inFolder(t))
+	w := actortest.Ask[*messages.WorkerView](h, s, &messages.SpawnWorker{Isolate: true}).GetId()
+	actortest.Ask[*messages.Ack](h, s, &messages.DeleteWorker{WorkerId: w})
+	all, err := actors.Audit(t.Context(), store, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for _, e := range all.GetEntries() {
+		if e.GetWorkerId() == w {
+			told = append(told, e.GetKind()+" "+e.GetWhat()+" "+e.GetDecision()+" "+e.GetWhy())
+		}
+	}
+	if got := strings.Join(told, "; "); got != "trust full set attached; trust full revoked its worker ended" {
+		t.Errorf("%s", got)
+	}
+}
