@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"bytes"
 	"context"
 	"errors"
@@ -237,8 +238,13 @@ func (r *runner) announceLoss(p messages.Persist_Policy) {
 
 // announce says first which trust the folder has and what follows from it.
 func (r *runner) announce(dir string, trust messages.Trust_Level, rules []string) {
+	allow, strict := parted(rules)
 	if trust == messages.Trust_FULL {
-		r.a.note("troupe: %s is trusted (full): every tool runs unasked", visible(dir))
+		but := ""
+		if strict != "" {
+			but = ", but for: " + visible(strict)
+		}
+		r.a.note("troupe: %s is trusted (full): every tool runs unasked%s", visible(dir), but)
 		return
 	}
 	what := fmt.Sprintf("troupe: %s is restricted: what needs a question is refused, since nobody can be asked", visible(dir))
@@ -246,13 +252,26 @@ func (r *runner) announce(dir string, trust messages.Trust_Level, rules []string
 		what = fmt.Sprintf("troupe: %s is restricted: you are asked about what no rule allows", visible(dir))
 	}
 	if r.create != nil {
-		allowed := "nothing"
-		if len(rules) > 0 {
-			allowed = visible(strings.Join(rules, ", "))
+		allowed := visible(cmp.Or(allow, "nothing"))
+		if strict != "" {
+			allowed += ", but for: " + visible(strict)
 		}
 		what += fmt.Sprintf("; allowed beforehand: %s; allow more with --allow RULE (such as '@read'), --trust full, or: troupe trust %s", allowed, visible(dir))
 	}
 	r.a.note("%s", what)
+}
+
+// parted are the rules that allow, and those that ask or deny, as lists for people.
+func parted(rules []string) (allow, strict string) {
+	var both [2][]string
+	for _, text := range rules {
+		i := 0
+		if rule, err := policy.ParseRule(text); err != nil || rule.Action != policy.Allow {
+			i = 1
+		}
+		both[i] = append(both[i], text)
+	}
+	return strings.Join(both[0], ", "), strings.Join(both[1], ", ")
 }
 
 // begin makes the session, or finds it and sends it the prompt. It may be done again in another
