@@ -84,21 +84,42 @@ func (ss *StepState) present() (in []string) {
 // left is how many members a group needs.
 func (s *Step) left() int { return max(s.Quorum, 1) }
 
-// following is who speaks next; false: nobody.
+// lost says whether a turn came to nothing.
+func (it *ItemState) lost() bool { return it.Status == Failed || it.Status == Cancelled }
+
+// newest is the newest turn of a member; nil: it had none.
+func (ss *StepState) newest(member string) *ItemState {
+	for i := len(ss.Items) - 1; i >= 0; i-- {
+		if name, _ := ss.Items[i].speaker(); name == member {
+			return ss.Items[i]
+		}
+	}
+	return nil
+}
+
+// following is who speaks next; false: nobody. After its run was resumed those speak first whose newest turn came to nothing before, each once more in its round.
 func (ss *StepState) following() (member string, round int, ok bool) {
 	in, all := ss.present(), ss.Step.Group
 	if len(in) < ss.Step.left() {
 		return "", 0, false
 	}
-	if len(ss.Items) == 0 {
-		return all[0], 1, true
+	at := -1 // the place behind which the next one stands: what is said once more stands where it stood
+	round = 1
+	var again *ItemState
+	for _, it := range ss.Items {
+		name, in := it.speaker()
+		if place := slices.Index(all, name); in > round || in == round && place > at {
+			at, round = place, in
+		}
+		if again == nil && it.lost() && it.Index < ss.again && it == ss.newest(name) && slices.Contains(all, name) {
+			again = it
+		}
 	}
-	last := ss.Items[len(ss.Items)-1]
-	member, round = last.speaker()
-	if last.Index < ss.again && last.Status != Succeeded && slices.Contains(all, member) {
+	if again != nil {
+		member, round = again.speaker()
 		return member, round, true
 	}
-	for at := slices.Index(all, member) + 1; ; at++ {
+	for at++; ; at++ {
 		if at == len(all) {
 			at, round = 0, round+1
 		}
@@ -176,9 +197,15 @@ func talk(path string) string {
 	return "step " + plain + "#" + hex.EncodeToString(sum[:8])
 }
 
-// grouped is the end of a group. why is what failed first.
+// grouped is the end of a group. why is what failed first. Those are left whose newest turn did not come to nothing, also of those who were not asked again.
 func (ss *StepState) grouped(why string) (status, problem string) {
-	if in := len(ss.present()); in < ss.Step.left() {
+	in := 0
+	for _, name := range ss.Step.Group {
+		if it := ss.newest(name); it == nil || !it.lost() {
+			in++
+		}
+	}
+	if in < ss.Step.left() {
 		return Failed, fmt.Sprintf("%d of %d members are left, and the quorum is %d; %s", in, len(ss.Step.Group), ss.Step.left(), why)
 	}
 	return Succeeded, ""

@@ -248,3 +248,58 @@ steps:
 		}
 	}
 }
+
+// TestAMemberWhoseTurnFailedSpeaksAgainWhenItsRunIsResumed and the group does not succeed without those that its quorum wants.
+func TestAMemberWhoseTurnFailedSpeaksAgainWhenItsRunIsResumed(t *testing.T) {
+	failed := pipeline.Result{Error: "no"}
+	for _, c := range []struct {
+		quorum, rounds int
+		first, again   string // what becomes of the turns, in order: + or -
+		before, after  string // how the run stands
+		said           string
+	}{
+		{1, 1, "---", "---", pipeline.Failed, pipeline.Failed, "a1 b1 c1 a1 b1 c1"},
+		{1, 1, "---", "+--", pipeline.Failed, pipeline.Succeeded, "a1 b1 c1 a1 b1 c1"},
+		{2, 1, "--", "--", pipeline.Failed, pipeline.Failed, "a1 b1 a1 b1"},
+		{2, 1, "--", "-++", pipeline.Failed, pipeline.Succeeded, "a1 b1 a1 b1 c1"},
+		{3, 1, "+-", "+-", pipeline.Failed, pipeline.Failed, "a1 b1 b1 c1"},
+		{3, 1, "+-", "++", pipeline.Failed, pipeline.Succeeded, "a1 b1 b1 c1"},
+		{2, 2, "-++-", "+++", pipeline.Failed, pipeline.Succeeded, "a1 b1 c1 b2 a1 b2 c2"},
+	} {
+		name := fmt.Sprintf("quorum %d, rounds %d, %s then %s", c.quorum, c.rounds, c.first, c.again)
+		b := newBench(t, head+fmt.Sprintf("steps:\n  - {id: g, group: [a, b, c], rounds: %d, quorum: %d, prompt: x}\n", c.rounds, c.quorum), "", nil)
+		speak := func(turns string) {
+			b.decide()
+			from := len(strings.Fields(b.status("g"))) - 1
+			for i, how := range turns {
+				if b.s.Finished != nil {
+					t.Fatalf("%s: over before turn %d", name, i)
+				}
+				r := fine
+				if how == '-' {
+					r = failed
+				}
+				b.settle("g", from+i, r)
+			}
+		}
+		speak(c.first)
+		if got := b.s.Finished.GetStatus(); got != c.before {
+			t.Fatalf("%s: it ended as %q", name, got)
+		}
+		b.apply(&messages.RunResumed{By: "test"})
+		speak(c.again)
+		if got := b.s.Finished.GetStatus(); got != c.after {
+			t.Errorf("%s: resumed, it ended as %q: %s", name, got, b.s.Finished.GetError())
+		}
+		var said []string
+		for _, ss := range b.s.Steps() {
+			for _, it := range ss.Items {
+				v, _ := it.Value.(map[string]any)
+				said = append(said, fmt.Sprint(v["member"], v["round"]))
+			}
+		}
+		if got := strings.Join(said, " "); got != c.said {
+			t.Errorf("%s: %s spoke", name, got)
+		}
+	}
+}
