@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/troupe-dev/troupe/actors"
+	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/actors/actortest"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
@@ -134,6 +135,39 @@ func TestACancelOfAllLeavesThePersonsInputsThatWait(t *testing.T) {
 	actortest.Ask[*messages.Ack](h, s, &messages.WaitIdle{})
 	if back := actortest.Of[*messages.InputWithdrawn](h.Facts(a)); len(back) != 1 || workers(h, s)[0].GetTurns() != 2 {
 		t.Errorf("taken back were %v", back)
+	}
+}
+
+// TestACancelOfACompactionThatWaitsForItsPermitLetsTheWorkerGoOn has a message that waits, too: what is written down of it comes before the next turn.
+func TestACancelOfACompactionThatWaitsForItsPermitLetsTheWorkerGoOn(t *testing.T) {
+	store, gate := memory.New(), actortest.NewGate()
+	t.Cleanup(func() { _ = store.Close() })
+	first := actortest.New(t, actortest.Options{Store: store, Model: actortest.Say("ok")})
+	s, a, b := pair(first)
+	first.Run(s, "plain")
+	first.Stop()
+	write(t, store, s, a, recordOf(t, letter(a, b, "hello")))
+	write(t, store, s, b, recordOf(t, &messages.Panicked{Reason: "as the test wants it", Quarantined: true}))
+	h := actortest.New(t, actortest.Options{Store: store, Limits: actors.Limits{ModelCalls: 1}, Model: plainOr(func(ctx context.Context, _ *model.Request) actortest.Reply {
+		return actortest.Reply{Text: "ok", Err: gate.Pass(ctx)}
+	})})
+	other, _ := h.Create(&messages.CreateSession{})
+	submit(h, other, "hold the permit")
+	actortest.Wait(t, "the first call", gate.Came)
+	actortest.Ask[*messages.Inputs](h, s, &messages.ListInputs{WorkerId: a})
+	wanted := act.Asked[*messages.Compacted](h.Sys, h.Sys.NewLocalPID("troupe/"+s), &messages.CompactHistory{WorkerId: a})
+	actortest.Ask[*messages.Inputs](h, s, &messages.ListInputs{WorkerId: a}) // the compaction waits
+	actortest.Ask[*messages.Cancelled](h, s, &messages.CancelSession{Inputs: true})
+	ctx, cancel := context.WithTimeout(t.Context(), actortest.Patience)
+	defer cancel()
+	if x, err := wanted(ctx); actortest.Code(err) != messages.CodeUnavailable {
+		t.Errorf("%v, %v", x, err)
+	}
+	actortest.Ask[*messages.Ack](h, s, &messages.WaitIdle{WorkerId: a})
+	gate.Open()
+	works(t, h, s)
+	if acks := actortest.Of[*messages.OutboxAcked](h.Facts(a)); len(acks) != 1 || acks[0].GetRefused() == "" {
+		t.Errorf("the message was not taken back: %v", acks)
 	}
 }
 

@@ -79,7 +79,7 @@ func (w *Worker) cancelWords(c actor.Context, m *messages.CancelSession) {
 		if asker != nil {
 			c.Send(asker, reply)
 		}
-		if w.state.Turn() == nil && len(w.state.Staged()) == 0 {
+		if w.state.Turn() == nil && len(w.state.Staged()) == 0 && w.compacting == nil {
 			w.giveBackAll(c)
 			w.advance(c)
 		}
@@ -264,7 +264,9 @@ func (w *Worker) cancelStaged(c actor.Context, m *messages.CancelSession) {
 			if asker != nil {
 				c.Send(asker, &messages.Cancelled{Inputs: int32(n), Jobs: w.svc.folders.jobsOf(w.id)})
 			}
-			w.mailed(c)
+			if w.closing.asked != nil || !w.leases.busy() {
+				w.advance(c)
+			}
 		}, unsent...)
 		return
 	}
