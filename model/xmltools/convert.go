@@ -187,10 +187,31 @@ func Message(m *messages.Message) (role messages.Role, text string) {
 		}
 		return messages.Assistant, strings.Join(parts, "\n")
 	case messages.ToolRole:
-		// A result must not look as if it ended early, and something else followed.
-		body := strings.ReplaceAll(m.Text, "</tool_result", "<\\/tool_result")
-		return messages.User, fmt.Sprintf("<tool_result tool=%q>\n%s\n</tool_result>", m.ToolName, body)
+		return messages.User, fmt.Sprintf("<tool_result tool=%q>\n%s\n</tool_result>", m.ToolName, enclosed(m.Text))
 	case messages.User:
 	}
 	return m.Role, m.Text
 }
+
+// enclosed is a result that does not look as if it ended early and something else followed: no mark of a result's end or beginning, however it is spelt,
+// stands in it.
+func enclosed(text string) string {
+	const name = "tool_result"
+	var b strings.Builder
+	for {
+		at := strings.IndexByte(text, '<')
+		if at < 0 {
+			break
+		}
+		b.WriteString(text[:at+1])
+		text = text[at+1:]
+		mark := strings.TrimLeft(strings.TrimPrefix(strings.TrimLeft(text, blank), "/"), blank)
+		if len(mark) >= len(name) && strings.EqualFold(mark[:len(name)], name) {
+			b.WriteByte('\\')
+		}
+	}
+	return b.String() + text
+}
+
+// blank is what may stand in a mark where a model does not look.
+const blank = " \t\r\n"
