@@ -12,7 +12,6 @@ import (
 	"github.com/troupe-dev/troupe/conversation"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/persistence"
-	"github.com/troupe-dev/troupe/pipeline"
 )
 
 // A store may have been opened without listings and timers, as the block that held them was damaged. What they say stands in the journals,
@@ -133,7 +132,7 @@ func (r *relister) session(ctx context.Context, id string) error {
 		}
 		return asDamage(err)
 	})
-	if err != nil || f.closed || f.created == nil {
+	if err != nil || f.created == nil {
 		return err
 	}
 	mark, err := r.mark(ctx, id)
@@ -144,6 +143,9 @@ func (r *relister) session(ctx context.Context, id string) error {
 		return nil
 	case mark == markRestricted:
 		f.restrict()
+	}
+	if err := r.unlisted(ctx, id, &f); err != nil || f.closed {
+		return err
 	}
 	grant, err := f.grantOf(nil, nil)
 	if err != nil {
@@ -182,7 +184,7 @@ func (r *relister) session(ctx context.Context, id string) error {
 			return err
 		}
 	}
-	return r.run(ctx, id)
+	return r.run(ctx, id, false)
 }
 
 // mark is that of a session. Whether it was imported, and is trusted less than its journal says, may be what is lost.
@@ -239,7 +241,10 @@ func (r *relister) worker(ctx context.Context, session, id string) (title string
 		}
 		return asDamage(s.Apply(e.Record))
 	})
-	if errors.Is(err, persistence.ErrTrimmed) { // what was answered before is not told any more
+	if errors.Is(err, persistence.ErrTrimmed) { // what was answered in what is gone is not told any more
+		if err = r.answers(ctx, session, id); err != nil {
+			return title, err
+		}
 		if s, err = r.trimmed(ctx, session, id); err == nil {
 			keep(waitingFor(s, session, id))
 		}
@@ -322,40 +327,6 @@ func waitingFor(s *conversation.State, session, worker string) []persistence.Ind
 		}
 	}
 	return ops
-}
-
-// run makes again what is listed of a session's run, if it has one.
-func (r *relister) run(ctx context.Context, session string) error {
-	id, ops := messages.RunOf(session), make(map[string]persistence.IndexOp)
-	p := &PipelineRun{svc: r.svc, log: r.svc.Log, id: id, session: session, state: pipeline.NewState(pipeline.Options{})}
-	keep := func(all []persistence.IndexOp) {
-		for _, op := range all {
-			ops[op.Key] = op
-		}
-	}
-	seen := false
-	err := r.svc.Store.Read(ctx, messages.RunStream(id), 1, func(e persistence.Entry) error {
-		f, err := messages.RunFactIn(e.Record)
-		if err != nil || f == nil {
-			return asDamage(err)
-		}
-		if seen {
-			asked, _ := p.questions([]proto.Message{f}, e.Record.GetAtUnixMs())
-			keep(asked)
-		}
-		seen = true
-		return asDamage(p.state.Apply(f, e.Record))
-	})
-	if err != nil || !seen {
-		return err
-	}
-	keep(p.index(nil))
-	for _, op := range ops {
-		if err := r.index(ctx, op); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // asDamage makes an error of folding a record one of the store's.

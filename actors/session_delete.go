@@ -132,7 +132,21 @@ func closeJournal(ctx context.Context, svc *Services, session, id, reason string
 	return err
 }
 
-// owed takes back what is listed of a worker whose journal perhaps does not fold: approvals, calls in doubt, timers.
+// unasked takes back what the run of a session that is closed still asks. The claim takes its journal from it: it asks nothing more.
+func unasked(svc *Services, session, run string) ([]persistence.IndexOp, error) {
+	ctx := context.Background()
+	j, err := persistence.OpenJournal(ctx, svc.Store, messages.RunStream(run), "", svc.Node)
+	switch {
+	case err == nil:
+		j.Release()
+	case !damaged(err): // one that is damaged is written by nobody
+		return nil, err
+	}
+	ops, _, err := owed(ctx, svc.Store, session, run)
+	return ops, err
+}
+
+// owed takes back what is listed of a worker, or run, whose journal perhaps does not fold: approvals, calls in doubt, timers.
 func owed(ctx context.Context, store persistence.Store, session, worker string) (ops []persistence.IndexOp, timers []persistence.TimerOp, err error) {
 	questions, err := Approvals(ctx, store, session)
 	if err != nil {
@@ -217,6 +231,14 @@ func (s *Session) workersClosed(c actor.Context, m *workersClosed) {
 				return w
 			}
 			index = append(index, entry...)
+		}
+		if run := is.created.GetRunId(); m.session && run != "" {
+			ops, err := unasked(svc, id, run)
+			if err != nil {
+				w.fail = messages.Fail(messages.CodeUnavailable, "delete: "+err.Error(), "try again")
+				return w
+			}
+			index = append(index, ops...)
 		}
 		return writeEnd(svc, journal, seq, w, index)
 	})

@@ -97,6 +97,8 @@ func (s *Session) toRun(c actor.Context, cmd any) {
 	switch {
 	case s.run == nil:
 		s.answer(c, messages.Fail(messages.CodeNotFound, fmt.Sprintf("session %s was not made for a pipeline run", s.id), "see `troupe ls runs`"))
+	case s.run.closing:
+		s.answer(c, sessionClosed(s.id))
 	case s.run.gaveUp:
 		s.answer(c, messages.Fail(messages.CodeUnavailable, fmt.Sprintf("run %s failed again and again", s.run.id), "see the log; it is tried anew when its session comes into memory"))
 	case s.run.pid == nil:
