@@ -2,6 +2,7 @@ package actors
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -119,12 +120,18 @@ func (w *Worker) stopTimers() {
 	w.purse.wall.Stop()
 }
 
-// nextModel is the model that the next attempt asks.
+// nextModel is the model that the next attempt asks. An attempt that a crash cut off is repeated where it was made: it says nothing against who was asked, and
+// to ask the worker's own again would cost one of the attempts that there are.
 func (w *Worker) nextModel() string {
-	if t := w.state.Turn(); t != nil && t.Failed != nil {
+	t := w.state.Turn()
+	switch {
+	case t == nil:
+	case t.Failed != nil:
 		if m := w.substitute(t.Failures, t.Failed.GetClass()); m != "" {
 			return m
 		}
+	case t.Gen.GetInsteadOf() == w.state.Model() && slices.Contains(w.standIns(), t.Gen.GetModel()):
+		return t.Gen.GetModel()
 	}
 	return w.state.Model()
 }

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"iter"
@@ -33,12 +34,64 @@ func TestEveryCutOfATurnThatAsksRecovers(t *testing.T) {
 	})
 }
 
+// TestEveryCutOfATurnWhoseCallIsEditedRecovers answers with other arguments than were asked about. They run, once, or nothing does; what was asked for never does,
+// and the model is told of what ran.
+func TestEveryCutOfATurnWhoseCallIsEditedRecovers(t *testing.T) {
+	made := func() *question {
+		q := newQuestion(t)
+		q.edited = map[string]string{"call_0": `{"path":"other.txt","content":"edited"}`}
+		return q
+	}
+	whole := made()
+	appends := whole.live(t, 1<<30, true)
+	whole.checkEdited(t, "uncut")
+	everyCut(t, appends, 6, func(t *testing.T, n int, heard bool) {
+		q := made()
+		q.live(t, n, heard)
+		q.live(t, 1<<30, true)
+		q.checkEdited(t, "recovered")
+	})
+}
+
+func (q *question) checkEdited(t *testing.T, when string) {
+	t.Helper()
+	q.checkAnswers(t, when)
+	asked, answered := []byte(nil), false
+	for _, f := range q.facts(t) {
+		switch f := f.(type) {
+		case *messages.ApprovalRequested:
+			if f.GetCallId() == "call_0" {
+				asked = f.GetArgsHash()
+			}
+		case *messages.ApprovalResolved:
+			if f.GetDecision() != troupe.Approved {
+				continue
+			}
+			answered = true
+			if f.GetModifiedArgs() != q.edited["call_0"] || len(f.GetArgsHash()) == 0 || bytes.Equal(f.GetArgsHash(), asked) {
+				t.Errorf("%s: asked about %x, resolved with %q, %x", when, asked, f.GetModifiedArgs(), f.GetArgsHash())
+			}
+		case *messages.ToolDispatched:
+			if !answered {
+				t.Errorf("%s: dispatched before the answer: %v", when, f)
+			}
+		}
+	}
+	if _, err := os.Stat(filepath.Join(q.dir, "yes.txt")); err == nil {
+		t.Errorf("%s: what was asked for ran, and not what was answered", when)
+	}
+	if b, err := os.ReadFile(filepath.Join(q.dir, "other.txt")); err != nil || string(b) != "edited" {
+		t.Errorf("%s: the edited call left %q, %v", when, b, err)
+	}
+}
+
 // question is a session in a Restricted folder whose turn asks for two approvals; one is given.
 type question struct {
 	*world
 	mem *memory.Store
 
 	scopes map[string]troupe.Scope // of the answers, by call; none: once
+	edited map[string]string       // arguments of the answers, by call; none: those that were asked with
 	model  troupe.Model            // nil: writeTwice
 
 	mu   sync.Mutex
@@ -97,7 +150,7 @@ func (q *question) person(ctx context.Context, rt *troupe.Runtime) {
 			if a.GetCallId() == "call_1" {
 				d = troupe.Rejected
 			}
-			if rt.ResolveApproval(ctx, a.GetApprovalId(), troupe.Answer{Decision: d, Scope: q.scopes[a.GetCallId()]}) == nil {
+			if rt.ResolveApproval(ctx, a.GetApprovalId(), troupe.Answer{Decision: d, Scope: q.scopes[a.GetCallId()], Arguments: q.edited[a.GetCallId()]}) == nil {
 				q.mu.Lock()
 				q.said[a.GetApprovalId()] = d
 				q.mu.Unlock()
@@ -112,6 +165,15 @@ func (q *question) person(ctx context.Context, rt *troupe.Runtime) {
 }
 
 func (q *question) check(t *testing.T, when string) {
+	t.Helper()
+	q.checkAnswers(t, when)
+	if b, err := os.ReadFile(filepath.Join(q.dir, "yes.txt")); err != nil || string(b) != "x" {
+		t.Errorf("%s: the approved call left %q, %v", when, b, err)
+	}
+}
+
+// checkAnswers looks at everything but what the approved call has done.
+func (q *question) checkAnswers(t *testing.T, when string) {
 	t.Helper()
 	asked, answers := map[string]int{}, map[string]troupe.Decision{}
 	status := map[string]messages.ToolFinished_Status{}
@@ -146,9 +208,6 @@ func (q *question) check(t *testing.T, when string) {
 	}
 	if _, err := os.Stat(filepath.Join(q.dir, "no.txt")); err == nil {
 		t.Errorf("%s: the rejected call ran", when)
-	}
-	if b, err := os.ReadFile(filepath.Join(q.dir, "yes.txt")); err != nil || string(b) != "x" {
-		t.Errorf("%s: the approved call left %q, %v", when, b, err)
 	}
 }
 

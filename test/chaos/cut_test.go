@@ -71,6 +71,7 @@ type world struct {
 	until     func(*messages.SessionView) bool                      // goes on until then, though the prompt is answered
 	together  bool                                                  // things happen at the same time, so that there may be fewer appends than in another run
 	budget    *messages.Budget                                      // of the session; nil: none
+	models    troupe.Models                                         // that the agents name; nil: the world answers every name
 	script    func(*model.Request) (calls [][2]string, text string) // instead of the turn with calls of every class
 	during    func(ctx context.Context, tool string)                // what a call of a tool does besides
 	beside    func(context.Context, *troupe.Runtime) error          // what is done once the prompt is in, before the answer is waited for
@@ -105,7 +106,11 @@ func (w *world) run(t *testing.T, store *cutStore) int {
 	w.lives++
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	rt, err := troupe.New(ctx, troupe.Options{Model: w, Store: store, DataDir: w.data, Tools: w.tools(t), Agents: w.agents})
+	o := troupe.Options{Model: w, Store: store, DataDir: w.data, Tools: w.tools(t), Agents: w.agents}
+	if w.models != nil {
+		o.Model, o.Models = nil, w.models
+	}
+	rt, err := troupe.New(ctx, o)
 	if err != nil {
 		t.Fatal(err)
 	}
