@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/troupe-dev/troupe/actors"
+	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/actors/actortest"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
@@ -40,6 +41,43 @@ func TestASessionThatRestsMakesRoomForAnotherOne(t *testing.T) {
 	root := actortest.Ask[*messages.Tree](h, "", &messages.DescribeTree{}).GetRoot()
 	if root.GetRoom() != 2 || root.GetMemoryBytes() < 1<<16 {
 		t.Errorf("room for %d, %d bytes", root.GetRoom(), root.GetMemoryBytes())
+	}
+}
+
+// TestAWatcherThatIsNoMoreKeepsNoSessionInMemory: who has looked away before its subscription was handled, as that waited for room, and who looks away without a word.
+func TestAWatcherThatIsNoMoreKeepsNoSessionInMemory(t *testing.T) {
+	for _, before := range []bool{true, false} {
+		h := actortest.New(t, actortest.Options{Model: actortest.Say("ok"), Limits: actors.Limits{Sessions: 1}})
+		other, _ := h.Create(&messages.CreateSession{})
+		watched, _ := h.Create(&messages.CreateSession{})
+		h.Run(watched, "go")
+		inbox := act.NewInbox(h.Sys, 16)
+		h.Sys.Root.Send(inbox.PID(), "an address is resolved when it is first sent to")
+		if before {
+			inbox.Close()
+		}
+		h.Sys.Root.RequestWithCustomSender(h.Root, &messages.ToSession{SessionId: watched, Command: &messages.ToSession_Subscribe{Subscribe: &messages.Subscribe{}}}, inbox.PID())
+		if !before {
+			for heard := false; !heard; {
+				all, _, err := inbox.Take(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, m := range all {
+					_, is := m.(*messages.Subscribed)
+					heard = heard || is
+				}
+			}
+			if _, err := actortest.Try[*messages.History](h, other, &messages.ReadHistory{}); !busyFor(err) {
+				t.Errorf("a session that is watched leaves memory: %v", err)
+			}
+			inbox.Close()
+		}
+		actortest.Until(t, "there is room", func() bool {
+			_, err := actortest.Try[*messages.History](h, other, &messages.ReadHistory{})
+			return err == nil
+		})
+		h.Stop()
 	}
 }
 

@@ -17,10 +17,12 @@ type Inbox struct {
 	pid *actor.PID
 	max int
 
-	mu   sync.Mutex
-	kept []any
-	lost bool
-	wake chan struct{}
+	mu       sync.Mutex
+	kept     []any
+	lost     bool
+	closed   bool
+	watchers map[string]*actor.PID // by id; they are told when it is closed
+	wake     chan struct{}
 }
 
 // NewInbox registers an inbox. The caller ends it with Close.
@@ -66,8 +68,24 @@ func (in *Inbox) Return(msgs []any) {
 	}
 }
 
-// Close unregisters the address; those who watch it are told that it ended.
-func (in *Inbox) Close() { in.sys.ProcessRegistry.Remove(in.pid) }
+// Close unregisters the address; those who watch it are told that it ended, and so is whoever begins to watch it later, as a message of it may have
+// come to them after the one that took it back.
+func (in *Inbox) Close() {
+	in.sys.ProcessRegistry.Remove(in.pid)
+	in.mu.Lock()
+	watchers := in.watchers
+	in.watchers, in.closed = nil, true
+	in.mu.Unlock()
+	for _, who := range watchers {
+		in.end(who)
+	}
+}
+
+func (in *Inbox) end(watcher *actor.PID) {
+	if p, there := in.sys.ProcessRegistry.Get(watcher); there {
+		p.SendSystemMessage(watcher, &actor.Terminated{Who: in.pid, Why: actor.TerminatedReason_Stopped})
+	}
+}
 
 // SendUserMessage keeps a message for the reader.
 func (in *Inbox) SendUserMessage(_ *actor.PID, message any) {
@@ -87,8 +105,28 @@ func (in *Inbox) SendUserMessage(_ *actor.PID, message any) {
 	}
 }
 
-// SendSystemMessage ignores watches: an inbox says by itself when it no longer listens.
-func (in *Inbox) SendSystemMessage(*actor.PID, any) {}
+// SendSystemMessage keeps who watches it. Addresses keep the process that they were once resolved to: a closed inbox still gets what is sent to it.
+func (in *Inbox) SendSystemMessage(_ *actor.PID, message any) {
+	switch m := message.(type) {
+	case *actor.Watch:
+		in.mu.Lock()
+		closed := in.closed
+		if !closed {
+			if in.watchers == nil {
+				in.watchers = make(map[string]*actor.PID, 1)
+			}
+			in.watchers[m.Watcher.GetId()] = m.Watcher
+		}
+		in.mu.Unlock()
+		if closed {
+			in.end(m.Watcher)
+		}
+	case *actor.Unwatch:
+		in.mu.Lock()
+		delete(in.watchers, m.Watcher.GetId())
+		in.mu.Unlock()
+	}
+}
 
 // Stop does nothing: only its owner closes an inbox.
 func (in *Inbox) Stop(*actor.PID) {}
