@@ -112,8 +112,3 @@ func (c *toolCall) guarded() bool {
 	}
 	return json.Unmarshal(c.Arguments, &args) == nil && args.Workspace == guardedName
 }
-
-// What odd lanes do in another way: approvals expire, and a turn that waits for one gives its folders back at once.
-const expiry = 2 * time.Second
-
-func expires(lane int) bool { return lane%2 == 1 }

@@ -58,7 +58,7 @@ func Rules() []Rule {
 		{"R3", "an effect happens at most once per exec id, unless it only reads", effectsOnce},
 		{"R4", "no effect without an earlier ToolDispatched, unless it only reads", effectsDispatched},
 		{"R5", "finished OK means that the effect happened; interrupted is never reported as OK", resultsTrue},
-		{"R6", "every request that the model sees is a whole conversation, the one in the journal", requestsWhole},
+		{"R6", "every request that the model sees is a whole conversation, the one in the journal, and made to the model that stands there", requestsWhole},
 		{"R7", "rejected, expired, cancelled or not asked means no effect; approved binds the hash of the arguments; an answer that was acknowledged stays, and is the only one", refusedHasNoEffect},
 		{"R8", "what a client saw is a prefix of the journal, without a duplicate", eventsPrefix},
 		{"R9", "effects in one workspace do not overlap between lease tokens, and tokens only grow", leasesExclude},

@@ -325,6 +325,7 @@ func requestDamage() []damage {
 		return 0, 0
 	}
 	return []damage{
+		{"R6", "another model than the journal has: it was made to", func(_ *testing.T, h *History) { h.Requests[len(h.Requests)-1].Model = otherModel + "s" }},
 		{"R6", "a result is missing", func(t *testing.T, h *History) {
 			i, j := withCalls(t, h, 1)
 			h.Requests[i].Messages = slices.Delete(h.Requests[i].Messages, j+1, j+2)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -64,6 +65,7 @@ func (e *endpoint) close() error {
 
 // wireRequest is what is read of a request's body.
 type wireRequest struct {
+	Model    string `json:"model"`
 	Messages []struct {
 		Role    string `json:"role"`
 		Content string `json:"content"`
@@ -97,7 +99,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	kind, n, at, q := readRequest(&in)
 	fault := Fault("")
 	if kind == kindTurn {
-		fault = e.fault(n, at)
+		fault = e.fault(n, at, q.Model)
 	}
 	q.Served = "ok"
 	if fault != "" {
@@ -111,6 +113,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // readRequest finds the turn and the step of a request.
 func readRequest(in *wireRequest) (kind string, n, at int, q Request) {
+	q.Model = in.Model
 	for _, m := range in.Messages {
 		msg := Message{Role: m.Role, Content: m.Content, CallID: m.CallID}
 		for _, c := range m.Calls {
@@ -128,10 +131,16 @@ func readRequest(in *wireRequest) (kind string, n, at int, q Request) {
 	return kind, n, at, q
 }
 
-// fault is what a request meets: those of its step in order, each once, then none.
-func (e *endpoint) fault(n, at int) Fault {
+// fault is what a request to a model meets: those of its step in order, each once, then none. A model that is gone stays gone for the whole step.
+func (e *endpoint) fault(n, at int, model string) Fault {
 	t, known := e.turns[n]
 	if !known || at >= len(t.steps) {
+		return ""
+	}
+	if slices.Contains(t.steps[at].faults, Gone) {
+		if model == ownModel {
+			return Gone
+		}
 		return ""
 	}
 	e.mu.Lock()
@@ -155,6 +164,10 @@ func (e *endpoint) answer(w http.ResponseWriter, r *http.Request, n int, f Fault
 		}
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, `{"error":{"message":"the plan of this run says so","type":"requests"}}`) // the client may be gone
+	case Gone:
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, `{"error":{"message":"the plan of this run says that there is no such model","type":"invalid_request_error","code":"model_not_found"}}`) // the client may be gone
 	case Cut, Drop, KillHere:
 		e.next.ServeHTTP(&cutting{ResponseWriter: w, room: 700}, r)
 		_ = http.NewResponseController(w).Flush() // the client may be gone

@@ -17,6 +17,20 @@ type follower struct {
 	ended map[string]chan struct{} // turn -> closed when its end was shown
 }
 
+// For how long somebody watches, and does not, where there is not room for everybody. A session that is watched when it is asked to make room is not asked again for a second.
+const (
+	glance   = 40 * time.Millisecond
+	lookAway = 200 * time.Millisecond
+)
+
+// away is for how long nobody watches after that was interrupted.
+func away(lane int) time.Duration {
+	if narrow(lane) {
+		return lookAway
+	}
+	return 5 * time.Millisecond
+}
+
 // run watches until ctx ends.
 func (f *follower) run(ctx context.Context) {
 	for {
@@ -25,7 +39,7 @@ func (f *follower) run(ctx context.Context) {
 			return
 		}
 		f.watch(ctx, now)
-		pause := time.NewTimer(5 * time.Millisecond)
+		pause := time.NewTimer(away(f.lane.n))
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
@@ -38,6 +52,9 @@ func (f *follower) run(ctx context.Context) {
 func (f *follower) watch(ctx context.Context, now life) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if narrow(f.lane.n) { // who watches keeps the session in memory
+		time.AfterFunc(glance, cancel)
+	}
 	go func() {
 		select {
 		case <-now.Over():

@@ -61,6 +61,7 @@ type Effect struct {
 
 // Request is one request that reached the model.
 type Request struct {
+	Model    string
 	Messages []Message
 	Served   string // ok, or the fault that it met
 }

@@ -34,6 +34,7 @@ type lane struct {
 	turned   func() // a turn is done
 	done     int    // turns
 	released int    // workers, from their quarantine
+	crowded  int    // requests that were refused for want of room, and made again
 	waiting  int    // messages in mailboxes after the last turn
 
 	person  *person
@@ -50,7 +51,7 @@ func newLane(n int, o Options, h host, m *endpoint, turns []turn, turned func())
 	l := &lane{n: n, dir: filepath.Join(o.Dir, fmt.Sprint(n)), opts: o, host: h, model: m, changed: make(chan struct{}), turned: turned}
 	l.person = newPerson(l)
 	l.files = laneFiles(l.dir)
-	l.files.Lane, l.files.Mode, l.files.Seed, l.files.Model = n, o.Mode, o.Seed, m.URL
+	l.files.Lane, l.files.Mode, l.files.Seed, l.files.Model, l.files.Room = n, o.Mode, o.Seed, m.URL, roomIn(n, o.Sessions)
 	for i := range o.Sessions {
 		s := &session{lane: l, n: i, id: fmt.Sprintf("%schaos_%d_%d", messages.SessionPrefix, n, i), asks: i%2 == 0}
 		// The first two share a folder: their turns wait for each other.
@@ -246,6 +247,10 @@ func (l *lane) ask(ctx context.Context, m proto.Message) (proto.Message, error) 
 				return nil, err
 			}
 			continue
+		case errors.As(err, &refused) && full(refused):
+			l.mu.Lock()
+			l.crowded++
+			l.mu.Unlock()
 		case errors.As(err, &refused) && refused.GetCode() != messages.CodeUnavailable:
 			return nil, refused
 		case ctx.Err() != nil:
@@ -255,6 +260,11 @@ func (l *lane) ask(ctx context.Context, m proto.Message) (proto.Message, error) 
 		}
 		pause(ctx, now, askPause) // most often the process is just dying
 	}
+}
+
+// full says whether a refusal is one for want of room, which passes.
+func full(f *messages.Failure) bool {
+	return f.GetCode() == messages.CodeBusy && f.GetRetryAfterMs() > 0
 }
 
 // release lets a worker go on that was killed so often without getting anywhere that it is quarantined: that is

@@ -27,6 +27,7 @@ type lifeConfig struct {
 	Log   string `json:"log"`  // the effect log
 	Cuts  string `json:"cuts"` // what was cut in mode Every
 	Model string `json:"model"`
+	Room  int    `json:"room,omitempty"` // for so many sessions in memory; 0: for all
 }
 
 // laneFiles are the places of one lane below its folder: what is in data dies and recovers, the rest
@@ -100,12 +101,12 @@ func openInside(ctx context.Context, c lifeConfig, store persistence.Store, log 
 	if err != nil {
 		return nil, err
 	}
-	limits := troupe.Limits{}
+	limits := troupe.Limits{Sessions: c.Room}
 	if expires(c.Lane) {
 		limits.Approval, limits.Hold = expiry, -1
 	}
 	in.rt, err = troupe.New(ctx, troupe.Options{
-		Model: in.model, Store: &cutStore{store, in.cutter}, DataDir: c.Data, Tools: own, Logger: log, Limits: limits,
+		Models: models{in.model}, Agents: agents(c.Lane), Store: &cutStore{store, in.cutter}, DataDir: c.Data, Tools: own, Logger: log, Limits: limits,
 		ToolContext: func(_ context.Context, call troupe.Call) (map[any]any, error) {
 			return map[any]any{sessionKey{}: call.Session}, nil
 		},

@@ -196,6 +196,7 @@ func (p *person) say(ctx context.Context, now life, by node, m *messages.Resolve
 	switch {
 	case err == nil:
 		told = Acknowledged
+	case errors.As(err, &refused) && full(refused): // it is said again
 	case errors.As(err, &refused) && refused.GetCode() != messages.CodeUnavailable && refused.GetCode() != messages.CodeQuarantined:
 		told = refused.GetCode()
 	}

@@ -9,13 +9,14 @@ import (
 // Fault is what the model server does to one request instead of answering it well.
 type Fault string
 
-// The faults. Each is met once, by the first requests that come to its step.
+// The faults. Each but the last is met once, by the first requests that come to its step.
 const (
 	RateLimit Fault = "429"  // with Retry-After
 	Overload  Fault = "500"  //
 	Cut       Fault = "cut"  // the stream ends in the middle, without a finish
 	Drop      Fault = "drop" // the connection breaks in the middle
 	KillHere  Fault = "kill" // the runtime is killed in the middle of the answer
+	Gone      Fault = "404"  // the model is not there, and stays so; only where another one stands in (inLane)
 )
 
 // turn is one prompt and what the model answers to it.

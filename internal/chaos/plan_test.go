@@ -17,6 +17,7 @@ func TestTheMixHasEverything(t *testing.T) {
 		if !reflect.DeepEqual(tn, newTurn(1, n, Random)) {
 			t.Fatalf("turn %d is not the same again", n)
 		}
+		tn = tn.inLane(n % 4)
 		for name, is := range map[string]bool{
 			"queued": tn.queued, "cancelled": tn.cancel, "called by a program": tn.call, "timer": tn.timer == setTimer, "timer taken back": tn.timer == setAndCancelTimer,
 			"called by a program that is asked": tn.call && tn.n%2 == 0, "ended instead of approved": !tn.cancel && tn.aborts(1, Random),
@@ -75,7 +76,7 @@ func promised() []string {
 	for n := 1; n <= 8; n++ {
 		out = append(out, fmt.Sprintf("%d calls at once", n))
 	}
-	for _, f := range []Fault{RateLimit, Overload, Cut, Drop, KillHere} {
+	for _, f := range []Fault{RateLimit, Overload, Cut, Drop, KillHere, Gone} {
 		out = append(out, "fault "+string(f))
 	}
 	for _, tool := range []string{toolLook, toolPut, toolPost, toolCharge, "write_file", "edit_file"} {

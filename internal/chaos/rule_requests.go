@@ -3,6 +3,7 @@ package chaos
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"github.com/troupe-dev/troupe/conversation"
 	"github.com/troupe-dev/troupe/messages"
@@ -21,13 +22,16 @@ func requestsWhole(v *view, r *report) {
 			continue
 		}
 		key := stepKey(q.Messages)
-		want, known := prompts[key]
+		step, known := prompts[key]
 		if !known {
 			r.add(Broken, "", 0, "request %d of the model: no journal has begun such a step: %s", i+1, key)
 			continue
 		}
-		if why := differs(want, q.Messages); why != "" {
+		if why := differs(step.messages, q.Messages); why != "" {
 			r.add(Broken, "", 0, "request %d of the model, %s: %s", i+1, key, why)
+		}
+		if !slices.Contains(step.models, q.Model) {
+			r.add(Broken, "", 0, "request %d of the model, %s: it was made to %q, the journal has %q", i+1, key, q.Model, step.models)
 		}
 	}
 }
@@ -72,9 +76,15 @@ func stepKey(ms []Message) string {
 	return fmt.Sprintf("%q after %d answers", user, answers)
 }
 
+// begun is a step as the journals have it.
+type begun struct {
+	messages []Message
+	models   []string // that were asked
+}
+
 // prompts renders every step that a journal has begun, and checks the hash that was written with it.
-func (v *view) prompts(r *report) map[string][]Message {
-	out := make(map[string][]Message)
+func (v *view) prompts(r *report) map[string]begun {
+	out := make(map[string]begun)
 	for _, s := range v.workers() {
 		var state conversation.State
 		for _, f := range s.facts {
@@ -95,7 +105,8 @@ func (v *view) prompts(r *report) map[string][]Message {
 				r.add(Broken, s.name, f.seq(), "generation %s was written down with the hash of another request", g.GetGenId())
 			}
 			ms := asRequest(p.Messages)
-			out[stepKey(ms)] = ms
+			key := stepKey(ms)
+			out[key] = begun{ms, append(out[key].models, g.GetModel())}
 		}
 	}
 	return out

@@ -105,7 +105,7 @@ func prepare(ctx context.Context, o Options) (lanes []*lane, stop func() error, 
 	dealt := make([][]turn, o.Parallel)
 	var all []turn
 	for n := 1; n <= o.Turns; n++ {
-		t := newTurn(o.Seed, n, o.Mode)
+		t := newTurn(o.Seed, n, o.Mode).inLane(n % o.Parallel)
 		all = append(all, t)
 		dealt[n%o.Parallel] = append(dealt[n%o.Parallel], t)
 	}

@@ -88,7 +88,7 @@ func (s *session) send(ctx context.Context, t turn) error {
 	}
 	if !s.made {
 		reply, err := s.lane.ask(ctx, &messages.CreateSession{
-			SessionId: s.id, Model: "chaos", Workspaces: s.spaces, Rules: known(), NoInput: !s.asks, Ask: s.asks, First: input(t),
+			SessionId: s.id, Model: ownModel, Workspaces: s.spaces, Rules: known(), NoInput: !s.asks, Ask: s.asks, First: input(t),
 		})
 		var refused *messages.Failure
 		switch {
