@@ -3,12 +3,14 @@ package actors_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/troupe-dev/troupe/actors"
 	"github.com/troupe-dev/troupe/actors/actortest"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
@@ -250,6 +252,63 @@ func dueTimers(t *testing.T, store persistence.Store) int {
 	}
 	return n
 }
+
+// TestATimerOfASessionWithoutRoomFiresSoonAfterThereIsRoom: it was refused, and there is room before the next look at the time.
+func TestATimerOfASessionWithoutRoomFiresSoonAfterThereIsRoom(t *testing.T) {
+	store, clock, gate, refused := memory.New(), actortest.NewClock(noon()), actortest.NewGate(), make(chan struct{}, 64)
+	t.Cleanup(func() { _ = store.Close() })
+	h := clocked(t, store, clock, actortest.Options{
+		Limits: actors.Limits{Sessions: 1}, Log: tellsOf{"timer cannot be fired", refused},
+		Model: actortest.Model(func(ctx context.Context, r *model.Request) actortest.Reply {
+			if actortest.Asked(r) != "hold" {
+				return actortest.Reply{Text: "ok"}
+			}
+			return actortest.Reply{Text: "ok", Err: gate.Pass(ctx)}
+		}),
+	})
+	s, w := h.Create(&messages.CreateSession{})
+	remind(h, s, "tea", noon().Add(2*time.Minute), messages.TimerSet_FIRE) // not so near that it keeps its session in memory
+	busy, _ := h.Create(&messages.CreateSession{})
+	submit(h, busy, "hold")
+	actortest.Wait(t, "the call", gate.Came)
+	pass(t, clock, time.Second, "it was refused", func() bool { return len(refused) > 0 })
+	gate.Open()
+	actortest.Ask[*messages.TurnResult](h, busy, &messages.AwaitTurn{})
+	fired := func() bool { return len(actortest.Of[*messages.TimerFired](h.Facts(w))) > 0 }
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for passed := 0; passed < 20 && !fired(); passed++ { // each second has much more time here than it needs
+		clock.Advance(time.Second)
+		for n := 0; n < 500 && !fired(); n++ {
+			<-tick.C
+		}
+	}
+	if !fired() {
+		t.Error("it has not fired 20 s after there was room")
+	}
+}
+
+// tellsOf is a log that says when something was logged.
+type tellsOf struct {
+	message string
+	told    chan struct{}
+}
+
+func (tellsOf) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l tellsOf) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == l.message {
+		select {
+		case l.told <- struct{}{}:
+		default:
+		}
+	}
+	return nil
+}
+
+func (l tellsOf) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+func (l tellsOf) WithGroup(string) slog.Handler { return l }
 
 // TestAnAppendThatFailsAsATimerFiresLosesNothing refuses the append of the firing once.
 func TestAnAppendThatFailsAsATimerFiresLosesNothing(t *testing.T) {

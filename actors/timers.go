@@ -28,7 +28,8 @@ type Timers struct {
 	svc   *Services
 	log   *slog.Logger
 	timer act.Timer
-	due   int64 // earliest that is known and still to come, in ms; 0: none
+	due   int64     // earliest that is known and still to come, in ms; 0: none
+	wakes time.Time // when it looks next
 
 	looking bool // in the store
 	again   bool // something changed meanwhile
@@ -37,9 +38,11 @@ type Timers struct {
 	held    map[string]*heldTimer
 }
 
-// heldTimer could not be fired: its session or worker refuses. It is tried again, ever more rarely.
+// heldTimer could not be fired: its session or worker refuses. It is tried again, ever more rarely. Where there was only no room for the session just then, that is
+// soon: once the session has room for another reason, it stays in memory for what is due.
 type heldTimer struct {
-	times int
+	times int // refused
+	full  int // in a row, for want of room
 	since time.Time
 }
 
@@ -139,16 +142,26 @@ func (t *Timers) seen(c actor.Context, m *timersSeen) {
 			sleep, t.due = min(sleep, left), one.Due.UnixMilli()
 			break // the others come later
 		}
-		if !t.firing[one.ID] && !t.holds(one.ID, m.now) {
+		switch {
+		case t.firing[one.ID]:
+		case t.holds(one.ID, m.now):
+			h := t.held[one.ID]
+			sleep = min(sleep, h.since.Add(h.pause()).Sub(m.now))
+		default:
 			t.waiting = append(t.waiting, one)
 		}
 	}
 	t.forget(m.timers)
 	t.fire(c)
-	t.timer.SetBy(t.svc.Clock, c, sleep, func(gen uint64) any { return &timersTick{gen} })
+	t.sleep(c, m.now, sleep)
 	if t.again {
 		t.look(c)
 	}
+}
+
+func (t *Timers) sleep(c actor.Context, now time.Time, d time.Duration) {
+	t.wakes = now.Add(d)
+	t.timer.SetBy(t.svc.Clock, c, d, func(gen uint64) any { return &timersTick{gen} })
 }
 
 // fire tells the next workers, not too many at once. A session is told of one at a time: what is due there is heard in the order
@@ -199,28 +212,41 @@ func (t *Timers) told(c actor.Context, m *timerTold) {
 			t.held[m.id] = h
 			t.log.Warn("timer cannot be fired", "timer", m.id, "err", m.err)
 		}
-		h.refused(m.err, t.svc.Clock.Now())
+		now := t.svc.Clock.Now()
+		h.refused(m.err, now)
+		if pause := h.pause(); !t.looking && now.Add(pause).Before(t.wakes) {
+			t.sleep(c, now, pause)
+		}
 	}
 	t.fire(c)
 }
 
 // refused notes one more refusal. That there was no room just then says nothing of the timer.
 func (h *heldTimer) refused(err error, now time.Time) {
-	h.times, h.since = h.times+1, now
+	h.since = now
 	if errors.Is(err, messages.ErrBusy) {
-		h.times = 1
+		h.times, h.full = 1, h.full+1
+		return
 	}
+	h.times, h.full = h.times+1, 0
 }
 
-// holds says whether it is too early to try a timer again. The pauses grow to an hour. A time of day that was set back
-// ends them.
+// pause is until when it is not tried again: longer each time, up to an hour, or, for want of room, to the time between two looks.
+func (h *heldTimer) pause() time.Duration {
+	if h.full > 0 {
+		return min(tryAgain<<min(h.full-1, 10), timersLook)
+	}
+	return min(timersLook<<min(h.times-1, 10), time.Hour)
+}
+
+// holds says whether it is too early to try a timer again. A time of day that was set back ends a pause.
 func (t *Timers) holds(id string, now time.Time) bool {
 	h := t.held[id]
 	if h == nil {
 		return false
 	}
 	past := now.Sub(h.since)
-	return past >= 0 && past < min(timersLook<<min(h.times-1, 10), time.Hour)
+	return past >= 0 && past < h.pause()
 }
 
 // forget drops what is held of timers that are gone.

@@ -37,11 +37,19 @@ func TestATimerThatIsRefusedIsTriedEverMoreRarelyUpToAnHour(t *testing.T) {
 func TestATimerForWhichThereIsNoRoomIsTriedAgainSoon(t *testing.T) {
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	h := &heldTimer{}
-	for range 20 {
-		h.refused(messages.Busy("full", "", time.Second), start)
-	}
 	timers := &Timers{held: map[string]*heldTimer{"x": h}}
-	if !timers.holds("x", start) || timers.holds("x", start.Add(timersLook)) {
-		t.Error("who finds no room comes more rarely")
+	for _, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, timersLook, timersLook, timersLook} {
+		h.refused(messages.Busy("full", "", time.Second), start)
+		if !timers.holds("x", start.Add(pause-time.Millisecond)) || timers.holds("x", start.Add(pause)) {
+			t.Errorf("the pause is %v, not %v", h.pause(), pause)
+		}
+	}
+	h.refused(messages.Fail(messages.CodeInternal, "broken", ""), start)
+	if h.pause() != time.Minute {
+		t.Errorf("the pause after another refusal is %v", h.pause())
+	}
+	h.refused(messages.Busy("full", "", time.Second), start)
+	if h.pause() != time.Second {
+		t.Errorf("the pause after the first refusal for want of room is %v", h.pause())
 	}
 }
