@@ -275,3 +275,54 @@ steps:
 	}
 	keptWithinSteps(t, h.Store, s)
 }
+
+func TestATurnWhoseStepHasNoTimeLeftEndsAndOthersGoOn(t *testing.T) {
+	gate := actortest.NewGate()
+	h := actortest.New(t, actortest.Options{Model: actortest.Model(func(ctx context.Context, r *model.Request) actortest.Reply {
+		if strings.HasPrefix(actortest.Asked(r), "slow") {
+			return actortest.Reply{Text: "ok", Err: gate.Pass(ctx)}
+		}
+		return actortest.Reply{Text: "ok"}
+	})})
+	s, _, run := startRun(t, h, `
+budget: {wall: 1h, on_exceed: pause}
+steps:
+  - {id: a, agent: default, prompt: slow, budget: {wall: 50ms}, on_error: continue}
+  - {id: b, needs: [a], agent: default, prompt: quick}
+`)
+	v := endOf(h, s, run)
+	a := stepOf(h, s, run, "a")
+	if v.GetState() != pipeline.Succeeded || a.GetState() != pipeline.Failed || !strings.Contains(a.GetError(), "the budget of step a does not suffice: its time has passed") {
+		t.Errorf("the run is %s, and a: %s", v.GetState(), a.GetError())
+	}
+	if a.GetBudget().GetSpent().GetWallMs() < 50 {
+		t.Errorf("it is shown as %v", a.GetBudget())
+	}
+}
+
+// TestABudgetThatAChangedPlanGivesAStepCountsFromTheNextAttemptOn also for a member of a group, who has been there, and what was added stays added.
+func TestABudgetThatAChangedPlanGivesAStepCountsFromTheNextAttemptOn(t *testing.T) {
+	const text = "version: 1\nname: t\nagents: {x: {system: You are x.}, y: {system: You are y.}}\nsteps: [{id: g, group: [x, y], rounds: 2, quorum: 2, prompt: talk, budget: {tokens: 1000}}]\n"
+	h := actortest.New(t, actortest.Options{Model: costing(actortest.Say("ok"), 300, 300)})
+	m, err := (&messages.StartRunJSON{Pipeline: text}).Proto()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := h.Create(m)
+	run := messages.RunOf(s)
+	if v := endOf(h, s, run); v.GetState() != pipeline.Failed || !strings.Contains(v.GetError(), "600 of 1000 tokens") {
+		t.Fatalf("the run is %s: %s", v.GetState(), v.GetError())
+	}
+	actortest.Ask[*messages.BudgetView](h, s, &messages.AddBudget{Step: "g", Add: &messages.Amounts{Tokens: 100}, ChangeId: "more"})
+	plan, err := pipeline.Parse("t.yaml", strings.Replace(text, "tokens: 1000", "tokens: 50000", 1), pipeline.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	actortest.Ask[*messages.RunView](h, s, &messages.ResumeRun{RunId: run, PlanHash: plan.Hash, Sources: plan.Sources, AcceptChanges: true})
+	v := endOf(h, s, run)
+	b := stepOf(h, s, run, "g").GetBudget()
+	if v.GetState() != pipeline.Succeeded || b.GetMost().GetTokens() != 50_100 || b.GetSpent().GetTokens() != 4*600 {
+		t.Errorf("the run is %s: %s; %v", v.GetState(), v.GetError(), b)
+	}
+	keptWithinSteps(t, h.Store, s)
+}

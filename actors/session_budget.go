@@ -199,7 +199,8 @@ func (s *Session) allot(c actor.Context, p *payment, granted *messages.Amounts) 
 }
 
 func (s *Session) deliver(c actor.Context, p *payment, granted *messages.Amounts) {
-	c.Send(p.who, &messages.BudgetGranted{Ask: p.GetAsk(), Amounts: granted, WallLeftMs: s.till.ledger.WallLeft(p.GetWorkerId()).Milliseconds()})
+	left, step := s.till.ledger.WallLeft(p.GetWorkerId())
+	c.Send(p.who, &messages.BudgetGranted{Ask: p.GetAsk(), Amounts: granted, WallLeftMs: left.Milliseconds(), Step: step})
 }
 
 // addBudget gives the session more.

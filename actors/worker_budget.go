@@ -28,6 +28,7 @@ type purse struct {
 	asked    time.Time         // for the newest
 	pause    pause
 	wallLeft time.Duration
+	wallStep string    // whose time that is; "": the session's
 	wall     act.Timer // of the session
 }
 
@@ -159,7 +160,8 @@ func (w *Worker) budgetGranted(c actor.Context, m *messages.BudgetGranted) {
 		w.lease(c, w.goOn)
 		return
 	}
-	p.asking, p.granted, p.wallLeft = false, m.GetAmounts(), time.Duration(m.GetWallLeftMs())*time.Millisecond
+	p.asking, p.granted = false, m.GetAmounts()
+	p.wallLeft, p.wallStep = time.Duration(m.GetWallLeftMs())*time.Millisecond, m.GetStep()
 	if w.compacting != nil {
 		w.summarise(c)
 		return
@@ -387,6 +389,10 @@ func (w *Worker) budgetWallUp(c actor.Context, m *budgetWallUp) {
 	}
 	w.purse.wall.Stop()
 	w.interrupt(c)
-	reason := fmt.Sprintf("the budget of the session does not suffice: its time of %s has passed; more: troupe budget add %s", time.Duration(w.budget().GetMost().GetWallMs())*time.Millisecond, w.session)
+	reason := fmt.Sprintf("the budget of the session does not suffice: its time of %s has passed", time.Duration(w.budget().GetMost().GetWallMs())*time.Millisecond)
+	if step := w.purse.wallStep; step != "" {
+		reason = fmt.Sprintf("the budget of step %s does not suffice: its time has passed", step)
+	}
+	reason += "; more: " + moreBudget(w.session, w.purse.wallStep)
 	w.append(c, nil, w.settled, w.cancelFacts(conversation.ByBudget, reason)...)
 }

@@ -9167,7 +9167,8 @@ type BudgetGranted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ask           uint64                 `protobuf:"varint,1,opt,name=ask,proto3" json:"ask,omitempty"`
 	Amounts       *Amounts               `protobuf:"bytes,2,opt,name=amounts,proto3" json:"amounts,omitempty"`                            // for this call
-	WallLeftMs    int64                  `protobuf:"varint,3,opt,name=wall_left_ms,json=wallLeftMs,proto3" json:"wall_left_ms,omitempty"` // of the session; 0: no limit
+	WallLeftMs    int64                  `protobuf:"varint,3,opt,name=wall_left_ms,json=wallLeftMs,proto3" json:"wall_left_ms,omitempty"` // of the session, or of a step; 0: no limit
+	Step          string                 `protobuf:"bytes,114,opt,name=step,proto3" json:"step,omitempty"`                                // whose time that is; empty: the session's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -9221,6 +9222,13 @@ func (x *BudgetGranted) GetWallLeftMs() int64 {
 		return x.WallLeftMs
 	}
 	return 0
+}
+
+func (x *BudgetGranted) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
 }
 
 type BudgetRefused struct {
@@ -13590,12 +13598,13 @@ const file_command_proto_rawDesc = "" +
 	"\x03ask\x18\x02 \x01(\x04R\x03ask\x12(\n" +
 	"\x05spent\x18\x03 \x01(\v2\x12.troupe.v1.AmountsR\x05spent\x12&\n" +
 	"\x04want\x18\x04 \x01(\v2\x12.troupe.v1.AmountsR\x04want\x12(\n" +
-	"\x05least\x18\x05 \x01(\v2\x12.troupe.v1.AmountsR\x05least\"q\n" +
+	"\x05least\x18\x05 \x01(\v2\x12.troupe.v1.AmountsR\x05least\"\x85\x01\n" +
 	"\rBudgetGranted\x12\x10\n" +
 	"\x03ask\x18\x01 \x01(\x04R\x03ask\x12,\n" +
 	"\aamounts\x18\x02 \x01(\v2\x12.troupe.v1.AmountsR\aamounts\x12 \n" +
 	"\fwall_left_ms\x18\x03 \x01(\x03R\n" +
-	"wallLeftMs\"o\n" +
+	"wallLeftMs\x12\x12\n" +
+	"\x04step\x18r \x01(\tR\x04step\"o\n" +
 	"\rBudgetRefused\x12\x10\n" +
 	"\x03ask\x18\x01 \x01(\x04R\x03ask\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12 \n" +

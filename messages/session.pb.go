@@ -336,7 +336,7 @@ type BudgetChanged struct {
 	Added         *Amounts               `protobuf:"bytes,2,opt,name=added,proto3" json:"added,omitempty"`
 	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
 	ChangeId      string                 `protobuf:"bytes,4,opt,name=change_id,json=changeId,proto3" json:"change_id,omitempty"` // the same change again is made once
-	Step          string                 `protobuf:"bytes,114,opt,name=step,proto3" json:"step,omitempty"`                       // of its run, whose budget it is; empty: the session's
+	Step          string                 `protobuf:"bytes,114,opt,name=step,proto3" json:"step,omitempty"`                       // of its run, whose budget it is; empty: the session's. Without added, it is what a changed plan says, to which counts what was added before
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -204,19 +204,22 @@ func (l *Ledger) left(scope string, sum *messages.Amounts) *messages.Amounts {
 	}
 }
 
-// WallLeft is the time that is left to a worker before its turn ends: time is not set aside, it passes. 0 without a limit, and where it would wait for more.
-func (l *Ledger) WallLeft(worker string) time.Duration {
+// WallLeft is the time that is left to a worker before its turn ends: time is not set aside, it passes. 0 without a limit, and where it would wait for more. step is
+// whose time that is; "": the session's.
+func (l *Ledger) WallLeft(worker string) (left time.Duration, step string) {
 	least := unlimited
 	for _, scope := range l.scopes(worker) {
 		if b := l.most(scope); b.GetMost().GetWallMs() > 0 && !b.GetPause() {
 			sum, _ := l.sum(scope, "")
-			least = min(least, l.left(scope, sum).GetWallMs())
+			if ms := l.left(scope, sum).GetWallMs(); ms < least {
+				least, step = ms, scope
+			}
 		}
 	}
 	if least == unlimited {
-		return 0
+		return 0, ""
 	}
-	return time.Duration(least) * time.Millisecond
+	return time.Duration(least) * time.Millisecond, step
 }
 
 func within(a, left *messages.Amounts) bool {

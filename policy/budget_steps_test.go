@@ -138,15 +138,23 @@ func TestTheTimeThatIsLeftIsThatOfTheTightestBudgetThatEndsTheTurn(t *testing.T)
 	l.Join("w1", []string{"a"})
 	l.Report("w1", false, &messages.Amounts{WallMs: 4_000})
 	l.Report("w2", false, &messages.Amounts{WallMs: 50_000})
-	if a, b := l.WallLeft("w1"), l.WallLeft("w2"); a != 6*time.Second || b != 6*time.Second {
-		t.Errorf("%s and %s are left", a, b)
+	if a, step := l.WallLeft("w1"); a != 6*time.Second || step != "" {
+		t.Errorf("%s of %q are left", a, step)
+	}
+	l.Report("w1", false, &messages.Amounts{WallMs: 7_000})
+	l.Report("w2", false, &messages.Amounts{WallMs: 20_000})
+	if a, step := l.WallLeft("w1"); a != 3*time.Second || step != "a" {
+		t.Errorf("%s of %q are left", a, step)
+	}
+	if b, step := l.WallLeft("w2"); b != 33*time.Second || step != "" {
+		t.Errorf("%s of %q are left to who works for no step", b, step)
 	}
 	l.SetStep("a", &messages.Budget{Most: &messages.Amounts{WallMs: 5_000}, Pause: true})
-	if a := l.WallLeft("w1"); a != 6*time.Second {
-		t.Errorf("%s are left", a)
+	if a, step := l.WallLeft("w1"); a != 33*time.Second || step != "" {
+		t.Errorf("%s of %q are left", a, step)
 	}
 	l.Set(nil)
-	if a := l.WallLeft("w1"); a != 0 {
+	if a, _ := l.WallLeft("w1"); a != 0 {
 		t.Errorf("%s are left of what waits for more", a)
 	}
 }

@@ -57,6 +57,11 @@ func TestWhyNamesWhatIsWaitedForAndWhatCanBeDone(t *testing.T) {
 			live: true, workers: []messages.WorkerJSON{waits(messages.WaitingJSON{Kind: "budget", Subject: "ses_1", Reason: "$1 of $1 are spent"})},
 			budget: &messages.BudgetViewJSON{Limits: messages.AmountsJSON{USD: 1, Tokens: 900}, Spent: messages.AmountsJSON{USD: 1, Tokens: 10}},
 		}},
+		{"budget", "it waits for more budget since " + at + " (1m0s): 9 of 10 tokens are spent; add some with: troupe budget add ses_1 --step 'sub[a b]/x' tokens=N", whyFacts{
+			live: true, workers: []messages.WorkerJSON{waits(messages.WaitingJSON{Kind: "budget", Subject: "ses_1", Step: "sub[a b]/x", Reason: "9 of 10 tokens are spent"})},
+			budget: &messages.BudgetViewJSON{Limits: messages.AmountsJSON{USD: 1}, Spent: messages.AmountsJSON{USD: 1}},
+			steps:  map[string]*messages.BudgetViewJSON{"sub[a b]/x": {Limits: messages.AmountsJSON{Tokens: 10}, Spent: messages.AmountsJSON{Tokens: 9}}},
+		}},
 		{"tool", "exec(make) runs since " + at + " (1m0s)", whyFacts{live: true, workers: []messages.WorkerJSON{busy(messages.WorkerJSON{})}, calls: []messages.CallJSON{call}}},
 		{"approval", "exec(make) waits for an approval since " + at + " (1m0s); nobody sees it; answer with: troupe approve apr_1 (or deny)", whyFacts{
 			workers: []messages.WorkerJSON{busy(messages.WorkerJSON{})}, approvals: []messages.ApprovalJSON{asks},
