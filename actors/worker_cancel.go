@@ -299,6 +299,9 @@ func (w *Worker) withdraw(c actor.Context, m *messages.WithdrawInput) {
 	case !known:
 		c.Respond(messages.Fail(messages.CodeNotFound, fmt.Sprintf("input %s is not known here", m.GetInputId()), ""))
 		return
+	case turn != "" && !done && w.state.Turn().Inputs[0].GetInputId() != m.GetInputId():
+		c.Respond(messages.Fail(messages.CodeCommitted, fmt.Sprintf("input %s has joined the open turn", m.GetInputId()), "cancel the turn instead"))
+		return
 	case turn != "" && !done && w.state.Turn().Steps == 0 && !w.state.Turn().Program():
 		w.withdrawRunning(c, m)
 		return

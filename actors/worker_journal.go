@@ -245,6 +245,8 @@ func (w *Worker) index(facts []proto.Message) []persistence.IndexOp {
 			v.Staged++
 		case *messages.InputWithdrawn:
 			v.Staged--
+		case *messages.InputJoined:
+			v.Staged--
 		case *messages.TurnStarted:
 			v.Staged -= int32(len(f.GetInputIds()))
 			v.Turn = f.GetTurnId()
@@ -282,7 +284,7 @@ func (w *Worker) index(facts []proto.Message) []persistence.IndexOp {
 // relists says that a fact changes what is listed of its worker.
 func relists(fact proto.Message) bool {
 	switch fact.(type) {
-	case *messages.InputAccepted, *messages.InputWithdrawn, *messages.TurnStarted, *messages.TurnCompleted, *messages.Released, *messages.HistoryCompacted,
+	case *messages.InputAccepted, *messages.InputWithdrawn, *messages.InputJoined, *messages.TurnStarted, *messages.TurnCompleted, *messages.Released, *messages.HistoryCompacted,
 		*messages.HandedOver, *messages.OutboxEnqueued, *messages.OutboxAcked:
 		return true
 	}

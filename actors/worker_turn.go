@@ -107,8 +107,6 @@ func (w *Worker) refuse(f *messages.InputAccepted) *messages.Failure {
 		return messages.Fail(messages.CodeBadRequest, "the call names no tool", "")
 	case f.GetInputId() != "" && len(f.GetInputId()) > 128:
 		return messages.Fail(messages.CodeBadRequest, "the input id is longer than 128 bytes", "")
-	case mode == messages.InputAccepted_STEER:
-		return messages.Fail(messages.CodeBadRequest, "mode steer is not served yet", "use queue or interrupt")
 	case mode == messages.InputAccepted_REJECT && busy:
 		return messages.Fail(messages.CodeBusy, "a turn is open", "wait for it, or use mode queue")
 	case f.GetMail().GetKind() == messages.Mail_RESULT: // it was asked for, and there are no more than children
@@ -251,6 +249,8 @@ func (w *Worker) advance(c actor.Context) {
 		w.rest(c)
 	case conversation.Begin:
 		w.lease(c, w.beginStaged)
+	case conversation.Join:
+		w.join(c, next)
 	case conversation.Generate:
 		w.generate(c, next)
 	case conversation.Plan:

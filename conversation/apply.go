@@ -69,6 +69,8 @@ func (s *State) fold(fact proto.Message, r *messages.Record) error {
 		return s.applyInput(f, r)
 	case *messages.InputWithdrawn:
 		return s.applyWithdrawn(f)
+	case *messages.InputJoined:
+		return s.applyJoined(f)
 	case *messages.ConfigChanged:
 		s.applyConfig(f)
 		return nil
@@ -254,6 +256,6 @@ func (s *State) applyTurnStarted(f *messages.TurnStarted, r *messages.Record) er
 		ID: f.GetTurnId(), Inputs: s.inputs[:n:n], Leases: f.GetLeases(), StartedMs: r.GetAtUnixMs(),
 		Usage: &messages.Usage{}, mark: len(s.history.messages),
 	}
-	s.inputs = append([]*Input(nil), s.inputs[n:]...)
+	s.inputs = tooLate(s.inputs[n:])
 	return nil
 }

@@ -129,7 +129,7 @@ func (s *State) Summary() string {
 // whose first request was refused: nothing of it stands in the history, and no call is open.
 func (s *State) applyCompacted(f *messages.HistoryCompacted, r *messages.Record) error {
 	n, t := int(f.GetTurns()), s.turn
-	if n < 1 || n > len(s.borders) || t != nil && (t.Steps > 0 || t.Gen != nil || t.committed || t.Program()) {
+	if n < 1 || n > len(s.borders) || t != nil && (t.Steps > 0 || t.Gen != nil || t.heard > 0 || t.Program()) {
 		return fmt.Errorf("compaction of %d exchanges: %w", n, ErrIllegal)
 	}
 	old, from, borders := s.history.messages, s.sources, s.borders

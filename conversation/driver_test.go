@@ -195,6 +195,7 @@ func (d *driver) input() *messages.InputAccepted {
 	case "call":
 		f.Parts, f.Call = nil, &messages.ToolCall{Name: "exec", Arguments: "{}"}
 	}
+	f.Mode = rapid.SampledFrom([]messages.InputAccepted_Mode{messages.InputAccepted_QUEUE, messages.InputAccepted_STEER}).Draw(d.t, "mode")
 	f.ContentHash = conversation.ContentHash(f.GetParts(), f.GetCall())
 	return f
 }
@@ -206,6 +207,10 @@ func (d *driver) step(n conversation.Step) {
 		d.put(d.input())
 	case conversation.Begin:
 		d.begin(n)
+	case conversation.Join:
+		for _, in := range n.Inputs[:rapid.IntRange(1, len(n.Inputs)).Draw(d.t, "joined")] {
+			d.put(&messages.InputJoined{TurnId: d.s.Turn().ID, InputId: in.GetInputId()})
+		}
 	case conversation.Generate:
 		d.generate(n)
 	case conversation.Plan:

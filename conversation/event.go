@@ -130,6 +130,8 @@ func project(fact proto.Message) *messages.Event {
 		return &messages.Event{Type: messages.EventInputAccepted, InputId: f.GetInputId(), Text: InputText(f.GetParts()), From: f.GetMail().GetWorkerId()}
 	case *messages.InputWithdrawn:
 		return &messages.Event{Type: messages.EventInputWithdrawn, InputId: f.GetInputId(), Reason: f.GetBy()}
+	case *messages.InputJoined:
+		return &messages.Event{Type: messages.EventInputJoined, Turn: f.GetTurnId(), InputId: f.GetInputId()}
 	case *messages.TurnStarted:
 		e := &messages.Event{Type: messages.EventTurnStarted, Turn: f.GetTurnId()}
 		if len(f.GetInputIds()) > 0 {

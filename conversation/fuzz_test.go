@@ -17,6 +17,7 @@ func FuzzFold(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 2, 1, 0, 4, 1, 1, 5, 1, 0, 6, 1, 0x22, 8, 1, 0, 8, 2, 0x11, 12, 2, 1, 12, 1, 1, 5, 2, 0, 6, 2, 0, 13, 1, 1})
 	f.Add([]byte{0, 0, 0, 2, 2, 0x40, 4, 1, 2, 8, 1, 0, 11, 1, 0, 12, 1, 1, 13, 1, 1})
 	f.Add([]byte{0, 0, 0, 2, 1, 0, 4, 1, 1, 5, 1, 0, 6, 1, 0x21, 8, 1, 0x40, 9, 1, 1, 10, 1, 1, 11, 1, 0, 14, 1, 0, 12, 1, 3, 13, 1, 7})
+	f.Add([]byte{0, 0, 0, 2, 1, 0, 4, 1, 1, 5, 1, 0, 2, 2, 0x20, 6, 1, 0x11, 8, 1, 0, 11, 1, 0, 12, 1, 1, 18, 1, 2, 5, 2, 0, 6, 2, 0, 13, 1, 1})
 	f.Fuzz(func(t *testing.T, ops []byte) {
 		if len(ops) > 3*80 {
 			return
@@ -44,7 +45,7 @@ func FuzzFold(f *testing.F) {
 // anyFact makes a fact of a kind with names from a small set, so that they meet.
 func anyFact(kind, name, detail byte) proto.Message {
 	id := func(p string) string { return p + string('0'+rune(name%4)) }
-	switch kind % 18 {
+	switch kind % 19 {
 	case 0:
 		f := &messages.WorkerCreated{WorkerId: "wrk_1", Model: "m"}
 		if name%4 == 1 {
@@ -60,6 +61,9 @@ func anyFact(kind, name, detail byte) proto.Message {
 		if detail&0x40 != 0 {
 			f.Call = &messages.ToolCall{Name: "exec"}
 		}
+		if detail&0x20 != 0 {
+			f.Mode = messages.InputAccepted_STEER
+		}
 		return f
 	case 3:
 		return &messages.InputWithdrawn{InputId: id("inp")}
@@ -73,7 +77,7 @@ func anyFact(kind, name, detail byte) proto.Message {
 	case 7:
 		return &messages.GenerationFailed{GenId: id("gen"), RetryAtUnixMs: int64(detail % 2)}
 	}
-	return anyCallFact(kind%18, id, detail)
+	return anyCallFact(kind%19, id, detail)
 }
 
 func calls(n byte) []*messages.ToolCall {
@@ -108,6 +112,8 @@ func anyCallFact(kind byte, id func(string) string, detail byte) proto.Message {
 		return &messages.ConfigChanged{Model: id("m")}
 	case 16:
 		return &messages.Panicked{}
+	case 18:
+		return &messages.InputJoined{TurnId: id("trn"), InputId: "inp" + string('0'+rune(detail%4))}
 	}
 	if detail != 0 {
 		return &messages.BudgetReserved{GenId: id("gen")}

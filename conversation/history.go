@@ -68,7 +68,7 @@ func (t *Turn) Result(session, worker string) *messages.TurnResult {
 		SessionId: session, WorkerId: worker, TurnId: t.ID, Outcome: t.Completed.GetOutcome(),
 		Text: t.Text, Usage: t.Usage, Reason: t.Completed.GetReason(), ErrorCode: t.Completed.GetErrorCode(),
 		Scripted: t.Scripted, ConversationSeq: t.DoneSeq, StartedAtUnixMs: t.StartedMs, CompletedAtUnixMs: t.DoneMs,
-		Model: t.Model, Unheard: !t.committed && !t.Program(),
+		Model: t.Model, Unheard: t.heard == 0 && !t.Program(),
 	}
 	for _, c := range t.AllCalls {
 		r.ToolCalls = append(r.ToolCalls, c.View())

@@ -159,6 +159,10 @@ func stepFits(s *conversation.State) error {
 		if t != nil || len(s.Staged()) == 0 || s.Staged()[0] != n.Input {
 			return errors.New("a turn would begin with an input that is not the next")
 		}
+	case conversation.Join:
+		if t == nil || !ready || t.Cancelled != nil || t.Gen != nil || len(n.Inputs) == 0 {
+			return errors.New("somebody would join out of place")
+		}
 	case conversation.Generate:
 		if t == nil || !ready || t.Cancelled != nil || n.Number != t.Steps+1 || n.Attempt != t.Attempts+1 {
 			return fmt.Errorf("generation %d, attempt %d is out of place", n.Number, n.Attempt)

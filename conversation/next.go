@@ -95,6 +95,9 @@ func (s *State) nextOfTurn(t *Turn, lim Limits) Step {
 	if end := t.exceeds(lim, nil); end != nil {
 		return *end
 	}
+	if in := s.Joining(); len(in) > 0 {
+		return Join{in}
+	}
 	r, ok := s.Ready()
 	if !ok { // a call was answered but never planned: the journal cannot hold this
 		return Complete{messages.TurnCompleted_ERROR, "the conversation is not ready for a model call", "internal_error"}
@@ -113,9 +116,9 @@ func TooLong(tokens, window int) Complete {
 	return Complete{messages.TurnCompleted_LIMIT, fmt.Sprintf("%s (about %d tokens; it takes %d)", tooLong, tokens, window), ContextLength}
 }
 
-// GoesOn says whether the turn may ask the model again once its last open call has this result.
+// GoesOn says whether the turn asks the model again, and does nothing else before, once its last open call has this result.
 func (s *State) GoesOn(last *messages.ToolFinished, lim Limits) bool {
-	return s.turn.exceeds(lim, last) == nil
+	return s.turn.exceeds(lim, last) == nil && len(s.Joining()) == 0
 }
 
 // exceeds ends a turn that has come to a limit, nil when it has not. last is a result that is about to be written.

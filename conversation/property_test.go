@@ -122,6 +122,11 @@ func (d *driver) checkInputs() {
 				}
 				begun[id] = f.GetTurnId()
 			}
+		case *messages.InputJoined:
+			if begun[f.GetInputId()] != "" {
+				d.t.Fatalf("input %s joins a turn and has one", f.GetInputId())
+			}
+			begun[f.GetInputId()] = f.GetTurnId()
 		case *messages.TurnCompleted:
 			completed[f.GetTurnId()] = true
 		}

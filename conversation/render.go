@@ -22,19 +22,19 @@ func (s *State) Ready() (Ready, bool) {
 	return Ready{s}, true
 }
 
-// Render makes what is sent to the model: the history, then the turn's inputs when no
-// answer has committed them yet. The messages are shared and immutable; after an assistant
+// Render makes what is sent to the model: the history, then those of the turn's inputs
+// that no answer has committed yet. The messages are shared and immutable; after an assistant
 // message with N tool calls stand exactly N tool messages, in call order.
 func (r Ready) Render(system string) *messages.Prompt {
 	s, t := r.s, r.s.turn
 	p := &messages.Prompt{System: system, Hash: s.chain, Sealed: s.history.segments()}
-	if t.committed {
+	if t.heard == len(t.Inputs) {
 		p.Messages = s.history.messages[:len(s.history.messages):len(s.history.messages)]
 		return p
 	}
-	p.Messages = make([]*messages.Message, len(s.history.messages), len(s.history.messages)+len(t.Inputs))
+	p.Messages = make([]*messages.Message, len(s.history.messages), len(s.history.messages)+len(t.Inputs)-t.heard)
 	copy(p.Messages, s.history.messages)
-	for _, in := range t.Inputs {
+	for _, in := range t.Inputs[t.heard:] {
 		m := &messages.Message{Role: messages.User, Text: InputText(in.GetParts())}
 		p.Messages = append(p.Messages, m)
 		p.Hash = link(p.Hash, m)

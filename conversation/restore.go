@@ -114,7 +114,7 @@ func (r *restorer) check(s *State) {
 		if t == nil {
 			continue
 		}
-		if len(t.Inputs) == 0 || t == s.turn && t.mark > len(s.history.messages) {
+		if len(t.Inputs) == 0 || t.heard < 0 || t == s.turn && t.mark > len(s.history.messages) {
 			r.fail()
 		}
 		for _, in := range t.Inputs {
@@ -175,7 +175,7 @@ func (r *restorer) copied(k *messages.KeptMessage) *messages.Message {
 func (r *restorer) inputs(all []*messages.KeptInput) []*Input {
 	var out []*Input
 	for _, k := range all {
-		in := &Input{InputAccepted: k.GetFact(), Seq: k.GetSeq(), AtMs: k.GetAtUnixMs()}
+		in := &Input{InputAccepted: k.GetFact(), Seq: k.GetSeq(), AtMs: k.GetAtUnixMs(), late: k.GetLate()}
 		if in.InputAccepted == nil {
 			in.InputAccepted = again[*messages.InputAccepted](r, k.GetSeq())
 		}
@@ -192,9 +192,12 @@ func (r *restorer) turn(k *messages.KeptTurn) *Turn {
 		ID: k.GetTurnId(), Inputs: r.inputs(k.GetInputs()), Leases: k.GetLeases(), StartedMs: k.GetStartedAtUnixMs(), Steps: int(k.GetSteps()),
 		Attempts: int(k.GetAttempts()), Gen: k.GetGen(), Failed: k.GetFailed(), Failures: int(k.GetFailures()),
 		FinalSeq: k.GetFinalSeq(), Usage: k.GetUsage(), Scripted: k.GetScripted(), Cancelled: k.GetCancelled(), Completed: k.GetCompleted(),
-		DoneMs: k.GetDoneAtUnixMs(), DoneSeq: k.GetDoneSeq(), committed: k.GetCommitted(), mark: int(k.GetMark()),
+		DoneMs: k.GetDoneAtUnixMs(), DoneSeq: k.GetDoneSeq(), mark: int(k.GetMark()),
 		WorkedMs: k.GetWorkedMs(), FailedMs: k.GetFailedAtUnixMs(), Compacted: k.GetCompacted(),
 		BilledMs: k.GetBilledMs(), Cut: k.GetCut(),
+	}
+	if k.GetCommitted() {
+		t.heard = len(t.Inputs) - int(k.GetWaiting())
 	}
 	for _, g := range k.GetGenerations() {
 		f := g.GetFact()

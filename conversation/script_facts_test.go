@@ -37,6 +37,8 @@ func (sc *script) fact(words []string) (proto.Message, error) {
 		return inputFact(args)
 	case "withdraw":
 		return &messages.InputWithdrawn{InputId: args[0]}, nil
+	case "join":
+		return &messages.InputJoined{TurnId: args[0], InputId: args[1]}, nil
 	case "begin":
 		return &messages.TurnStarted{TurnId: args[0], InputIds: args[1:]}, nil
 	case "cancel":
@@ -58,7 +60,7 @@ func (sc *script) fact(words []string) (proto.Message, error) {
 }
 
 func inputFact(args []string) (proto.Message, error) {
-	f := &messages.InputAccepted{InputId: args[0]}
+	f := &messages.InputAccepted{InputId: args[0], Mode: messages.InputAccepted_Mode(messages.InputAccepted_Mode_value[strings.ToUpper(options(args)["mode"])])}
 	if calls := callsIn(args[1:]); len(calls) > 0 {
 		f.Call = calls[0]
 	} else {

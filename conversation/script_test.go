@@ -196,6 +196,12 @@ func stepText(n conversation.Step) string {
 		return "rest"
 	case conversation.Begin:
 		return "begin " + n.Input.GetInputId()
+	case conversation.Join:
+		s := "join"
+		for _, in := range n.Inputs {
+			s += " " + in.GetInputId()
+		}
+		return s
 	case conversation.Generate:
 		return fmt.Sprintf("generate step %d attempt %d", n.Number, n.Attempt)
 	case conversation.Plan:

@@ -278,7 +278,7 @@ func (s *State) Heard(input string) bool {
 	}
 	for _, t := range []*Turn{s.turn, s.last} {
 		if t != nil && t.ID == a.turn {
-			return t.committed
+			return t.heard > 0
 		}
 	}
 	return a.done

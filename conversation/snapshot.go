@@ -16,12 +16,12 @@ import (
 // SnapshotSchema is the version of the fold that snapshots keep. It grows with every change of
 // what State holds or of what a fact does to it. Snapshots of the versions before stand for what was
 // trimmed: the change comes with a reader for them (Readable, Restore).
-const SnapshotSchema = 3
+const SnapshotSchema = 4
 
 // Readable says why Restore takes no snapshot of a schema; nil when it does.
 //
 // 2 has the fields of 3. What 3 folds in another way, the time that a turn waits for approvals, is in no journal of its
-// time: nobody was asked then. 1 is of the time before compactions, so that no record that it stands for can be missing.
+// time: nobody was asked then. 3 has the fields of 4, and no input joined a turn in its time. 1 is of the time before compactions, so that no record that it stands for can be missing.
 func Readable(schema uint32) error {
 	switch {
 	case schema > SnapshotSchema:
@@ -141,7 +141,7 @@ func keptMessage(m *messages.Message, from source) *messages.KeptMessage {
 func keptInputs(all []*Input) []*messages.KeptInput {
 	var out []*messages.KeptInput
 	for _, in := range all {
-		k := &messages.KeptInput{Seq: in.Seq, AtUnixMs: in.AtMs}
+		k := &messages.KeptInput{Seq: in.Seq, AtUnixMs: in.AtMs, Late: in.late}
 		if proto.Size(in.InputAccepted) < large {
 			k.Fact = in.InputAccepted
 		}
@@ -179,9 +179,12 @@ func keptTurn(t *Turn) *messages.KeptTurn {
 		TurnId: t.ID, Inputs: keptInputs(t.Inputs), Leases: t.Leases, StartedAtUnixMs: t.StartedMs, Steps: int32(t.Steps),
 		Attempts: int32(t.Attempts), Gen: t.Gen, Failed: t.Failed, Failures: int32(t.Failures), NewestCalls: int32(len(t.Calls)),
 		FinalSeq: t.FinalSeq, Usage: t.Usage, Scripted: t.Scripted, Cancelled: t.Cancelled, Completed: t.Completed,
-		DoneAtUnixMs: t.DoneMs, DoneSeq: t.DoneSeq, Committed: t.committed, Mark: uint32(t.mark), Pending: t.assistant != nil,
+		DoneAtUnixMs: t.DoneMs, DoneSeq: t.DoneSeq, Committed: t.heard > 0, Mark: uint32(t.mark), Pending: t.assistant != nil,
 		WorkedMs: t.WorkedMs, FailedAtUnixMs: t.FailedMs, Compacted: t.Compacted,
 		BilledMs: t.BilledMs, Cut: t.Cut,
+	}
+	if t.heard > 0 {
+		k.Waiting = uint32(len(t.Inputs) - t.heard) //nolint:gosec // a count
 	}
 	for i, g := range t.Gens {
 		kept := &messages.KeptGeneration{Seq: t.genSeqs[i]}

@@ -209,6 +209,7 @@ func goldenHead() []proto.Message {
 		&messages.InputAccepted{InputId: "inp_5", Parts: text("and then"), ContentHash: []byte("hash 5")},
 		&messages.InputAccepted{InputId: "inp_6", Parts: text("or not"), ContentHash: []byte("hash 6")},
 		&messages.InputWithdrawn{InputId: "inp_6"},
+		&messages.InputAccepted{InputId: "inp_7", Mode: messages.InputAccepted_STEER, Parts: text("rather so"), ContentHash: []byte("hash 7")},
 		&messages.Panicked{Reason: "as it happens", Quarantined: true},
 	)
 }
@@ -225,9 +226,10 @@ func goldenTail() []proto.Message {
 		&messages.ToolFinished{ExecId: "exe_3", CallId: "c3", Tool: "charge", Status: messages.ToolFinished_DENIED, Content: "no"},
 		&messages.ToolDispatched{ExecId: "exe_4", Attempt: 1},
 		&messages.ToolFinished{ExecId: "exe_4", CallId: "c4", Tool: "charge", Status: messages.ToolFinished_OK, Content: "charged"},
+		&messages.InputJoined{TurnId: "trn_4", InputId: "inp_7"},
 		&messages.GenerationStarted{GenId: "gen_6", Step: 2, Attempt: 1},
 		&messages.GenerationCompleted{GenId: "gen_6", Content: "done", FinishReason: "stop"},
-		&messages.TurnCompleted{TurnId: "trn_4", Outcome: messages.TurnCompleted_DONE, FinalSeq: 58},
+		&messages.TurnCompleted{TurnId: "trn_4", Outcome: messages.TurnCompleted_DONE, FinalSeq: 60},
 		&messages.TimerFired{TimerId: "tim_1", Skipped: true},
 	}
 }

@@ -98,6 +98,8 @@ type Input struct {
 	*messages.InputAccepted
 	Seq  uint64
 	AtMs int64
+
+	late bool // of mode steer: the turn that it was to join is over
 }
 
 // Turn is one generation cycle: from its inputs to its outcome.
@@ -132,8 +134,8 @@ type Turn struct {
 	DoneMs    int64
 	DoneSeq   uint64
 
-	committed bool // the inputs stand in the history
-	mark      int  // length of the history when the turn began
+	heard     int // of the inputs, the first: they stand in the history
+	mark      int // length of the history when the turn began
 	assistant *messages.Message
 	genSeqs   []uint64 // of Gens: their records
 }

@@ -117,12 +117,12 @@ func InputTokens(in *messages.InputAccepted) int {
 	return messageCost + EstimateTokens(InputText(in.GetParts()))
 }
 
-// RequestTokens estimates the messages of the request that would be sent now: the history, and the inputs of the
-// open turn while no answer has committed them.
+// RequestTokens estimates the messages of the request that would be sent now: the history, and those inputs of the
+// open turn that no answer has committed.
 func (s *State) RequestTokens() int {
 	n := s.tokens
-	if t := s.turn; t != nil && !t.committed && !t.Program() {
-		for _, in := range t.Inputs {
+	if t := s.turn; t != nil && !t.Program() {
+		for _, in := range t.Inputs[t.heard:] {
 			n += InputTokens(in.InputAccepted)
 		}
 	}

@@ -173,8 +173,8 @@ func (s *State) applyTurnCompleted(t *Turn, f *messages.TurnCompleted, r *messag
 		return fmt.Errorf("turn %s completed while a call is open: %w", f.GetTurnId(), ErrIllegal)
 	}
 	t.Completed, t.DoneMs, t.DoneSeq, t.Gen = f, r.GetAtUnixMs(), r.GetSeq(), nil
-	if f.GetOutcome() != messages.TurnCompleted_ABORTED || f.GetInputsStay() {
-		s.commitInputs(t) // what was said stays said, also when the model could not answer
+	if f.GetOutcome() != messages.TurnCompleted_ABORTED || f.GetInputsStay() || t.heard > 0 {
+		s.commitInputs(t) // what was said stays said, also when the model could not answer, or was told in between
 	}
 	for _, in := range t.Inputs {
 		s.known[in.GetInputId()].done = true
@@ -193,13 +193,13 @@ func (t *Turn) release() {
 	t.Calls, t.assistant = nil, nil
 }
 
-// commitInputs moves the turn's inputs into the history, together with the answer (row 24).
+// commitInputs moves the turn's inputs into the history, together with the answer (row 24): those that it began with, and later those that joined it.
 func (s *State) commitInputs(t *Turn) {
-	if t.committed || t.Program() {
+	if t.Program() {
 		return
 	}
-	t.committed = true
-	for _, in := range t.Inputs {
+	for ; t.heard < len(t.Inputs); t.heard++ {
+		in := t.Inputs[t.heard]
 		s.push(&messages.Message{Role: messages.User, Text: InputText(in.GetParts())}, source{seq: in.Seq})
 	}
 }

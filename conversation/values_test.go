@@ -154,7 +154,7 @@ func TestEventsSayWhatHappenedAndNothingInternal(t *testing.T) {
 	want := map[string]string{
 		"session_created": messages.EventSessionCreated, "session_closed": messages.EventSessionClosed,
 		"worker_spawned": messages.EventWorkerSpawned, "worker_ended": messages.EventWorkerEnded,
-		"input_accepted": messages.EventInputAccepted, "input_withdrawn": messages.EventInputWithdrawn, "turn_started": messages.EventTurnStarted, "turn_completed": messages.EventTurnCompleted,
+		"input_accepted": messages.EventInputAccepted, "input_withdrawn": messages.EventInputWithdrawn, "input_joined": messages.EventInputJoined, "turn_started": messages.EventTurnStarted, "turn_completed": messages.EventTurnCompleted,
 		"generation_started": messages.EventGenerationStarted, "generation_completed": messages.EventGenerationCompleted,
 		"generation_failed": messages.EventGenerationDiscarded, "tool_planned": messages.EventToolPlanned,
 		"approval_requested": messages.EventApprovalRequested, "approval_resolved": messages.EventApprovalResolved,

@@ -11,6 +11,7 @@ const (
 	EventSessionCreated      = "session.created"
 	EventInputAccepted       = "input.accepted"
 	EventInputWithdrawn      = "input.withdrawn"
+	EventInputJoined         = "input.joined" // one of mode steer: the open turn's next model call reads it
 	EventTurnStarted         = "turn.started"
 	EventGenerationStarted   = "generation.started"
 	EventTextDelta           = "text.delta"

@@ -217,6 +217,8 @@ func UnwrapWorker(w *WorkerFact) proto.Message { //nolint:funlen // one case per
 		return f.InputAccepted
 	case *WorkerFact_InputWithdrawn:
 		return f.InputWithdrawn
+	case *WorkerFact_InputJoined:
+		return f.InputJoined
 	case *WorkerFact_TurnStarted:
 		return f.TurnStarted
 	case *WorkerFact_GenerationStarted:

@@ -489,7 +489,8 @@ func (x *KeptBorder) GetSeq() uint64 {
 
 type KeptInput struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Fact          *InputAccepted         `protobuf:"bytes,1,opt,name=fact,proto3" json:"fact,omitempty"` // not set: large, in its record
+	Fact          *InputAccepted         `protobuf:"bytes,1,opt,name=fact,proto3" json:"fact,omitempty"`    // not set: large, in its record
+	Late          bool                   `protobuf:"varint,120,opt,name=late,proto3" json:"late,omitempty"` // of mode STEER: the turn that it was to join is over
 	Seq           uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
 	AtUnixMs      int64                  `protobuf:"varint,3,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -531,6 +532,13 @@ func (x *KeptInput) GetFact() *InputAccepted {
 		return x.Fact
 	}
 	return nil
+}
+
+func (x *KeptInput) GetLate() bool {
+	if x != nil {
+		return x.Late
+	}
+	return false
 }
 
 func (x *KeptInput) GetSeq() uint64 {
@@ -652,6 +660,7 @@ type KeptTurn struct {
 	Compacted       bool                   `protobuf:"varint,25,opt,name=compacted,proto3" json:"compacted,omitempty"`
 	BilledMs        int64                  `protobuf:"varint,105,opt,name=billed_ms,json=billedMs,proto3" json:"billed_ms,omitempty"` // of worked_ms: paid from a budget
 	Cut             bool                   `protobuf:"varint,106,opt,name=cut,proto3" json:"cut,omitempty"`                           // the newest answer was given less room than usual
+	Waiting         uint32                 `protobuf:"varint,121,opt,name=waiting,proto3" json:"waiting,omitempty"`                   // of a committed turn's inputs, the newest, which joined it and which no answer has committed yet
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -873,6 +882,13 @@ func (x *KeptTurn) GetCut() bool {
 		return x.Cut
 	}
 	return false
+}
+
+func (x *KeptTurn) GetWaiting() uint32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
 }
 
 type KeptGeneration struct {
@@ -1225,9 +1241,10 @@ const file_snapshot_proto_rawDesc = "" +
 	"KeptBorder\x12\x10\n" +
 	"\x03end\x18\x01 \x01(\rR\x03end\x12:\n" +
 	"\aoutcome\x18\x02 \x01(\x0e2 .troupe.v1.TurnCompleted.OutcomeR\aoutcome\x12\x10\n" +
-	"\x03seq\x18\x03 \x01(\x04R\x03seq\"i\n" +
+	"\x03seq\x18\x03 \x01(\x04R\x03seq\"}\n" +
 	"\tKeptInput\x12,\n" +
-	"\x04fact\x18\x01 \x01(\v2\x18.troupe.v1.InputAcceptedR\x04fact\x12\x10\n" +
+	"\x04fact\x18\x01 \x01(\v2\x18.troupe.v1.InputAcceptedR\x04fact\x12\x12\n" +
+	"\x04late\x18x \x01(\bR\x04late\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x1c\n" +
 	"\n" +
 	"at_unix_ms\x18\x03 \x01(\x03R\batUnixMs\"\x80\x01\n" +
@@ -1237,7 +1254,7 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x16\n" +
 	"\x06cursor\x18\x03 \x01(\x04R\x06cursor\x12\x17\n" +
 	"\aturn_id\x18\x04 \x01(\tR\x06turnId\x12\x12\n" +
-	"\x04done\x18\x05 \x01(\bR\x04done\"\xe1\a\n" +
+	"\x04done\x18\x05 \x01(\bR\x04done\"\xfb\a\n" +
 	"\bKeptTurn\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12,\n" +
 	"\x06inputs\x18\x02 \x03(\v2\x14.troupe.v1.KeptInputR\x06inputs\x12-\n" +
@@ -1266,7 +1283,8 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x11failed_at_unix_ms\x18\x18 \x01(\x03R\x0efailedAtUnixMs\x12\x1c\n" +
 	"\tcompacted\x18\x19 \x01(\bR\tcompacted\x12\x1b\n" +
 	"\tbilled_ms\x18i \x01(\x03R\bbilledMs\x12\x10\n" +
-	"\x03cut\x18j \x01(\bR\x03cut\"V\n" +
+	"\x03cut\x18j \x01(\bR\x03cut\x12\x18\n" +
+	"\awaiting\x18y \x01(\rR\awaiting\"V\n" +
 	"\x0eKeptGeneration\x122\n" +
 	"\x04fact\x18\x01 \x01(\v2\x1e.troupe.v1.GenerationCompletedR\x04fact\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\x92\x04\n" +

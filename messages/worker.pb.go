@@ -359,7 +359,7 @@ func (x ToolFinished_Status) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolFinished_Status.Descriptor instead.
 func (ToolFinished_Status) EnumDescriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{22, 0}
+	return file_worker_proto_rawDescGZIP(), []int{23, 0}
 }
 
 type TurnCompleted_Outcome int32
@@ -423,7 +423,7 @@ func (x TurnCompleted_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TurnCompleted_Outcome.Descriptor instead.
 func (TurnCompleted_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{23, 0}
+	return file_worker_proto_rawDescGZIP(), []int{24, 0}
 }
 
 // Misfire says what becomes of a timer that nobody was there to fire in time.
@@ -470,7 +470,7 @@ func (x TimerSet_Misfire) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TimerSet_Misfire.Descriptor instead.
 func (TimerSet_Misfire) EnumDescriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{26, 0}
+	return file_worker_proto_rawDescGZIP(), []int{27, 0}
 }
 
 type CallResolved_Resolution int32
@@ -522,7 +522,7 @@ func (x CallResolved_Resolution) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CallResolved_Resolution.Descriptor instead.
 func (CallResolved_Resolution) EnumDescriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{42, 0}
+	return file_worker_proto_rawDescGZIP(), []int{43, 0}
 }
 
 // WorkerFact is the body of every record in a worker's stream.
@@ -565,6 +565,7 @@ type WorkerFact struct {
 	//	*WorkerFact_CallDoubted
 	//	*WorkerFact_Suspended
 	//	*WorkerFact_HandedOver
+	//	*WorkerFact_InputJoined
 	Fact          isWorkerFact_Fact `protobuf_oneof:"fact"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -922,6 +923,15 @@ func (x *WorkerFact) GetHandedOver() *HandedOver {
 	return nil
 }
 
+func (x *WorkerFact) GetInputJoined() *InputJoined {
+	if x != nil {
+		if x, ok := x.Fact.(*WorkerFact_InputJoined); ok {
+			return x.InputJoined
+		}
+	}
+	return nil
+}
+
 type isWorkerFact_Fact interface {
 	isWorkerFact_Fact()
 }
@@ -1066,6 +1076,10 @@ type WorkerFact_HandedOver struct {
 	HandedOver *HandedOver `protobuf:"bytes,110,opt,name=handed_over,json=handedOver,proto3,oneof"`
 }
 
+type WorkerFact_InputJoined struct {
+	InputJoined *InputJoined `protobuf:"bytes,120,opt,name=input_joined,json=inputJoined,proto3,oneof"`
+}
+
 func (*WorkerFact_WorkerCreated) isWorkerFact_Fact() {}
 
 func (*WorkerFact_Activated) isWorkerFact_Fact() {}
@@ -1135,6 +1149,8 @@ func (*WorkerFact_CallDoubted) isWorkerFact_Fact() {}
 func (*WorkerFact_Suspended) isWorkerFact_Fact() {}
 
 func (*WorkerFact_HandedOver) isWorkerFact_Fact() {}
+
+func (*WorkerFact_InputJoined) isWorkerFact_Fact() {}
 
 // Origin is a conversation that another one continues (rows 33 and 96).
 type Lineage struct {
@@ -2091,6 +2107,59 @@ func (x *InputWithdrawn) GetBy() string {
 	return ""
 }
 
+// InputJoined takes an input of mode STEER into the open turn, before its next model call.
+type InputJoined struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TurnId        string                 `protobuf:"bytes,1,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	InputId       string                 `protobuf:"bytes,2,opt,name=input_id,json=inputId,proto3" json:"input_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InputJoined) Reset() {
+	*x = InputJoined{}
+	mi := &file_worker_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InputJoined) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InputJoined) ProtoMessage() {}
+
+func (x *InputJoined) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InputJoined.ProtoReflect.Descriptor instead.
+func (*InputJoined) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *InputJoined) GetTurnId() string {
+	if x != nil {
+		return x.TurnId
+	}
+	return ""
+}
+
+func (x *InputJoined) GetInputId() string {
+	if x != nil {
+		return x.InputId
+	}
+	return ""
+}
+
 type TurnStarted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	TurnId        string                 `protobuf:"bytes,1,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
@@ -2102,7 +2171,7 @@ type TurnStarted struct {
 
 func (x *TurnStarted) Reset() {
 	*x = TurnStarted{}
-	mi := &file_worker_proto_msgTypes[12]
+	mi := &file_worker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2114,7 +2183,7 @@ func (x *TurnStarted) String() string {
 func (*TurnStarted) ProtoMessage() {}
 
 func (x *TurnStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[12]
+	mi := &file_worker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2127,7 +2196,7 @@ func (x *TurnStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnStarted.ProtoReflect.Descriptor instead.
 func (*TurnStarted) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{12}
+	return file_worker_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TurnStarted) GetTurnId() string {
@@ -2167,7 +2236,7 @@ type GenerationStarted struct {
 
 func (x *GenerationStarted) Reset() {
 	*x = GenerationStarted{}
-	mi := &file_worker_proto_msgTypes[13]
+	mi := &file_worker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2179,7 +2248,7 @@ func (x *GenerationStarted) String() string {
 func (*GenerationStarted) ProtoMessage() {}
 
 func (x *GenerationStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[13]
+	mi := &file_worker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2192,7 +2261,7 @@ func (x *GenerationStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationStarted.ProtoReflect.Descriptor instead.
 func (*GenerationStarted) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{13}
+	return file_worker_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GenerationStarted) GetGenId() string {
@@ -2263,7 +2332,7 @@ type Timing struct {
 
 func (x *Timing) Reset() {
 	*x = Timing{}
-	mi := &file_worker_proto_msgTypes[14]
+	mi := &file_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2275,7 +2344,7 @@ func (x *Timing) String() string {
 func (*Timing) ProtoMessage() {}
 
 func (x *Timing) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[14]
+	mi := &file_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2288,7 +2357,7 @@ func (x *Timing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timing.ProtoReflect.Descriptor instead.
 func (*Timing) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{14}
+	return file_worker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Timing) GetStartedAtUnixMs() int64 {
@@ -2339,7 +2408,7 @@ type GenerationCompleted struct {
 
 func (x *GenerationCompleted) Reset() {
 	*x = GenerationCompleted{}
-	mi := &file_worker_proto_msgTypes[15]
+	mi := &file_worker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2351,7 +2420,7 @@ func (x *GenerationCompleted) String() string {
 func (*GenerationCompleted) ProtoMessage() {}
 
 func (x *GenerationCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[15]
+	mi := &file_worker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2364,7 +2433,7 @@ func (x *GenerationCompleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationCompleted.ProtoReflect.Descriptor instead.
 func (*GenerationCompleted) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{15}
+	return file_worker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GenerationCompleted) GetGenId() string {
@@ -2464,7 +2533,7 @@ type GenerationFailed struct {
 
 func (x *GenerationFailed) Reset() {
 	*x = GenerationFailed{}
-	mi := &file_worker_proto_msgTypes[16]
+	mi := &file_worker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2476,7 +2545,7 @@ func (x *GenerationFailed) String() string {
 func (*GenerationFailed) ProtoMessage() {}
 
 func (x *GenerationFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[16]
+	mi := &file_worker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2489,7 +2558,7 @@ func (x *GenerationFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationFailed.ProtoReflect.Descriptor instead.
 func (*GenerationFailed) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{16}
+	return file_worker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GenerationFailed) GetGenId() string {
@@ -2547,7 +2616,7 @@ type ToolPlanned struct {
 
 func (x *ToolPlanned) Reset() {
 	*x = ToolPlanned{}
-	mi := &file_worker_proto_msgTypes[17]
+	mi := &file_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2559,7 +2628,7 @@ func (x *ToolPlanned) String() string {
 func (*ToolPlanned) ProtoMessage() {}
 
 func (x *ToolPlanned) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[17]
+	mi := &file_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2572,7 +2641,7 @@ func (x *ToolPlanned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolPlanned.ProtoReflect.Descriptor instead.
 func (*ToolPlanned) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{17}
+	return file_worker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ToolPlanned) GetCallId() string {
@@ -2680,7 +2749,7 @@ type ApprovalRequested struct {
 
 func (x *ApprovalRequested) Reset() {
 	*x = ApprovalRequested{}
-	mi := &file_worker_proto_msgTypes[18]
+	mi := &file_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2692,7 +2761,7 @@ func (x *ApprovalRequested) String() string {
 func (*ApprovalRequested) ProtoMessage() {}
 
 func (x *ApprovalRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[18]
+	mi := &file_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2705,7 +2774,7 @@ func (x *ApprovalRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalRequested.ProtoReflect.Descriptor instead.
 func (*ApprovalRequested) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{18}
+	return file_worker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ApprovalRequested) GetApprovalId() string {
@@ -2817,7 +2886,7 @@ type ApprovalResolved struct {
 
 func (x *ApprovalResolved) Reset() {
 	*x = ApprovalResolved{}
-	mi := &file_worker_proto_msgTypes[19]
+	mi := &file_worker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2829,7 +2898,7 @@ func (x *ApprovalResolved) String() string {
 func (*ApprovalResolved) ProtoMessage() {}
 
 func (x *ApprovalResolved) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[19]
+	mi := &file_worker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2842,7 +2911,7 @@ func (x *ApprovalResolved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalResolved.ProtoReflect.Descriptor instead.
 func (*ApprovalResolved) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{19}
+	return file_worker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ApprovalResolved) GetApprovalId() string {
@@ -2926,7 +2995,7 @@ type FileHash struct {
 
 func (x *FileHash) Reset() {
 	*x = FileHash{}
-	mi := &file_worker_proto_msgTypes[20]
+	mi := &file_worker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2938,7 +3007,7 @@ func (x *FileHash) String() string {
 func (*FileHash) ProtoMessage() {}
 
 func (x *FileHash) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[20]
+	mi := &file_worker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2951,7 +3020,7 @@ func (x *FileHash) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileHash.ProtoReflect.Descriptor instead.
 func (*FileHash) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{20}
+	return file_worker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *FileHash) GetPath() string {
@@ -2989,7 +3058,7 @@ type ToolDispatched struct {
 
 func (x *ToolDispatched) Reset() {
 	*x = ToolDispatched{}
-	mi := &file_worker_proto_msgTypes[21]
+	mi := &file_worker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3001,7 +3070,7 @@ func (x *ToolDispatched) String() string {
 func (*ToolDispatched) ProtoMessage() {}
 
 func (x *ToolDispatched) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[21]
+	mi := &file_worker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3014,7 +3083,7 @@ func (x *ToolDispatched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolDispatched.ProtoReflect.Descriptor instead.
 func (*ToolDispatched) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{21}
+	return file_worker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ToolDispatched) GetExecId() string {
@@ -3080,7 +3149,7 @@ type ToolFinished struct {
 
 func (x *ToolFinished) Reset() {
 	*x = ToolFinished{}
-	mi := &file_worker_proto_msgTypes[22]
+	mi := &file_worker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3092,7 +3161,7 @@ func (x *ToolFinished) String() string {
 func (*ToolFinished) ProtoMessage() {}
 
 func (x *ToolFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[22]
+	mi := &file_worker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3105,7 +3174,7 @@ func (x *ToolFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolFinished.ProtoReflect.Descriptor instead.
 func (*ToolFinished) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{22}
+	return file_worker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ToolFinished) GetExecId() string {
@@ -3214,7 +3283,7 @@ type TurnCompleted struct {
 
 func (x *TurnCompleted) Reset() {
 	*x = TurnCompleted{}
-	mi := &file_worker_proto_msgTypes[23]
+	mi := &file_worker_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3226,7 +3295,7 @@ func (x *TurnCompleted) String() string {
 func (*TurnCompleted) ProtoMessage() {}
 
 func (x *TurnCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[23]
+	mi := &file_worker_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3239,7 +3308,7 @@ func (x *TurnCompleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnCompleted.ProtoReflect.Descriptor instead.
 func (*TurnCompleted) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{23}
+	return file_worker_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TurnCompleted) GetTurnId() string {
@@ -3307,7 +3376,7 @@ type BudgetReserved struct {
 
 func (x *BudgetReserved) Reset() {
 	*x = BudgetReserved{}
-	mi := &file_worker_proto_msgTypes[24]
+	mi := &file_worker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3319,7 +3388,7 @@ func (x *BudgetReserved) String() string {
 func (*BudgetReserved) ProtoMessage() {}
 
 func (x *BudgetReserved) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[24]
+	mi := &file_worker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3332,7 +3401,7 @@ func (x *BudgetReserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetReserved.ProtoReflect.Descriptor instead.
 func (*BudgetReserved) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{24}
+	return file_worker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *BudgetReserved) GetGenId() string {
@@ -3399,7 +3468,7 @@ type BudgetSettled struct {
 
 func (x *BudgetSettled) Reset() {
 	*x = BudgetSettled{}
-	mi := &file_worker_proto_msgTypes[25]
+	mi := &file_worker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3411,7 +3480,7 @@ func (x *BudgetSettled) String() string {
 func (*BudgetSettled) ProtoMessage() {}
 
 func (x *BudgetSettled) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[25]
+	mi := &file_worker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3424,7 +3493,7 @@ func (x *BudgetSettled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetSettled.ProtoReflect.Descriptor instead.
 func (*BudgetSettled) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{25}
+	return file_worker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *BudgetSettled) GetGenId() string {
@@ -3483,7 +3552,7 @@ type TimerSet struct {
 
 func (x *TimerSet) Reset() {
 	*x = TimerSet{}
-	mi := &file_worker_proto_msgTypes[26]
+	mi := &file_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3495,7 +3564,7 @@ func (x *TimerSet) String() string {
 func (*TimerSet) ProtoMessage() {}
 
 func (x *TimerSet) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[26]
+	mi := &file_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3508,7 +3577,7 @@ func (x *TimerSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerSet.ProtoReflect.Descriptor instead.
 func (*TimerSet) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{26}
+	return file_worker_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TimerSet) GetTimerId() string {
@@ -3565,7 +3634,7 @@ type TimerFired struct {
 
 func (x *TimerFired) Reset() {
 	*x = TimerFired{}
-	mi := &file_worker_proto_msgTypes[27]
+	mi := &file_worker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3577,7 +3646,7 @@ func (x *TimerFired) String() string {
 func (*TimerFired) ProtoMessage() {}
 
 func (x *TimerFired) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[27]
+	mi := &file_worker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3590,7 +3659,7 @@ func (x *TimerFired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerFired.ProtoReflect.Descriptor instead.
 func (*TimerFired) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{27}
+	return file_worker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TimerFired) GetTimerId() string {
@@ -3631,7 +3700,7 @@ type TimerCancelled struct {
 
 func (x *TimerCancelled) Reset() {
 	*x = TimerCancelled{}
-	mi := &file_worker_proto_msgTypes[28]
+	mi := &file_worker_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3643,7 +3712,7 @@ func (x *TimerCancelled) String() string {
 func (*TimerCancelled) ProtoMessage() {}
 
 func (x *TimerCancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[28]
+	mi := &file_worker_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3656,7 +3725,7 @@ func (x *TimerCancelled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerCancelled.ProtoReflect.Descriptor instead.
 func (*TimerCancelled) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{28}
+	return file_worker_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TimerCancelled) GetTimerId() string {
@@ -3690,7 +3759,7 @@ type HistoryCompacted struct {
 
 func (x *HistoryCompacted) Reset() {
 	*x = HistoryCompacted{}
-	mi := &file_worker_proto_msgTypes[29]
+	mi := &file_worker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3702,7 +3771,7 @@ func (x *HistoryCompacted) String() string {
 func (*HistoryCompacted) ProtoMessage() {}
 
 func (x *HistoryCompacted) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[29]
+	mi := &file_worker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3715,7 +3784,7 @@ func (x *HistoryCompacted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryCompacted.ProtoReflect.Descriptor instead.
 func (*HistoryCompacted) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{29}
+	return file_worker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *HistoryCompacted) GetUptoSeq() uint64 {
@@ -3796,7 +3865,7 @@ type ConfigChanged struct {
 
 func (x *ConfigChanged) Reset() {
 	*x = ConfigChanged{}
-	mi := &file_worker_proto_msgTypes[30]
+	mi := &file_worker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3808,7 +3877,7 @@ func (x *ConfigChanged) String() string {
 func (*ConfigChanged) ProtoMessage() {}
 
 func (x *ConfigChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[30]
+	mi := &file_worker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3821,7 +3890,7 @@ func (x *ConfigChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigChanged.ProtoReflect.Descriptor instead.
 func (*ConfigChanged) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{30}
+	return file_worker_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ConfigChanged) GetAgent() string {
@@ -3884,7 +3953,7 @@ type ChildSpawned struct {
 
 func (x *ChildSpawned) Reset() {
 	*x = ChildSpawned{}
-	mi := &file_worker_proto_msgTypes[31]
+	mi := &file_worker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3896,7 +3965,7 @@ func (x *ChildSpawned) String() string {
 func (*ChildSpawned) ProtoMessage() {}
 
 func (x *ChildSpawned) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[31]
+	mi := &file_worker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3909,7 +3978,7 @@ func (x *ChildSpawned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildSpawned.ProtoReflect.Descriptor instead.
 func (*ChildSpawned) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{31}
+	return file_worker_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ChildSpawned) GetWorkerId() string {
@@ -3944,7 +4013,7 @@ type ChildEnded struct {
 
 func (x *ChildEnded) Reset() {
 	*x = ChildEnded{}
-	mi := &file_worker_proto_msgTypes[32]
+	mi := &file_worker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3956,7 +4025,7 @@ func (x *ChildEnded) String() string {
 func (*ChildEnded) ProtoMessage() {}
 
 func (x *ChildEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[32]
+	mi := &file_worker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3969,7 +4038,7 @@ func (x *ChildEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildEnded.ProtoReflect.Descriptor instead.
 func (*ChildEnded) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{32}
+	return file_worker_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ChildEnded) GetWorkerId() string {
@@ -4004,7 +4073,7 @@ type AllotmentGranted struct {
 
 func (x *AllotmentGranted) Reset() {
 	*x = AllotmentGranted{}
-	mi := &file_worker_proto_msgTypes[33]
+	mi := &file_worker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4016,7 +4085,7 @@ func (x *AllotmentGranted) String() string {
 func (*AllotmentGranted) ProtoMessage() {}
 
 func (x *AllotmentGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[33]
+	mi := &file_worker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4029,7 +4098,7 @@ func (x *AllotmentGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllotmentGranted.ProtoReflect.Descriptor instead.
 func (*AllotmentGranted) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{33}
+	return file_worker_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AllotmentGranted) GetWorkerId() string {
@@ -4064,7 +4133,7 @@ type AllotmentReturned struct {
 
 func (x *AllotmentReturned) Reset() {
 	*x = AllotmentReturned{}
-	mi := &file_worker_proto_msgTypes[34]
+	mi := &file_worker_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4076,7 +4145,7 @@ func (x *AllotmentReturned) String() string {
 func (*AllotmentReturned) ProtoMessage() {}
 
 func (x *AllotmentReturned) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[34]
+	mi := &file_worker_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4089,7 +4158,7 @@ func (x *AllotmentReturned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllotmentReturned.ProtoReflect.Descriptor instead.
 func (*AllotmentReturned) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{34}
+	return file_worker_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AllotmentReturned) GetWorkerId() string {
@@ -4123,7 +4192,7 @@ type Suspended struct {
 
 func (x *Suspended) Reset() {
 	*x = Suspended{}
-	mi := &file_worker_proto_msgTypes[35]
+	mi := &file_worker_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4135,7 +4204,7 @@ func (x *Suspended) String() string {
 func (*Suspended) ProtoMessage() {}
 
 func (x *Suspended) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[35]
+	mi := &file_worker_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4148,7 +4217,7 @@ func (x *Suspended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Suspended.ProtoReflect.Descriptor instead.
 func (*Suspended) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{35}
+	return file_worker_proto_rawDescGZIP(), []int{36}
 }
 
 type Panicked struct {
@@ -4162,7 +4231,7 @@ type Panicked struct {
 
 func (x *Panicked) Reset() {
 	*x = Panicked{}
-	mi := &file_worker_proto_msgTypes[36]
+	mi := &file_worker_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4174,7 +4243,7 @@ func (x *Panicked) String() string {
 func (*Panicked) ProtoMessage() {}
 
 func (x *Panicked) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[36]
+	mi := &file_worker_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4187,7 +4256,7 @@ func (x *Panicked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Panicked.ProtoReflect.Descriptor instead.
 func (*Panicked) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{36}
+	return file_worker_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Panicked) GetReason() string {
@@ -4227,7 +4296,7 @@ type OutboxEnqueued struct {
 
 func (x *OutboxEnqueued) Reset() {
 	*x = OutboxEnqueued{}
-	mi := &file_worker_proto_msgTypes[37]
+	mi := &file_worker_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4239,7 +4308,7 @@ func (x *OutboxEnqueued) String() string {
 func (*OutboxEnqueued) ProtoMessage() {}
 
 func (x *OutboxEnqueued) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[37]
+	mi := &file_worker_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4252,7 +4321,7 @@ func (x *OutboxEnqueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutboxEnqueued.ProtoReflect.Descriptor instead.
 func (*OutboxEnqueued) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{37}
+	return file_worker_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *OutboxEnqueued) GetMessageId() string {
@@ -4307,7 +4376,7 @@ type OutboxAcked struct {
 
 func (x *OutboxAcked) Reset() {
 	*x = OutboxAcked{}
-	mi := &file_worker_proto_msgTypes[38]
+	mi := &file_worker_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4319,7 +4388,7 @@ func (x *OutboxAcked) String() string {
 func (*OutboxAcked) ProtoMessage() {}
 
 func (x *OutboxAcked) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[38]
+	mi := &file_worker_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4332,7 +4401,7 @@ func (x *OutboxAcked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutboxAcked.ProtoReflect.Descriptor instead.
 func (*OutboxAcked) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{38}
+	return file_worker_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *OutboxAcked) GetMessageId() string {
@@ -4360,7 +4429,7 @@ type CancelRequested struct {
 
 func (x *CancelRequested) Reset() {
 	*x = CancelRequested{}
-	mi := &file_worker_proto_msgTypes[39]
+	mi := &file_worker_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4372,7 +4441,7 @@ func (x *CancelRequested) String() string {
 func (*CancelRequested) ProtoMessage() {}
 
 func (x *CancelRequested) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[39]
+	mi := &file_worker_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4385,7 +4454,7 @@ func (x *CancelRequested) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequested.ProtoReflect.Descriptor instead.
 func (*CancelRequested) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{39}
+	return file_worker_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CancelRequested) GetBy() string {
@@ -4418,7 +4487,7 @@ type Closed struct {
 
 func (x *Closed) Reset() {
 	*x = Closed{}
-	mi := &file_worker_proto_msgTypes[40]
+	mi := &file_worker_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4430,7 +4499,7 @@ func (x *Closed) String() string {
 func (*Closed) ProtoMessage() {}
 
 func (x *Closed) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[40]
+	mi := &file_worker_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4443,7 +4512,7 @@ func (x *Closed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Closed.ProtoReflect.Descriptor instead.
 func (*Closed) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{40}
+	return file_worker_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Closed) GetReason() string {
@@ -4465,7 +4534,7 @@ type CallDoubted struct {
 
 func (x *CallDoubted) Reset() {
 	*x = CallDoubted{}
-	mi := &file_worker_proto_msgTypes[41]
+	mi := &file_worker_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4477,7 +4546,7 @@ func (x *CallDoubted) String() string {
 func (*CallDoubted) ProtoMessage() {}
 
 func (x *CallDoubted) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[41]
+	mi := &file_worker_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4490,7 +4559,7 @@ func (x *CallDoubted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDoubted.ProtoReflect.Descriptor instead.
 func (*CallDoubted) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{41}
+	return file_worker_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CallDoubted) GetExecId() string {
@@ -4527,7 +4596,7 @@ type CallResolved struct {
 
 func (x *CallResolved) Reset() {
 	*x = CallResolved{}
-	mi := &file_worker_proto_msgTypes[42]
+	mi := &file_worker_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4539,7 +4608,7 @@ func (x *CallResolved) String() string {
 func (*CallResolved) ProtoMessage() {}
 
 func (x *CallResolved) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[42]
+	mi := &file_worker_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4552,7 +4621,7 @@ func (x *CallResolved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallResolved.ProtoReflect.Descriptor instead.
 func (*CallResolved) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{42}
+	return file_worker_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CallResolved) GetExecId() string {
@@ -4593,7 +4662,7 @@ type Released struct {
 
 func (x *Released) Reset() {
 	*x = Released{}
-	mi := &file_worker_proto_msgTypes[43]
+	mi := &file_worker_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4605,7 +4674,7 @@ func (x *Released) String() string {
 func (*Released) ProtoMessage() {}
 
 func (x *Released) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[43]
+	mi := &file_worker_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4618,7 +4687,7 @@ func (x *Released) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Released.ProtoReflect.Descriptor instead.
 func (*Released) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{43}
+	return file_worker_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Released) GetBy() string {
@@ -4632,7 +4701,7 @@ var File_worker_proto protoreflect.FileDescriptor
 
 const file_worker_proto_rawDesc = "" +
 	"\n" +
-	"\fworker.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\x91\x12\n" +
+	"\fworker.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\xce\x12\n" +
 	"\n" +
 	"WorkerFact\x12A\n" +
 	"\x0eworker_created\x18\x01 \x01(\v2\x18.troupe.v1.WorkerCreatedH\x00R\rworkerCreated\x124\n" +
@@ -4673,7 +4742,8 @@ const file_worker_proto_rawDesc = "" +
 	"\fcall_doubted\x18! \x01(\v2\x16.troupe.v1.CallDoubtedH\x00R\vcallDoubted\x124\n" +
 	"\tsuspended\x18\" \x01(\v2\x14.troupe.v1.SuspendedH\x00R\tsuspended\x128\n" +
 	"\vhanded_over\x18n \x01(\v2\x15.troupe.v1.HandedOverH\x00R\n" +
-	"handedOverB\x06\n" +
+	"handedOver\x12;\n" +
+	"\finput_joined\x18x \x01(\v2\x16.troupe.v1.InputJoinedH\x00R\vinputJoinedB\x06\n" +
 	"\x04fact\"?\n" +
 	"\aLineage\x12\"\n" +
 	"\fconversation\x18\x01 \x01(\tR\fconversation\x12\x10\n" +
@@ -4801,7 +4871,10 @@ const file_worker_proto_rawDesc = "" +
 	"\x05ENDED\x10\x03\";\n" +
 	"\x0eInputWithdrawn\x12\x19\n" +
 	"\binput_id\x18\x01 \x01(\tR\ainputId\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\tR\x02by\"r\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\"A\n" +
+	"\vInputJoined\x12\x17\n" +
+	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x19\n" +
+	"\binput_id\x18\x02 \x01(\tR\ainputId\"r\n" +
 	"\vTurnStarted\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1b\n" +
 	"\tinput_ids\x18\x02 \x03(\tR\binputIds\x12-\n" +
@@ -5077,7 +5150,7 @@ func file_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_worker_proto_goTypes = []any{
 	(RecoveryDecision_Action)(0), // 0: troupe.v1.RecoveryDecision.Action
 	(InputAccepted_Mode)(0),      // 1: troupe.v1.InputAccepted.Mode
@@ -5100,130 +5173,132 @@ var file_worker_proto_goTypes = []any{
 	(*InputAccepted)(nil),        // 18: troupe.v1.InputAccepted
 	(*Mail)(nil),                 // 19: troupe.v1.Mail
 	(*InputWithdrawn)(nil),       // 20: troupe.v1.InputWithdrawn
-	(*TurnStarted)(nil),          // 21: troupe.v1.TurnStarted
-	(*GenerationStarted)(nil),    // 22: troupe.v1.GenerationStarted
-	(*Timing)(nil),               // 23: troupe.v1.Timing
-	(*GenerationCompleted)(nil),  // 24: troupe.v1.GenerationCompleted
-	(*GenerationFailed)(nil),     // 25: troupe.v1.GenerationFailed
-	(*ToolPlanned)(nil),          // 26: troupe.v1.ToolPlanned
-	(*ApprovalRequested)(nil),    // 27: troupe.v1.ApprovalRequested
-	(*ApprovalResolved)(nil),     // 28: troupe.v1.ApprovalResolved
-	(*FileHash)(nil),             // 29: troupe.v1.FileHash
-	(*ToolDispatched)(nil),       // 30: troupe.v1.ToolDispatched
-	(*ToolFinished)(nil),         // 31: troupe.v1.ToolFinished
-	(*TurnCompleted)(nil),        // 32: troupe.v1.TurnCompleted
-	(*BudgetReserved)(nil),       // 33: troupe.v1.BudgetReserved
-	(*BudgetSettled)(nil),        // 34: troupe.v1.BudgetSettled
-	(*TimerSet)(nil),             // 35: troupe.v1.TimerSet
-	(*TimerFired)(nil),           // 36: troupe.v1.TimerFired
-	(*TimerCancelled)(nil),       // 37: troupe.v1.TimerCancelled
-	(*HistoryCompacted)(nil),     // 38: troupe.v1.HistoryCompacted
-	(*ConfigChanged)(nil),        // 39: troupe.v1.ConfigChanged
-	(*ChildSpawned)(nil),         // 40: troupe.v1.ChildSpawned
-	(*ChildEnded)(nil),           // 41: troupe.v1.ChildEnded
-	(*AllotmentGranted)(nil),     // 42: troupe.v1.AllotmentGranted
-	(*AllotmentReturned)(nil),    // 43: troupe.v1.AllotmentReturned
-	(*Suspended)(nil),            // 44: troupe.v1.Suspended
-	(*Panicked)(nil),             // 45: troupe.v1.Panicked
-	(*OutboxEnqueued)(nil),       // 46: troupe.v1.OutboxEnqueued
-	(*OutboxAcked)(nil),          // 47: troupe.v1.OutboxAcked
-	(*CancelRequested)(nil),      // 48: troupe.v1.CancelRequested
-	(*Closed)(nil),               // 49: troupe.v1.Closed
-	(*CallDoubted)(nil),          // 50: troupe.v1.CallDoubted
-	(*CallResolved)(nil),         // 51: troupe.v1.CallResolved
-	(*Released)(nil),             // 52: troupe.v1.Released
-	(*ToolCall)(nil),             // 53: troupe.v1.ToolCall
-	(*LeaseToken)(nil),           // 54: troupe.v1.LeaseToken
-	(*Part)(nil),                 // 55: troupe.v1.Part
-	(*Usage)(nil),                // 56: troupe.v1.Usage
-	(Effect_Class)(0),            // 57: troupe.v1.Effect.Class
-	(UnknownOutcome_Policy)(0),   // 58: troupe.v1.UnknownOutcome.Policy
-	(Decision_Value)(0),          // 59: troupe.v1.Decision.Value
+	(*InputJoined)(nil),          // 21: troupe.v1.InputJoined
+	(*TurnStarted)(nil),          // 22: troupe.v1.TurnStarted
+	(*GenerationStarted)(nil),    // 23: troupe.v1.GenerationStarted
+	(*Timing)(nil),               // 24: troupe.v1.Timing
+	(*GenerationCompleted)(nil),  // 25: troupe.v1.GenerationCompleted
+	(*GenerationFailed)(nil),     // 26: troupe.v1.GenerationFailed
+	(*ToolPlanned)(nil),          // 27: troupe.v1.ToolPlanned
+	(*ApprovalRequested)(nil),    // 28: troupe.v1.ApprovalRequested
+	(*ApprovalResolved)(nil),     // 29: troupe.v1.ApprovalResolved
+	(*FileHash)(nil),             // 30: troupe.v1.FileHash
+	(*ToolDispatched)(nil),       // 31: troupe.v1.ToolDispatched
+	(*ToolFinished)(nil),         // 32: troupe.v1.ToolFinished
+	(*TurnCompleted)(nil),        // 33: troupe.v1.TurnCompleted
+	(*BudgetReserved)(nil),       // 34: troupe.v1.BudgetReserved
+	(*BudgetSettled)(nil),        // 35: troupe.v1.BudgetSettled
+	(*TimerSet)(nil),             // 36: troupe.v1.TimerSet
+	(*TimerFired)(nil),           // 37: troupe.v1.TimerFired
+	(*TimerCancelled)(nil),       // 38: troupe.v1.TimerCancelled
+	(*HistoryCompacted)(nil),     // 39: troupe.v1.HistoryCompacted
+	(*ConfigChanged)(nil),        // 40: troupe.v1.ConfigChanged
+	(*ChildSpawned)(nil),         // 41: troupe.v1.ChildSpawned
+	(*ChildEnded)(nil),           // 42: troupe.v1.ChildEnded
+	(*AllotmentGranted)(nil),     // 43: troupe.v1.AllotmentGranted
+	(*AllotmentReturned)(nil),    // 44: troupe.v1.AllotmentReturned
+	(*Suspended)(nil),            // 45: troupe.v1.Suspended
+	(*Panicked)(nil),             // 46: troupe.v1.Panicked
+	(*OutboxEnqueued)(nil),       // 47: troupe.v1.OutboxEnqueued
+	(*OutboxAcked)(nil),          // 48: troupe.v1.OutboxAcked
+	(*CancelRequested)(nil),      // 49: troupe.v1.CancelRequested
+	(*Closed)(nil),               // 50: troupe.v1.Closed
+	(*CallDoubted)(nil),          // 51: troupe.v1.CallDoubted
+	(*CallResolved)(nil),         // 52: troupe.v1.CallResolved
+	(*Released)(nil),             // 53: troupe.v1.Released
+	(*ToolCall)(nil),             // 54: troupe.v1.ToolCall
+	(*LeaseToken)(nil),           // 55: troupe.v1.LeaseToken
+	(*Part)(nil),                 // 56: troupe.v1.Part
+	(*Usage)(nil),                // 57: troupe.v1.Usage
+	(Effect_Class)(0),            // 58: troupe.v1.Effect.Class
+	(UnknownOutcome_Policy)(0),   // 59: troupe.v1.UnknownOutcome.Policy
+	(Decision_Value)(0),          // 60: troupe.v1.Decision.Value
 }
 var file_worker_proto_depIdxs = []int32{
 	11, // 0: troupe.v1.WorkerFact.worker_created:type_name -> troupe.v1.WorkerCreated
 	16, // 1: troupe.v1.WorkerFact.activated:type_name -> troupe.v1.Activated
 	18, // 2: troupe.v1.WorkerFact.input_accepted:type_name -> troupe.v1.InputAccepted
 	20, // 3: troupe.v1.WorkerFact.input_withdrawn:type_name -> troupe.v1.InputWithdrawn
-	21, // 4: troupe.v1.WorkerFact.turn_started:type_name -> troupe.v1.TurnStarted
-	22, // 5: troupe.v1.WorkerFact.generation_started:type_name -> troupe.v1.GenerationStarted
-	24, // 6: troupe.v1.WorkerFact.generation_completed:type_name -> troupe.v1.GenerationCompleted
-	25, // 7: troupe.v1.WorkerFact.generation_failed:type_name -> troupe.v1.GenerationFailed
-	26, // 8: troupe.v1.WorkerFact.tool_planned:type_name -> troupe.v1.ToolPlanned
-	27, // 9: troupe.v1.WorkerFact.approval_requested:type_name -> troupe.v1.ApprovalRequested
-	28, // 10: troupe.v1.WorkerFact.approval_resolved:type_name -> troupe.v1.ApprovalResolved
-	30, // 11: troupe.v1.WorkerFact.tool_dispatched:type_name -> troupe.v1.ToolDispatched
-	31, // 12: troupe.v1.WorkerFact.tool_finished:type_name -> troupe.v1.ToolFinished
-	32, // 13: troupe.v1.WorkerFact.turn_completed:type_name -> troupe.v1.TurnCompleted
-	33, // 14: troupe.v1.WorkerFact.budget_reserved:type_name -> troupe.v1.BudgetReserved
-	34, // 15: troupe.v1.WorkerFact.budget_settled:type_name -> troupe.v1.BudgetSettled
-	35, // 16: troupe.v1.WorkerFact.timer_set:type_name -> troupe.v1.TimerSet
-	36, // 17: troupe.v1.WorkerFact.timer_fired:type_name -> troupe.v1.TimerFired
-	37, // 18: troupe.v1.WorkerFact.timer_cancelled:type_name -> troupe.v1.TimerCancelled
-	38, // 19: troupe.v1.WorkerFact.history_compacted:type_name -> troupe.v1.HistoryCompacted
-	39, // 20: troupe.v1.WorkerFact.config_changed:type_name -> troupe.v1.ConfigChanged
-	40, // 21: troupe.v1.WorkerFact.child_spawned:type_name -> troupe.v1.ChildSpawned
-	41, // 22: troupe.v1.WorkerFact.child_ended:type_name -> troupe.v1.ChildEnded
-	42, // 23: troupe.v1.WorkerFact.allotment_granted:type_name -> troupe.v1.AllotmentGranted
-	43, // 24: troupe.v1.WorkerFact.allotment_returned:type_name -> troupe.v1.AllotmentReturned
-	45, // 25: troupe.v1.WorkerFact.panicked:type_name -> troupe.v1.Panicked
-	46, // 26: troupe.v1.WorkerFact.outbox_enqueued:type_name -> troupe.v1.OutboxEnqueued
-	47, // 27: troupe.v1.WorkerFact.outbox_acked:type_name -> troupe.v1.OutboxAcked
-	48, // 28: troupe.v1.WorkerFact.cancel_requested:type_name -> troupe.v1.CancelRequested
-	49, // 29: troupe.v1.WorkerFact.closed:type_name -> troupe.v1.Closed
-	51, // 30: troupe.v1.WorkerFact.call_resolved:type_name -> troupe.v1.CallResolved
-	52, // 31: troupe.v1.WorkerFact.released:type_name -> troupe.v1.Released
-	50, // 32: troupe.v1.WorkerFact.call_doubted:type_name -> troupe.v1.CallDoubted
-	44, // 33: troupe.v1.WorkerFact.suspended:type_name -> troupe.v1.Suspended
+	22, // 4: troupe.v1.WorkerFact.turn_started:type_name -> troupe.v1.TurnStarted
+	23, // 5: troupe.v1.WorkerFact.generation_started:type_name -> troupe.v1.GenerationStarted
+	25, // 6: troupe.v1.WorkerFact.generation_completed:type_name -> troupe.v1.GenerationCompleted
+	26, // 7: troupe.v1.WorkerFact.generation_failed:type_name -> troupe.v1.GenerationFailed
+	27, // 8: troupe.v1.WorkerFact.tool_planned:type_name -> troupe.v1.ToolPlanned
+	28, // 9: troupe.v1.WorkerFact.approval_requested:type_name -> troupe.v1.ApprovalRequested
+	29, // 10: troupe.v1.WorkerFact.approval_resolved:type_name -> troupe.v1.ApprovalResolved
+	31, // 11: troupe.v1.WorkerFact.tool_dispatched:type_name -> troupe.v1.ToolDispatched
+	32, // 12: troupe.v1.WorkerFact.tool_finished:type_name -> troupe.v1.ToolFinished
+	33, // 13: troupe.v1.WorkerFact.turn_completed:type_name -> troupe.v1.TurnCompleted
+	34, // 14: troupe.v1.WorkerFact.budget_reserved:type_name -> troupe.v1.BudgetReserved
+	35, // 15: troupe.v1.WorkerFact.budget_settled:type_name -> troupe.v1.BudgetSettled
+	36, // 16: troupe.v1.WorkerFact.timer_set:type_name -> troupe.v1.TimerSet
+	37, // 17: troupe.v1.WorkerFact.timer_fired:type_name -> troupe.v1.TimerFired
+	38, // 18: troupe.v1.WorkerFact.timer_cancelled:type_name -> troupe.v1.TimerCancelled
+	39, // 19: troupe.v1.WorkerFact.history_compacted:type_name -> troupe.v1.HistoryCompacted
+	40, // 20: troupe.v1.WorkerFact.config_changed:type_name -> troupe.v1.ConfigChanged
+	41, // 21: troupe.v1.WorkerFact.child_spawned:type_name -> troupe.v1.ChildSpawned
+	42, // 22: troupe.v1.WorkerFact.child_ended:type_name -> troupe.v1.ChildEnded
+	43, // 23: troupe.v1.WorkerFact.allotment_granted:type_name -> troupe.v1.AllotmentGranted
+	44, // 24: troupe.v1.WorkerFact.allotment_returned:type_name -> troupe.v1.AllotmentReturned
+	46, // 25: troupe.v1.WorkerFact.panicked:type_name -> troupe.v1.Panicked
+	47, // 26: troupe.v1.WorkerFact.outbox_enqueued:type_name -> troupe.v1.OutboxEnqueued
+	48, // 27: troupe.v1.WorkerFact.outbox_acked:type_name -> troupe.v1.OutboxAcked
+	49, // 28: troupe.v1.WorkerFact.cancel_requested:type_name -> troupe.v1.CancelRequested
+	50, // 29: troupe.v1.WorkerFact.closed:type_name -> troupe.v1.Closed
+	52, // 30: troupe.v1.WorkerFact.call_resolved:type_name -> troupe.v1.CallResolved
+	53, // 31: troupe.v1.WorkerFact.released:type_name -> troupe.v1.Released
+	51, // 32: troupe.v1.WorkerFact.call_doubted:type_name -> troupe.v1.CallDoubted
+	45, // 33: troupe.v1.WorkerFact.suspended:type_name -> troupe.v1.Suspended
 	12, // 34: troupe.v1.WorkerFact.handed_over:type_name -> troupe.v1.HandedOver
-	10, // 35: troupe.v1.WorkerCreated.origin:type_name -> troupe.v1.Lineage
-	14, // 36: troupe.v1.WorkerCreated.copied:type_name -> troupe.v1.Turn
-	13, // 37: troupe.v1.WorkerCreated.bounds:type_name -> troupe.v1.Bounds
-	13, // 38: troupe.v1.HandedOver.bounds:type_name -> troupe.v1.Bounds
-	13, // 39: troupe.v1.Bounds.also:type_name -> troupe.v1.Bounds
-	15, // 40: troupe.v1.Turn.messages:type_name -> troupe.v1.ChatMessage
-	53, // 41: troupe.v1.ChatMessage.tool_calls:type_name -> troupe.v1.ToolCall
-	17, // 42: troupe.v1.Activated.decisions:type_name -> troupe.v1.RecoveryDecision
-	54, // 43: troupe.v1.Activated.leases:type_name -> troupe.v1.LeaseToken
-	0,  // 44: troupe.v1.RecoveryDecision.action:type_name -> troupe.v1.RecoveryDecision.Action
-	1,  // 45: troupe.v1.InputAccepted.mode:type_name -> troupe.v1.InputAccepted.Mode
-	2,  // 46: troupe.v1.InputAccepted.origin:type_name -> troupe.v1.InputAccepted.Origin
-	55, // 47: troupe.v1.InputAccepted.parts:type_name -> troupe.v1.Part
-	53, // 48: troupe.v1.InputAccepted.call:type_name -> troupe.v1.ToolCall
-	3,  // 49: troupe.v1.InputAccepted.people:type_name -> troupe.v1.InputAccepted.People
-	19, // 50: troupe.v1.InputAccepted.mail:type_name -> troupe.v1.Mail
-	4,  // 51: troupe.v1.Mail.kind:type_name -> troupe.v1.Mail.Kind
-	6,  // 52: troupe.v1.Mail.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	56, // 53: troupe.v1.Mail.usage:type_name -> troupe.v1.Usage
-	54, // 54: troupe.v1.TurnStarted.leases:type_name -> troupe.v1.LeaseToken
-	53, // 55: troupe.v1.GenerationCompleted.tool_calls:type_name -> troupe.v1.ToolCall
-	56, // 56: troupe.v1.GenerationCompleted.usage:type_name -> troupe.v1.Usage
-	23, // 57: troupe.v1.GenerationCompleted.timing:type_name -> troupe.v1.Timing
-	57, // 58: troupe.v1.ToolPlanned.effect:type_name -> troupe.v1.Effect.Class
-	58, // 59: troupe.v1.ToolPlanned.unknown:type_name -> troupe.v1.UnknownOutcome.Policy
-	29, // 60: troupe.v1.ApprovalRequested.files:type_name -> troupe.v1.FileHash
-	59, // 61: troupe.v1.ApprovalResolved.decision:type_name -> troupe.v1.Decision.Value
-	54, // 62: troupe.v1.ToolDispatched.lease:type_name -> troupe.v1.LeaseToken
-	29, // 63: troupe.v1.ToolDispatched.precondition_hashes:type_name -> troupe.v1.FileHash
-	5,  // 64: troupe.v1.ToolFinished.status:type_name -> troupe.v1.ToolFinished.Status
-	29, // 65: troupe.v1.ToolFinished.postcondition_hashes:type_name -> troupe.v1.FileHash
-	6,  // 66: troupe.v1.TurnCompleted.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	56, // 67: troupe.v1.TurnCompleted.usage:type_name -> troupe.v1.Usage
-	55, // 68: troupe.v1.TimerSet.parts:type_name -> troupe.v1.Part
-	7,  // 69: troupe.v1.TimerSet.misfire:type_name -> troupe.v1.TimerSet.Misfire
-	56, // 70: troupe.v1.HistoryCompacted.usage:type_name -> troupe.v1.Usage
-	13, // 71: troupe.v1.ConfigChanged.bounds:type_name -> troupe.v1.Bounds
-	6,  // 72: troupe.v1.ChildEnded.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	56, // 73: troupe.v1.ChildEnded.usage:type_name -> troupe.v1.Usage
-	19, // 74: troupe.v1.OutboxEnqueued.mail:type_name -> troupe.v1.Mail
-	55, // 75: troupe.v1.OutboxEnqueued.parts:type_name -> troupe.v1.Part
-	3,  // 76: troupe.v1.OutboxEnqueued.people:type_name -> troupe.v1.InputAccepted.People
-	8,  // 77: troupe.v1.CallResolved.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	78, // [78:78] is the sub-list for method output_type
-	78, // [78:78] is the sub-list for method input_type
-	78, // [78:78] is the sub-list for extension type_name
-	78, // [78:78] is the sub-list for extension extendee
-	0,  // [0:78] is the sub-list for field type_name
+	21, // 35: troupe.v1.WorkerFact.input_joined:type_name -> troupe.v1.InputJoined
+	10, // 36: troupe.v1.WorkerCreated.origin:type_name -> troupe.v1.Lineage
+	14, // 37: troupe.v1.WorkerCreated.copied:type_name -> troupe.v1.Turn
+	13, // 38: troupe.v1.WorkerCreated.bounds:type_name -> troupe.v1.Bounds
+	13, // 39: troupe.v1.HandedOver.bounds:type_name -> troupe.v1.Bounds
+	13, // 40: troupe.v1.Bounds.also:type_name -> troupe.v1.Bounds
+	15, // 41: troupe.v1.Turn.messages:type_name -> troupe.v1.ChatMessage
+	54, // 42: troupe.v1.ChatMessage.tool_calls:type_name -> troupe.v1.ToolCall
+	17, // 43: troupe.v1.Activated.decisions:type_name -> troupe.v1.RecoveryDecision
+	55, // 44: troupe.v1.Activated.leases:type_name -> troupe.v1.LeaseToken
+	0,  // 45: troupe.v1.RecoveryDecision.action:type_name -> troupe.v1.RecoveryDecision.Action
+	1,  // 46: troupe.v1.InputAccepted.mode:type_name -> troupe.v1.InputAccepted.Mode
+	2,  // 47: troupe.v1.InputAccepted.origin:type_name -> troupe.v1.InputAccepted.Origin
+	56, // 48: troupe.v1.InputAccepted.parts:type_name -> troupe.v1.Part
+	54, // 49: troupe.v1.InputAccepted.call:type_name -> troupe.v1.ToolCall
+	3,  // 50: troupe.v1.InputAccepted.people:type_name -> troupe.v1.InputAccepted.People
+	19, // 51: troupe.v1.InputAccepted.mail:type_name -> troupe.v1.Mail
+	4,  // 52: troupe.v1.Mail.kind:type_name -> troupe.v1.Mail.Kind
+	6,  // 53: troupe.v1.Mail.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	57, // 54: troupe.v1.Mail.usage:type_name -> troupe.v1.Usage
+	55, // 55: troupe.v1.TurnStarted.leases:type_name -> troupe.v1.LeaseToken
+	54, // 56: troupe.v1.GenerationCompleted.tool_calls:type_name -> troupe.v1.ToolCall
+	57, // 57: troupe.v1.GenerationCompleted.usage:type_name -> troupe.v1.Usage
+	24, // 58: troupe.v1.GenerationCompleted.timing:type_name -> troupe.v1.Timing
+	58, // 59: troupe.v1.ToolPlanned.effect:type_name -> troupe.v1.Effect.Class
+	59, // 60: troupe.v1.ToolPlanned.unknown:type_name -> troupe.v1.UnknownOutcome.Policy
+	30, // 61: troupe.v1.ApprovalRequested.files:type_name -> troupe.v1.FileHash
+	60, // 62: troupe.v1.ApprovalResolved.decision:type_name -> troupe.v1.Decision.Value
+	55, // 63: troupe.v1.ToolDispatched.lease:type_name -> troupe.v1.LeaseToken
+	30, // 64: troupe.v1.ToolDispatched.precondition_hashes:type_name -> troupe.v1.FileHash
+	5,  // 65: troupe.v1.ToolFinished.status:type_name -> troupe.v1.ToolFinished.Status
+	30, // 66: troupe.v1.ToolFinished.postcondition_hashes:type_name -> troupe.v1.FileHash
+	6,  // 67: troupe.v1.TurnCompleted.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	57, // 68: troupe.v1.TurnCompleted.usage:type_name -> troupe.v1.Usage
+	56, // 69: troupe.v1.TimerSet.parts:type_name -> troupe.v1.Part
+	7,  // 70: troupe.v1.TimerSet.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	57, // 71: troupe.v1.HistoryCompacted.usage:type_name -> troupe.v1.Usage
+	13, // 72: troupe.v1.ConfigChanged.bounds:type_name -> troupe.v1.Bounds
+	6,  // 73: troupe.v1.ChildEnded.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	57, // 74: troupe.v1.ChildEnded.usage:type_name -> troupe.v1.Usage
+	19, // 75: troupe.v1.OutboxEnqueued.mail:type_name -> troupe.v1.Mail
+	56, // 76: troupe.v1.OutboxEnqueued.parts:type_name -> troupe.v1.Part
+	3,  // 77: troupe.v1.OutboxEnqueued.people:type_name -> troupe.v1.InputAccepted.People
+	8,  // 78: troupe.v1.CallResolved.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	79, // [79:79] is the sub-list for method output_type
+	79, // [79:79] is the sub-list for method input_type
+	79, // [79:79] is the sub-list for extension type_name
+	79, // [79:79] is the sub-list for extension extendee
+	0,  // [0:79] is the sub-list for field type_name
 }
 
 func init() { file_worker_proto_init() }
@@ -5268,6 +5343,7 @@ func file_worker_proto_init() {
 		(*WorkerFact_CallDoubted)(nil),
 		(*WorkerFact_Suspended)(nil),
 		(*WorkerFact_HandedOver)(nil),
+		(*WorkerFact_InputJoined)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -5275,7 +5351,7 @@ func file_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_worker_proto_rawDesc), len(file_worker_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   44,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

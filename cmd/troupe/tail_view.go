@@ -107,6 +107,10 @@ func (v *tailText) line(e *messages.Event, w *tailWorker) string {
 			line += "  of worker " + e.GetWorker()
 		}
 		return line + "\n> " + strings.ReplaceAll(harmless(strings.TrimRight(text, "\n")), "\n", "\n> ")
+	case messages.EventInputJoined:
+		text := v.inputs[e.GetInputId()]
+		delete(v.inputs, e.GetInputId())
+		return "> " + strings.ReplaceAll(harmless(strings.TrimRight(text, "\n")), "\n", "\n> ")
 	case messages.EventApprovalRequested:
 		return v.style.warn(fmt.Sprintf("%s waits for an approval: troupe approve %s (or deny)", e.GetTool(), e.GetApprovalId()))
 	case messages.EventApprovalResolved:

@@ -76,6 +76,10 @@ func (v *view) turnOf(stream, input string) (started, done *fact) {
 					started, turn = f, x.GetTurnId()
 				}
 			}
+		case *messages.InputJoined:
+			if x.GetInputId() == input && started == nil {
+				started, turn = f, x.GetTurnId()
+			}
 		case *messages.TurnCompleted:
 			if turn != "" && x.GetTurnId() == turn {
 				return started, f
@@ -115,7 +119,7 @@ func (v *view) toldResult(a Result, r *report) {
 		r.add(Lost, found[0].stream, found[0].seq(), "the end of input %s was told and is not in the journal", a.Input)
 		return
 	}
-	if id := started.what.(*messages.TurnStarted).GetTurnId(); id != a.Turn { //nolint:forcetypeassert // put there by its type
+	if id := started.what.(interface{ GetTurnId() string }).GetTurnId(); id != a.Turn { //nolint:forcetypeassert // put there by its type
 		r.add(Broken, found[0].stream, started.seq(), "the turn of input %s was told as %s and is %s", a.Input, a.Turn, id)
 	}
 	end := done.what.(*messages.TurnCompleted) //nolint:forcetypeassert // put there by its type

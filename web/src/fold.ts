@@ -83,7 +83,7 @@ export class Transcript {
 
   private inTurn(e: Event, t: Turn): void {
     switch (e.type) {
-      case 'turn.started': return this.started(e, t);
+      case 'turn.started': case 'input.joined': return this.started(e, t);
       case 'turn.completed':
         t.outcome = e.outcome ?? 'done'; t.reason = e.reason ?? ''; t.usage = e.usage ?? null; t.text = e.text ?? '';
         for (const s of t.steps) if (s.kind === 'generation' && s.state === 'open') { s.state = 'discarded'; this.open.delete(s.id); }
