@@ -105,6 +105,7 @@ func repairText(j *repairJSON) string {
 	list(verb, append(lost, r.Other...))
 	if r.Acked > r.Held {
 		fmt.Fprintf(&b, "%d commits were acknowledged, the store holds %d\n", r.Acked, r.Held)
+		b.WriteString("  what else was in them nothing names: tokens may be among it (see troupe token ls: without any, a server on loopback lets in whoever is on this machine), and projects (troupe project list)\n")
 	}
 	if len(r.Lost)+len(r.Other) == 0 {
 		b.WriteString(verb + " no record that anything tells of\n")
