@@ -19,7 +19,7 @@ type bwrap struct {
 	tools  toolchains
 	system []mount
 	flags  []string // the options that do not depend on the command
-	masks  masks
+	masks  *masks
 	guard  *guard // nil: this program cannot be its own guard
 }
 
@@ -57,7 +57,7 @@ func newBwrap(ctx context.Context, o Options) (tools.Sandbox, error) {
 	if err := o.resolve(); err != nil {
 		return nil, err
 	}
-	b := &bwrap{path: path, o: o, tools: findToolchains(), masks: masks{made: map[string]int{}}, guard: g}
+	b := &bwrap{path: path, o: o, tools: findToolchains(), masks: newMasks(&o), guard: g}
 	b.system = systemMounts(&b.o, &b.tools)
 	b.flags = []string{
 		"--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",

@@ -38,7 +38,7 @@ type container struct {
 	engine string // path of podman or docker
 	user   string // who files belong to, where the engine does not see to that
 	o      Options
-	masks  masks
+	masks  *masks
 	prefix string // of the names of this process's containers
 
 	mu    sync.Mutex
@@ -71,7 +71,7 @@ func newContainer(ctx context.Context, o Options) (tools.Sandbox, error) {
 			problems = append(problems, fmt.Errorf("the program %s is not on PATH", name))
 			continue
 		}
-		c := &container{engine: path, o: o, masks: masks{made: map[string]int{}}, names: map[string]bool{}}
+		c := &container{engine: path, o: o, masks: newMasks(&o), names: map[string]bool{}}
 		c.prefix = "troupe-" + strconv.Itoa(os.Getpid()) + "-" + processStart(os.Getpid()) + "-"
 		if name == "docker" {
 			c.user = strconv.Itoa(os.Getuid()) + ":" + strconv.Itoa(os.Getgid())

@@ -20,7 +20,7 @@ type landlock struct {
 	o      Options
 	tools  toolchains
 	system []mount
-	masks  masks
+	masks  *masks
 	spaces bool // namespaces can be made here
 	why    error
 }
@@ -67,7 +67,7 @@ func newLandlock(ctx context.Context, o Options) (tools.Sandbox, error) {
 	if err := o.resolve(); err != nil {
 		return nil, err
 	}
-	l := &landlock{o: o, tools: findToolchains(), masks: masks{made: map[string]int{}}}
+	l := &landlock{o: o, tools: findToolchains(), masks: newMasks(&o)}
 	l.system = systemMounts(&l.o, &l.tools)
 	if !o.Bare {
 		l.spaces = true
