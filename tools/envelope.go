@@ -3,6 +3,7 @@ package tools
 import (
 	"context"
 	"errors"
+	"maps"
 )
 
 // Envelope is a tool's result as programs get it: from `troupe tool run` and the API. A refused
@@ -15,7 +16,7 @@ type Envelope struct {
 	ErrorCode string         `json:"error_code,omitempty"`
 	Details   map[string]any `json:"details,omitempty"`
 	Truncated bool           `json:"truncated"`
-	Meta      map[string]any `json:"meta"` // never null
+	Meta      map[string]any `json:"meta"` // never null; with `diff`, how a file was changed, when one was
 }
 
 // NewEnvelope puts the outcome of a call into an envelope. An error that is not an *Error is a
@@ -33,8 +34,9 @@ func NewEnvelope(callID, tool string, res *Result, err error) *Envelope {
 		return e
 	}
 	e.Content, e.Truncated, e.Details = res.Content, res.Truncated, res.Details
-	if res.Meta != nil {
-		e.Meta = res.Meta
+	maps.Copy(e.Meta, res.Meta)
+	if res.Diff != "" {
+		e.Meta["diff"] = res.Diff
 	}
 	return e
 }
