@@ -1,12 +1,10 @@
 package pipeline
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
-	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/troupe-dev/troupe/internal/yamldoc"
 )
@@ -117,19 +115,6 @@ func (s *source) output(st *Step, node ast.Node) {
 		},
 		"repair": func(n ast.Node) { st.Repair = s.count(n, "repair", 0) },
 	})
-}
-
-// resolveSchema reads a JSON schema.
-func resolveSchema(v any) (*jsonschema.Resolved, error) {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	var schema jsonschema.Schema
-	if err := json.Unmarshal(raw, &schema); err != nil {
-		return nil, err
-	}
-	return schema.Resolve(nil)
 }
 
 func (s *source) human(node ast.Node) *Human {

@@ -2,8 +2,6 @@ package pipeline
 
 import (
 	"time"
-
-	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // File is one pipeline as it was written.
@@ -136,12 +134,6 @@ type Retry struct {
 	Backoff string // constant | linear | exponential
 	Initial time.Duration
 	On      []string
-}
-
-// Schema is what an answer has to fit.
-type Schema struct {
-	Value    any // as written
-	resolved *jsonschema.Resolved
 }
 
 // Human asks a person.

@@ -2,9 +2,7 @@ package pipeline
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -41,7 +39,7 @@ func (s *State) Settle(w World, path string, index int, input string, r Result) 
 			if it.Repairs < st.Repair {
 				return &messages.StepItemRepaired{
 					Step: path, Index: int32(index), InputId: d.id(messages.InputPrefix, path, index, it.Attempt*1000+it.Repairs+1), //nolint:gosec // at most maxItems
-					Prompt: repairPrompt(why, st.Schema), Usage: r.Usage,
+					Prompt: st.Schema.Repair(why), Usage: r.Usage,
 				}
 			}
 			return d.after(it, "schema", "the answer does not fit its schema: "+why, r.Usage)
@@ -82,66 +80,6 @@ func (r *Retry) pause(n int) time.Duration {
 		}
 	}
 	return min(p, MostWait)
-}
-
-// fit reads an answer as JSON and holds it against the schema. why is empty when it fits.
-func (sc *Schema) fit(text string) (v any, why string) {
-	v, err := decodeJSON(unfenced(text))
-	if err != nil {
-		return nil, "it is no JSON: " + err.Error()
-	}
-	if err := sc.resolved.Validate(loose(v)); err != nil {
-		return nil, err.Error()
-	}
-	return v, ""
-}
-
-// loose gives whole numbers as the validator expects them.
-func loose(v any) any {
-	switch v := v.(type) {
-	case int:
-		return float64(v)
-	case []any:
-		out := make([]any, len(v))
-		for i := range v {
-			out[i] = loose(v[i])
-		}
-		return out
-	case map[string]any:
-		out := make(map[string]any, len(v))
-		for k := range v {
-			out[k] = loose(v[k])
-		}
-		return out
-	}
-	return v
-}
-
-// unfenced takes a code fence off, which many models put around JSON.
-func unfenced(text string) string {
-	text = strings.TrimSpace(text)
-	rest, ok := strings.CutPrefix(text, "```")
-	if !ok {
-		return text
-	}
-	_, rest, ok = strings.Cut(rest, "\n")
-	body, closed := strings.CutSuffix(strings.TrimSpace(rest), "```")
-	if !ok || !closed {
-		return text
-	}
-	return strings.TrimSpace(body)
-}
-
-func repairPrompt(why string, sc *Schema) string {
-	return fmt.Sprintf("Your answer does not fit what was asked for: %s\nAnswer again with JSON alone that fits this schema:\n%s", why, encodeJSON(sc.Value))
-}
-
-// SchemaPrompt is what an agent is told of the schema of its answer; "" when there is none.
-func (st *Step) SchemaPrompt() string {
-	if st.Schema == nil {
-		return ""
-	}
-	return "\n\nAnswer with JSON alone, without a code fence, that fits this schema:\n" + encodeJSON(st.Schema.Value)
 }
 
 // Due is the time at which Decide may have something to say though nothing has happened; zero: never.

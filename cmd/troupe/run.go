@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-dev/troupe/config"
 	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/pipeline"
 )
 
 // runFlags are the flags of `troupe run`.
@@ -19,7 +18,7 @@ type runFlags struct {
 	dir, model, agent, session, trust string
 	resume, isolate                   bool // resume: --continue
 	files, allow, workspaces          []string
-	budget                            string
+	budget, schema                    string
 }
 
 func newRun(a *app) *cobra.Command {
@@ -33,7 +32,10 @@ The agent's text goes to stdout, everything else to stderr. - reads the prompt f
 code follows from the turn's outcome (see troupe help exit-codes).
 
 The session is kept: -s ID or --continue go on with it. Without a prompt they finish a turn that was
-interrupted, or else print the last turn again.`,
+interrupted, or else print the last turn again.
+
+With --schema the agent is told to answer with JSON that fits. An answer that does not is sent back to it, twice at most; when
+none fits, the exit code is 2. With -s and without a prompt the last answer is held against the schema.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return nil
@@ -55,29 +57,15 @@ interrupted, or else print the last turn again.`,
 	flags.StringArrayVar(&f.allow, "allow", nil, "`RULE` of what needs no question, for example 'exec(go test*)'; may be repeated")
 	flags.StringArrayVar(&f.workspaces, "workspace", nil, "attach `URI[=NAME]`, a folder or an address, besides the folder; may be repeated")
 	flags.StringVar(&f.budget, "budget", "", "`AMOUNTS` that the session may spend, such as usd=1,tokens=50000")
-	for name := range laterFlags() {
-		flags.StringArray(name, nil, "")
-		flags.Lookup(name).Hidden = true
-	}
+	flags.StringVar(&f.schema, "schema", "", "the answer is JSON that fits the JSON schema in `FILE`, and stdout gets it alone")
 	flags.BoolVar(&f.isolate, "isolate", false, "work in a copy of the folder; see troupe diff and troupe apply")
 	return cmd
 }
 
-// laterFlags are flags of run that this version refuses, with what to do instead.
-func laterFlags() map[string]string {
-	return map[string]string{
-		"schema": "ask for the form in the prompt, and check the answer",
-	}
-}
-
 // check refuses flags that contradict each other. What a session was made with, it keeps.
 func (f *runFlags) check(cmd *cobra.Command) error {
-	for _, name := range slices.Sorted(maps.Keys(laterFlags())) {
-		if cmd.Flags().Changed(name) {
-			e := usage("troupe run: --%s is not supported yet", name)
-			e.hint = laterFlags()[name]
-			return e
-		}
+	if cmd.Flags().Changed("schema") && f.schema == "" {
+		return usage("troupe run: --schema needs a file")
 	}
 	if f.budget != "" {
 		if _, err := parseAmounts("troupe run: --budget", f.budget); err != nil {
@@ -126,6 +114,13 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
 		return err
 	}
 	ctx := cmd.Context()
+	var schema *pipeline.Schema
+	if f.schema != "" {
+		var err error
+		if schema, err = a.readSchema(f.schema); err != nil {
+			return err
+		}
+	}
 	parts, err := a.prompt(ctx, f, args)
 	if err != nil {
 		return err
@@ -134,7 +129,10 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	r := &runner{a: a, flags: f, models: newModels(loaded, a.secrets), parts: parts, log: &turnLog{}, kicks: newKicks()}
+	r := &runner{a: a, flags: f, models: newModels(loaded, a.secrets), parts: parts, schema: schema, log: &turnLog{}, kicks: newKicks()}
+	if schema != nil && parts != nil {
+		r.parts = append(r.parts, &messages.Part{Kind: &messages.Part_Text{Text: schema.Prompt()}})
+	}
 	r.opening = opening{loaded: loaded, models: r.models, dir: f.dir, work: true}
 	if f.session == "" && !f.resume {
 		if err := r.prepare(ctx, loaded); err != nil {
@@ -144,6 +142,9 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
 		return noSuchSession(f)
 	}
 	r.view = a.newView()
+	if _, text := r.view.(*textView); text && schema != nil {
+		r.view = newAnswerView(a)
+	}
 	return r.play(ctx)
 }
 
@@ -174,8 +175,10 @@ type runner struct {
 	models  *models
 	parts   []*messages.Part // nil: no prompt
 	create  *messages.CreateSession
-	input   string // id of the input that is waited for; "" waits for a turn
-	turn    string // id of the turn that is waited for, when it is known
+	input   string           // id of the input that is waited for; "" waits for a turn
+	turn    string           // id of the turn that is waited for, when it is known
+	schema  *pipeline.Schema // what the answer has to fit; may be nil
+	repairs int              // how often an answer was sent back
 
 	session string
 	sent    bool // the command that begins it was sent once: its duplicate is no error
@@ -255,15 +258,22 @@ func (h *house) gone(err error) bool {
 	return !errors.As(err, new(*exitError)) && !errors.Is(err, context.Canceled)
 }
 
-// inHouse begins the session if that was not done yet, and follows its turn.
+// inHouse begins the session if that was not done yet, and follows its turn; with a schema, until an answer fits.
 func (r *runner) inHouse(ctx context.Context, h *house) error {
-	if !r.begun {
-		if err := r.begin(ctx, h); err != nil {
+	for {
+		if !r.begun {
+			if err := r.begin(ctx, h); err != nil {
+				return err
+			}
+			r.begun = true
+		}
+		if err := r.follow(ctx, h); err != nil {
 			return err
 		}
-		r.begun = true
+		if !r.repair() {
+			return nil
+		}
 	}
-	return r.follow(ctx, h)
 }
 
 // end prints the last line and gives the exit code.
@@ -289,7 +299,13 @@ func (r *runner) end(err error) error {
 		}
 		r.a.note("troupe: the turn ended with outcome %s%s", r.log.outcome, reason)
 	}
+	if r.log.misfit != "" {
+		r.a.note("troupe: the answer does not fit %s: %s; troupe show %s has it", visible(r.flags.schema), oneLine(r.log.misfit, 200), r.session)
+	}
 	r.a.note("%s", r.log.summary())
+	if r.log.misfit != "" {
+		return silent(exitPartial)
+	}
 	return silent(outcomeCode(r.log.outcome))
 }
 
@@ -297,7 +313,7 @@ func (r *runner) end(err error) error {
 // on when the session is; in another one it is cancelled, since nobody watches it any more, and so it is at a question: who
 // interrupts that does not want it put again.
 func (r *runner) interrupted(ctx context.Context, h *house) error {
-	if !r.begun {
+	if !r.begun && r.repairs == 0 {
 		return &exitError{code: exitInterrupted, what: "interrupted before the session was made"}
 	}
 	goOn := "go on with: troupe run -s " + r.session

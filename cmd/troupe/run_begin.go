@@ -51,7 +51,7 @@ func (a *app) prompt(ctx context.Context, f *runFlags, args []string) ([]*messag
 	}
 	parts := []*messages.Part{{Kind: &messages.Part_Text{Text: text}}}
 	for _, name := range f.files {
-		content, err := a.readFile(name)
+		content, err := a.readFile("-f", name)
 		if err != nil {
 			return nil, err
 		}
@@ -91,8 +91,8 @@ func readStdin(ctx context.Context, in io.Reader, what string, most int64) (stri
 	}
 }
 
-// readFile reads a file that goes along with the prompt.
-func (a *app) readFile(name string) (string, error) {
+// readFile reads a file that a flag names: one that goes along with the prompt, say.
+func (a *app) readFile(flag, name string) (string, error) {
 	path := name
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(a.cwd, path)
@@ -103,17 +103,17 @@ func (a *app) readFile(name string) (string, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			code = exitMissing
 		}
-		return "", &exitError{code: code, what: fmt.Sprintf("-f %s: %v", name, err), err: err}
+		return "", &exitError{code: code, what: fmt.Sprintf("%s %s: %v", flag, name, err), err: err}
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxPrompt {
-		return "", &exitError{code: exitInput, what: fmt.Sprintf("-f %s: only regular files of at most %d MiB can be given along", name, maxPrompt>>20)}
+		return "", &exitError{code: exitInput, what: fmt.Sprintf("%s %s: only regular files of at most %d MiB can be given along", flag, name, maxPrompt>>20)}
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return "", &exitError{code: exitIO, what: fmt.Sprintf("-f %s: %v", name, err), err: err}
+		return "", &exitError{code: exitIO, what: fmt.Sprintf("%s %s: %v", flag, name, err), err: err}
 	}
 	if !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0 {
-		return "", &exitError{code: exitInput, what: fmt.Sprintf("-f %s: the file is not text in UTF-8", name), hint: "only texts can be given along"}
+		return "", &exitError{code: exitInput, what: fmt.Sprintf("%s %s: the file is not text in UTF-8", flag, name), hint: "only texts can be given along"}
 	}
 	return string(data), nil
 }
@@ -277,6 +277,9 @@ func parted(rules []string) (allow, strict string) {
 // begin makes the session, or finds it and sends it the prompt. It may be done again in another
 // house: the ids stay the same.
 func (r *runner) begin(ctx context.Context, h *house) error {
+	if r.repairs > 0 {
+		return r.submit(ctx, h)
+	}
 	again := r.sent
 	r.sent = true
 	if r.create != nil {

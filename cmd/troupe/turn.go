@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -19,6 +21,9 @@ type turnLog struct {
 	started   int64 // milliseconds since 1970
 	completed int64
 	calls     []turnCall
+	before    messages.UsageJSON // of earlier turns of the same job
+	output    json.RawMessage    // the answer, when it has to fit a schema and does
+	misfit    string             // why it does not
 }
 
 // turnCall is one tool call of a turn.
@@ -41,6 +46,9 @@ type turnResult struct {
 	Scripted  bool               `json:"scripted,omitempty"`
 	Usage     messages.UsageJSON `json:"usage"`
 	ToolCalls []turnResultCall   `json:"tool_calls"`
+
+	Output      json.RawMessage `json:"output,omitempty"`       // with --schema: the answer, when it fits
+	SchemaError string          `json:"schema_error,omitempty"` // why it does not
 }
 
 type turnResultCall struct {
@@ -53,7 +61,7 @@ func (t *turnLog) take(e *messages.Event) {
 	t.scripted = t.scripted || e.GetScripted()
 	switch e.GetType() {
 	case messages.EventTurnStarted:
-		t.turn, t.started = e.GetTurn(), e.GetAtUnixMs()
+		t.turn, t.started = e.GetTurn(), cmp.Or(t.started, e.GetAtUnixMs())
 	case messages.EventToolPlanned:
 		t.calls = append(t.calls, turnCall{id: e.GetExecId(), name: e.GetTool(), arguments: e.GetArguments(), status: "planned"})
 	case messages.EventToolFinished:
@@ -79,8 +87,8 @@ func (t *turnLog) call(id string) *turnCall {
 
 func (t *turnLog) result() turnResult {
 	r := turnResult{
-		Session: t.session, Text: t.text, Outcome: t.outcome, Reason: t.reason, Scripted: t.scripted, Usage: t.usage.JSON(),
-		ToolCalls: []turnResultCall{},
+		Session: t.session, Text: t.text, Outcome: t.outcome, Reason: t.reason, Scripted: t.scripted, Usage: t.spent(),
+		ToolCalls: []turnResultCall{}, Output: t.output, SchemaError: t.misfit,
 	}
 	for _, c := range t.calls {
 		r.ToolCalls = append(r.ToolCalls, turnResultCall{Name: c.name, Status: c.status})
@@ -90,7 +98,7 @@ func (t *turnLog) result() turnResult {
 
 // summary is the last line of a run.
 func (t *turnLog) summary() string {
-	u := t.usage.JSON()
+	u := t.spent()
 	took := time.Duration(max(t.completed-t.started, 0)) * time.Millisecond
 	return fmt.Sprintf("troupe: session %s, %d tokens (%d in, %d out), $%.4f, %s",
 		t.session, u.InputTokens+u.OutputTokens, u.InputTokens, u.OutputTokens, u.CostUSD, took)

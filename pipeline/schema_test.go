@@ -1,0 +1,40 @@
+package pipeline_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/troupe-dev/troupe/pipeline"
+)
+
+func TestAnAnswerFitsAsJSONAloneOrNotAtAll(t *testing.T) {
+	sc, err := pipeline.ReadSchema([]byte(`{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for answer, want := range map[string]string{
+		`{"n": 1}`:                              `{"n": 1}`,
+		" \n{\"n\": 12345678901234567890123}\n": `{"n": 12345678901234567890123}`,
+		"```json\n{\"n\": 1.0}\n```":            `{"n": 1.0}`,
+	} {
+		if raw, why := sc.Fit(answer); why != "" || string(raw) != want {
+			t.Errorf("%q: %s, %q", answer, raw, why)
+		}
+	}
+	for answer, want := range map[string]string{
+		"":                       "it is no JSON: it is empty",
+		`{"n": 1} as you asked`:  "it is no JSON: something follows the value, at byte 8",
+		`{"n": 1}{"n": 2}`:       "it is no JSON: something follows",
+		`Here: {"n": 1}`:         "it is no JSON: invalid character",
+		`{"n": `:                 "it is no JSON: unexpected EOF",
+		`{"n": "1"}`:             "n",
+		`{}`:                     "n",
+		"null":                   "",
+		"```json\n{\"n\": 1}\n":  "it is no JSON: ",
+		"```\n{\"n\": 1}\n``` x": "it is no JSON: ",
+	} {
+		if raw, why := sc.Fit(answer); why == "" || raw != nil || !strings.Contains(why, want) {
+			t.Errorf("%q fits: %s, %q", answer, raw, why)
+		}
+	}
+}
