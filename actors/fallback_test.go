@@ -129,6 +129,9 @@ func TestWhoHasAStandInDoesNotWaitForAProviderThatIsOutOfOrder(t *testing.T) {
 	if got, _ := asked(h, w); got != "first, second first" || calls != 0 {
 		t.Errorf("asked were %s, with %d calls of the first", got, calls)
 	}
+	if f := actortest.Of[*messages.GenerationFailed](h.Facts(w)); len(f) != 1 || !f[0].GetNotMade() {
+		t.Errorf("the attempt that was not made is no such one: %v", f)
+	}
 	mu.Lock()
 	well = true
 	mu.Unlock()

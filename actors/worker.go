@@ -88,7 +88,7 @@ type Worker struct {
 	closing     closing                                     // that the worker ends for good
 	purse       purse
 	trace       *tracing
-	limited     limited
+	denied      bool // the attempt that ends was not made: its provider is out of order
 	peers       peers
 	mail        mailing
 }

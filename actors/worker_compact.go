@@ -191,7 +191,7 @@ func (w *Worker) compactRefused(c actor.Context) {
 // refusedForLength says whether the turn waits for its history to be compacted.
 func (w *Worker) refusedForLength() bool {
 	t := w.state.Turn()
-	return t.Failed != nil && t.Failed.GetClass() == conversation.ContextLength && !w.limited.other && t.Steps == 0 && !t.Compacted && w.state.Exchanges() > 0
+	return t.Failed != nil && t.Failed.GetClass() == conversation.ContextLength && !t.Tries.Other && t.Steps == 0 && !t.Compacted && w.state.Exchanges() > 0
 }
 
 // summarise asks the worker's own model.

@@ -414,8 +414,8 @@ func (w *Worker) activationRecord() uint64 {
 // generationFailed writes the failure down and either tries again after a pause or ends the turn.
 func (w *Worker) generationFailed(c actor.Context, err error, partial string) {
 	t := w.state.Turn()
-	f := &messages.GenerationFailed{GenId: t.Gen.GetGenId(), Class: "internal_error", Message: w.svc.Redact.String(err.Error()), Partial: partial}
-	w.gen = nil
+	f := &messages.GenerationFailed{GenId: t.Gen.GetGenId(), Class: "internal_error", Message: w.svc.Redact.String(err.Error()), Partial: partial, NotMade: w.denied}
+	w.gen, w.denied = nil, false
 	if w.purse.charge == nil { // it was not made
 		w.purse.charge = &messages.Amounts{}
 	}
@@ -431,7 +431,7 @@ func (w *Worker) generationFailed(c actor.Context, err error, partial string) {
 		if me.Class == shortOfBudget && t.Failures+1 < w.svc.Limits.ModelAttempts {
 			f.RetryAtUnixMs = w.svc.Now().UnixMilli() // it is known now
 		}
-		if w.triesAgain(me.Class) {
+		if w.triesAgain(me.Class, f.GetNotMade()) {
 			pause := max(me.RetryAfter, act.Backoff{First: 500 * time.Millisecond, Max: 30 * time.Second}.Pause(t.Failures+1))
 			if w.substitute(t.Failures+1, f.GetClass()) != "" {
 				pause = 0 // another service is asked

@@ -11,59 +11,25 @@ import (
 	"github.com/troupe-dev/troupe/model"
 )
 
-// limited counts the attempts at the step under way, in this activation, that the provider has refused for their number.
-type limited struct {
-	turn  string
-	step  int
-	count int
-
-	denied bool // the attempt that ends was not made: its provider is out of order
-	own    bool // the worker's own model failed for good
-	other  bool // it was a stand-in whose attempt failed last
-}
-
-// of begins anew at another step.
-func (l *limited) of(t *conversation.Turn) {
-	if l.turn != t.ID || l.step != t.Steps {
-		*l = limited{turn: t.ID, step: t.Steps, denied: l.denied}
-	}
-}
-
-// triesAgain says whether an attempt that failed is repeated. One that the provider refused for the number of requests is, for as long as the turn
-// has time: a wait cures it. Of others there are as many as limits say.
-func (w *Worker) triesAgain(class model.Class) bool {
+// triesAgain says whether an attempt that failed is repeated. One that the provider refused for the number of requests, or that was not made as it is out
+// of order, is, for as long as the turn has time: a wait cures it. Of others there are as many as limits say. What the attempts before it were stands
+// in the journal.
+func (w *Worker) triesAgain(class model.Class, notMade bool) bool {
 	t := w.state.Turn()
 	others := len(w.standIns())
-	l := &w.limited
-	l.of(t)
-	if l.other = t.Gen.GetInsteadOf() != ""; l.other && !l.own && ofItsOwn(class) {
-		return t.Failures+1-l.count < max(w.svc.Limits.ModelAttempts, others+1)
+	left := t.Failures+1-t.Tries.Waits < max(w.svc.Limits.ModelAttempts, others+1)
+	if t.Gen.GetInsteadOf() != "" && !t.Tries.Own && ofItsOwn(class) {
+		return left
 	}
-	if forGood(class) {
-		l.own = l.own || !l.other // each model gets one chance
+	if conversation.ForGood(string(class)) { // each model gets one chance
 		return t.Failures+1 <= others && w.substitute(t.Failures+1, string(class)) != ""
 	}
-	if !retryable(class) {
-		return false
-	}
-	if l.denied {
-		l.denied = false
-		l.count++
-		return true
-	}
-	if class == model.RateLimited {
-		l.count++
-		return true
-	}
-	return t.Failures+1-l.count < max(w.svc.Limits.ModelAttempts, others+1)
+	return retryable(class) && (notMade || class == model.RateLimited || left)
 }
-
-// forGood says whether a model fails for good, and another one might not: its key is refused, or it is not there.
-func forGood(class model.Class) bool { return class == model.Auth || class == model.NotFound }
 
 // ofItsOwn says whether what a model that stands in refuses says nothing of the worker's own: that one is asked again.
 func ofItsOwn(class model.Class) bool {
-	return forGood(class) || class == model.ContextLength || class == model.BadRequest
+	return conversation.ForGood(string(class)) || class == model.ContextLength || class == model.BadRequest
 }
 
 // standIns are the models that may be asked instead of the worker's own, in order: those that its agent names, or else the one of the model itself. One
@@ -142,7 +108,7 @@ func (w *Worker) permitDenied(c actor.Context, m *messages.PermitDenied) {
 	if g == nil || g.request != m.GetRequest() || g.permit {
 		return
 	}
-	w.limited.denied = true
+	w.denied = true
 	w.generationFailed(c, &model.Error{Class: model.Overloaded, Message: fmt.Sprintf("provider %q is out of order: too many calls in a row have failed", g.provider)}, "")
 }
 

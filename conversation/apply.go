@@ -132,6 +132,7 @@ func (s *State) foldTurn(fact proto.Message, r *messages.Record) error {
 		if t.Gen == nil || t.Gen.GetGenId() != f.GetGenId() {
 			return ErrIllegal
 		}
+		t.Tries.failed(t.Gen, f)
 		t.Gen, t.Failed, t.FailedMs = nil, f, r.GetAtUnixMs()
 		t.Failures++
 	case *messages.ToolPlanned:

@@ -245,7 +245,7 @@ func (d *driver) generate(n conversation.Generate) {
 	gen := d.s.Turn().Gen
 	if gen == nil || rapid.IntRange(0, 9).Draw(d.t, "start again") == 0 {
 		h := n.Ready.Render("s").Hash
-		d.put(&messages.GenerationStarted{GenId: d.id("gen"), Step: uint32(n.Number), Attempt: uint32(n.Attempt), Model: d.s.Model(), RequestHash: h[:], EstimatedTokens: 300})
+		d.put(&messages.GenerationStarted{GenId: d.id("gen"), Step: uint32(n.Number), Attempt: uint32(n.Attempt), Model: d.s.Model(), InsteadOf: d.pick("instead of", "", "another"), RequestHash: h[:], EstimatedTokens: 300})
 		return
 	}
 	switch d.pick("answer", "stop", "calls", "calls", "length", "retry", "fail") {
@@ -254,7 +254,7 @@ func (d *driver) generate(n conversation.Generate) {
 	case "length":
 		d.answer(gen.GetGenId(), 0, "length")
 	case "retry":
-		d.put(&messages.GenerationFailed{GenId: gen.GetGenId(), Class: "overloaded", RetryAtUnixMs: 1})
+		d.put(&messages.GenerationFailed{GenId: gen.GetGenId(), Class: d.pick("class", "overloaded", "rate_limited"), NotMade: rapid.Bool().Draw(d.t, "not made"), RetryAtUnixMs: 1})
 	case "fail":
 		d.put(&messages.GenerationFailed{GenId: gen.GetGenId(), Class: "auth", Message: "no"})
 	default:

@@ -16,12 +16,13 @@ import (
 // SnapshotSchema is the version of the fold that snapshots keep. It grows with every change of
 // what State holds or of what a fact does to it. Snapshots of the versions before stand for what was
 // trimmed: the change comes with a reader for them (Readable, Restore).
-const SnapshotSchema = 4
+const SnapshotSchema = 5
 
 // Readable says why Restore takes no snapshot of a schema; nil when it does.
 //
 // 2 has the fields of 3. What 3 folds in another way, the time that a turn waits for approvals, is in no journal of its
-// time: nobody was asked then. 3 has the fields of 4, and no input joined a turn in its time. 1 is of the time before compactions, so that no record that it stands for can be missing.
+// time: nobody was asked then. 3 has the fields of 4, and no input joined a turn in its time. 4 has the fields of 5 but Tries: of the step
+// that was under way, all failed attempts before it count as its own, as they did then after a crash. 1 is of the time before compactions, so that no record that it stands for can be missing.
 func Readable(schema uint32) error {
 	switch {
 	case schema > SnapshotSchema:
@@ -181,7 +182,7 @@ func keptTurn(t *Turn) *messages.KeptTurn {
 		FinalSeq: t.FinalSeq, Usage: t.Usage, Scripted: t.Scripted, Cancelled: t.Cancelled, Completed: t.Completed,
 		DoneAtUnixMs: t.DoneMs, DoneSeq: t.DoneSeq, Committed: t.heard > 0, Mark: uint32(t.mark), Pending: t.assistant != nil,
 		WorkedMs: t.WorkedMs, FailedAtUnixMs: t.FailedMs, Compacted: t.Compacted,
-		BilledMs: t.BilledMs, Cut: t.Cut,
+		BilledMs: t.BilledMs, Cut: t.Cut, Tries: keptTries(t.Tries),
 	}
 	if t.heard > 0 {
 		k.Waiting = uint32(len(t.Inputs) - t.heard) //nolint:gosec // a count

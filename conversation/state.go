@@ -116,6 +116,7 @@ type Turn struct {
 	Failed    *messages.GenerationFailed // of the newest attempt
 	FailedMs  int64                      // when it failed
 	Failures  int                        // attempts of the step that failed, crashes not counted
+	Tries     Tries                      // what they were
 	Calls     []*Call                    // of the newest generation, in call order
 	AllCalls  []*Call                    // of the whole turn
 	Gens      []*messages.GenerationCompleted

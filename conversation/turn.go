@@ -27,7 +27,7 @@ func (s *State) applyGeneration(t *Turn, f *messages.GenerationCompleted, r *mes
 	}
 	s.commitInputs(t)
 	s.calibrate(t.Gen, f.GetUsage())
-	t.Gen, t.Failed, t.Attempts, t.Failures = nil, nil, 0, 0
+	t.Gen, t.Failed, t.Attempts, t.Failures, t.Tries = nil, nil, 0, 0, Tries{}
 	t.Steps++
 	t.Calls = nil
 	t.Cut = s.reserved.GetShort()

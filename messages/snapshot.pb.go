@@ -661,6 +661,7 @@ type KeptTurn struct {
 	BilledMs        int64                  `protobuf:"varint,105,opt,name=billed_ms,json=billedMs,proto3" json:"billed_ms,omitempty"` // of worked_ms: paid from a budget
 	Cut             bool                   `protobuf:"varint,106,opt,name=cut,proto3" json:"cut,omitempty"`                           // the newest answer was given less room than usual
 	Waiting         uint32                 `protobuf:"varint,121,opt,name=waiting,proto3" json:"waiting,omitempty"`                   // of a committed turn's inputs, the newest, which joined it and which no answer has committed yet
+	Tries           *KeptTries             `protobuf:"bytes,101,opt,name=tries,proto3" json:"tries,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -891,6 +892,73 @@ func (x *KeptTurn) GetWaiting() uint32 {
 	return 0
 }
 
+func (x *KeptTurn) GetTries() *KeptTries {
+	if x != nil {
+		return x.Tries
+	}
+	return nil
+}
+
+type KeptTries struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Waits         int32                  `protobuf:"varint,1,opt,name=waits,proto3" json:"waits,omitempty"`
+	Own           bool                   `protobuf:"varint,2,opt,name=own,proto3" json:"own,omitempty"`
+	Other         bool                   `protobuf:"varint,3,opt,name=other,proto3" json:"other,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeptTries) Reset() {
+	*x = KeptTries{}
+	mi := &file_snapshot_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeptTries) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeptTries) ProtoMessage() {}
+
+func (x *KeptTries) ProtoReflect() protoreflect.Message {
+	mi := &file_snapshot_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeptTries.ProtoReflect.Descriptor instead.
+func (*KeptTries) Descriptor() ([]byte, []int) {
+	return file_snapshot_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *KeptTries) GetWaits() int32 {
+	if x != nil {
+		return x.Waits
+	}
+	return 0
+}
+
+func (x *KeptTries) GetOwn() bool {
+	if x != nil {
+		return x.Own
+	}
+	return false
+}
+
+func (x *KeptTries) GetOther() bool {
+	if x != nil {
+		return x.Other
+	}
+	return false
+}
+
 type KeptGeneration struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Fact          *GenerationCompleted   `protobuf:"bytes,1,opt,name=fact,proto3" json:"fact,omitempty"` // not set: large, in its record
@@ -901,7 +969,7 @@ type KeptGeneration struct {
 
 func (x *KeptGeneration) Reset() {
 	*x = KeptGeneration{}
-	mi := &file_snapshot_proto_msgTypes[6]
+	mi := &file_snapshot_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -913,7 +981,7 @@ func (x *KeptGeneration) String() string {
 func (*KeptGeneration) ProtoMessage() {}
 
 func (x *KeptGeneration) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[6]
+	mi := &file_snapshot_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -926,7 +994,7 @@ func (x *KeptGeneration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptGeneration.ProtoReflect.Descriptor instead.
 func (*KeptGeneration) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{6}
+	return file_snapshot_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *KeptGeneration) GetFact() *GenerationCompleted {
@@ -964,7 +1032,7 @@ type KeptCall struct {
 
 func (x *KeptCall) Reset() {
 	*x = KeptCall{}
-	mi := &file_snapshot_proto_msgTypes[7]
+	mi := &file_snapshot_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -976,7 +1044,7 @@ func (x *KeptCall) String() string {
 func (*KeptCall) ProtoMessage() {}
 
 func (x *KeptCall) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[7]
+	mi := &file_snapshot_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -989,7 +1057,7 @@ func (x *KeptCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptCall.ProtoReflect.Descriptor instead.
 func (*KeptCall) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{7}
+	return file_snapshot_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *KeptCall) GetPlan() *ToolPlanned {
@@ -1093,7 +1161,7 @@ type KeptTimer struct {
 
 func (x *KeptTimer) Reset() {
 	*x = KeptTimer{}
-	mi := &file_snapshot_proto_msgTypes[8]
+	mi := &file_snapshot_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1105,7 +1173,7 @@ func (x *KeptTimer) String() string {
 func (*KeptTimer) ProtoMessage() {}
 
 func (x *KeptTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[8]
+	mi := &file_snapshot_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1118,7 +1186,7 @@ func (x *KeptTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptTimer.ProtoReflect.Descriptor instead.
 func (*KeptTimer) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{8}
+	return file_snapshot_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *KeptTimer) GetFact() *TimerSet {
@@ -1145,7 +1213,7 @@ type KeptFiles struct {
 
 func (x *KeptFiles) Reset() {
 	*x = KeptFiles{}
-	mi := &file_snapshot_proto_msgTypes[9]
+	mi := &file_snapshot_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1157,7 +1225,7 @@ func (x *KeptFiles) String() string {
 func (*KeptFiles) ProtoMessage() {}
 
 func (x *KeptFiles) ProtoReflect() protoreflect.Message {
-	mi := &file_snapshot_proto_msgTypes[9]
+	mi := &file_snapshot_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1170,7 +1238,7 @@ func (x *KeptFiles) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptFiles.ProtoReflect.Descriptor instead.
 func (*KeptFiles) Descriptor() ([]byte, []int) {
-	return file_snapshot_proto_rawDescGZIP(), []int{9}
+	return file_snapshot_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *KeptFiles) GetWorkspace() string {
@@ -1254,7 +1322,7 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x16\n" +
 	"\x06cursor\x18\x03 \x01(\x04R\x06cursor\x12\x17\n" +
 	"\aturn_id\x18\x04 \x01(\tR\x06turnId\x12\x12\n" +
-	"\x04done\x18\x05 \x01(\bR\x04done\"\xfb\a\n" +
+	"\x04done\x18\x05 \x01(\bR\x04done\"\xa7\b\n" +
 	"\bKeptTurn\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12,\n" +
 	"\x06inputs\x18\x02 \x03(\v2\x14.troupe.v1.KeptInputR\x06inputs\x12-\n" +
@@ -1284,7 +1352,12 @@ const file_snapshot_proto_rawDesc = "" +
 	"\tcompacted\x18\x19 \x01(\bR\tcompacted\x12\x1b\n" +
 	"\tbilled_ms\x18i \x01(\x03R\bbilledMs\x12\x10\n" +
 	"\x03cut\x18j \x01(\bR\x03cut\x12\x18\n" +
-	"\awaiting\x18y \x01(\rR\awaiting\"V\n" +
+	"\awaiting\x18y \x01(\rR\awaiting\x12*\n" +
+	"\x05tries\x18e \x01(\v2\x14.troupe.v1.KeptTriesR\x05tries\"I\n" +
+	"\tKeptTries\x12\x14\n" +
+	"\x05waits\x18\x01 \x01(\x05R\x05waits\x12\x10\n" +
+	"\x03own\x18\x02 \x01(\bR\x03own\x12\x14\n" +
+	"\x05other\x18\x03 \x01(\bR\x05other\"V\n" +
 	"\x0eKeptGeneration\x122\n" +
 	"\x04fact\x18\x01 \x01(\v2\x1e.troupe.v1.GenerationCompletedR\x04fact\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\x92\x04\n" +
@@ -1325,7 +1398,7 @@ func file_snapshot_proto_rawDescGZIP() []byte {
 	return file_snapshot_proto_rawDescData
 }
 
-var file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_snapshot_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_snapshot_proto_goTypes = []any{
 	(*ConversationSnapshot)(nil), // 0: troupe.v1.ConversationSnapshot
 	(*KeptMessage)(nil),          // 1: troupe.v1.KeptMessage
@@ -1333,77 +1406,79 @@ var file_snapshot_proto_goTypes = []any{
 	(*KeptInput)(nil),            // 3: troupe.v1.KeptInput
 	(*KeptAnswer)(nil),           // 4: troupe.v1.KeptAnswer
 	(*KeptTurn)(nil),             // 5: troupe.v1.KeptTurn
-	(*KeptGeneration)(nil),       // 6: troupe.v1.KeptGeneration
-	(*KeptCall)(nil),             // 7: troupe.v1.KeptCall
-	(*KeptTimer)(nil),            // 8: troupe.v1.KeptTimer
-	(*KeptFiles)(nil),            // 9: troupe.v1.KeptFiles
-	(*WorkerCreated)(nil),        // 10: troupe.v1.WorkerCreated
-	(*Usage)(nil),                // 11: troupe.v1.Usage
-	(*OutboxEnqueued)(nil),       // 12: troupe.v1.OutboxEnqueued
-	(*ChildSpawned)(nil),         // 13: troupe.v1.ChildSpawned
-	(*Bounds)(nil),               // 14: troupe.v1.Bounds
-	(*Amounts)(nil),              // 15: troupe.v1.Amounts
-	(*BudgetReserved)(nil),       // 16: troupe.v1.BudgetReserved
-	(*ChatMessage)(nil),          // 17: troupe.v1.ChatMessage
-	(TurnCompleted_Outcome)(0),   // 18: troupe.v1.TurnCompleted.Outcome
-	(*InputAccepted)(nil),        // 19: troupe.v1.InputAccepted
-	(*LeaseToken)(nil),           // 20: troupe.v1.LeaseToken
-	(*GenerationStarted)(nil),    // 21: troupe.v1.GenerationStarted
-	(*GenerationFailed)(nil),     // 22: troupe.v1.GenerationFailed
-	(*CancelRequested)(nil),      // 23: troupe.v1.CancelRequested
-	(*TurnCompleted)(nil),        // 24: troupe.v1.TurnCompleted
-	(*GenerationCompleted)(nil),  // 25: troupe.v1.GenerationCompleted
-	(*ToolPlanned)(nil),          // 26: troupe.v1.ToolPlanned
-	(*ApprovalRequested)(nil),    // 27: troupe.v1.ApprovalRequested
-	(*ApprovalResolved)(nil),     // 28: troupe.v1.ApprovalResolved
-	(*ToolDispatched)(nil),       // 29: troupe.v1.ToolDispatched
-	(*ToolFinished)(nil),         // 30: troupe.v1.ToolFinished
-	(*CallResolved)(nil),         // 31: troupe.v1.CallResolved
-	(*TimerSet)(nil),             // 32: troupe.v1.TimerSet
-	(*FileHash)(nil),             // 33: troupe.v1.FileHash
+	(*KeptTries)(nil),            // 6: troupe.v1.KeptTries
+	(*KeptGeneration)(nil),       // 7: troupe.v1.KeptGeneration
+	(*KeptCall)(nil),             // 8: troupe.v1.KeptCall
+	(*KeptTimer)(nil),            // 9: troupe.v1.KeptTimer
+	(*KeptFiles)(nil),            // 10: troupe.v1.KeptFiles
+	(*WorkerCreated)(nil),        // 11: troupe.v1.WorkerCreated
+	(*Usage)(nil),                // 12: troupe.v1.Usage
+	(*OutboxEnqueued)(nil),       // 13: troupe.v1.OutboxEnqueued
+	(*ChildSpawned)(nil),         // 14: troupe.v1.ChildSpawned
+	(*Bounds)(nil),               // 15: troupe.v1.Bounds
+	(*Amounts)(nil),              // 16: troupe.v1.Amounts
+	(*BudgetReserved)(nil),       // 17: troupe.v1.BudgetReserved
+	(*ChatMessage)(nil),          // 18: troupe.v1.ChatMessage
+	(TurnCompleted_Outcome)(0),   // 19: troupe.v1.TurnCompleted.Outcome
+	(*InputAccepted)(nil),        // 20: troupe.v1.InputAccepted
+	(*LeaseToken)(nil),           // 21: troupe.v1.LeaseToken
+	(*GenerationStarted)(nil),    // 22: troupe.v1.GenerationStarted
+	(*GenerationFailed)(nil),     // 23: troupe.v1.GenerationFailed
+	(*CancelRequested)(nil),      // 24: troupe.v1.CancelRequested
+	(*TurnCompleted)(nil),        // 25: troupe.v1.TurnCompleted
+	(*GenerationCompleted)(nil),  // 26: troupe.v1.GenerationCompleted
+	(*ToolPlanned)(nil),          // 27: troupe.v1.ToolPlanned
+	(*ApprovalRequested)(nil),    // 28: troupe.v1.ApprovalRequested
+	(*ApprovalResolved)(nil),     // 29: troupe.v1.ApprovalResolved
+	(*ToolDispatched)(nil),       // 30: troupe.v1.ToolDispatched
+	(*ToolFinished)(nil),         // 31: troupe.v1.ToolFinished
+	(*CallResolved)(nil),         // 32: troupe.v1.CallResolved
+	(*TimerSet)(nil),             // 33: troupe.v1.TimerSet
+	(*FileHash)(nil),             // 34: troupe.v1.FileHash
 }
 var file_snapshot_proto_depIdxs = []int32{
-	10, // 0: troupe.v1.ConversationSnapshot.created:type_name -> troupe.v1.WorkerCreated
+	11, // 0: troupe.v1.ConversationSnapshot.created:type_name -> troupe.v1.WorkerCreated
 	1,  // 1: troupe.v1.ConversationSnapshot.history:type_name -> troupe.v1.KeptMessage
 	2,  // 2: troupe.v1.ConversationSnapshot.borders:type_name -> troupe.v1.KeptBorder
 	3,  // 3: troupe.v1.ConversationSnapshot.inputs:type_name -> troupe.v1.KeptInput
 	4,  // 4: troupe.v1.ConversationSnapshot.known:type_name -> troupe.v1.KeptAnswer
 	5,  // 5: troupe.v1.ConversationSnapshot.turn:type_name -> troupe.v1.KeptTurn
 	5,  // 6: troupe.v1.ConversationSnapshot.last:type_name -> troupe.v1.KeptTurn
-	11, // 7: troupe.v1.ConversationSnapshot.usage:type_name -> troupe.v1.Usage
-	9,  // 8: troupe.v1.ConversationSnapshot.files:type_name -> troupe.v1.KeptFiles
-	8,  // 9: troupe.v1.ConversationSnapshot.timers:type_name -> troupe.v1.KeptTimer
-	12, // 10: troupe.v1.ConversationSnapshot.outbox:type_name -> troupe.v1.OutboxEnqueued
-	13, // 11: troupe.v1.ConversationSnapshot.children:type_name -> troupe.v1.ChildSpawned
-	14, // 12: troupe.v1.ConversationSnapshot.bounds:type_name -> troupe.v1.Bounds
-	15, // 13: troupe.v1.ConversationSnapshot.spent:type_name -> troupe.v1.Amounts
-	16, // 14: troupe.v1.ConversationSnapshot.reserved:type_name -> troupe.v1.BudgetReserved
-	17, // 15: troupe.v1.KeptMessage.message:type_name -> troupe.v1.ChatMessage
-	18, // 16: troupe.v1.KeptBorder.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	19, // 17: troupe.v1.KeptInput.fact:type_name -> troupe.v1.InputAccepted
+	12, // 7: troupe.v1.ConversationSnapshot.usage:type_name -> troupe.v1.Usage
+	10, // 8: troupe.v1.ConversationSnapshot.files:type_name -> troupe.v1.KeptFiles
+	9,  // 9: troupe.v1.ConversationSnapshot.timers:type_name -> troupe.v1.KeptTimer
+	13, // 10: troupe.v1.ConversationSnapshot.outbox:type_name -> troupe.v1.OutboxEnqueued
+	14, // 11: troupe.v1.ConversationSnapshot.children:type_name -> troupe.v1.ChildSpawned
+	15, // 12: troupe.v1.ConversationSnapshot.bounds:type_name -> troupe.v1.Bounds
+	16, // 13: troupe.v1.ConversationSnapshot.spent:type_name -> troupe.v1.Amounts
+	17, // 14: troupe.v1.ConversationSnapshot.reserved:type_name -> troupe.v1.BudgetReserved
+	18, // 15: troupe.v1.KeptMessage.message:type_name -> troupe.v1.ChatMessage
+	19, // 16: troupe.v1.KeptBorder.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	20, // 17: troupe.v1.KeptInput.fact:type_name -> troupe.v1.InputAccepted
 	3,  // 18: troupe.v1.KeptTurn.inputs:type_name -> troupe.v1.KeptInput
-	20, // 19: troupe.v1.KeptTurn.leases:type_name -> troupe.v1.LeaseToken
-	21, // 20: troupe.v1.KeptTurn.gen:type_name -> troupe.v1.GenerationStarted
-	22, // 21: troupe.v1.KeptTurn.failed:type_name -> troupe.v1.GenerationFailed
-	6,  // 22: troupe.v1.KeptTurn.generations:type_name -> troupe.v1.KeptGeneration
-	7,  // 23: troupe.v1.KeptTurn.calls:type_name -> troupe.v1.KeptCall
-	11, // 24: troupe.v1.KeptTurn.usage:type_name -> troupe.v1.Usage
-	23, // 25: troupe.v1.KeptTurn.cancelled:type_name -> troupe.v1.CancelRequested
-	24, // 26: troupe.v1.KeptTurn.completed:type_name -> troupe.v1.TurnCompleted
-	25, // 27: troupe.v1.KeptGeneration.fact:type_name -> troupe.v1.GenerationCompleted
-	26, // 28: troupe.v1.KeptCall.plan:type_name -> troupe.v1.ToolPlanned
-	27, // 29: troupe.v1.KeptCall.requested:type_name -> troupe.v1.ApprovalRequested
-	28, // 30: troupe.v1.KeptCall.resolved:type_name -> troupe.v1.ApprovalResolved
-	29, // 31: troupe.v1.KeptCall.dispatched:type_name -> troupe.v1.ToolDispatched
-	30, // 32: troupe.v1.KeptCall.finished:type_name -> troupe.v1.ToolFinished
-	31, // 33: troupe.v1.KeptCall.answer:type_name -> troupe.v1.CallResolved
-	32, // 34: troupe.v1.KeptTimer.fact:type_name -> troupe.v1.TimerSet
-	33, // 35: troupe.v1.KeptFiles.files:type_name -> troupe.v1.FileHash
-	36, // [36:36] is the sub-list for method output_type
-	36, // [36:36] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	21, // 19: troupe.v1.KeptTurn.leases:type_name -> troupe.v1.LeaseToken
+	22, // 20: troupe.v1.KeptTurn.gen:type_name -> troupe.v1.GenerationStarted
+	23, // 21: troupe.v1.KeptTurn.failed:type_name -> troupe.v1.GenerationFailed
+	7,  // 22: troupe.v1.KeptTurn.generations:type_name -> troupe.v1.KeptGeneration
+	8,  // 23: troupe.v1.KeptTurn.calls:type_name -> troupe.v1.KeptCall
+	12, // 24: troupe.v1.KeptTurn.usage:type_name -> troupe.v1.Usage
+	24, // 25: troupe.v1.KeptTurn.cancelled:type_name -> troupe.v1.CancelRequested
+	25, // 26: troupe.v1.KeptTurn.completed:type_name -> troupe.v1.TurnCompleted
+	6,  // 27: troupe.v1.KeptTurn.tries:type_name -> troupe.v1.KeptTries
+	26, // 28: troupe.v1.KeptGeneration.fact:type_name -> troupe.v1.GenerationCompleted
+	27, // 29: troupe.v1.KeptCall.plan:type_name -> troupe.v1.ToolPlanned
+	28, // 30: troupe.v1.KeptCall.requested:type_name -> troupe.v1.ApprovalRequested
+	29, // 31: troupe.v1.KeptCall.resolved:type_name -> troupe.v1.ApprovalResolved
+	30, // 32: troupe.v1.KeptCall.dispatched:type_name -> troupe.v1.ToolDispatched
+	31, // 33: troupe.v1.KeptCall.finished:type_name -> troupe.v1.ToolFinished
+	32, // 34: troupe.v1.KeptCall.answer:type_name -> troupe.v1.CallResolved
+	33, // 35: troupe.v1.KeptTimer.fact:type_name -> troupe.v1.TimerSet
+	34, // 36: troupe.v1.KeptFiles.files:type_name -> troupe.v1.FileHash
+	37, // [37:37] is the sub-list for method output_type
+	37, // [37:37] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_snapshot_proto_init() }
@@ -1419,7 +1494,7 @@ func file_snapshot_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_snapshot_proto_rawDesc), len(file_snapshot_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

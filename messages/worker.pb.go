@@ -2526,7 +2526,8 @@ type GenerationFailed struct {
 	Class         string                 `protobuf:"bytes,2,opt,name=class,proto3" json:"class,omitempty"`                                           // model error class: rate_limited, overloaded, context_length, auth, truncated, protocol, ...
 	RetryAtUnixMs int64                  `protobuf:"varint,3,opt,name=retry_at_unix_ms,json=retryAtUnixMs,proto3" json:"retry_at_unix_ms,omitempty"` // 0: not retried
 	Message       string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
-	Partial       string                 `protobuf:"bytes,5,opt,name=partial,proto3" json:"partial,omitempty"` // text already shown, void
+	Partial       string                 `protobuf:"bytes,5,opt,name=partial,proto3" json:"partial,omitempty"`                   // text already shown, void
+	NotMade       bool                   `protobuf:"varint,101,opt,name=not_made,json=notMade,proto3" json:"not_made,omitempty"` // the provider was out of order and was not asked: no attempt of those that a step has
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2594,6 +2595,13 @@ func (x *GenerationFailed) GetPartial() string {
 		return x.Partial
 	}
 	return ""
+}
+
+func (x *GenerationFailed) GetNotMade() bool {
+	if x != nil {
+		return x.NotMade
+	}
+	return false
 }
 
 type ToolPlanned struct {
@@ -4910,13 +4918,14 @@ const file_worker_proto_rawDesc = "" +
 	" \x01(\bR\bscripted\x12\x18\n" +
 	"\apartial\x18\v \x01(\bR\apartial\x12\x1d\n" +
 	"\n" +
-	"instead_of\x18x \x01(\tR\tinsteadOf\"\x9c\x01\n" +
+	"instead_of\x18x \x01(\tR\tinsteadOf\"\xb7\x01\n" +
 	"\x10GenerationFailed\x12\x15\n" +
 	"\x06gen_id\x18\x01 \x01(\tR\x05genId\x12\x14\n" +
 	"\x05class\x18\x02 \x01(\tR\x05class\x12'\n" +
 	"\x10retry_at_unix_ms\x18\x03 \x01(\x03R\rretryAtUnixMs\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x18\n" +
-	"\apartial\x18\x05 \x01(\tR\apartial\"\xa1\x03\n" +
+	"\apartial\x18\x05 \x01(\tR\apartial\x12\x19\n" +
+	"\bnot_made\x18e \x01(\bR\anotMade\"\xa1\x03\n" +
 	"\vToolPlanned\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x17\n" +
 	"\aexec_id\x18\x02 \x01(\tR\x06execId\x12\x18\n" +
