@@ -58,7 +58,7 @@ func (v *Conversation) takeTurn(c actor.Context, m *messages.TakeTurn) {
 		v.queue = append(v.queue, m)
 	}
 	if c.Sender() != nil {
-		v.waiting[id] = append(v.waiting[id], c.Sender())
+		v.waiting[id] = act.Await(c.ActorSystem(), v.waiting[id], c.Sender())
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -180,6 +181,9 @@ func (r *PipelineRun) command(c actor.Context) {
 	case *messages.ShowRun:
 		r.show(c, c.Sender(), wholeRun)
 	case *messages.AwaitRun:
+		if len(r.awaiting) == cap(r.awaiting) { // those who have stopped waiting make room
+			r.awaiting = slices.DeleteFunc(r.awaiting, func(a *awaiting) bool { return !act.Waits(c.ActorSystem(), a.sender) })
+		}
 		r.awaiting = append(r.awaiting, &awaiting{m, c.Sender()})
 		r.announce(c)
 	case proto.Message:

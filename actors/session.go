@@ -39,6 +39,7 @@ type Session struct {
 	builds   act.Stash
 	till     till
 	rest     rest
+	calm     calm
 	life     life
 	makings  map[*making]struct{}
 	run      *runner // nil: it was not made for a pipeline run

@@ -146,35 +146,6 @@ func (s *Session) cancelWithJobs(c actor.Context, m *messages.CancelSession) {
 	})
 }
 
-// waitAll answers when all workers rest. One that rested when it was asked may have got something to do from another one that still worked, such as the
-// answer of an agent in the background: they are all asked again until nobody got anything meanwhile.
-func (s *Session) waitAll(c actor.Context, m *messages.WaitIdle) {
-	if m.GetWorkerId() != "" {
-		s.route(c, m)
-		return
-	}
-	sys, self, asker, away, begun := c.ActorSystem(), c.Self(), c.Sender(), &s.rest.away, &s.rest.begun
-	away.Add(1)
-	s.svc.spawn(sys, asker, func(p *act.Panic) any { return messages.Fail(messages.CodeInternal, p.Error(), "") }, func() any {
-		defer away.Add(-1)
-		ctx := context.Background() // whoever is asked answers at its end, too
-		for {
-			before := begun.Load()
-			now, err := act.Ask[*awake](ctx, sys, self, &askAwake{})
-			if err != nil {
-				return asFailure(err)
-			}
-			_, _, fail := each(ctx, sys, self, now.workers, func(id string) proto.Message { return &messages.WaitIdle{WorkerId: id} })
-			switch {
-			case fail != nil:
-				return fail
-			case begun.Load() == before:
-				return &messages.Ack{}
-			}
-		}
-	})
-}
-
 // Messages of a session to itself: who may have something to do.
 type (
 	askAwake struct{}

@@ -3,6 +3,7 @@ package actors
 import (
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/messages"
 )
 
@@ -21,7 +22,7 @@ func (w *Worker) waitIdle(c actor.Context) {
 		c.Respond(&messages.Ack{})
 		return
 	}
-	w.idlers = append(w.idlers, c.Sender())
+	w.idlers = act.Await(c.ActorSystem(), w.idlers, c.Sender())
 }
 
 // asks says whether a message is one that a sender waits for.

@@ -8,6 +8,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/conversation"
 	"github.com/troupe-dev/troupe/messages"
 )
@@ -368,7 +369,7 @@ func (w *Worker) await(c actor.Context, m *messages.AwaitTurn) {
 	case done:
 		w.readTurn(c, turn)
 	default:
-		w.waiting[id] = append(w.waiting[id], c.Sender())
+		w.waiting[id] = act.Await(c.ActorSystem(), w.waiting[id], c.Sender())
 	}
 }
 

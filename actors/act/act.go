@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -109,6 +110,25 @@ func EndAsks(sys *actor.ActorSystem, msg any) {
 			}
 		})
 	}
+}
+
+// Await adds somebody to those who wait for an answer, without those who have stopped waiting: they are looked for when the
+// list would grow, so that it holds at most twice as many as wait.
+func Await(sys *actor.ActorSystem, waiting []*actor.PID, who *actor.PID) []*actor.PID {
+	if len(waiting) == cap(waiting) {
+		waiting = slices.DeleteFunc(waiting, func(pid *actor.PID) bool { return !Waits(sys, pid) })
+		waiting = append(make([]*actor.PID, 0, 2*len(waiting)+1), waiting...)
+	}
+	return append(waiting, who)
+}
+
+// Waits says whether an answer would still get to somebody.
+func Waits(sys *actor.ActorSystem, who *actor.PID) bool {
+	if who == nil || who.GetAddress() != sys.Address() {
+		return who != nil // nobody here can say
+	}
+	_, there := sys.ProcessRegistry.GetLocal(who.GetId())
+	return there
 }
 
 // promise is the address of one awaited reply; later ones are dropped.
