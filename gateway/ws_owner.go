@@ -77,7 +77,7 @@ func (c *conn) deliver(ctx context.Context, id string, m *messages.Execute, prog
 		s.calls = make(map[string]*ownedCall)
 	}
 	s.calls[id] = call // a newer connection takes it over
-	delete(s.results.sums, id)
+	delete(s.results.sums, c.seen(id))
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
@@ -148,10 +148,13 @@ func (c *conn) result(f *messages.ToolResultFrame) {
 	s := &c.a.ws
 	s.mu.Lock()
 	call := s.calls[f.CallID]
-	before, again := s.results.sums[f.CallID]
+	if call != nil && !c.who.Owner && call.conn.who.Tenant != c.who.Tenant {
+		call = nil // another tenant's does not exist
+	}
+	before, again := s.results.sums[c.seen(f.CallID)]
 	mine := call != nil && call.conn == c
 	if mine && !again {
-		s.results.add(f.CallID, sum)
+		s.results.add(c.seen(f.CallID), sum)
 	}
 	s.mu.Unlock()
 	switch {
@@ -166,6 +169,9 @@ func (c *conn) result(f *messages.ToolResultFrame) {
 		call.reply <- replyOf(call.exec, f)
 	}
 }
+
+// seen is the id under which a result is remembered: what other tenants' calls came to is not told.
+func (c *conn) seen(id string) string { return c.who.Tenant + "/" + id }
 
 // resultBytes is what makes two results the same.
 func resultBytes(f *messages.ToolResultFrame) []byte {
