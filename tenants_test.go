@@ -123,7 +123,7 @@ func (o *office) beginIn(token, dir string) (messages.SessionJSON, messages.Appr
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		o.t.Fatal(err)
 	}
-	body, err := json.Marshal(messages.CreateJSON{Ask: true, Workspaces: []messages.AttachJSON{{URI: "local:" + filepath.ToSlash(dir)}}, Input: &messages.InputJSON{Text: "a secret of " + token}})
+	body, err := json.Marshal(messages.CreateJSON{Ask: new(true), Workspaces: []messages.AttachJSON{{URI: "local:" + filepath.ToSlash(dir)}}, Input: &messages.InputJSON{Text: "a secret of " + token}})
 	if err != nil {
 		o.t.Fatal(err)
 	}

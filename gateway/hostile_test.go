@@ -20,6 +20,8 @@ func TestHostileRequestsAreRefusedBeforeTheHouseHears(t *testing.T) {
 		{"unknown field deep inside", "POST", "/api/sessions", `{"input":{"text":"x","files":[{"name":"a","data":"b"}]}}`, nil, 400, "bad_request", `unknown field "data"`},
 		{"two values", "POST", inputs, `{"text":"x"} {"text":"y"}`, nil, 400, "bad_request", "more after the first value"},
 		{"broken json", "POST", inputs, `{"text":`, nil, 400, "bad_request", "ends early"},
+		{"no object", "POST", inputs, `[1]`, nil, 400, "bad_request", `it cannot be an array, at byte`},
+		{"an object for a text", "POST", inputs, `{"text":{}}`, nil, 400, "bad_request", `field "text" cannot be an object`},
 		{"another type", "POST", inputs, `{"text":7}`, nil, 400, "bad_request", `field "text" cannot be a number`},
 		{"a list", "POST", inputs, `[]`, nil, 400, "bad_request", "array"},
 		{"a form", "POST", inputs, `text=x`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 400, "bad_request", "application/json"},

@@ -67,7 +67,7 @@ func decodeText(err error) string {
 	case errors.As(err, &syntax):
 		return fmt.Sprintf("%s, at byte %d", syntax.Error(), syntax.Offset)
 	case errors.As(err, &kind):
-		return fmt.Sprintf("field %q cannot be a %s, at byte %d", kind.Field, kind.Value, kind.Offset)
+		return fmt.Sprintf("%s, at byte %d", messages.WrongKind(kind), kind.Offset)
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return "the JSON text ends early"
 	}

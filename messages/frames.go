@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -303,10 +304,25 @@ func decodeOne(b []byte, into any) error {
 	return nil
 }
 
+// WrongKind says what stands where something else is wanted.
+func WrongKind(e *json.UnmarshalTypeError) string {
+	if e.Field == "" {
+		return "it cannot be " + article(e.Value)
+	}
+	return fmt.Sprintf("field %q cannot be %s", e.Field, article(e.Value))
+}
+
+func article(noun string) string {
+	if strings.HasPrefix(noun, "array") || strings.HasPrefix(noun, "object") {
+		return "an " + noun
+	}
+	return "a " + noun
+}
+
 func frameText(err error) string {
 	var kind *json.UnmarshalTypeError
 	if errors.As(err, &kind) {
-		return fmt.Sprintf("field %q cannot be a %s", kind.Field, kind.Value)
+		return WrongKind(kind)
 	}
 	return err.Error()
 }

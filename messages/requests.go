@@ -28,7 +28,7 @@ type CreateJSON struct {
 	Env        []EnvVarJSON `json:"env,omitempty"`
 	Rules      []string     `json:"rules,omitempty"`
 	NoInput    bool         `json:"no_input,omitempty"` // nobody answers: every question is a denial
-	Ask        bool         `json:"ask,omitempty"`      // calls that need an approval wait for an answer; else they are denied
+	Ask        *bool        `json:"ask,omitempty"`      // calls that need an approval wait for an answer (default, unless no_input); false: they are denied
 	Persist    string       `json:"persist,omitempty"`  // message (default) | task | manual
 	Input      *InputJSON   `json:"input,omitempty"`    // accepted in the same append
 
@@ -172,10 +172,18 @@ type VerifyJSON struct {
 	Sessions []string `json:"sessions,omitempty"`
 }
 
+// asks says whether calls that need an approval wait for one: a server has a place where they are listed and answered, and whoever looks there may.
+func (j *CreateJSON) asks() bool {
+	if j.Ask == nil {
+		return !j.NoInput
+	}
+	return *j.Ask
+}
+
 // Proto is what is asked for.
 func (j *CreateJSON) Proto() (*CreateSession, error) {
 	m := &CreateSession{
-		SessionId: j.ID, Agent: j.Agent, Model: j.Model, System: j.System, ProjectId: j.Project, Rules: j.Rules, NoInput: j.NoInput, Ask: j.Ask,
+		SessionId: j.ID, Agent: j.Agent, Model: j.Model, System: j.System, ProjectId: j.Project, Rules: j.Rules, NoInput: j.NoInput, Ask: j.asks(),
 		Env: convert(j.Env, func(v EnvVarJSON) *EnvVar { return &EnvVar{Name: v.Name, Value: v.Value} }), Fields: schemaText(j.Fields),
 	}
 	for _, w := range j.Workspaces {
@@ -221,7 +229,7 @@ func CreateFrom(m *CreateSession) (*CreateJSON, error) {
 	}
 	j := &CreateJSON{
 		ID: m.GetSessionId(), Agent: m.GetAgent(), Model: m.GetModel(), System: m.GetSystem(), Project: m.GetProjectId(),
-		Rules: m.GetRules(), NoInput: m.GetNoInput(), Ask: m.GetAsk(),
+		Rules: m.GetRules(), NoInput: m.GetNoInput(), Ask: new(m.GetAsk()),
 		Env:        convert(m.GetEnv(), func(v *EnvVar) EnvVarJSON { return EnvVarJSON{v.GetName(), v.GetValue()} }),
 		Workspaces: convert(m.GetWorkspaces(), AttachFrom), Budget: m.GetBudget().JSON(),
 	}
