@@ -247,17 +247,16 @@ func (r *runner) announce(dir string, trust messages.Trust_Level, rules []string
 		r.a.note("troupe: %s is trusted (full): every tool runs unasked%s", visible(dir), but)
 		return
 	}
-	what := fmt.Sprintf("troupe: %s is restricted: what needs a question is refused, since nobody can be asked", visible(dir))
-	if r.create.GetAsk() || r.create == nil && r.parts != nil && r.a.canAsk() {
-		what = fmt.Sprintf("troupe: %s is restricted: you are asked about what no rule allows", visible(dir))
+	what := fmt.Sprintf("troupe: %s is restricted: %s", visible(dir), r.questions())
+	if r.create == nil {
+		r.a.note("%s; a session keeps what it may do: begin a new one with --allow RULE (such as '@read') or --trust full to allow more", what)
+		return
 	}
-	if r.create != nil {
-		allowed := visible(cmp.Or(allow, "nothing"))
-		if strict != "" {
-			allowed += ", but for: " + visible(strict)
-		}
-		what += fmt.Sprintf("; allowed beforehand: %s; allow more with --allow RULE (such as '@read'), --trust full, or: troupe trust %s", allowed, visible(dir))
+	allowed := visible(cmp.Or(allow, "nothing"))
+	if strict != "" {
+		allowed += ", but for: " + visible(strict)
 	}
+	what += fmt.Sprintf("; allowed beforehand: %s; allow more with --allow RULE (such as '@read'), --trust full, or: troupe trust %s", allowed, visible(dir))
 	r.a.note("%s", what)
 }
 
@@ -272,6 +271,17 @@ func parted(rules []string) (allow, strict string) {
 		both[i] = append(both[i], text)
 	}
 	return strings.Join(both[0], ", "), strings.Join(both[1], ", ")
+}
+
+// questions says what becomes of what no rule allows. What the session was begun with decides where the prompt of this run does not.
+func (r *runner) questions() string {
+	switch {
+	case r.create.GetAsk(), r.create == nil && r.parts != nil && r.a.canAsk():
+		return "you are asked about what no rule allows"
+	case r.create != nil, r.parts != nil && r.a.flags.noInput:
+		return "what needs a question is refused, since nobody can be asked"
+	}
+	return "what needs a question waits for troupe approve if the session was begun where somebody can be asked, and else is refused"
 }
 
 // begin makes the session, or finds it and sends it the prompt. It may be done again in another
