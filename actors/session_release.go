@@ -41,6 +41,11 @@ func (s *Session) releaseOnce(c actor.Context, m *messages.ReleaseWorker) {
 	w.quarantined, w.lastError, w.failures, w.release = "", "", 0, m.GetBy()
 	w.tried, w.openings = true, 0
 	s.start(c, w)
+	for _, other := range s.workers {
+		if other.pid != nil && other != w {
+			c.Send(other.pid, &wayFree{w.id})
+		}
+	}
 	s.tellAgain(c, w.id)
 	s.route(c, m) // its answer comes behind the record
 }

@@ -332,6 +332,8 @@ func (w *Worker) common(c actor.Context) {
 		w.posted(c, m)
 	case *postDue:
 		w.postDue(c, m)
+	case *wayFree:
+		w.wayFree(c, m)
 	default:
 		w.aboutTimers(c)
 	}
@@ -352,7 +354,7 @@ func (w *Worker) stale(c actor.Context) {
 // failed hands everything back to the Session, which keeps it for the next incarnation.
 func (w *Worker) failed(c actor.Context) {
 	switch m := c.Message().(type) {
-	case *appended, *opened, *generated, *retryDue, *posted, *postDue, *messages.Replaced, *wallTimeUp, *callsLost, *consulted, *holdOver, *approvalDue, *messages.ToolReply,
+	case *appended, *opened, *generated, *retryDue, *posted, *postDue, *wayFree, *messages.Replaced, *wallTimeUp, *callsLost, *consulted, *holdOver, *approvalDue, *messages.ToolReply,
 		*messages.LeaseGranted, *messages.LeaseQueued, *messages.PermitGranted, *messages.PermitDenied, *messages.BudgetGranted, *messages.BudgetRefused, *messages.BudgetShort, *budgetWallUp:
 	case *messages.Configure:
 		w.acknowledge(c) // the next incarnation gets it at its start

@@ -34,18 +34,21 @@ type flight struct {
 	cancel  context.CancelFunc
 	failed  bool // it is tried again after a pause
 	barred  bool // its receiver is quarantined
+	freed   bool // and was released after it was sent: it is tried again, whatever comes back
 }
 
 // mailCount is what an answer asks for, of what is bounded.
 type mailCount struct{ sends, children int }
 
-// Results of the goroutine that delivers a message, and the end of the pause after one that failed.
+// Results of the goroutine that delivers a message, the end of the pause after one that failed, and the Session's word that a receiver is no longer
+// quarantined.
 type (
 	posted struct {
 		mail *messages.OutboxEnqueued
 		err  error
 	}
 	postDue struct{ gen uint64 }
+	wayFree struct{ to string } // a worker was released
 )
 
 // Bounds of messages between workers.
@@ -114,7 +117,7 @@ func (w *Worker) posted(c actor.Context, m *posted) {
 	case errors.As(m.err, &f) && final(f.GetCode()):
 		ack.Refused = f.GetMessage()
 	default:
-		flown.failed, flown.barred = true, f.GetCode() == messages.CodeQuarantined
+		flown.failed, flown.barred = true, f.GetCode() == messages.CodeQuarantined && !flown.freed
 		w.mail.tries++
 		pause := min(postPause<<min(w.mail.tries, 10), time.Minute)
 		w.mail.retry.SetBy(w.svc.Clock, c, pause, func(gen uint64) any { return &postDue{gen} })
@@ -151,6 +154,20 @@ func (w *Worker) postDue(c actor.Context, m *postDue) {
 	w.post(c)
 }
 
+// wayFree sends again what a quarantine has held up. A sender whose message is barred counts as one that rests, so its session could leave memory, for
+// good, before the pause is over.
+func (w *Worker) wayFree(c actor.Context, m *wayFree) {
+	f := w.mail.flying[m.to]
+	if f == nil || w.state.Closed() {
+		return
+	}
+	f.freed, f.barred = true, false
+	if f.failed {
+		delete(w.mail.flying, m.to)
+		w.post(c)
+	}
+}
+
 // mailed goes on with what waited for the outbox. A worker that is to end goes on with that though inputs wait: they are taken back.
 func (w *Worker) mailed(c actor.Context) {
 	w.post(c)
@@ -164,7 +181,7 @@ func (w *Worker) mailed(c actor.Context) {
 }
 
 // mailRests says whether nothing that is on its way is waited for: it has arrived, or nobody sends it any more, or its receivers are
-// quarantined. Who releases those brings the session back to memory, and what stands in the outbox is sent again.
+// quarantined. Who releases those brings the session back to memory, and what stands in the outbox is sent again, or at once by those who are there (wayFree).
 func (w *Worker) mailRests() bool {
 	if w.svc.Still || w.state.Closed() {
 		return true
