@@ -326,14 +326,8 @@ func (w *Worker) common(c actor.Context) {
 		w.watch(c, m)
 	case *wallTimeUp:
 		w.wallTimeUp(c, m)
-	case *messages.DeliverMail:
-		w.takeMail(c, m)
-	case *posted:
-		w.posted(c, m)
-	case *postDue:
-		w.postDue(c, m)
-	case *wayFree:
-		w.wayFree(c, m)
+	case *messages.DeliverMail, *posted, *postDue, *wayFree:
+		w.aboutMail(c)
 	default:
 		w.aboutTimers(c)
 	}

@@ -65,6 +65,19 @@ func idsOf(exec string) (message, input string) {
 	return "msg_" + id, messages.InputPrefix + id
 }
 
+func (w *Worker) aboutMail(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *messages.DeliverMail:
+		w.takeMail(c, m)
+	case *posted:
+		w.posted(c, m)
+	case *postDue:
+		w.postDue(c, m)
+	case *wayFree:
+		w.wayFree(c, m)
+	}
+}
+
 // post sends what is in the outbox and not on its way.
 func (w *Worker) post(c actor.Context) {
 	if w.state.Closed() || w.svc.Still && w.closing.asked == nil {
