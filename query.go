@@ -274,7 +274,7 @@ func (rt *Runtime) show(ctx context.Context, m *messages.Show) (*messages.Shown,
 func turnView(t ownTurn) *messages.TurnView {
 	tv := &messages.TurnView{
 		TurnId: t.ID, WorkerId: t.worker, Text: t.Text, Usage: t.Usage, StartedAtUnixMs: t.StartedMs, CompletedAtUnixMs: t.DoneMs,
-		Compacted: t.compacted,
+		Compacted: t.compacted, Partial: t.Suspended.GetText(),
 	}
 	for i, in := range t.Inputs {
 		if i > 0 {

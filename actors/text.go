@@ -73,10 +73,15 @@ func cut(s string, limit int) (string, bool) {
 	if len(s) <= limit {
 		return s, false
 	}
+	return cutOf(s, len(s), limit), true
+}
+
+// cutOf cuts what is known of a text of so many bytes, which is more than the limit.
+func cutOf(s string, whole, limit int) string {
 	for limit > 0 && !utf8.RuneStart(s[limit]) {
 		limit--
 	}
-	return fmt.Sprintf("%s\n... [%d bytes truncated] ...", s[:limit], len(s)-limit), true
+	return fmt.Sprintf("%s\n... [%d bytes truncated] ...", s[:limit], whole-limit)
 }
 
 // shallow is a message like m, whose fields may be set: m was sent, and is others' too. What is in them both share.

@@ -36,6 +36,7 @@ type generation struct {
 	summary   bool        // of a compaction
 	span      trace.Span  // of the call; nil when nobody collects traces
 	receiving atomic.Bool // set by the goroutine of the call with its first event
+	arrived   arrived     // by the same
 }
 
 // Results of the goroutine of a model call.
@@ -190,7 +191,7 @@ func (w *Worker) modelCall(c actor.Context, g *generation) *modelCall {
 		return w.summaryCall(c, g)
 	}
 	call := &modelCall{
-		svc: w.svc, sys: c.ActorSystem(), session: c.Parent(), receiving: &g.receiving, watched: w.watched.Load, number: g.number,
+		svc: w.svc, sys: c.ActorSystem(), session: c.Parent(), receiving: &g.receiving, arrived: &g.arrived, watched: w.watched.Load, number: g.number,
 		model: g.model.Model, request: &model.Request{
 			Model: g.model.Name, Prompt: g.prompt, Tools: w.toolDefs(), Agent: cmp.Or(w.state.Alias(), w.state.Agent()), Session: w.session, MaxTokens: w.room(),
 			XML: g.model.XML || w.inText(),
@@ -213,6 +214,7 @@ type modelCall struct {
 	sys       *actor.ActorSystem
 	session   *actor.PID
 	receiving *atomic.Bool // of the generation
+	arrived   *arrived     // of the generation; nil: nobody sees its text, as that of a summary
 	watched   func() bool
 	number    uint64
 	model     model.Model
@@ -273,7 +275,9 @@ func (m *modelCall) see(e model.Event) {
 	}
 	switch e.Kind {
 	case model.Text:
-		m.publish(messages.EventTextDelta, m.piece(0, e.Text))
+		text := m.piece(0, e.Text)
+		m.arrived.add(text)
+		m.publish(messages.EventTextDelta, text)
 	case model.Reasoning:
 		m.publish(messages.EventReasoningDelta, m.piece(1, e.Text))
 	case model.CallStart, model.CallArgs, model.UsageSeen, model.Finish: // shown with the fact

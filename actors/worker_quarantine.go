@@ -66,13 +66,18 @@ func (w *Worker) noteFailure(c actor.Context, fact *messages.Panicked) {
 	}, d)
 }
 
-// suspend writes down that an orderly stop comes in the middle of a turn, so that it does not count as a death. It does not
-// wait; what this activation has begun is written ahead of it. One that has written nothing leaves the journal as it found it.
+// suspend writes down that an orderly stop comes in the middle of a turn, so that it does not count as a death, and what people
+// have seen of the answer under way. It does not wait; what this activation has begun is written ahead of it. One that has written
+// nothing leaves the journal as it found it.
 func (w *Worker) suspend() {
 	if w.journal == nil || w.journal.Err() != nil || w.phase == stateFailed || !w.activated || w.state.Turn() == nil && w.inflight == nil {
 		return
 	}
-	rec, err := messages.NewRecord(&messages.Suspended{}, "")
+	stop := &messages.Suspended{Text: w.unfinished()}
+	rec, err := messages.NewRecord(stop, "")
+	if err != nil { // a provider sent what is no text
+		rec, err = messages.NewRecord(mend(stop), "")
+	}
 	if err != nil {
 		w.log.Error("stop cannot be written down", "err", err)
 		return
@@ -84,6 +89,15 @@ func (w *Worker) suspend() {
 			log.Warn("the stop counts as a death", "err", err)
 		}
 	}, persistence.Draft{Records: []*messages.Record{rec}})
+}
+
+// unfinished is what has arrived of the answer under way; nothing of one to an input that was withdrawn.
+func (w *Worker) unfinished() string {
+	t := w.state.Turn()
+	if t == nil || w.gen == nil || t.Cancelled.GetDiscard() {
+		return ""
+	}
+	return w.gen.arrived.String()
 }
 
 // barred quarantines a worker that was just recovered, when its journal says so, and is true then. One that

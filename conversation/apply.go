@@ -82,7 +82,7 @@ func (s *State) fold(fact proto.Message, r *messages.Record) error {
 		}
 		return nil
 	case *messages.Suspended:
-		s.fell = true
+		s.applySuspended(f, r)
 		return nil
 	case *messages.Released:
 		s.progress()

@@ -134,7 +134,7 @@ func (d *driver) bulk(text string) string {
 
 // outside lets something happen that no step asks for; false when nothing did.
 func (d *driver) outside() bool {
-	switch d.pick("event", "", "", "", "", "", "input", "withdraw", "cancel", "config", "panic", "crash", "other", "compact") {
+	switch d.pick("event", "", "", "", "", "", "input", "withdraw", "cancel", "config", "panic", "stop", "crash", "other", "compact") {
 	case "input":
 		d.put(d.input())
 	case "withdraw":
@@ -154,6 +154,8 @@ func (d *driver) outside() bool {
 		}
 	case "panic":
 		d.put(&messages.Panicked{Reason: "boom"})
+	case "stop":
+		d.put(&messages.Suspended{Text: d.bulk(d.pick("arrived", "", "half an answer"))})
 	case "crash":
 		d.cut(len(d.records))
 		d.put(&messages.Activated{Epoch: d.epoch, RecoveredSeq: d.s.Seq(), Decisions: d.s.Recover()})

@@ -194,7 +194,10 @@ func (r *restorer) turn(k *messages.KeptTurn) *Turn {
 		FinalSeq: k.GetFinalSeq(), Usage: k.GetUsage(), Scripted: k.GetScripted(), Cancelled: k.GetCancelled(), Completed: k.GetCompleted(),
 		DoneMs: k.GetDoneAtUnixMs(), DoneSeq: k.GetDoneSeq(), mark: int(k.GetMark()),
 		WorkedMs: k.GetWorkedMs(), FailedMs: k.GetFailedAtUnixMs(), Compacted: k.GetCompacted(),
-		BilledMs: k.GetBilledMs(), Cut: k.GetCut(), Tries: triesOf(k.GetTries()),
+		BilledMs: k.GetBilledMs(), Cut: k.GetCut(), Tries: triesOf(k.GetTries()), Suspended: k.GetSuspended(), suspendedSeq: k.GetSuspendedSeq(),
+	}
+	if t.Suspended == nil && t.suspendedSeq != 0 {
+		t.Suspended = again[*messages.Suspended](r, t.suspendedSeq)
 	}
 	if k.GetCommitted() {
 		t.heard = len(t.Inputs) - int(k.GetWaiting())

@@ -182,7 +182,10 @@ func keptTurn(t *Turn) *messages.KeptTurn {
 		FinalSeq: t.FinalSeq, Usage: t.Usage, Scripted: t.Scripted, Cancelled: t.Cancelled, Completed: t.Completed,
 		DoneAtUnixMs: t.DoneMs, DoneSeq: t.DoneSeq, Committed: t.heard > 0, Mark: uint32(t.mark), Pending: t.assistant != nil,
 		WorkedMs: t.WorkedMs, FailedAtUnixMs: t.FailedMs, Compacted: t.Compacted,
-		BilledMs: t.BilledMs, Cut: t.Cut, Tries: keptTries(t.Tries),
+		BilledMs: t.BilledMs, Cut: t.Cut, Tries: keptTries(t.Tries), SuspendedSeq: t.suspendedSeq,
+	}
+	if t.Suspended != nil && proto.Size(t.Suspended) < large {
+		k.Suspended = t.Suspended
 	}
 	if t.heard > 0 {
 		k.Waiting = uint32(len(t.Inputs) - t.heard) //nolint:gosec // a count

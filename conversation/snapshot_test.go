@@ -164,6 +164,59 @@ func TestASnapshotHoldsALargeTextOnlyAsTheNumberOfItsRecord(t *testing.T) {
 	}
 }
 
+// TestWhatHadArrivedOfAnAnswerIsThereUntilTheNextOneBegins also in a snapshot, and the model is never asked with it.
+func TestWhatHadArrivedOfAnAnswerIsThereUntilTheNextOneBegins(t *testing.T) {
+	for name, text := range map[string]string{"small": "half", "large": strings.Repeat("0123456789abcdef", 4<<10)} {
+		for next, f := range map[string]proto.Message{
+			"again": &messages.GenerationStarted{GenId: "g2", Step: 1, Attempt: 2}, "end": &messages.TurnCompleted{TurnId: "t1", Outcome: messages.TurnCompleted_ABORTED},
+			"answer": &messages.GenerationCompleted{GenId: "g1", FinishReason: "stop", Content: "whole"},
+		} {
+			j := newJournal()
+			j.s = conversation.Live()
+			mustWrite(t, j, &messages.WorkerCreated{WorkerId: "wrk_1"}, &messages.InputAccepted{InputId: "i1", Parts: []*messages.Part{{Kind: &messages.Part_Text{Text: "go"}}}},
+				&messages.TurnStarted{TurnId: "t1", InputIds: []string{"i1"}}, &messages.Suspended{Text: "of no answer"}, &messages.GenerationStarted{GenId: "g1", Step: 1, Attempt: 1})
+			if j.s.Turn().Suspended != nil {
+				t.Errorf("%s: the turn has %v before its first answer", name, j.s.Turn().Suspended)
+			}
+			before := rendered(t, j.s)
+			mustWrite(t, j, &messages.Suspended{Text: text}, &messages.Activated{Epoch: 2}, &messages.Suspended{}) // it was stopped again before it could ask
+			if got := j.s.Turn().Suspended.GetText(); got != text || rendered(t, j.s) != before {
+				t.Errorf("%s: the turn has %d bytes, and is asked as %s", name, len(got), rendered(t, j.s))
+			}
+			b, err := j.s.Freeze().Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(b) > 2<<10 {
+				t.Errorf("%s: the snapshot has %d bytes", name, len(b))
+			}
+			read := 0
+			back, err := conversation.Restore(j.s.Seq(), b, reader(j.records, &read))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := conversation.Difference(j.s, back); diff != "" || back.Turn().Suspended.GetText() != text || (read > 0) != (name == "large") {
+				t.Errorf("%s: restored after %d records were read: %s", name, read, diff)
+			}
+			mustWrite(t, j, f)
+			for _, turn := range []*conversation.Turn{j.s.Turn(), j.s.Last()} {
+				if turn != nil && turn.Suspended != nil {
+					t.Errorf("%s, %s: it is there still", name, next)
+				}
+			}
+		}
+	}
+}
+
+func rendered(t *testing.T, s *conversation.State) string {
+	t.Helper()
+	ready, ok := s.Ready()
+	if !ok {
+		t.Fatal("it is not ready")
+	}
+	return promptText(ready.Render("s"))
+}
+
 func TestASnapshotWhoseRecordsAreGoneIsRefused(t *testing.T) {
 	j := newJournal()
 	j.s = conversation.Live()

@@ -131,6 +131,7 @@ type Turn struct {
 	BilledMs  int64 // of WorkedMs: settled
 	Cut       bool  // the newest answer had less room than is usually set aside, for want of budget
 
+	Suspended *messages.Suspended     // with what had arrived of an answer, until it is asked for again or the turn ends; else nil
 	Completed *messages.TurnCompleted // nil while open
 	DoneMs    int64
 	DoneSeq   uint64
@@ -139,6 +140,8 @@ type Turn struct {
 	mark      int // length of the history when the turn began
 	assistant *messages.Message
 	genSeqs   []uint64 // of Gens: their records
+
+	suspendedSeq uint64 // record of Suspended
 }
 
 // Call is one tool call of a turn, from its plan to its result.

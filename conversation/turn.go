@@ -14,8 +14,17 @@ func (t *Turn) generationStarted(f *messages.GenerationStarted) error {
 	}
 	// A second start without an end between is a repeated attempt after a crash.
 	t.Gen, t.Failed = f, nil
+	t.Suspended, t.suspendedSeq = nil, 0
 	t.Attempts++
 	return nil
+}
+
+// applySuspended notes an orderly stop, and what people have seen of the answer under way. It is no part of what the model is asked.
+func (s *State) applySuspended(f *messages.Suspended, r *messages.Record) {
+	s.fell = true
+	if t := s.turn; t != nil && t.Gen != nil && f.GetText() != "" {
+		t.Suspended, t.suspendedSeq = f, r.GetSeq()
+	}
 }
 
 // finished says that the newest generation ended the conversation's turn.
@@ -28,6 +37,7 @@ func (s *State) applyGeneration(t *Turn, f *messages.GenerationCompleted, r *mes
 	s.commitInputs(t)
 	s.calibrate(t.Gen, f.GetUsage())
 	t.Gen, t.Failed, t.Attempts, t.Failures, t.Tries = nil, nil, 0, 0, Tries{}
+	t.Suspended, t.suspendedSeq = nil, 0
 	t.Steps++
 	t.Calls = nil
 	t.Cut = s.reserved.GetShort()
@@ -191,6 +201,7 @@ func (s *State) applyTurnCompleted(t *Turn, f *messages.TurnCompleted, r *messag
 // release drops what only an open turn needs, so that an idle worker holds its history once.
 func (t *Turn) release() {
 	t.Calls, t.assistant = nil, nil
+	t.Suspended, t.suspendedSeq = nil, 0
 }
 
 // commitInputs moves the turn's inputs into the history, together with the answer (row 24): those that it began with, and later those that joined it.

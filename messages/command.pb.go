@@ -11824,6 +11824,7 @@ type TurnView struct {
 	ToolCalls         []*ToolCallView        `protobuf:"bytes,10,rep,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
 	Generations       []*GenerationView      `protobuf:"bytes,11,rep,name=generations,proto3" json:"generations,omitempty"`
 	Compacted         bool                   `protobuf:"varint,12,opt,name=compacted,proto3" json:"compacted,omitempty"` // a summary is sent in its place
+	Partial           string                 `protobuf:"bytes,122,opt,name=partial,proto3" json:"partial,omitempty"`     // of an open turn: what had arrived of an answer that was cut off by an orderly stop, and is asked for again; the model does not see it
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -11940,6 +11941,13 @@ func (x *TurnView) GetCompacted() bool {
 		return x.Compacted
 	}
 	return false
+}
+
+func (x *TurnView) GetPartial() string {
+	if x != nil {
+		return x.Partial
+	}
+	return ""
 }
 
 type GenerationView struct {
@@ -13815,7 +13823,7 @@ const file_command_proto_rawDesc = "" +
 	"\x05Shown\x120\n" +
 	"\asession\x18\x01 \x01(\v2\x16.troupe.v1.SessionViewR\asession\x12)\n" +
 	"\x05turns\x18\x02 \x03(\v2\x13.troupe.v1.TurnViewR\x05turns\x12\x18\n" +
-	"\atrimmed\x18\x03 \x01(\bR\atrimmed\"\xb5\x03\n" +
+	"\atrimmed\x18\x03 \x01(\bR\atrimmed\"\xcf\x03\n" +
 	"\bTurnView\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1b\n" +
 	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x14\n" +
@@ -13830,7 +13838,8 @@ const file_command_proto_rawDesc = "" +
 	"tool_calls\x18\n" +
 	" \x03(\v2\x17.troupe.v1.ToolCallViewR\ttoolCalls\x12;\n" +
 	"\vgenerations\x18\v \x03(\v2\x19.troupe.v1.GenerationViewR\vgenerations\x12\x1c\n" +
-	"\tcompacted\x18\f \x01(\bR\tcompacted\"\xa0\x02\n" +
+	"\tcompacted\x18\f \x01(\bR\tcompacted\x12\x18\n" +
+	"\apartial\x18z \x01(\tR\apartial\"\xa0\x02\n" +
 	"\x0eGenerationView\x12\x15\n" +
 	"\x06gen_id\x18\x01 \x01(\tR\x05genId\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12.\n" +

@@ -662,6 +662,8 @@ type KeptTurn struct {
 	Cut             bool                   `protobuf:"varint,106,opt,name=cut,proto3" json:"cut,omitempty"`                           // the newest answer was given less room than usual
 	Waiting         uint32                 `protobuf:"varint,121,opt,name=waiting,proto3" json:"waiting,omitempty"`                   // of a committed turn's inputs, the newest, which joined it and which no answer has committed yet
 	Tries           *KeptTries             `protobuf:"bytes,101,opt,name=tries,proto3" json:"tries,omitempty"`
+	Suspended       *Suspended             `protobuf:"bytes,122,opt,name=suspended,proto3" json:"suspended,omitempty"` // in the middle of an answer that was not asked for again yet; not set, with a seq: large, in its record
+	SuspendedSeq    uint64                 `protobuf:"varint,123,opt,name=suspended_seq,json=suspendedSeq,proto3" json:"suspended_seq,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -897,6 +899,20 @@ func (x *KeptTurn) GetTries() *KeptTries {
 		return x.Tries
 	}
 	return nil
+}
+
+func (x *KeptTurn) GetSuspended() *Suspended {
+	if x != nil {
+		return x.Suspended
+	}
+	return nil
+}
+
+func (x *KeptTurn) GetSuspendedSeq() uint64 {
+	if x != nil {
+		return x.SuspendedSeq
+	}
+	return 0
 }
 
 type KeptTries struct {
@@ -1322,7 +1338,7 @@ const file_snapshot_proto_rawDesc = "" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x16\n" +
 	"\x06cursor\x18\x03 \x01(\x04R\x06cursor\x12\x17\n" +
 	"\aturn_id\x18\x04 \x01(\tR\x06turnId\x12\x12\n" +
-	"\x04done\x18\x05 \x01(\bR\x04done\"\xa7\b\n" +
+	"\x04done\x18\x05 \x01(\bR\x04done\"\x80\t\n" +
 	"\bKeptTurn\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12,\n" +
 	"\x06inputs\x18\x02 \x03(\v2\x14.troupe.v1.KeptInputR\x06inputs\x12-\n" +
@@ -1353,7 +1369,9 @@ const file_snapshot_proto_rawDesc = "" +
 	"\tbilled_ms\x18i \x01(\x03R\bbilledMs\x12\x10\n" +
 	"\x03cut\x18j \x01(\bR\x03cut\x12\x18\n" +
 	"\awaiting\x18y \x01(\rR\awaiting\x12*\n" +
-	"\x05tries\x18e \x01(\v2\x14.troupe.v1.KeptTriesR\x05tries\"I\n" +
+	"\x05tries\x18e \x01(\v2\x14.troupe.v1.KeptTriesR\x05tries\x122\n" +
+	"\tsuspended\x18z \x01(\v2\x14.troupe.v1.SuspendedR\tsuspended\x12#\n" +
+	"\rsuspended_seq\x18{ \x01(\x04R\fsuspendedSeq\"I\n" +
 	"\tKeptTries\x12\x14\n" +
 	"\x05waits\x18\x01 \x01(\x05R\x05waits\x12\x10\n" +
 	"\x03own\x18\x02 \x01(\bR\x03own\x12\x14\n" +
@@ -1426,15 +1444,16 @@ var file_snapshot_proto_goTypes = []any{
 	(*GenerationFailed)(nil),     // 23: troupe.v1.GenerationFailed
 	(*CancelRequested)(nil),      // 24: troupe.v1.CancelRequested
 	(*TurnCompleted)(nil),        // 25: troupe.v1.TurnCompleted
-	(*GenerationCompleted)(nil),  // 26: troupe.v1.GenerationCompleted
-	(*ToolPlanned)(nil),          // 27: troupe.v1.ToolPlanned
-	(*ApprovalRequested)(nil),    // 28: troupe.v1.ApprovalRequested
-	(*ApprovalResolved)(nil),     // 29: troupe.v1.ApprovalResolved
-	(*ToolDispatched)(nil),       // 30: troupe.v1.ToolDispatched
-	(*ToolFinished)(nil),         // 31: troupe.v1.ToolFinished
-	(*CallResolved)(nil),         // 32: troupe.v1.CallResolved
-	(*TimerSet)(nil),             // 33: troupe.v1.TimerSet
-	(*FileHash)(nil),             // 34: troupe.v1.FileHash
+	(*Suspended)(nil),            // 26: troupe.v1.Suspended
+	(*GenerationCompleted)(nil),  // 27: troupe.v1.GenerationCompleted
+	(*ToolPlanned)(nil),          // 28: troupe.v1.ToolPlanned
+	(*ApprovalRequested)(nil),    // 29: troupe.v1.ApprovalRequested
+	(*ApprovalResolved)(nil),     // 30: troupe.v1.ApprovalResolved
+	(*ToolDispatched)(nil),       // 31: troupe.v1.ToolDispatched
+	(*ToolFinished)(nil),         // 32: troupe.v1.ToolFinished
+	(*CallResolved)(nil),         // 33: troupe.v1.CallResolved
+	(*TimerSet)(nil),             // 34: troupe.v1.TimerSet
+	(*FileHash)(nil),             // 35: troupe.v1.FileHash
 }
 var file_snapshot_proto_depIdxs = []int32{
 	11, // 0: troupe.v1.ConversationSnapshot.created:type_name -> troupe.v1.WorkerCreated
@@ -1465,20 +1484,21 @@ var file_snapshot_proto_depIdxs = []int32{
 	24, // 25: troupe.v1.KeptTurn.cancelled:type_name -> troupe.v1.CancelRequested
 	25, // 26: troupe.v1.KeptTurn.completed:type_name -> troupe.v1.TurnCompleted
 	6,  // 27: troupe.v1.KeptTurn.tries:type_name -> troupe.v1.KeptTries
-	26, // 28: troupe.v1.KeptGeneration.fact:type_name -> troupe.v1.GenerationCompleted
-	27, // 29: troupe.v1.KeptCall.plan:type_name -> troupe.v1.ToolPlanned
-	28, // 30: troupe.v1.KeptCall.requested:type_name -> troupe.v1.ApprovalRequested
-	29, // 31: troupe.v1.KeptCall.resolved:type_name -> troupe.v1.ApprovalResolved
-	30, // 32: troupe.v1.KeptCall.dispatched:type_name -> troupe.v1.ToolDispatched
-	31, // 33: troupe.v1.KeptCall.finished:type_name -> troupe.v1.ToolFinished
-	32, // 34: troupe.v1.KeptCall.answer:type_name -> troupe.v1.CallResolved
-	33, // 35: troupe.v1.KeptTimer.fact:type_name -> troupe.v1.TimerSet
-	34, // 36: troupe.v1.KeptFiles.files:type_name -> troupe.v1.FileHash
-	37, // [37:37] is the sub-list for method output_type
-	37, // [37:37] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	26, // 28: troupe.v1.KeptTurn.suspended:type_name -> troupe.v1.Suspended
+	27, // 29: troupe.v1.KeptGeneration.fact:type_name -> troupe.v1.GenerationCompleted
+	28, // 30: troupe.v1.KeptCall.plan:type_name -> troupe.v1.ToolPlanned
+	29, // 31: troupe.v1.KeptCall.requested:type_name -> troupe.v1.ApprovalRequested
+	30, // 32: troupe.v1.KeptCall.resolved:type_name -> troupe.v1.ApprovalResolved
+	31, // 33: troupe.v1.KeptCall.dispatched:type_name -> troupe.v1.ToolDispatched
+	32, // 34: troupe.v1.KeptCall.finished:type_name -> troupe.v1.ToolFinished
+	33, // 35: troupe.v1.KeptCall.answer:type_name -> troupe.v1.CallResolved
+	34, // 36: troupe.v1.KeptTimer.fact:type_name -> troupe.v1.TimerSet
+	35, // 37: troupe.v1.KeptFiles.files:type_name -> troupe.v1.FileHash
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_snapshot_proto_init() }

@@ -39,6 +39,7 @@ type TurnJSON struct {
 	Outcome     string           `json:"outcome,omitempty"`
 	Reason      string           `json:"reason,omitempty"`
 	Compacted   bool             `json:"compacted,omitempty"` // a summary is sent in its place
+	Partial     string           `json:"partial,omitempty"`   // what had arrived of an answer that a stop has cut off; it is asked for again
 	Usage       UsageJSON        `json:"usage"`
 	StartedAt   string           `json:"started_at,omitempty"`
 	CompletedAt string           `json:"completed_at,omitempty"`
@@ -168,7 +169,7 @@ func (x *TurnView) JSON() TurnJSON {
 		ID: x.GetTurnId(), Worker: x.GetWorkerId(), Input: x.GetInput(), Text: x.GetText(), Outcome: x.GetOutcome(),
 		Reason: x.GetReason(), Usage: x.GetUsage().JSON(), StartedAt: timeText(x.GetStartedAtUnixMs()),
 		CompletedAt: timeText(x.GetCompletedAtUnixMs()), ToolCalls: list(x.GetToolCalls(), (*ToolCallView).JSON),
-		Generations: list(x.GetGenerations(), (*GenerationView).JSON), Compacted: x.GetCompacted(),
+		Generations: list(x.GetGenerations(), (*GenerationView).JSON), Compacted: x.GetCompacted(), Partial: x.GetPartial(),
 	}
 }
 
@@ -178,7 +179,7 @@ func (j TurnJSON) Proto() *TurnView {
 		TurnId: j.ID, WorkerId: j.Worker, Input: j.Input, Text: j.Text, Outcome: j.Outcome, Reason: j.Reason, Usage: j.Usage.Proto(),
 		StartedAtUnixMs: timeRead(j.StartedAt), CompletedAtUnixMs: timeRead(j.CompletedAt),
 		ToolCalls: convert(j.ToolCalls, ToolCallJSON.Proto), Generations: convert(j.Generations, GenerationJSON.Proto),
-		Compacted: j.Compacted,
+		Compacted: j.Compacted, Partial: j.Partial,
 	}
 }
 

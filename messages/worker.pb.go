@@ -4194,6 +4194,7 @@ func (x *AllotmentReturned) GetMicroUsd() int64 {
 // this word, or Panicked, died.
 type Suspended struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"` // what had arrived of the answer under way: people have seen it, it is void, and the answer is asked for again
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4226,6 +4227,13 @@ func (x *Suspended) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Suspended.ProtoReflect.Descriptor instead.
 func (*Suspended) Descriptor() ([]byte, []int) {
 	return file_worker_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *Suspended) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
 }
 
 type Panicked struct {
@@ -5102,8 +5110,9 @@ const file_worker_proto_rawDesc = "" +
 	"\x11AllotmentReturned\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x16\n" +
 	"\x06tokens\x18\x02 \x01(\x03R\x06tokens\x12\x1b\n" +
-	"\tmicro_usd\x18\x03 \x01(\x03R\bmicroUsd\"\v\n" +
-	"\tSuspended\"Z\n" +
+	"\tmicro_usd\x18\x03 \x01(\x03R\bmicroUsd\"\x1f\n" +
+	"\tSuspended\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\"Z\n" +
 	"\bPanicked\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05stack\x18\x02 \x01(\tR\x05stack\x12 \n" +

@@ -47,6 +47,7 @@ type Options struct {
 	ProviderLimits map[string]actors.ProviderLimits
 	Trim           time.Duration
 	Copies         actors.Copies
+	Redact         actors.Redactor // nil: there are no secrets
 }
 
 // House is a running tree of actors.
@@ -92,7 +93,7 @@ func New(t testing.TB, o Options) *House {
 		o.Models = One{o.Model}
 	}
 	h.Svc = &actors.Services{
-		Store: h.Store, Models: o.Models, Tools: registry, Agents: agents, Log: slog.New(o.Log), Limits: o.Limits, Now: o.Now, Clock: o.Clock, Still: o.Still, IgnoreTimers: o.IgnoreTimers, IdleAfter: o.IdleAfter, ProviderLimits: o.ProviderLimits, Trim: o.Trim, Copies: o.Copies,
+		Store: h.Store, Models: o.Models, Tools: registry, Agents: agents, Log: slog.New(o.Log), Limits: o.Limits, Now: o.Now, Clock: o.Clock, Still: o.Still, IgnoreTimers: o.IgnoreTimers, IdleAfter: o.IdleAfter, ProviderLimits: o.ProviderLimits, Trim: o.Trim, Copies: o.Copies, Redact: o.Redact,
 		Node: "test/" + o.Node, ServerName: "troupe", DataDir: o.DataDir, TempDir: o.DataDir + "/tmp",
 		Env:   func(string, []*messages.EnvVar, messages.Trust_Level) ([]string, error) { return nil, nil },
 		Fatal: func(err error) { h.failed <- err }, Sent: h.sent.see,

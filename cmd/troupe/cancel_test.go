@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -44,6 +45,46 @@ func TestCancelEndsATurnInAnotherProcessAndKeepsWhatWasSaid(t *testing.T) {
 	}
 	if code, _, stderr := m.run("cancel", "ses_none"); code != exitMissing || !strings.Contains(stderr, "no session") {
 		t.Errorf("cancel of nothing ended with %d: %s", code, stderr)
+	}
+}
+
+// TestCtrlCInTheMiddleOfAnAnswerLeavesItMarkedUntilItIsAskedForAgain follows what the run prints, literally.
+func TestCtrlCInTheMiddleOfAnAnswerLeavesItMarkedUntilItIsAskedForAgain(t *testing.T) {
+	m := newMachine(t)
+	r := m.start("run", "think", "-C", "a", "-m", "scripted/"+m.slow(), "--trust", "full")
+	r.waitFor("I think.")
+	id := m.onlySession()
+	r.signal(syscall.SIGINT)
+	if code, _ := r.wait(); code != exitInterrupted || !strings.Contains(r.stderr.String(), "troupe run -s "+id) {
+		t.Fatalf("the run ended with %d: %s", code, r.stderr.String())
+	}
+	code, out, stderr := m.run("show", id)
+	if code != exitDone || !strings.Contains(out, "  open  ") || !strings.Contains(out, "\n  answer  cut off, ") || !strings.Contains(out, "\nI think.\n") {
+		t.Errorf("show ended with %d: %s%s", code, out, stderr)
+	}
+	var shown messages.ShownJSON
+	code, out, _ = m.run("show", id, "-o", "json")
+	if err := json.Unmarshal([]byte(out), &shown); err != nil || code != exitDone || len(shown.Turns) != 1 {
+		t.Fatalf("show ended with %d, %v: %s", code, err, out)
+	}
+	if turn := shown.Turns[0]; turn.Outcome != "" || turn.Text != "" || len(turn.Generations) != 0 || !strings.HasPrefix(turn.Partial, "I think.") {
+		t.Errorf("the turn is %+v", turn)
+	}
+	code, out, stderr = m.run("fork", id)
+	fork := regexp.MustCompile(`ses_[0-9a-f]+`).FindString(strings.ReplaceAll(out, id, ""))
+	if code != exitDone || fork == "" {
+		t.Errorf("fork ended with %d: %s%s", code, out, stderr)
+	}
+	if code, out, _ := m.run("show", fork); code != exitDone || !strings.Contains(out, "  aborted  ") || strings.Contains(out, "I think.") {
+		t.Errorf("show of the fork, which has ended the turn, ended with %d: %s", code, out)
+	}
+	m.write("slow.yaml", strings.ReplaceAll(slowScript, "TEXT", "So it is."))
+	if code, out, stderr := m.run("run", "-s", id); code != exitDone || out != "I think.\nSo it is.\n" {
+		t.Errorf("going on ended with %d: %s%s", code, out, stderr)
+	}
+	code, out, _ = m.run("show", id)
+	if code != exitDone || strings.Contains(out, "cut off") || strings.Count(out, "I think.") != 1 || !strings.Contains(out, "\nI think.\nSo it is.\n") {
+		t.Errorf("in the end show ended with %d: %s", code, out)
 	}
 }
 

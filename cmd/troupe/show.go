@@ -130,5 +130,9 @@ func turnText(t *messages.TurnJSON) string {
 	if t.Text != "" {
 		b.WriteString(harmless(strings.TrimRight(t.Text, "\n")) + "\n")
 	}
+	if t.Partial != "" {
+		b.WriteString("  answer  cut off, as its runtime was stopped; it is asked for again\n")
+		b.WriteString(harmless(strings.TrimRight(t.Partial, "\n")) + "\n")
+	}
 	return b.String()
 }
