@@ -26,6 +26,8 @@ type models struct {
 	mu      sync.Mutex
 	clients map[string]*openai.Model // by provider
 	scripts map[string]model.Model   // by name
+
+	served map[string]string // base URLs of built-in scripts that this process serves, by name: they are asked there
 }
 
 func newModels(loaded *config.Loaded, secrets *config.Redactor) *models {
@@ -70,6 +72,14 @@ func (m *models) script(found config.Model) (model.Model, error) {
 	}
 	if found.Provider != config.Scripted {
 		return nil, &config.UnknownModelError{Name: found.String(), Why: "recorded models cannot be played yet; scripted/NAME can"}
+	}
+	if url := m.served[found.Name]; url != "" {
+		c, err := openai.New(clientOptions(config.Provider{BaseURL: url, API: "chat"}))
+		if err != nil {
+			return nil, err
+		}
+		m.clients[found.String()], m.scripts[found.Name] = c, c
+		return c, nil
 	}
 	s, err := loadScript(found.Name)
 	if err != nil {

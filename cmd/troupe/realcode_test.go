@@ -135,3 +135,41 @@ func moduleSource(t *testing.T, path string) string {
 	}
 	return dir
 }
+
+// The first thing that somebody types can be interrupted and killed, too. The next process goes on with it though the endpoint that
+// it asked is gone: the script is one that every troupe has.
+func TestAKilledTourGoesOn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: it builds a part of the standard library, in an empty home")
+	}
+	m := newMachine(t)
+	data := filepath.Join(m.home, ".cache", "troupe", "tour", "1", "data")
+	stopped := func(by os.Signal) (session, stderr string) {
+		r := m.start("tour")
+		r.waitFor("Now the tests, to see what fails.")
+		r.signal(by)
+		r.wait()
+		code, out, _ := m.run("--data", data, "ls", "sessions", "-o", "json")
+		var list []messages.SessionJSON
+		if err := json.Unmarshal([]byte(out), &list); err != nil || code != exitDone || len(list) == 0 {
+			t.Fatalf("ls sessions ended with %d, %v: %s", code, err, out)
+		}
+		return list[0].ID, r.stderr.String()
+	}
+	id, stderr := stopped(os.Interrupt)
+	if want := "go on with: troupe --data " + data + " run -s " + id + "\n"; !strings.Contains(stderr, want) {
+		t.Errorf("an interrupted tour does not say %q: %s", want, stderr)
+	}
+	id, _ = stopped(syscall.SIGKILL)
+	m.env = append(m.env, "TROUPE_DATA="+data)
+	if code, out, _ := m.run("show", id, "-o", "json"); code != exitDone || strings.Count(out, `"provider_request_id": "scripted-`) != 3 {
+		t.Errorf("what the tour asked did not go over HTTP: %d %s", code, out)
+	}
+	code, out, stderr := m.run("run", "-s", id)
+	if code != exitDone || !strings.Contains(out, "Repaired: ") || !strings.Contains(out, "ok  \texample.com/broken") {
+		t.Errorf("going on ended with %d: %s%s", code, out, stderr)
+	}
+	if code, out, _ := m.run("verify", id); code != exitDone || !strings.Contains(out, " 0 findings") {
+		t.Errorf("verify ended with %d: %s", code, out)
+	}
+}

@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	tourName   = "tour" // of the script, the provider and the folder below the cache
+	tourName   = "tour"                           // of the script and the folder below the cache
+	tourModel  = config.Scripted + "/" + tourName // any other troupe knows it, too, and can go on where this one was killed
 	tourPrompt = "The tests of this package fail. Find out why, and repair it."
 	tourSlots  = 8 // tours at the same time
 )
@@ -62,11 +63,11 @@ func (a *app) tour(ctx context.Context) error {
 		cancel()
 		<-served
 	}()
-	loaded, err := a.tourConfig(baseURL(l))
+	loaded, err := a.tourConfig()
 	if err != nil {
 		return err
 	}
-	h, dir, err := a.openTour(ctx, loaded)
+	h, dir, err := a.openTour(ctx, loaded, map[string]string{tourName: baseURL(l)})
 	if err != nil {
 		return err
 	}
@@ -80,9 +81,9 @@ func (a *app) tour(ctx context.Context) error {
 	return a.tourResult(t, h.data)
 }
 
-// tourConfig is the defaults, with the script as the one provider: nothing that is configured on this
+// tourConfig is the defaults, with the script as the model: nothing that is configured on this
 // machine, no key and no address of a real model, plays a part.
-func (a *app) tourConfig(url string) (*config.Loaded, error) {
+func (a *app) tourConfig() (*config.Loaded, error) {
 	env := config.Env{}
 	for name, value := range a.env {
 		if !strings.HasPrefix(name, "OPENAI_") && !strings.HasPrefix(name, "TROUPE_") {
@@ -94,20 +95,21 @@ func (a *app) tourConfig(url string) (*config.Loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	loaded.Config.Providers = map[string]config.Provider{tourName: {BaseURL: url, API: "chat"}}
-	loaded.Config.Model = tourName + "/" + tourName
+	loaded.Config.Model = tourModel
 	return loaded, nil
 }
 
 // openTour takes the first free slot below the cache: a data directory, and a fresh copy of the
 // package beside it. Slots stay, so that the build cache of the next tour is warm.
-func (a *app) openTour(ctx context.Context, loaded *config.Loaded) (*house, string, error) {
+func (a *app) openTour(ctx context.Context, loaded *config.Loaded, served map[string]string) (*house, string, error) {
 	base := filepath.Join(loaded.Dirs.Cache, tourName)
 	for i := 1; i <= tourSlots; i++ {
 		slot := filepath.Join(base, strconv.Itoa(i))
 		loaded.Config.Data.Dir = filepath.Join(slot, "data")
+		m := newModels(loaded, a.secrets)
+		m.served = served
 		in := opening{
-			loaded: loaded, models: newModels(loaded, a.secrets), work: true, alone: true,
+			loaded: loaded, models: m, work: true, alone: true,
 			env: []string{"GOFLAGS=-count=1", "GOPROXY=off", "GOTOOLCHAIN=local"}, // a cached result would show nothing
 		}
 		h, err := a.openAlone(ctx, in)
@@ -177,13 +179,17 @@ func (a *app) playTour(ctx context.Context, h *house, dir string) (*turnLog, err
 	input := messages.NewID(messages.InputPrefix)
 	r := &runner{a: a, flags: &runFlags{}, view: &tourView{out: a.out}, log: &turnLog{}, told: true, input: input}
 	r.create = &messages.CreateSession{
-		SessionId: messages.NewID(messages.SessionPrefix), Model: tourName + "/" + tourName, NoInput: true,
+		SessionId: messages.NewID(messages.SessionPrefix), Model: tourModel, NoInput: true,
 		Workspaces: []*messages.WorkspaceSpec{{Uri: addr.Canonical, Trust: messages.Trust_FULL, Primary: true}},
 		First:      &messages.SubmitInput{InputId: input, Parts: []*messages.Part{{Kind: &messages.Part_Text{Text: tourPrompt}}}},
 	}
 	err = h.during(ctx, func(ctx context.Context) error { return r.inHouse(ctx, h) })
 	if err != nil && ctx.Err() != nil {
-		return nil, &exitError{code: exitInterrupted, what: "interrupted", hint: "the tour can be taken again: troupe tour"}
+		hint := "the tour can be taken again: troupe tour"
+		if r.begun {
+			hint = fmt.Sprintf("go on with: troupe --data %s run -s %s\nor take it again: troupe tour", h.data, r.session)
+		}
+		return nil, &exitError{code: exitInterrupted, what: "interrupted", hint: hint}
 	}
 	return r.log, err
 }
