@@ -18,7 +18,7 @@ import (
 )
 
 // Ask answers any command or question of package messages that a surface may put: CreateSession,
-// ToSession, ResolveCall, ResolveApproval, ShowApproval, ListApprovals, ListAudit, ListRules, RevokeRule, DescribeTree, ListSessions, ListWorkers, ListWorkspaces, ListConversations, ListCalls, ListProjects, SaveProject, RemoveProject, SetVariables, Show, Verify, ForkSession, WhoseIs, CreateToken, ListTokens, RevokeToken, FindToken, Hello. A refusal
+// ToSession, ResolveCall, ResolveApproval, ShowApproval, ListApprovals, ListAudit, ListRules, RevokeRule, DescribeTree, ListSessions, ListWorkers, ListWorkspaces, ListConversations, ListCalls, ListProjects, SaveProject, RemoveProject, SetVariables, Show, Verify, ListDamage, ForkSession, WhoseIs, CreateToken, ListTokens, RevokeToken, FindToken, Hello. A refusal
 // is a *Failure. Questions are answered from the store: they wake no session.
 func (rt *Runtime) Ask(ctx context.Context, m proto.Message) (proto.Message, error) {
 	switch x := m.(type) {
@@ -83,9 +83,11 @@ func (rt *Runtime) Ask(ctx context.Context, m proto.Message) (proto.Message, err
 	return rt.askAccess(ctx, m)
 }
 
-// askAccess answers who asks about tokens, and whose things are.
+// askAccess answers who asks about tokens, whose things are, and what is lost.
 func (rt *Runtime) askAccess(ctx context.Context, m proto.Message) (proto.Message, error) {
 	switch x := m.(type) {
+	case *messages.ListDamage:
+		return rt.listDamage(ctx)
 	case *messages.WhoseIs:
 		return rt.svc.WhoseIs(ctx, x)
 	case *messages.CreateToken:

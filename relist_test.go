@@ -2,11 +2,8 @@ package troupe_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -383,112 +380,6 @@ func TestWhereStreamsMayBeLostTheOthersAreLookedAt(t *testing.T) {
 			return
 		}
 		<-time.After(5 * time.Millisecond) // it is in memory for a while
-	}
-}
-
-// TestAFlippedBitAnywhereInATableLeavesTheOtherSessionsListed opens a data directory of some sessions with one bit flipped at many places: what is
-// listed is right, or who asks is told.
-func TestAFlippedBitAnywhereInATableLeavesTheOtherSessionsListed(t *testing.T) {
-	ctx, data := t.Context(), t.TempDir()
-	options := troupe.Options{Model: echo(), DataDir: data}
-	rt, err := troupe.New(ctx, options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 12 {
-		s, err := rt.Session(ctx, troupe.SessionOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Run(ctx, fmt.Sprintf("question %d %s", i, strings.Repeat("and more ", 20))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := rt.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
-	want := sessionsOf(t, options)
-	tables, err := filepath.Glob(filepath.Join(troupe.StoreDir(data), "db", "*.sst"))
-	if err != nil || len(tables) == 0 {
-		t.Fatal(err)
-	}
-	table := slices.MaxFunc(tables, func(a, b string) int { return int(sizeOf(t, a) - sizeOf(t, b)) })
-	step := int64(1999)
-	if testing.Short() {
-		step *= 5
-	}
-	outcomes := map[string]int{}
-	for at := int64(100); at < sizeOf(t, table); at += step {
-		dir := t.TempDir()
-		if err := os.CopyFS(dir, os.DirFS(data)); err != nil {
-			t.Fatal(err)
-		}
-		flip(t, strings.Replace(table, data, dir, 1), at)
-		o := options
-		o.DataDir = dir
-		rt, err := troupe.New(ctx, o)
-		if err != nil {
-			if !errors.Is(err, persistence.ErrCorrupt) || !strings.Contains(err.Error(), filepath.Base(table)) {
-				t.Errorf("byte %d: %v", at, err)
-			}
-			outcomes["refused"]++
-			continue
-		}
-		got := ask[*messages.Sessions](t, rt, &messages.ListSessions{}).GetSessions()
-		outcomes[fmt.Sprintf("%d of %d listed", len(got), len(want))]++
-		for _, v := range got {
-			if w := want[v.GetId()]; w == nil || w.GetTitle() != "" && w.GetTitle() != v.GetTitle() || len(v.GetWorkers()) != len(w.GetWorkers()) {
-				t.Errorf("byte %d: %v instead of %v", at, v, w)
-			}
-		}
-		if len(got) < len(want)-3 { // a block of this size holds no more
-			t.Errorf("byte %d: %d sessions of %d", at, len(got), len(want))
-		}
-		if err := rt.Close(ctx); err != nil {
-			t.Error(err)
-		}
-	}
-	t.Logf("what came of the flips: %v", outcomes)
-	if outcomes[fmt.Sprintf("%d of %d listed", len(want), len(want))] == 0 {
-		t.Error("it never listed all of them")
-	}
-}
-
-func sessionsOf(t *testing.T, o troupe.Options) map[string]*messages.SessionView {
-	t.Helper()
-	rt, err := troupe.New(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := ask[*messages.Sessions](t, rt, &messages.ListSessions{})
-	if err := rt.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	out := map[string]*messages.SessionView{}
-	for _, v := range all.GetSessions() {
-		out[v.GetId()] = v
-	}
-	return out
-}
-
-func sizeOf(t *testing.T, path string) int64 {
-	t.Helper()
-	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info.Size()
-}
-
-func flip(t *testing.T, path string, at int64) {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b[at] ^= 8
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
 	}
 }
 

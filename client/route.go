@@ -52,6 +52,8 @@ func route(m proto.Message) (*call, error) {
 		return get("/api/sessions/"+segment(x.GetId()), as[messages.ShownJSON]), nil
 	case *messages.Verify:
 		return post("/api/verify", messages.VerifyJSON{Sessions: x.GetSessionIds()}, as[messages.VerifiedJSON]), nil
+	case *messages.ListDamage:
+		return get("/api/damage", listed[messages.FindingJSON](func(v []*messages.Finding) proto.Message { return &messages.Damage{Findings: v} })), nil
 	case *messages.ForkSession:
 		return post("/api/sessions/"+segment(x.GetSessionId())+"/fork", messages.ForkFrom(x), as[messages.ForkedJSON]), nil
 	case *messages.ListTokens:

@@ -180,7 +180,7 @@ func (b *checked) permit(ctx context.Context, who Principal, m proto.Message) (p
 		return m, b.ofSession(ctx, who, x.GetSessionId())
 	case *messages.ListWorkspaces:
 		return m, b.ofSession(ctx, who, x.GetSessionId())
-	case *messages.Hello, *messages.ListProjects:
+	case *messages.Hello, *messages.ListProjects, *messages.ListDamage:
 		return m, nil
 	case *messages.ListRuns, *messages.ShowRun, *messages.AwaitRun, *messages.ResumeRun, *messages.CancelRun, *messages.SaveProject, *messages.RemoveProject, *messages.SetVariables, *messages.Verify, *messages.DescribeTree,
 		*messages.CreateToken, *messages.ListTokens, *messages.RevokeToken:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -43,6 +44,31 @@ func TestWhatIsFoundByItsIDAloneIsOfTheTenant(t *testing.T) {
 			if _, asks := q.(*messages.WhoseIs); !asks {
 				t.Errorf("%s of another tenant: the house is asked %v", name, q)
 			}
+		}
+	}
+}
+
+// damagedHouse has lost a stream.
+type damagedHouse struct{ ownsOne }
+
+func (*damagedHouse) Ask(context.Context, proto.Message) (proto.Message, error) {
+	return &messages.Damage{Findings: []*messages.Finding{{Stream: "ses/ses_ann", Seq: 3, Problem: "lost records of ses_ann"}}}, nil
+}
+
+func TestATenantIsToldThatTheStoreIsDamagedAndNoNames(t *testing.T) {
+	for _, x := range []struct {
+		who   Principal
+		names bool
+	}{
+		{Principal{Name: "bob", Tenant: "b", Scopes: Scopes()}, false},
+		{Principal{Name: "reader", Scopes: []Scope{ScopeRead}}, false},
+		{Principal{Name: "boss", Scopes: Scopes()}, true},
+		{Principal{Owner: true}, true},
+	} {
+		reply, err := (&checked{all: &damagedHouse{}}).Ask(context.WithValue(t.Context(), principalKey{}, x.who), &messages.ListDamage{})
+		d, _ := reply.(*messages.Damage)
+		if err != nil || len(d.GetFindings()) != 1 || strings.Contains(d.String(), "ses_ann") != x.names {
+			t.Errorf("%+v: %v, %v", x.who, reply, err)
 		}
 	}
 }

@@ -220,6 +220,15 @@ func (a *api) tree(_ http.ResponseWriter, r *http.Request) (answer, error) {
 	return ok(t.GetRoot().JSON())
 }
 
+// damage says what the store is known to have lost.
+func (a *api) damage(_ http.ResponseWriter, r *http.Request) (answer, error) {
+	d, err := ask[*messages.Damage](r.Context(), a, &messages.ListDamage{})
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(d.JSON())
+}
+
 // verify checks the store; how long that takes depends on its size.
 func (a *api) verify(w http.ResponseWriter, r *http.Request) (answer, error) {
 	var body messages.VerifyJSON

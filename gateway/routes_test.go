@@ -197,6 +197,10 @@ func routeCases() []routeCase {
 		{"GET /api/tree", "", &messages.DescribeTree{Deep: true}, &messages.Tree{Root: &messages.ActorView{Kind: "supervisor", Id: "troupe", State: "running"}}, 200, `{"id":"troupe","kind":"supervisor","state":"running","restarts":0}`},
 		{"GET /api/tree?depth=1", "", &messages.DescribeTree{}, &messages.Tree{Root: &messages.ActorView{Id: "troupe"}}, 200, `{"id":"troupe","kind":"","state":"","restarts":0}`},
 		{
+			"GET /api/damage", "", &messages.ListDamage{}, &messages.Damage{Findings: []*messages.Finding{{Stream: "ses/ses_1", Seq: 3, Problem: "lost records"}}},
+			200, `[{"stream":"ses/ses_1","seq":3,"problem":"lost records"}]`,
+		},
+		{
 			"POST /api/verify", `{"sessions":["ses_1"]}`, &messages.Verify{SessionIds: []string{"ses_1"}}, &messages.Verified{Streams: 2, Records: 9},
 			200, `{"streams":2,"records":9,"findings":[]}`,
 		},

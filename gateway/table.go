@@ -137,6 +137,7 @@ func (a *api) storeRows() []row {
 		{pattern: "DELETE /api/tokens/{token}", scope: ScopeAdmin, summary: "Revoke a token", query: []string{"by"}, serve: a.revokeToken},
 		{pattern: "GET /api/tree", scope: ScopeAdmin, summary: "The live tree of actors", query: []string{"depth"}, out: messages.ActorJSON{}, serve: a.tree},
 		{pattern: "POST /api/verify", scope: ScopeAdmin, summary: "Check the store", in: messages.VerifyJSON{}, out: messages.VerifiedJSON{}, serve: a.verify},
+		{pattern: "GET /api/damage", scope: ScopeRead, summary: "What the store is known to have lost, until a repair: listings may be short of it", out: []messages.FindingJSON{}, serve: a.damage},
 		{pattern: "GET /api/backup", scope: ScopeAdmin, summary: "A backup of the store", query: []string{"since"}, kind: fileType, stream: a.backup},
 	}
 }

@@ -12215,6 +12215,87 @@ func (x *Finding) GetProblem() string {
 	return ""
 }
 
+// ListDamage asks what the store is known to have lost, and refuses, until a repair: listings may be short of it. Reply: Damage.
+type ListDamage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDamage) Reset() {
+	*x = ListDamage{}
+	mi := &file_command_proto_msgTypes[162]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDamage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDamage) ProtoMessage() {}
+
+func (x *ListDamage) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[162]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDamage.ProtoReflect.Descriptor instead.
+func (*ListDamage) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{162}
+}
+
+type Damage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Findings      []*Finding             `protobuf:"bytes,1,rep,name=findings,proto3" json:"findings,omitempty"` // those of a stream name it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Damage) Reset() {
+	*x = Damage{}
+	mi := &file_command_proto_msgTypes[163]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Damage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Damage) ProtoMessage() {}
+
+func (x *Damage) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[163]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Damage.ProtoReflect.Descriptor instead.
+func (*Damage) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{163}
+}
+
+func (x *Damage) GetFindings() []*Finding {
+	if x != nil {
+		return x.Findings
+	}
+	return nil
+}
+
 // ForkSession makes a session that goes on from a record of another one, which stays as it is and is not
 // woken. Reply: Forked.
 type ForkSession struct {
@@ -12228,7 +12309,7 @@ type ForkSession struct {
 
 func (x *ForkSession) Reset() {
 	*x = ForkSession{}
-	mi := &file_command_proto_msgTypes[162]
+	mi := &file_command_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12240,7 +12321,7 @@ func (x *ForkSession) String() string {
 func (*ForkSession) ProtoMessage() {}
 
 func (x *ForkSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[162]
+	mi := &file_command_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12253,7 +12334,7 @@ func (x *ForkSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSession.ProtoReflect.Descriptor instead.
 func (*ForkSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{162}
+	return file_command_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *ForkSession) GetSessionId() string {
@@ -12292,7 +12373,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_command_proto_msgTypes[163]
+	mi := &file_command_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12304,7 +12385,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[163]
+	mi := &file_command_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12317,7 +12398,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{163}
+	return file_command_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *Forked) GetSession() *SessionView {
@@ -12380,7 +12461,7 @@ type ImportSession struct {
 
 func (x *ImportSession) Reset() {
 	*x = ImportSession{}
-	mi := &file_command_proto_msgTypes[164]
+	mi := &file_command_proto_msgTypes[166]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12392,7 +12473,7 @@ func (x *ImportSession) String() string {
 func (*ImportSession) ProtoMessage() {}
 
 func (x *ImportSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[164]
+	mi := &file_command_proto_msgTypes[166]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12405,7 +12486,7 @@ func (x *ImportSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSession.ProtoReflect.Descriptor instead.
 func (*ImportSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{164}
+	return file_command_proto_rawDescGZIP(), []int{166}
 }
 
 func (x *ImportSession) GetNewId() bool {
@@ -12439,7 +12520,7 @@ type Imported struct {
 
 func (x *Imported) Reset() {
 	*x = Imported{}
-	mi := &file_command_proto_msgTypes[165]
+	mi := &file_command_proto_msgTypes[167]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12451,7 +12532,7 @@ func (x *Imported) String() string {
 func (*Imported) ProtoMessage() {}
 
 func (x *Imported) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[165]
+	mi := &file_command_proto_msgTypes[167]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12464,7 +12545,7 @@ func (x *Imported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Imported.ProtoReflect.Descriptor instead.
 func (*Imported) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{165}
+	return file_command_proto_rawDescGZIP(), []int{167}
 }
 
 func (x *Imported) GetSession() *SessionView {
@@ -12542,7 +12623,7 @@ type ModeSettled struct {
 
 func (x *ModeSettled) Reset() {
 	*x = ModeSettled{}
-	mi := &file_command_proto_msgTypes[166]
+	mi := &file_command_proto_msgTypes[168]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12554,7 +12635,7 @@ func (x *ModeSettled) String() string {
 func (*ModeSettled) ProtoMessage() {}
 
 func (x *ModeSettled) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[166]
+	mi := &file_command_proto_msgTypes[168]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12567,7 +12648,7 @@ func (x *ModeSettled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModeSettled.ProtoReflect.Descriptor instead.
 func (*ModeSettled) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{166}
+	return file_command_proto_rawDescGZIP(), []int{168}
 }
 
 func (x *ModeSettled) GetWorkspace() string {
@@ -12600,7 +12681,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[167]
+	mi := &file_command_proto_msgTypes[169]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12612,7 +12693,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[167]
+	mi := &file_command_proto_msgTypes[169]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12625,7 +12706,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{167}
+	return file_command_proto_rawDescGZIP(), []int{169}
 }
 
 type Holder struct {
@@ -12640,7 +12721,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[168]
+	mi := &file_command_proto_msgTypes[170]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12652,7 +12733,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[168]
+	mi := &file_command_proto_msgTypes[170]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12665,7 +12746,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{168}
+	return file_command_proto_rawDescGZIP(), []int{170}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -12707,7 +12788,7 @@ type RegisterHost struct {
 
 func (x *RegisterHost) Reset() {
 	*x = RegisterHost{}
-	mi := &file_command_proto_msgTypes[169]
+	mi := &file_command_proto_msgTypes[171]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12719,7 +12800,7 @@ func (x *RegisterHost) String() string {
 func (*RegisterHost) ProtoMessage() {}
 
 func (x *RegisterHost) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[169]
+	mi := &file_command_proto_msgTypes[171]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12732,7 +12813,7 @@ func (x *RegisterHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterHost.ProtoReflect.Descriptor instead.
 func (*RegisterHost) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{169}
+	return file_command_proto_rawDescGZIP(), []int{171}
 }
 
 func (x *RegisterHost) GetHost() string {
@@ -12763,7 +12844,7 @@ type ConnectOwner struct {
 
 func (x *ConnectOwner) Reset() {
 	*x = ConnectOwner{}
-	mi := &file_command_proto_msgTypes[170]
+	mi := &file_command_proto_msgTypes[172]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12775,7 +12856,7 @@ func (x *ConnectOwner) String() string {
 func (*ConnectOwner) ProtoMessage() {}
 
 func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[170]
+	mi := &file_command_proto_msgTypes[172]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12788,7 +12869,7 @@ func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectOwner.ProtoReflect.Descriptor instead.
 func (*ConnectOwner) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{170}
+	return file_command_proto_rawDescGZIP(), []int{172}
 }
 
 func (x *ConnectOwner) GetSessionId() string {
@@ -13860,7 +13941,11 @@ const file_command_proto_rawDesc = "" +
 	"\aFinding\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x18\n" +
-	"\aproblem\x18\x03 \x01(\tR\aproblem\"R\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem\"\f\n" +
+	"\n" +
+	"ListDamage\"8\n" +
+	"\x06Damage\x12.\n" +
+	"\bfindings\x18\x01 \x03(\v2\x12.troupe.v1.FindingR\bfindings\"R\n" +
 	"\vForkSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x0e\n" +
@@ -13925,7 +14010,7 @@ func file_command_proto_rawDescGZIP() []byte {
 }
 
 var file_command_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 171)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 173)
 var file_command_proto_goTypes = []any{
 	(ReleasePermit_Outcome)(0),   // 0: troupe.v1.ReleasePermit.Outcome
 	(UseFile_Action)(0),          // 1: troupe.v1.UseFile.Action
@@ -14091,71 +14176,73 @@ var file_command_proto_goTypes = []any{
 	(*Verify)(nil),               // 161: troupe.v1.Verify
 	(*Verified)(nil),             // 162: troupe.v1.Verified
 	(*Finding)(nil),              // 163: troupe.v1.Finding
-	(*ForkSession)(nil),          // 164: troupe.v1.ForkSession
-	(*Forked)(nil),               // 165: troupe.v1.Forked
-	(*ImportSession)(nil),        // 166: troupe.v1.ImportSession
-	(*Imported)(nil),             // 167: troupe.v1.Imported
-	(*ModeSettled)(nil),          // 168: troupe.v1.ModeSettled
-	(*Hello)(nil),                // 169: troupe.v1.Hello
-	(*Holder)(nil),               // 170: troupe.v1.Holder
-	(*RegisterHost)(nil),         // 171: troupe.v1.RegisterHost
-	(*ConnectOwner)(nil),         // 172: troupe.v1.ConnectOwner
-	(*EnvVar)(nil),               // 173: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 174: troupe.v1.Lineage
-	(*Turn)(nil),                 // 175: troupe.v1.Turn
-	(Persist_Policy)(0),          // 176: troupe.v1.Persist.Policy
-	(*RunStarted)(nil),           // 177: troupe.v1.RunStarted
-	(*Budget)(nil),               // 178: troupe.v1.Budget
-	(*Amounts)(nil),              // 179: troupe.v1.Amounts
-	(Trust_Level)(0),             // 180: troupe.v1.Trust.Level
-	(*ShowRun)(nil),              // 181: troupe.v1.ShowRun
-	(*ResumeRun)(nil),            // 182: troupe.v1.ResumeRun
-	(*CancelRun)(nil),            // 183: troupe.v1.CancelRun
-	(*AwaitRun)(nil),             // 184: troupe.v1.AwaitRun
-	(*Part)(nil),                 // 185: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 186: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 187: troupe.v1.InputAccepted.Origin
-	(InputAccepted_People)(0),    // 188: troupe.v1.InputAccepted.People
-	(TurnCompleted_Outcome)(0),   // 189: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 190: troupe.v1.Usage
-	(*Place)(nil),                // 191: troupe.v1.Place
-	(*Bounds)(nil),               // 192: troupe.v1.Bounds
-	(*OutboxEnqueued)(nil),       // 193: troupe.v1.OutboxEnqueued
-	(*TurnSubmitted)(nil),        // 194: troupe.v1.TurnSubmitted
-	(*TurnCut)(nil),              // 195: troupe.v1.TurnCut
-	(CallResolved_Resolution)(0), // 196: troupe.v1.CallResolved.Resolution
-	(Decision_Value)(0),          // 197: troupe.v1.Decision.Value
-	(*Failure)(nil),              // 198: troupe.v1.Failure
-	(TimerSet_Misfire)(0),        // 199: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 200: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 201: troupe.v1.WorkspaceGrant
-	(*BudgetView)(nil),           // 202: troupe.v1.BudgetView
-	(*StepBudgetView)(nil),       // 203: troupe.v1.StepBudgetView
-	(*Grant)(nil),                // 204: troupe.v1.Grant
-	(*WorkspaceRef)(nil),         // 205: troupe.v1.WorkspaceRef
-	(*LeaseToken)(nil),           // 206: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 207: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 208: troupe.v1.ToolFinished.Status
-	(*Project)(nil),              // 209: troupe.v1.Project
-	(*Variable)(nil),             // 210: troupe.v1.Variable
-	(*FieldSet)(nil),             // 211: troupe.v1.FieldSet
-	(*FieldNoted)(nil),           // 212: troupe.v1.FieldNoted
-	(*Timing)(nil),               // 213: troupe.v1.Timing
+	(*ListDamage)(nil),           // 164: troupe.v1.ListDamage
+	(*Damage)(nil),               // 165: troupe.v1.Damage
+	(*ForkSession)(nil),          // 166: troupe.v1.ForkSession
+	(*Forked)(nil),               // 167: troupe.v1.Forked
+	(*ImportSession)(nil),        // 168: troupe.v1.ImportSession
+	(*Imported)(nil),             // 169: troupe.v1.Imported
+	(*ModeSettled)(nil),          // 170: troupe.v1.ModeSettled
+	(*Hello)(nil),                // 171: troupe.v1.Hello
+	(*Holder)(nil),               // 172: troupe.v1.Holder
+	(*RegisterHost)(nil),         // 173: troupe.v1.RegisterHost
+	(*ConnectOwner)(nil),         // 174: troupe.v1.ConnectOwner
+	(*EnvVar)(nil),               // 175: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 176: troupe.v1.Lineage
+	(*Turn)(nil),                 // 177: troupe.v1.Turn
+	(Persist_Policy)(0),          // 178: troupe.v1.Persist.Policy
+	(*RunStarted)(nil),           // 179: troupe.v1.RunStarted
+	(*Budget)(nil),               // 180: troupe.v1.Budget
+	(*Amounts)(nil),              // 181: troupe.v1.Amounts
+	(Trust_Level)(0),             // 182: troupe.v1.Trust.Level
+	(*ShowRun)(nil),              // 183: troupe.v1.ShowRun
+	(*ResumeRun)(nil),            // 184: troupe.v1.ResumeRun
+	(*CancelRun)(nil),            // 185: troupe.v1.CancelRun
+	(*AwaitRun)(nil),             // 186: troupe.v1.AwaitRun
+	(*Part)(nil),                 // 187: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 188: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 189: troupe.v1.InputAccepted.Origin
+	(InputAccepted_People)(0),    // 190: troupe.v1.InputAccepted.People
+	(TurnCompleted_Outcome)(0),   // 191: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 192: troupe.v1.Usage
+	(*Place)(nil),                // 193: troupe.v1.Place
+	(*Bounds)(nil),               // 194: troupe.v1.Bounds
+	(*OutboxEnqueued)(nil),       // 195: troupe.v1.OutboxEnqueued
+	(*TurnSubmitted)(nil),        // 196: troupe.v1.TurnSubmitted
+	(*TurnCut)(nil),              // 197: troupe.v1.TurnCut
+	(CallResolved_Resolution)(0), // 198: troupe.v1.CallResolved.Resolution
+	(Decision_Value)(0),          // 199: troupe.v1.Decision.Value
+	(*Failure)(nil),              // 200: troupe.v1.Failure
+	(TimerSet_Misfire)(0),        // 201: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 202: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 203: troupe.v1.WorkspaceGrant
+	(*BudgetView)(nil),           // 204: troupe.v1.BudgetView
+	(*StepBudgetView)(nil),       // 205: troupe.v1.StepBudgetView
+	(*Grant)(nil),                // 206: troupe.v1.Grant
+	(*WorkspaceRef)(nil),         // 207: troupe.v1.WorkspaceRef
+	(*LeaseToken)(nil),           // 208: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 209: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 210: troupe.v1.ToolFinished.Status
+	(*Project)(nil),              // 211: troupe.v1.Project
+	(*Variable)(nil),             // 212: troupe.v1.Variable
+	(*FieldSet)(nil),             // 213: troupe.v1.FieldSet
+	(*FieldNoted)(nil),           // 214: troupe.v1.FieldNoted
+	(*Timing)(nil),               // 215: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	4,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	173, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	175, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	13,  // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	174, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	175, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	176, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	177, // 6: troupe.v1.CreateSession.run:type_name -> troupe.v1.RunStarted
-	178, // 7: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
-	179, // 8: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
-	180, // 9: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	176, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	177, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	178, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	179, // 6: troupe.v1.CreateSession.run:type_name -> troupe.v1.RunStarted
+	180, // 7: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
+	181, // 8: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
+	182, // 9: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	5,   // 10: troupe.v1.WorkspaceSpec.bounds:type_name -> troupe.v1.PathBounds
 	4,   // 11: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
-	180, // 12: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
+	182, // 12: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
 	13,  // 13: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
 	16,  // 14: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
 	19,  // 15: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
@@ -14194,10 +14281,10 @@ var file_command_proto_depIdxs = []int32{
 	141, // 48: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
 	142, // 49: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
 	3,   // 50: troupe.v1.ToSession.add_budget:type_name -> troupe.v1.AddBudget
-	181, // 51: troupe.v1.ToSession.show_run:type_name -> troupe.v1.ShowRun
-	182, // 52: troupe.v1.ToSession.resume_run:type_name -> troupe.v1.ResumeRun
-	183, // 53: troupe.v1.ToSession.cancel_run:type_name -> troupe.v1.CancelRun
-	184, // 54: troupe.v1.ToSession.await_run:type_name -> troupe.v1.AwaitRun
+	183, // 51: troupe.v1.ToSession.show_run:type_name -> troupe.v1.ShowRun
+	184, // 52: troupe.v1.ToSession.resume_run:type_name -> troupe.v1.ResumeRun
+	185, // 53: troupe.v1.ToSession.cancel_run:type_name -> troupe.v1.CancelRun
+	186, // 54: troupe.v1.ToSession.await_run:type_name -> troupe.v1.AwaitRun
 	80,  // 55: troupe.v1.ToSession.announce:type_name -> troupe.v1.Announce
 	31,  // 56: troupe.v1.ToSession.share_conversation:type_name -> troupe.v1.ShareConversation
 	33,  // 57: troupe.v1.ToSession.submit_turn:type_name -> troupe.v1.SubmitTurn
@@ -14205,106 +14292,107 @@ var file_command_proto_depIdxs = []int32{
 	32,  // 59: troupe.v1.ToSession.take_turn:type_name -> troupe.v1.TakeTurn
 	11,  // 60: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
 	11,  // 61: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	185, // 62: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	186, // 63: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	187, // 64: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	188, // 65: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
+	187, // 62: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	188, // 63: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	189, // 64: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	190, // 65: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
 	13,  // 66: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	189, // 67: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	190, // 68: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	191, // 67: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	192, // 68: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
 	18,  // 69: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
 	22,  // 70: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	174, // 71: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	175, // 72: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	185, // 73: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
-	191, // 74: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
-	192, // 75: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
-	188, // 76: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
-	193, // 77: troupe.v1.DeliverMail.mail:type_name -> troupe.v1.OutboxEnqueued
+	176, // 71: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	177, // 72: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	187, // 73: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
+	193, // 74: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
+	194, // 75: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
+	190, // 76: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
+	195, // 77: troupe.v1.DeliverMail.mail:type_name -> troupe.v1.OutboxEnqueued
 	36,  // 78: troupe.v1.SharedConversation.turns:type_name -> troupe.v1.SharedTurn
 	37,  // 79: troupe.v1.SharedConversation.members:type_name -> troupe.v1.SharedMember
-	194, // 80: troupe.v1.SharedTurn.turn:type_name -> troupe.v1.TurnSubmitted
-	195, // 81: troupe.v1.SharedTurn.cut:type_name -> troupe.v1.TurnCut
-	190, // 82: troupe.v1.SharedMember.usage:type_name -> troupe.v1.Usage
+	196, // 80: troupe.v1.SharedTurn.turn:type_name -> troupe.v1.TurnSubmitted
+	197, // 81: troupe.v1.SharedTurn.cut:type_name -> troupe.v1.TurnCut
+	192, // 82: troupe.v1.SharedMember.usage:type_name -> troupe.v1.Usage
 	35,  // 83: troupe.v1.Conversations.conversations:type_name -> troupe.v1.SharedConversation
-	196, // 84: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	197, // 85: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	198, // 84: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	199, // 85: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
 	48,  // 86: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
-	198, // 87: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
+	200, // 87: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
 	48,  // 88: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
-	185, // 89: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	199, // 90: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	187, // 89: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	201, // 90: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
 	58,  // 91: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	200, // 92: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	175, // 93: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	192, // 94: troupe.v1.NarrowChild.bounds:type_name -> troupe.v1.Bounds
-	201, // 95: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	202, // 92: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	177, // 93: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	194, // 94: troupe.v1.NarrowChild.bounds:type_name -> troupe.v1.Bounds
+	203, // 95: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
 	74,  // 96: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	190, // 97: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	192, // 97: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
 	14,  // 98: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	176, // 99: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	202, // 100: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
+	178, // 99: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	204, // 100: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
 	35,  // 101: troupe.v1.SessionView.conversations:type_name -> troupe.v1.SharedConversation
-	203, // 102: troupe.v1.SessionView.step_budgets:type_name -> troupe.v1.StepBudgetView
-	190, // 103: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	179, // 104: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
-	179, // 105: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
+	205, // 102: troupe.v1.SessionView.step_budgets:type_name -> troupe.v1.StepBudgetView
+	192, // 103: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	181, // 104: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
+	181, // 105: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
 	75,  // 106: troupe.v1.WorkerView.waiting:type_name -> troupe.v1.Waiting
 	78,  // 107: troupe.v1.ApprovalView.shown:type_name -> troupe.v1.Viewer
-	200, // 108: troupe.v1.Announce.event:type_name -> troupe.v1.Event
+	202, // 108: troupe.v1.Announce.event:type_name -> troupe.v1.Event
 	77,  // 109: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
 	85,  // 110: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
-	204, // 111: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	176, // 112: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	201, // 113: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	205, // 114: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
+	206, // 111: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	178, // 112: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	203, // 113: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	207, // 114: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
 	0,   // 115: troupe.v1.ReleasePermit.outcome:type_name -> troupe.v1.ReleasePermit.Outcome
-	179, // 116: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
-	179, // 117: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
-	179, // 118: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
-	179, // 119: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
-	179, // 120: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
-	201, // 121: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	206, // 122: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	173, // 123: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	207, // 124: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	207, // 125: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	201, // 126: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	207, // 127: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
-	206, // 128: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
+	181, // 116: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
+	181, // 117: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
+	181, // 118: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
+	181, // 119: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
+	181, // 120: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
+	203, // 121: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	208, // 122: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	175, // 123: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	209, // 124: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	209, // 125: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	203, // 126: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	209, // 127: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	208, // 128: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
 	27,  // 129: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
-	208, // 130: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	207, // 131: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	210, // 130: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	209, // 131: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
 	124, // 132: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	209, // 133: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
-	210, // 134: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
+	211, // 133: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
+	212, // 134: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
 	136, // 135: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
-	211, // 136: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
-	212, // 137: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
+	213, // 136: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
+	214, // 137: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
 	144, // 138: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
 	1,   // 139: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
 	147, // 140: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
 	73,  // 141: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
 	74,  // 142: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
 	154, // 143: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
-	201, // 144: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	203, // 144: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
 	76,  // 145: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
 	73,  // 146: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
 	159, // 147: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	190, // 148: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	192, // 148: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
 	18,  // 149: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
 	160, // 150: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	213, // 151: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	190, // 152: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	215, // 151: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	192, // 152: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
 	163, // 153: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	73,  // 154: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
-	73,  // 155: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
-	168, // 156: troupe.v1.Imported.modes:type_name -> troupe.v1.ModeSettled
-	157, // [157:157] is the sub-list for method output_type
-	157, // [157:157] is the sub-list for method input_type
-	157, // [157:157] is the sub-list for extension type_name
-	157, // [157:157] is the sub-list for extension extendee
-	0,   // [0:157] is the sub-list for field type_name
+	163, // 154: troupe.v1.Damage.findings:type_name -> troupe.v1.Finding
+	73,  // 155: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
+	73,  // 156: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
+	170, // 157: troupe.v1.Imported.modes:type_name -> troupe.v1.ModeSettled
+	158, // [158:158] is the sub-list for method output_type
+	158, // [158:158] is the sub-list for method input_type
+	158, // [158:158] is the sub-list for extension type_name
+	158, // [158:158] is the sub-list for extension extendee
+	0,   // [0:158] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }
@@ -14372,7 +14460,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   171,
+			NumMessages:   173,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -393,18 +393,28 @@ func (j ActorJSON) Proto() *ActorView {
 
 // JSON is the outcome of a check in its wire form.
 func (x *Verified) JSON() VerifiedJSON {
-	j := VerifiedJSON{Streams: x.GetStreams(), Records: x.GetRecords(), Findings: []FindingJSON{}}
-	for _, f := range x.GetFindings() {
-		j.Findings = append(j.Findings, FindingJSON{Stream: f.GetStream(), Seq: f.GetSeq(), Problem: f.GetProblem()})
+	return VerifiedJSON{Streams: x.GetStreams(), Records: x.GetRecords(), Findings: findings(x.GetFindings())}
+}
+
+// JSON is what the store has lost in its wire form.
+func (x *Damage) JSON() []FindingJSON { return findings(x.GetFindings()) }
+
+func findings(all []*Finding) []FindingJSON {
+	out := []FindingJSON{}
+	for _, f := range all {
+		out = append(out, FindingJSON{Stream: f.GetStream(), Seq: f.GetSeq(), Problem: f.GetProblem()})
 	}
-	return j
+	return out
+}
+
+// Proto is the way back.
+func (j FindingJSON) Proto() *Finding {
+	return &Finding{Stream: j.Stream, Seq: j.Seq, Problem: j.Problem}
 }
 
 // Proto is the way back.
 func (j VerifiedJSON) Proto() *Verified {
-	return &Verified{Streams: j.Streams, Records: j.Records, Findings: convert(j.Findings, func(f FindingJSON) *Finding {
-		return &Finding{Stream: f.Stream, Seq: f.Seq, Problem: f.Problem}
-	})}
+	return &Verified{Streams: j.Streams, Records: j.Records, Findings: convert(j.Findings, FindingJSON.Proto)}
 }
 
 // JSON is the holder in its wire form.

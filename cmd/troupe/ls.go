@@ -43,6 +43,7 @@ func (l *listing) print(ctx context.Context, a *app, ask func(ctx context.Contex
 		if err != nil {
 			return err
 		}
+		a.tellDamage(ctx, n)
 		if len(rows) == 0 {
 			return none()
 		}

@@ -55,6 +55,7 @@ func pairs() []pair {
 		{&messages.ResolveCall{ExecId: "exe/ü ?", Resolution: messages.CallResolved_FAIL, By: "me", Note: "n\n"}, &messages.Ack{}},
 		{&messages.ListApprovals{SessionId: "ses_1"}, &messages.Approvals{Approvals: []*messages.ApprovalView{{ApprovalId: "a", ArgsHash: []byte("h"), AtUnixMs: 5, Preview: "+x\n"}}}},
 		{&messages.ResolveApproval{ApprovalId: "apr/ü ?", Decision: messages.Decision_REJECTED, Message: "no\n", By: "me", ArgsHash: []byte("h"), Arguments: "{}", Scope: "always", Rule: "@read"}, &messages.Ack{}},
+		{&messages.ListDamage{}, &messages.Damage{Findings: []*messages.Finding{{Stream: "ses/ses_1", Seq: 3, Problem: "lost records"}}}},
 		{&messages.ListRules{SessionId: "ses_1"}, &messages.Rules{Rules: []*messages.RuleView{{RuleId: "rul_1", Rule: "exec(a)", Scope: "agent", Agent: "a", AtUnixMs: 5}}}},
 		{&messages.RevokeRule{RuleId: "rul/ü ?", By: "me"}, &messages.Ack{}},
 		{&messages.Show{Id: "ses_1"}, &messages.Shown{Session: session, Turns: []*messages.TurnView{{TurnId: "t", Usage: usage}}}},
