@@ -378,7 +378,7 @@ func TestAHundredWorkersOnOneWorkspaceWorkInOrderOfArrival(t *testing.T) {
 func exclusiveIntervals(t *testing.T, h *actortest.House, session string, want int) {
 	t.Helper()
 	reading, tokens := map[string]bool{}, map[string]uint64{}
-	holder, turns, last := "", 0, uint64(0)
+	holder, turns, last, readers := "", 0, uint64(0), 0
 	err := h.Store.ReadSession(context.Background(), session, 0, func(e persistence.Entry) error {
 		if !strings.HasPrefix(e.Stream, "wrk/") {
 			return nil
@@ -395,16 +395,20 @@ func exclusiveIntervals(t *testing.T, h *actortest.House, session string, want i
 				if holder != "" {
 					t.Errorf("%s reads while %s has the workspace", e.Stream, holder)
 				}
+				readers++
 				return nil
 			}
 			token := f.GetLeases()[0].GetToken()
-			if holder != "" || token <= last {
-				t.Errorf("%s begins with token %d after %d, while %q has the workspace", e.Stream, token, last, holder)
+			if holder != "" || token <= last || readers > 0 {
+				t.Errorf("%s begins with token %d after %d, while %q has the workspace and %d read", e.Stream, token, last, holder, readers)
 			}
 			holder, last, tokens[e.Stream] = e.Stream, token, token
 			turns++
 		case *messages.TurnCompleted:
-			if holder == e.Stream {
+			switch {
+			case reading[e.Stream]:
+				readers--
+			case holder == e.Stream:
 				holder = ""
 			}
 		}
