@@ -178,6 +178,9 @@ func (f *Fields) Declare(text, by string) (*messages.FieldsDeclared, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.ownNames(); err != nil {
+		return nil, err
+	}
 	fact := &messages.FieldsDeclared{Schema: text, By: by, Rev: f.rev + 1}
 	next := Fields{schema: s, set: maps.Clone(f.set)}
 	for _, name := range slices.Sorted(maps.Keys(f.set)) {

@@ -102,6 +102,17 @@ func ParseFieldSchema(text string) (*FieldSchema, error) {
 	return s, s.finish(object.Required)
 }
 
+// ownNames refuses fields by which a model would seem to say what only people say. Schemas of journals, which may be older, are
+// not held to it: such a field changes nothing but itself.
+func (s *FieldSchema) ownNames() error {
+	for _, name := range []string{"rootPath", "trust_level"} {
+		if f := s.fields[name]; f != nil && f.editable {
+			return fmt.Errorf("field %s: it cannot be editable: where a workspace is and how far it is trusted are people's to say; take another name, or x-editable out", name)
+		}
+	}
+	return nil
+}
+
 // finish looks at what fields have to do with each other.
 func (s *FieldSchema) finish(required []string) error {
 	for _, name := range required {

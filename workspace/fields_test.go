@@ -138,6 +138,8 @@ func TestASchemaThatCannotBeKeptToIsRefused(t *testing.T) {
 		one(`{"pattern":"("}`):                                                                     "not valid",
 		one(`{"x-editable":true,"readOnly":true}`):                                                 "both",
 		one(`{"x-editable":true,"x-derive":{"template":""}}`):                                      "both",
+		`{"properties":{"rootPath":{"x-editable":true}}}`:                                          "field rootPath: it cannot be editable",
+		`{"properties":{"trust_level":{"type":"string","x-editable":true}}}`:                       "field trust_level: it cannot be editable",
 		one(`{"x-derive":{}}`):                                                                     "neither",
 		one(`{"x-derive":{"when":1}}`):                                                             "x-derive",
 		one(`{"x-derive":{"template":"{c}"}}`):                                                     `no field "c"`,
