@@ -8,7 +8,8 @@ import "time"
 // min and max bound it, project says what an untrusted folder may do with it (free: set it,
 // model: choose one that runs, narrow: lower it, deny: add denying rules, new: define entries that
 // nobody else has, nothing: not touch it, never: not even when trusted), later names the values that
-// have no effect yet and are refused by NotYet (* for all but the default): who makes one count removes it there.
+// have no effect and are refused by NotYet (* for all but the default): who makes one count removes it there; instead says what does
+// it in the place of one that will not come.
 type Config struct {
 	Model      string                  `yaml:"model" project:"model" doc:"Default model: PROVIDER/NAME or an alias of models. Also TROUPE_MODEL."`
 	Server     Server                  `yaml:"server" doc:"The server: its name, address and access."`
@@ -171,12 +172,12 @@ type MCPServer struct {
 	Timeout  time.Duration     `yaml:"timeout" default:"60s" doc:"Longest time of one call."`
 }
 
-// Workspace is attached to every new session.
+// Workspace says how a place is worked in, in every session that has it. It attaches nothing.
 type Workspace struct {
 	URI      string   `yaml:"uri" doc:"Address, for example git:github.com/owner/repo or local:/srv/code."`
-	Trust    string   `yaml:"trust" later:"*" default:"restricted" enum:"full,restricted" doc:"Full runs every tool unasked."`
-	ReadOnly bool     `yaml:"read_only" later:"*" default:"false" doc:"No tool may change it."`
+	Trust    string   `yaml:"trust" later:"*" instead:"troupe trust DIR, or --trust of troupe run" default:"restricted" enum:"full,restricted" doc:"Full runs every tool unasked."`
+	ReadOnly bool     `yaml:"read_only" later:"*" instead:"tools of the place that only read, as tools: [read_file, list_files, glob, grep]" default:"false" doc:"No tool may change it."`
 	Mode     string   `yaml:"mode" default:"local" enum:"local,container" doc:"Where its commands run: in the sandbox of sandbox.exec, or each in a container of sandbox.image."`
-	Image    string   `yaml:"image" later:"*" doc:"Image of the container."`
+	Image    string   `yaml:"image" later:"*" instead:"sandbox.image" doc:"Image of the container."`
 	Tools    []string `yaml:"tools" doc:"Tools offered there, and in folders below; empty: those of its trust. NAME:/sessions, with the server's name, stands for what sessions keep."`
 }

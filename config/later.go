@@ -1,13 +1,12 @@
 package config
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
 
 // NotYet reports what is set and has no effect in this version: the schema is complete from the
-// start, the program is not. A command that would have to heed it refuses to work instead of doing
+// start, the program is not, and some of it something else does. A command that would have to heed it refuses to work instead of doing
 // something else than what stands there. What is set to its default is no problem.
 func (l *Loaded) NotYet() Problems {
 	var out Problems
@@ -23,11 +22,16 @@ func (l *Loaded) NotYet() Problems {
 			if !slices.Contains(s.later, v) && s.later[0] != "*" {
 				continue
 			}
-			what, shown := fmt.Sprintf("%s is not supported yet", s.Path), printable(v)
-			if s.kind != secret && shown != "" {
-				what = fmt.Sprintf("%s: %s is not supported yet", s.Path, shown)
+			what, fix := "is not supported yet", "leave it out: this version would ignore it"
+			if s.instead != "" { // it will not come: something else does it
+				what, fix = "is not taken here", "leave it out, and use "+s.instead
 			}
-			out = append(out, &Problem{What: what, Path: s.Path, Origin: s.Origin, Excerpt: s.excerpt, Fix: "leave it out: this version would ignore it"})
+			if shown := printable(v); s.kind != secret && shown != "" {
+				what = s.Path + ": " + shown + " " + what
+			} else {
+				what = s.Path + " " + what
+			}
+			out = append(out, &Problem{What: what, Path: s.Path, Origin: s.Origin, Excerpt: s.excerpt, Fix: fix})
 			break
 		}
 	}
@@ -39,6 +43,10 @@ func (s *shape) waiting() string {
 	switch {
 	case len(s.later) == 0:
 		return ""
+	case s.instead != "" && s.later[0] == "*":
+		return " Not taken here: use " + s.instead + "."
+	case s.instead != "":
+		return " Not taken here: " + strings.Join(s.later, ", ") + "; use " + s.instead + "."
 	case s.later[0] == "*":
 		return " Not supported yet."
 	}

@@ -33,7 +33,8 @@ type Setting struct {
 	kind    kind
 	excerpt string
 	def     string   // default, as one would write it
-	later   []string // values that have no effect yet
+	later   []string // values that have no effect
+	instead string   // what to use for them
 }
 
 // merge builds the configuration from the layers.
@@ -202,11 +203,11 @@ func (m *merger) list(path string, into reflect.Value) {
 		values[i] = m.expand(set.shape, v)
 	}
 	into.Set(reflect.ValueOf(values))
-	m.settings = append(m.settings, Setting{Path: path, List: values, IsList: true, Origin: set.origin, kind: list, excerpt: set.excerpt, later: set.shape.later})
+	m.settings = append(m.settings, Setting{Path: path, List: values, IsList: true, Origin: set.origin, kind: list, excerpt: set.excerpt, later: set.shape.later, instead: set.shape.instead})
 }
 
 func (m *merger) scalar(s *shape, path string, into reflect.Value) {
-	value, out := s.def, Setting{Path: path, kind: s.kind, def: s.def, later: s.later}
+	value, out := s.def, Setting{Path: path, kind: s.kind, def: s.def, later: s.later, instead: s.instead}
 	if set := m.strongest(path); set != nil {
 		value, out.Origin, out.excerpt = set.text, set.origin, set.excerpt
 	}

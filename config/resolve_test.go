@@ -140,6 +140,16 @@ func TestWhatHasNoEffectYetIsRefusedWhereItStands(t *testing.T) {
 	if n := len(l.NotYet()); n != 3 {
 		t.Errorf("%d problems:\n%s", n, text)
 	}
+	m.user("workspaces: {src: {uri: 'local:/src', trust: full, read_only: true, image: debian}}\napprovals: {rules: [{tool: exec, action: allow, scope: agent}]}\n")
+	text = m.must().NotYet().Error()
+	for _, want := range []string{
+		"workspaces.src.trust: full is not taken here", "troupe trust DIR", "workspaces.src.read_only: true is not taken here", "tools: [read_file",
+		"workspaces.src.image: debian is not taken here", "sandbox.image", "scope: agent is not taken here", "agents.NAME.policy.rules",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
 	m.user("data: {store: badger, persist: message}\nlease: {ttl: 30s}\nlimits: {depth: 1}\n")
 	if p := m.must().NotYet(); len(p) > 0 {
 		t.Errorf("defaults are refused: %v", p)

@@ -49,7 +49,7 @@ type Rule struct {
 	Arg     string        `yaml:"arg" enum:"path,command,host" doc:"Which argument the pattern is held against."`
 	Pattern string        `yaml:"pattern" doc:"Glob over that argument; empty matches all."`
 	Action  string        `yaml:"action" need:"yes" enum:"allow,ask,deny" doc:"The decision."`
-	Scope   string        `yaml:"scope" later:"session,agent" default:"always" enum:"session,agent,always" doc:"How far it reaches."`
+	Scope   string        `yaml:"scope" later:"session,agent" instead:"agents.NAME.policy.rules for one agent, --allow or an answer that is remembered for one session" default:"always" enum:"session,agent,always" doc:"How far it reaches."`
 	Timeout time.Duration `yaml:"timeout" default:"0s" doc:"How long a question of this rule waits, which has to be one that asks; 0s: approvals.timeout."`
 	Unknown string        `yaml:"unknown" enum:"report,retry,ask,fail" doc:"What happens to a call that it is about when a crash left its outcome unknown; empty: as tools or agents say."`
 }

@@ -51,7 +51,8 @@ type shape struct {
 	only      string   // at most one of the siblings with the same word is set
 	project   string   // see Config
 	need      bool     // an entry without it is refused
-	later     []string // values that have no effect yet: see NotYet
+	later     []string // values that have no effect: see NotYet
+	instead   string   // what does what they would
 }
 
 // describe derives the shape of the whole configuration. It costs some tens of microseconds, is
@@ -117,7 +118,7 @@ func fieldShape(f reflect.StructField, i int, inherited string, later []string) 
 	s.name, s.doc, s.index = tag.Get("yaml"), tag.Get("doc"), i
 	s.def, s.min, s.max = tag.Get("default"), tag.Get("min"), tag.Get("max")
 	s.format, s.only = tag.Get("kind"), tag.Get("only")
-	s.need, s.later = tag.Get("need") != "", later
+	s.need, s.later, s.instead = tag.Get("need") != "", later, tag.Get("instead")
 	if p, ok := tag.Lookup("project"); ok {
 		s.project = p
 	}
