@@ -153,7 +153,7 @@ func TestAPromptThatKillsTheProcessIsQuarantinedAtTheTenthTime(t *testing.T) {
 		}
 		quarantined := false
 		actortest.Until(t, "the model is asked, or the worker is quarantined", func() bool {
-			quarantined = h.Worker(session).GetQuarantined()
+			quarantined = h.Worker(session).GetQuarantined() && listedWorker(t, store, session, worker).GetQuarantined() // a death before that is one more
 			return quarantined || len(gate.Came) > 0
 		})
 		dead := store.Reopen() // the house has no store any more to say anything to
