@@ -13,7 +13,7 @@ import (
 // Each workspace offers tools of its own (acceptance row 72): those that whoever attached it has named, of those that are configured for its address;
 // where nobody says anything, all.
 
-// ConfiguredTools are the tools that an address offers, nil for all: its own list, or that of the nearest folder around it, so that the
+// ConfiguredTools are the tools that an address offers, nil for all and none where lists of the same repository have nothing in common: its own list, or that of the nearest folder around it, so that the
 // address of all sessions (SERVER:/sessions) stands for what each of them keeps; of a repository any ref and folder is the same.
 func ConfiguredTools(all map[string][]string, uri string) []string {
 	host, path, _ := strings.Cut(uri, ":")
@@ -26,7 +26,7 @@ func ConfiguredTools(all map[string][]string, uri string) []string {
 			same = strings.EqualFold(repository(path), repository(p))
 		}
 		switch {
-		case h != host || !same || len(p) < nearest:
+		case h != host || !same || len(p) < nearest || len(list) == 0: // who lists nothing says nothing
 		case len(p) == nearest: // two of one repository: what both have
 			found = slices.DeleteFunc(slices.Clone(found), func(name string) bool { return !slices.Contains(list, name) })
 		default:
@@ -45,10 +45,12 @@ func (s *Services) settleTools(a *messages.WorkspaceAttached) *messages.Failure 
 	}
 	called := known(&messages.WorkspaceGrant{Uri: a.GetUri(), Source: a.GetSource()})
 	configured := ConfiguredTools(s.Offers, called)
-	if len(configured) == 0 {
+	switch {
+	case configured == nil:
 		return nil
-	}
-	if len(a.GetTools()) == 0 {
+	case len(configured) == 0:
+		return messages.Fail(messages.CodeBadRequest, fmt.Sprintf("workspace %s offers no tool at all", called), "what is configured for its repository has no tool in common")
+	case len(a.GetTools()) == 0:
 		a.Tools = configured
 		return nil
 	}
