@@ -17,31 +17,11 @@ import (
 
 // TestACancelTakesBackWhatIsOnItsWayToAnotherWorker has a message that is tried again, as its receiver was full.
 func TestACancelTakesBackWhatIsOnItsWayToAnotherWorker(t *testing.T) {
-	gates, clock := []*actortest.Gate{actortest.NewGate(), actortest.NewGate()}, actortest.NewClock(time.Unix(1<<30, 0))
-	var b string
-	h := actortest.New(t, actortest.Options{Limits: actors.Limits{Queue: 1}, Clock: clock, Model: actortest.Model(func(ctx context.Context, r *model.Request) actortest.Reply {
-		switch {
-		case actortest.Results(r) != nil:
-			return actortest.Reply{Text: "sent", Err: gates[1].Pass(ctx)}
-		case actortest.Asked(r) == "go":
-			return actortest.Reply{Calls: []*messages.ToolCall{send("1", b, "hello")}, Err: gates[0].Pass(ctx)}
-		}
-		return actortest.Reply{Text: "ok"}
-	})})
-	s, a, b2 := pair(h)
-	b = b2
-	submit(h, s, "go")
-	actortest.Wait(t, "the sender works", gates[0].Came)
-	actortest.Ask[*messages.InputReply](h, s, &messages.SubmitInput{WorkerId: b, Parts: actortest.Text("wait")})
-	actortest.Until(t, "the receiver waits", func() bool { return listedWorker(t, h.Store, s, b).GetStaged() == 1 })
-	before := clock.Waits()
-	gates[0].Open()
-	actortest.Wait(t, "the message is sent", gates[1].Came)
-	actortest.Until(t, "the sender has been refused, and waits", func() bool { return clock.Waits() > before })
+	h, clock, done, s, a, b := refusedOnce(t)
 	if c := actortest.Ask[*messages.Cancelled](h, s, &messages.CancelSession{Inputs: true}); c.GetTurns() != 2 || c.GetInputs() != 1 {
 		t.Errorf("cancelled %v", c)
 	}
-	gates[1].Open()
+	done.Open()
 	clock.Advance(time.Hour)
 	actortest.Ask[*messages.Ack](h, s, &messages.WaitIdle{})
 	if acks := actortest.Of[*messages.OutboxAcked](h.Facts(a)); len(mailTo(h, b)) != 0 || len(acks) != 1 || !strings.Contains(acks[0].GetRefused(), "cancelled") {

@@ -38,30 +38,36 @@ func TestTheSameMessageAgainIsTheSameInput(t *testing.T) {
 	}
 }
 
-// TestAMessageToOneWhoIsFullIsTriedAgain has a receiver whose one input waits for the workspace in which the sender works.
-func TestAMessageToOneWhoIsFullIsTriedAgain(t *testing.T) {
-	gates, clock := []*actortest.Gate{actortest.NewGate(), actortest.NewGate()}, actortest.NewClock(time.Unix(1<<30, 0))
-	var b string
-	h := actortest.New(t, actortest.Options{Limits: actors.Limits{Queue: 1}, Clock: clock, Model: actortest.Model(func(ctx context.Context, r *model.Request) actortest.Reply {
+// refusedOnce is a sender, at work still, whose message to a receiver was refused, as that is full: its one input waits for the workspace in which
+// the sender works. The message is tried again when the clock goes on; done lets the sender end.
+func refusedOnce(t *testing.T) (h *actortest.House, clock *actortest.Clock, done *actortest.Gate, s, a, b string) {
+	t.Helper()
+	busy := actortest.NewGate()
+	clock, done = actortest.NewClock(time.Unix(1<<30, 0)), actortest.NewGate()
+	h = actortest.New(t, actortest.Options{Limits: actors.Limits{Queue: 1}, Clock: clock, Model: actortest.Model(func(ctx context.Context, r *model.Request) actortest.Reply {
 		switch {
 		case actortest.Results(r) != nil:
-			return actortest.Reply{Text: "sent", Err: gates[1].Pass(ctx)}
+			return actortest.Reply{Text: "sent", Err: done.Pass(ctx)}
 		case actortest.Asked(r) == "go":
-			return actortest.Reply{Calls: []*messages.ToolCall{send("1", b, "hello")}, Err: gates[0].Pass(ctx)}
+			return actortest.Reply{Calls: []*messages.ToolCall{send("1", b, "hello")}, Err: busy.Pass(ctx)}
 		}
 		return actortest.Reply{Text: "ok"}
 	})})
-	s, a, b2 := pair(h)
-	b = b2
+	s, a, b = pair(h)
 	submit(h, s, "go")
-	actortest.Wait(t, "the sender works", gates[0].Came)
+	actortest.Wait(t, "the sender works", busy.Came)
 	actortest.Ask[*messages.InputReply](h, s, &messages.SubmitInput{WorkerId: b, Parts: actortest.Text("wait")})
 	actortest.Until(t, "the receiver waits", func() bool { return listedWorker(t, h.Store, s, b).GetStaged() == 1 })
 	before := clock.Waits()
-	gates[0].Open()
-	actortest.Wait(t, "the message is sent", gates[1].Came)
+	busy.Open()
+	actortest.Wait(t, "the message is sent", done.Came)
 	actortest.Until(t, "the sender has been refused, and waits", func() bool { return clock.Waits() > before })
-	gates[1].Open()
+	return h, clock, done, s, a, b
+}
+
+func TestAMessageToOneWhoIsFullIsTriedAgain(t *testing.T) {
+	h, clock, done, s, a, b := refusedOnce(t)
+	done.Open()
 	actortest.Until(t, "the receiver is free", func() bool { return workers(h, s)[1].GetTurns() == 1 })
 	if len(mailTo(h, b)) != 0 || len(actortest.Of[*messages.OutboxAcked](h.Facts(a))) != 0 {
 		t.Fatalf("it was taken by one who was full: %v", mailTo(h, b))

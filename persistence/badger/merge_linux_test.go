@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -99,31 +100,12 @@ func fillDisk(t *testing.T, path string) {
 // TestAMergeOnADiskThatSomebodyFilledEndsWhenThereIsRoom has no block left when the merged table would be written: the process must
 // not end by a signal.
 func TestAMergeOnADiskThatSomebodyFilledEndsWhenThereIsRoom(t *testing.T) {
-	disk := t.TempDir()
-	if err := syscall.Mount("none", disk, "tmpfs", 0, "size=64m"); err != nil {
-		t.Skipf("no file system can be mounted here: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(disk, 0); err != nil {
-			t.Error(err)
-		}
-	})
+	disk := smallFileSystem(t)
 	dir := filepath.Join(disk, "store")
 	severalTables(t, dir, smallDisk)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), mergeDir+"="+dir)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
+	in, lines := converse(t, cmd)
 	until := func(word string) {
 		for lines.Scan() {
 			if strings.Contains(lines.Text(), word) {
@@ -162,15 +144,7 @@ func TestAMergeOnADiskThatSomebodyFilledEndsWhenThereIsRoom(t *testing.T) {
 func TestAProcessThatAFullDiskEndsHasLostNothing(t *testing.T) {
 	for _, do := range []string{"append", "merge"} {
 		t.Run(do, func(t *testing.T) {
-			disk := t.TempDir()
-			if err := syscall.Mount("none", disk, "tmpfs", 0, "size=64m"); err != nil {
-				t.Skipf("no file system can be mounted here: %v", err)
-			}
-			t.Cleanup(func() {
-				if err := syscall.Unmount(disk, 0); err != nil {
-					t.Error(err)
-				}
-			})
+			disk := smallFileSystem(t)
 			dir := filepath.Join(disk, "store")
 			severalTables(t, dir, smallDisk)
 			acked, said := blindLife(t, disk, dir, do)
@@ -198,18 +172,7 @@ func blindLife(t *testing.T, disk, dir, do string) (acked uint64, said string) {
 	cmd.Env = append(os.Environ(), mergeDir+"="+dir, blindTo+"="+do, "GOTRACEBACK=none")
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
+	in, lines := converse(t, cmd)
 	for lines.Scan() {
 		switch word, _, _ := strings.Cut(lines.Text(), " "); word {
 		case "ready":
@@ -246,4 +209,37 @@ func sizeOf(t *testing.T, path string) int64 {
 		t.Fatal(err)
 	}
 	return info.Size()
+}
+
+// smallFileSystem is one of 64 MiB.
+func smallFileSystem(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := syscall.Mount("none", dir, "tmpfs", 0, "size=64m"); err != nil {
+		t.Skipf("no file system can be mounted here: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// converse starts a process that is told something and tells lines. It ends with the test at the latest.
+func converse(t *testing.T, cmd *exec.Cmd) (in io.WriteCloser, lines *bufio.Scanner) {
+	t.Helper()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // most have ended by then
+	return in, bufio.NewScanner(out)
 }
