@@ -48,21 +48,12 @@ var errClosedEarly = errors.New("the server closed the connection before it answ
 
 // RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Body != nil {
-		defer r.Body.Close()
-	}
-	if err := check(r); err != nil {
+	c, err := t.begin(r)
+	if err != nil {
+		closeBody(r)
 		return nil, err
 	}
 	ctx := r.Context()
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	c, err := t.conn(ctx, address(r))
-	if err != nil {
-		return nil, err
-	}
-	c.begin(ctx)
 	resp, err := t.exchange(c, r)
 	if err == nil {
 		return resp, nil
@@ -72,6 +63,29 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, context.Cause(ctx)
 	}
 	return nil, err
+}
+
+// begin has a connection for a request that can be sent.
+func (t *Transport) begin(r *http.Request) (*conn, error) {
+	if err := check(r); err != nil {
+		return nil, err
+	}
+	ctx := r.Context()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	c, err := t.conn(ctx, address(r))
+	if err == nil {
+		c.begin(ctx)
+	}
+	return c, err
+}
+
+// closeBody is for whoever has read a request last.
+func closeBody(r *http.Request) {
+	if r.Body != nil {
+		_ = r.Body.Close() // it was only read
+	}
 }
 
 // exchange sends a request and reads the head of its answer.
@@ -84,12 +98,14 @@ func (t *Transport) exchange(c *conn, r *http.Request) (*http.Response, error) {
 	var sent error
 	if r.ContentLength <= atOnce {
 		sent = c.send(*head, r)
+		closeBody(r)
 		t.heads.Put(head)
 	} else {
 		done := make(chan struct{})
 		c.sent = done
 		go func() { // ends with the connection at the latest
 			defer close(done)
+			defer closeBody(r)
 			c.sendErr = c.send(*head, r)
 		}()
 	}

@@ -296,9 +296,11 @@ func TestARefusalInTheMiddleOfALongRequestIsRead(t *testing.T) {
 		_, _ = r.Discard(1 << 20)
 		<-t.Context().Done()
 	})
-	long := bytes.Repeat([]byte("x"), 64<<20) // more than any socket holds
+	long := &endless{}
 	rt := transport(t)
-	resp, err := rt.RoundTrip(post(t.Context(), t, url, bytes.NewReader(long)))
+	r := post(t.Context(), t, url, long)
+	r.ContentLength = 64 << 20 // more than any socket holds
+	resp, err := rt.RoundTrip(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,6 +310,11 @@ func TestARefusalInTheMiddleOfALongRequestIsRead(t *testing.T) {
 	}
 	if err := resp.Body.Close(); err != nil {
 		t.Error(err)
+	}
+	long.mu.Lock()
+	defer long.mu.Unlock()
+	if !long.closed || long.late {
+		t.Errorf("the request's body is closed: %t; read afterwards: %t", long.closed, long.late)
 	}
 }
 
