@@ -33,17 +33,19 @@ func TestACancelTakesBackWhatIsOnItsWayToAnotherWorker(t *testing.T) {
 	works(t, h, s)
 }
 
-// TestACancelOfOneWorkerLeavesWhatItHasSent: without the inputs that wait, what was sent is sent.
+// TestACancelOfOneWorkerLeavesWhatItHasSent: without the inputs that wait, what was sent is sent, though it was refused once.
 func TestACancelOfOneWorkerLeavesWhatItHasSent(t *testing.T) {
-	store := memory.New()
-	t.Cleanup(func() { _ = store.Close() })
-	first := actortest.New(t, actortest.Options{Store: store, Model: actortest.Say("ok")})
-	s, a, b := pair(first)
-	first.Stop()
-	write(t, store, s, a, recordOf(t, letter(a, b, "hello")))
-	h := actortest.New(t, actortest.Options{Store: store, Model: actortest.Say("ok")})
-	actortest.Ask[*messages.Cancelled](h, s, &messages.CancelSession{WorkerId: a})
+	h, clock, done, s, a, b := refusedOnce(t)
+	if c := actortest.Ask[*messages.Cancelled](h, s, &messages.CancelSession{WorkerId: a}); c.GetTurns() != 1 || c.GetInputs() != 0 {
+		t.Errorf("cancelled %v", c)
+	}
+	done.Open()
+	actortest.Until(t, "the receiver is free", func() bool { return workers(h, s)[1].GetTurns() == 1 })
+	clock.Advance(time.Minute)
 	actortest.Until(t, "it has arrived", func() bool { return len(mailTo(h, b)) == 1 })
+	if acks := actortest.Of[*messages.OutboxAcked](h.Facts(a)); len(acks) > 0 && acks[0].GetRefused() != "" {
+		t.Errorf("it was taken back: %v", acks)
+	}
 }
 
 // TestNothingBeginsAfterTheCancelOfWorkersThatWakeEachOther cancels two that answer each other for ever, wherever their messages are.

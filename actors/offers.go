@@ -13,23 +13,26 @@ import (
 // Each workspace offers tools of its own (acceptance row 72): those that whoever attached it has named, of those that are configured for its address;
 // where nobody says anything, all.
 
-// ConfiguredTools are the tools that an address offers, nil for all and none where lists of the same repository have nothing in common: its own list, or that of the nearest folder around it, so that the
-// address of all sessions (SERVER:/sessions) stands for what each of them keeps; of a repository any ref and folder is the same.
+// ConfiguredTools are the tools that an address offers, nil for all: its own list; else that of the nearest folder around it, so that the
+// address of all sessions (SERVER:/sessions) stands for what each of them keeps. Of a repository any ref and folder is the same, as a clone has all of it: it
+// offers what all lists of that have in common, which may be nothing.
 func ConfiguredTools(all map[string][]string, uri string) []string {
+	if own := all[uri]; len(own) > 0 {
+		return own
+	}
 	host, path, _ := strings.Cut(uri, ":")
 	var found []string
 	nearest := -1
 	for other, list := range all {
 		h, p, _ := strings.Cut(other, ":")
-		same := within(path, p)
-		if h == "git" {
-			same = strings.EqualFold(repository(path), repository(p))
-		}
 		switch {
-		case h != host || !same || len(p) < nearest || len(list) == 0: // who lists nothing says nothing
-		case len(p) == nearest: // two of one repository: what both have
+		case h != host || len(list) == 0: // who lists nothing says nothing
+		case h == "git" && !strings.EqualFold(repository(path), repository(p)):
+		case h == "git" && found == nil:
+			found = list
+		case h == "git":
 			found = slices.DeleteFunc(slices.Clone(found), func(name string) bool { return !slices.Contains(list, name) })
-		default:
+		case within(path, p) && len(p) > nearest:
 			found, nearest = list, len(p)
 		}
 	}

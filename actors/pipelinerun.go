@@ -182,7 +182,8 @@ func (r *PipelineRun) command(c actor.Context) {
 		r.show(c, c.Sender(), wholeRun)
 	case *messages.AwaitRun:
 		if len(r.awaiting) == cap(r.awaiting) { // those who have stopped waiting make room
-			r.awaiting = slices.DeleteFunc(r.awaiting, func(a *awaiting) bool { return !act.Waits(c.ActorSystem(), a.sender) })
+			left := slices.DeleteFunc(r.awaiting, func(a *awaiting) bool { return !act.Waits(c.ActorSystem(), a.sender) })
+			r.awaiting = append(make([]*awaiting, 0, 2*len(left)+1), left...)
 		}
 		r.awaiting = append(r.awaiting, &awaiting{m, c.Sender()})
 		r.announce(c)

@@ -353,6 +353,7 @@ func (s *Session) start(c actor.Context, w *member) {
 	if err != nil {
 		s.log.Error("worker cannot be spawned", "worker", w.id, "err", err)
 		w.quarantined = err.Error()
+		s.workerKnown(c, w.id) // as far as it can be
 		return
 	}
 	w.pid, w.since = pid, s.svc.Now()

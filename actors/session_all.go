@@ -103,7 +103,7 @@ func (s *Session) cancelUntilQuiet(c actor.Context, m *messages.CancelSession, n
 				return fail
 			}
 			if found := addCancelled(sum, replies); !found && begun.Load() == before {
-				break
+				return sum
 			}
 			one.Only = !m.GetInputs() // a person's input that waited has its turn now
 			var err error
@@ -111,7 +111,7 @@ func (s *Session) cancelUntilQuiet(c actor.Context, m *messages.CancelSession, n
 				return asFailure(err)
 			}
 		}
-		return sum
+		return messages.Fail(messages.CodeUnavailable, "the workers of the session got new work as fast as it was cancelled", "cancel again")
 	})
 }
 

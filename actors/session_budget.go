@@ -161,7 +161,10 @@ func (s *Session) pay(c actor.Context) {
 			continue
 		}
 		granted, answer := s.till.ledger.Ask(p.GetWorkerId(), p.GetWant(), p.GetLeast())
-		step, pause := s.till.ledger.Short(p.GetWorkerId(), p.GetLeast())
+		step, pause := "", false
+		if answer == policy.Exceeded {
+			step, pause = s.till.ledger.Short(p.GetWorkerId(), p.GetLeast())
+		}
 		switch {
 		case answer == policy.Later:
 			return
@@ -171,7 +174,7 @@ func (s *Session) pay(c actor.Context) {
 			}
 			i++
 			continue
-		case answer == policy.Exceeded && pause:
+		case pause:
 			if !p.short {
 				p.short = true
 				c.Send(p.who, &messages.BudgetShort{Ask: p.GetAsk(), Reason: s.till.ledger.Why(step, p.GetLeast()), Step: step})

@@ -128,7 +128,7 @@ func (s *Session) hold(c actor.Context, w *member) bool {
 	}
 	w.held = true
 	s.wake(c, parent)
-	return true
+	return true // also when the parent could not be started: that has started its children
 }
 
 // workerKnown starts the children that were held.

@@ -44,8 +44,9 @@ type mailCount struct{ sends, children int }
 // quarantined.
 type (
 	posted struct {
-		mail *messages.OutboxEnqueued
-		err  error
+		flight *flight
+		mail   *messages.OutboxEnqueued
+		err    error
 	}
 	postDue struct{ gen uint64 }
 	wayFree struct{ to string } // a worker was released
@@ -98,13 +99,14 @@ func (w *Worker) post(c actor.Context) {
 func (w *Worker) deliver(c actor.Context, m *messages.OutboxEnqueued) {
 	sys, session := c.ActorSystem(), c.Parent()
 	ctx, cancel := context.WithTimeout(context.Background(), postWait)
-	w.mail.flying[m.GetTo()] = &flight{message: m.GetMessageId(), cancel: cancel}
+	f := &flight{message: m.GetMessageId(), cancel: cancel}
+	w.mail.flying[m.GetTo()] = f
 	// It is in the Session's mailbox before the worker hears of a cancel: whoever cancels them all finds it there, or at its receiver's.
 	arrived := act.Asked[*messages.InputReply](sys, session, &messages.DeliverMail{WorkerId: m.GetTo(), Mail: m})
-	w.svc.spawn(sys, c.Self(), func(p *act.Panic) any { return &posted{m, p} }, func() any {
+	w.svc.spawn(sys, c.Self(), func(p *act.Panic) any { return &posted{f, m, p} }, func() any {
 		defer cancel()
 		_, err := arrived(ctx)
-		return &posted{m, err}
+		return &posted{f, m, err}
 	})
 }
 
@@ -120,7 +122,7 @@ func (w *Worker) stopPost() {
 func (w *Worker) posted(c actor.Context, m *posted) {
 	to := m.mail.GetTo()
 	flown := w.mail.flying[to]
-	if flown == nil || flown.message != m.mail.GetMessageId() || w.state.Closed() { // of an earlier incarnation
+	if flown != m.flight || w.state.Closed() { // of one that was given up: the same message may be on its way again, as something else
 		return
 	}
 	var f *messages.Failure
