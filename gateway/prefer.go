@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -34,7 +35,7 @@ func preferred(h http.Header) time.Duration {
 }
 
 // result is the end of the turn of an accepted input, when the client prefers to wait for it, may read it, and it comes in time. Whatever comes
-// between changes nothing of the input: the client hears that it was accepted, and may ask again.
+// between changes nothing of the input: the client hears that it was accepted, and may ask again. What is a fault of the server's is logged.
 func (a *api) result(r *http.Request, in *messages.InputReply) (answer, bool) {
 	d := preferred(r.Header)
 	if d == 0 || !PrincipalOf(r.Context()).May(ScopeRead) {
@@ -46,6 +47,9 @@ func (a *api) result(r *http.Request, in *messages.InputReply) (answer, bool) {
 		AwaitTurn: &messages.AwaitTurn{WorkerId: in.GetWorkerId(), InputId: in.GetInputId()},
 	}})
 	if err != nil {
+		if refused := new(messages.Failure); !errors.As(err, &refused) && ctx.Err() == nil { // nobody else would hear of it
+			a.logOf(r).Error("the result of an accepted input is not told", "route", r.Pattern, "session", r.PathValue("id"), "worker", in.GetWorkerId(), "err", err)
+		}
 		return answer{}, false
 	}
 	ans.header = map[string]string{"Preference-Applied": "wait"}

@@ -1,9 +1,12 @@
 package gateway_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -63,6 +66,7 @@ func TestAnInputMayWaitForItsResult(t *testing.T) {
 }
 
 func TestAnInputIsAcceptedWhateverItsResultComesTo(t *testing.T) {
+	logged := map[string]string{"the house fails": "broken"} // a fault of the server's is told to nobody else
 	for name, result := range map[string]func(context.Context, *messages.AwaitTurn) (proto.Message, error){
 		"it takes longer": func(ctx context.Context, _ *messages.AwaitTurn) (proto.Message, error) {
 			<-ctx.Done()
@@ -74,11 +78,18 @@ func TestAnInputIsAcceptedWhateverItsResultComesTo(t *testing.T) {
 		"the house fails": func(context.Context, *messages.AwaitTurn) (proto.Message, error) { return nil, errors.New("broken") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := serve(t, turns(result), gateway.Options{})
+			var log bytes.Buffer // read when the server has stopped
+			s := serve(t, turns(result), gateway.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			res, body := s.do(t, "POST", inputs, `{"input_id":"i1","text":"x"}`, "Prefer", "wait=1")
 			var got messages.AcceptedJSON
 			if err := json.Unmarshal([]byte(body), &got); err != nil || res.StatusCode != 202 || got.InputID != "i1" {
 				t.Errorf("%s %s %v", res.Status, body, err)
+			}
+			if err := s.stop(); err != nil {
+				t.Error(err)
+			}
+			if said := log.String(); (said != "") != (logged[name] != "") || !strings.Contains(said, logged[name]) {
+				t.Errorf("logged: %q", said)
 			}
 		})
 	}
