@@ -165,9 +165,19 @@ func trySecond(t *testing.T, dir string, block int, entries []tableEntry, stream
 		key := fmt.Sprintf("in/%02d", i)
 		again("key "+key, key)
 	}
+	if all, err := s.Damage(ctx); err != nil || len(all) == 0 {
+		t.Errorf("of the damage it says %v, %v", all, err)
+	}
 	relist(t, s, want)
+	whole := true // all that the block held was made again
+	for what := range lost {
+		whole = whole && (strings.HasPrefix(what, "index ses") || strings.HasPrefix(what, "timer"))
+	}
 	check := func(s *Store) {
 		t.Helper()
+		if all, err := s.Damage(ctx); err != nil || (len(all) == 0) != whole {
+			t.Errorf("made again: %v; of the damage it says %v, %v", whole, all, err)
+		}
 		got, errs := secondDump(s)
 		for what, text := range want {
 			if strings.HasPrefix(what, "index ses") && (errs[what] != nil || got[what] != text) {

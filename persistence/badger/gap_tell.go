@@ -1,8 +1,10 @@
 package badger
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"slices"
 
 	engine "github.com/dgraph-io/badger/v4"
 
@@ -11,7 +13,8 @@ import (
 
 var _ persistence.Damaged = (*Store)(nil)
 
-// Damage says which blocks the store was opened without, which streams are known to have lost records with them, and which may have.
+// Damage says which blocks the store was opened without, which streams are known to have lost records with them, and which may have. What was made again
+// from the journals is whole, and none.
 func (s *Store) Damage(ctx context.Context) (all []persistence.Finding, err error) {
 	if s.lost == nil {
 		return nil, nil
@@ -36,7 +39,7 @@ func (s *Store) Damage(ctx context.Context) (all []persistence.Finding, err erro
 		all = append(all, persistence.Finding{Problem: s.lost.Gaps[i].String()})
 	}
 	for i := range s.lost.Second {
-		if p := &s.lost.Second[i]; !s.lost.Accepted && !covered(s.lost.Gaps, p) {
+		if p := &s.lost.Second[i]; !s.lost.Accepted && !covered(s.lost.Gaps, p) && !p.madeAgain(s.made()) {
 			all = append(all, persistence.Finding{Problem: p.String()})
 		}
 	}
@@ -51,4 +54,19 @@ func covered(all []gap, p *gap) bool {
 		}
 	}
 	return false
+}
+
+// madeAgain says whether all that a gap may have held was made again: entries of the index below one of those prefixes, or timers, which are set again
+// with them.
+func (p *gap) madeAgain(relisted []string) bool {
+	if len(relisted) > 0 && p.From[0] == tagTimer && p.To[0] == tagTimer {
+		return true
+	}
+	return slices.ContainsFunc(relisted, func(made string) bool { return p.under(made) })
+}
+
+// under says whether a gap held nothing but entries of the index below a prefix.
+func (p *gap) under(prefix string) bool {
+	begin := textKey(nil, tagIndex, prefix)
+	return bytes.HasPrefix(p.From, begin) && bytes.HasPrefix(p.To, begin)
 }
