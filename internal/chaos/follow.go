@@ -53,7 +53,9 @@ func (f *follower) watch(ctx context.Context, now life) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if narrow(f.lane.n) { // who watches keeps the session in memory
-		time.AfterFunc(glance, cancel)
+		var enough context.CancelFunc
+		ctx, enough = context.WithTimeout(ctx, glance)
+		defer enough()
 	}
 	go func() {
 		select {

@@ -2,7 +2,9 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/troupe-dev/troupe/messages"
@@ -20,19 +22,25 @@ func TestLanesAreOfEveryManner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	errs := make(chan error, len(lanes))
-	for _, l := range lanes {
-		go func() { errs <- l.run(context.Background()) }()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	errs := make([]error, len(lanes))
+	var running sync.WaitGroup
+	for i, l := range lanes {
+		running.Go(func() {
+			if errs[i] = l.run(ctx); errs[i] != nil {
+				cancel(errs[i]) // the others end, too
+			}
+		})
 	}
-	for range lanes {
-		if err := <-errs; err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := stop(); err != nil {
+	running.Wait()
+	if err := errors.Join(errors.Join(errs...), stop()); err != nil {
 		t.Fatal(err)
 	}
 	for i, l := range lanes {
+		if crowds(t, l) != narrow(i) {
+			t.Errorf("lane %d has room beside what is watched: %v", i, narrow(i))
+		}
 		h, err := l.history(t.Context(), true)
 		if err != nil {
 			t.Fatal(err)
@@ -47,7 +55,7 @@ func TestLanesAreOfEveryManner(t *testing.T) {
 		if (len(others) > 0) != standsIn(i) {
 			t.Errorf("lane %d: %d answers are of the other model", i, len(others))
 		}
-		if (l.crowded > 0) != narrow(i) {
+		if l.crowded > 0 && !narrow(i) { // how often a narrow one is depends on who is there when
 			t.Errorf("lane %d was without room %d times", i, l.crowded)
 		}
 		if narrow(i) && l.files.Room != 2 || !narrow(i) && l.files.Room != 0 {
@@ -59,4 +67,45 @@ func TestLanesAreOfEveryManner(t *testing.T) {
 			}
 		}
 	}
+}
+
+// crowds says whether another life of a lane refuses its last session for want of room, while all others are watched.
+func crowds(t *testing.T, l *lane) bool {
+	t.Helper()
+	c := l.files
+	c.Mode, c.Life = Never, l.lives
+	now, err := l.host.Begin(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	defer func() {
+		cancel()
+		watching.Wait()
+		if err := l.bury(t.Context(), now); err != nil {
+			t.Error(err)
+		}
+	}()
+	last := len(l.sessions) - 1
+	for _, s := range l.sessions[:last] {
+		shown := make(chan error, 1) // what comes first: an event, or that there is none
+		watching.Go(func() {
+			for _, err := range now.Events(ctx, s.id, 0) {
+				select {
+				case shown <- err:
+				default: // only the first one counts
+				}
+			}
+		})
+		if err := <-shown; err != nil {
+			t.Fatalf("watch %s: %v", s.id, err)
+		}
+	}
+	_, err = now.Ask(ctx, l.sessions[last].to(&messages.AwaitTurn{}))
+	var refused *messages.Failure
+	if err != nil && (!errors.As(err, &refused) || !full(refused)) {
+		t.Fatal(err)
+	}
+	return err != nil
 }
