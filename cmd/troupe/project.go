@@ -271,7 +271,7 @@ func (a *app) valueOf(ctx context.Context, name string) (string, error) {
 	if a.inTerm {
 		a.note("troupe: type the value of %s, which is shown, and end with a new line and Ctrl-D", visible(name))
 	}
-	text, err := readStdin(ctx, a.in, "the value of "+visible(name), maxPrompt)
+	text, err := readStdin(ctx, a.in, "the value of "+visible(name), maxPrompt, "")
 	if err == nil && text == "" {
 		return "", &exitError{code: exitInput, what: "stdin holds no value for " + visible(name), hint: "an empty one is set with: troupe env set " + visible(name) + "="}
 	}

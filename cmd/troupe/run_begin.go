@@ -62,12 +62,12 @@ func (a *app) prompt(ctx context.Context, f *runFlags, args []string) ([]*messag
 
 // readPrompt reads a prompt from stdin.
 func readPrompt(ctx context.Context, in io.Reader) (string, error) {
-	return readStdin(ctx, in, "the prompt", maxPrompt)
+	return readStdin(ctx, in, "the prompt", maxPrompt, "put it into a file of the folder")
 }
 
-// readStdin reads all of stdin, which is what its errors call it. A reader that waits cannot be woken: it is left behind when ctx ends,
+// readStdin reads all of stdin, which is what its errors call it; hint is what to do when there is more than may be. A reader that waits cannot be woken: it is left behind when ctx ends,
 // and ends with the process.
-func readStdin(ctx context.Context, in io.Reader, what string, most int64) (string, error) {
+func readStdin(ctx context.Context, in io.Reader, what string, most int64, hint string) (string, error) {
 	type answer struct {
 		data []byte
 		err  error
@@ -85,7 +85,7 @@ func readStdin(ctx context.Context, in io.Reader, what string, most int64) (stri
 		case r.err != nil:
 			return "", &exitError{code: exitIO, what: "read " + what + " from stdin: " + r.err.Error(), err: r.err}
 		case int64(len(r.data)) > most:
-			return "", &exitError{code: exitInput, what: fmt.Sprintf("%s on stdin: more than %d MiB", what, most>>20), hint: "put it into a file of the folder"}
+			return "", &exitError{code: exitInput, what: fmt.Sprintf("%s on stdin: more than %d MiB", what, most>>20), hint: hint}
 		}
 		return string(r.data), nil
 	}

@@ -59,7 +59,7 @@ func (a *app) runTool(ctx context.Context, f *toolFlags, name string) error {
 	raw := f.args
 	if raw == "-" {
 		var err error
-		if raw, err = readStdin(ctx, a.in, "the arguments", tools.MaxArguments); err != nil {
+		if raw, err = readStdin(ctx, a.in, "the arguments", tools.MaxArguments, ""); err != nil {
 			return err
 		}
 	}
