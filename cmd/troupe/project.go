@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -309,18 +311,52 @@ func (a *app) inProject(ctx context.Context, dir string, making bool, work func(
 		case p == nil && !making:
 			return &exitError{code: exitMissing, what: visible(real) + " is no project", hint: "make it one with: troupe project add " + visible(real)}
 		case p == nil:
-			if p, err = ask[*messages.Project](ctx, n, &messages.SaveProject{Path: real}); err != nil {
-				return err
-			}
-			if err := work(ctx, n, p); err != nil { // it stays what it was
-				if _, undone := ask[*messages.Ack](ctx, n, &messages.RemoveProject{Project: p.GetId()}); undone != nil {
-					a.note("troupe: warning: %s is the project %s now, with nothing in it: %v", visible(real), visible(p.GetName()), undone)
-				}
-				return err
-			}
-			a.note("troupe: %s is the project %s now", visible(real), visible(p.GetName()))
-			return nil
+			return a.inNewProject(ctx, n, real, work)
 		}
 		return work(ctx, n, p)
 	})
+}
+
+// undoTime bounds how long a project that was made in vain is taken back, also when the command was interrupted.
+const undoTime = 5 * time.Second
+
+// inNewProject makes a project of a folder and works on it. When the work is refused, and nobody has put anything into the project meanwhile, the folder stays what it was.
+func (a *app) inNewProject(ctx context.Context, n node, real string, work func(ctx context.Context, n node, p *messages.Project) error) error {
+	p, err := ask[*messages.Project](ctx, n, &messages.SaveProject{Path: real})
+	if err != nil {
+		return err
+	}
+	err = work(ctx, n, p)
+	switch {
+	case err == nil:
+		a.note("troupe: %s is the project %s now", visible(real), visible(p.GetName()))
+	case !refusal(err): // it may have been done all the same
+		a.note("troupe: %s is the project %s now, and what it has is not known; see it with: troupe project show %[2]s; forget it with: troupe project rm %[2]s", visible(real), visible(p.GetName()))
+	default:
+		a.forgetEmpty(ctx, n, p)
+	}
+	return err
+}
+
+// refusal says whether a command was refused, so that nothing came of it.
+func refusal(err error) bool {
+	f := new(messages.Failure)
+	return errors.As(err, &f) && f.GetCode() != messages.CodeUnavailable && f.GetCode() != messages.CodeInternal
+}
+
+// forgetEmpty takes a project back that has nothing in it. No single command does both: what is put into it between the two is lost with it.
+func (a *app) forgetEmpty(ctx context.Context, n node, p *messages.Project) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
+	now, err := findProject(ctx, n, func(o *messages.Project) bool { return o.GetId() == p.GetId() })
+	switch {
+	case err == nil && now == nil: // somebody else has
+	case err == nil && len(now.GetVariables()) > 0:
+		a.note("troupe: %s is the project %s now: somebody else has set variables of it meanwhile", visible(p.GetPath()), visible(now.GetName()))
+	case err == nil:
+		_, err = ask[*messages.Ack](ctx, n, &messages.RemoveProject{Project: p.GetId()})
+	}
+	if err != nil {
+		a.note("troupe: warning: %s is the project %s now, though its variables were refused: %v; forget it with: troupe project rm %[2]s", visible(p.GetPath()), visible(p.GetName()), err)
+	}
 }
