@@ -56,6 +56,7 @@ type house struct {
 	ending time.Duration // how long an orderly end may take; 0: stopTime
 	note   func(format string, args ...any)
 
+	secrets  *config.Redactor // takes them out of what a crash left
 	models   *models
 	log      *logFile
 	traces   *export.Traces    // nil: nothing is traced
@@ -113,7 +114,7 @@ func (a *app) openHouse(ctx context.Context, o opening) (*house, error) {
 		err = errors.Join(err, log.close())
 	}
 	if h != nil {
-		h.note = a.note
+		h.note, h.secrets = a.note, a.secrets
 		if h.rt != nil {
 			h.watchCrash()
 		}
