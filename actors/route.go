@@ -23,7 +23,7 @@ func route(all, gone []*messages.WorkspaceGrant, spec *tools.Spec, word string) 
 		case g == nil:
 			return nil, noWorkspaceNamed(all, word)
 		case !offers(g, spec.Name):
-			return nil, tools.ErrorNotFound(spec.Name).With("workspace", g.GetName()).With("diagnostic", notRouted)
+			return nil, notOffered(spec.Name, g.GetName())
 		}
 		return g, nil
 	}
@@ -40,7 +40,25 @@ func route(all, gone []*messages.WorkspaceGrant, spec *tools.Spec, word string) 
 			}
 		}
 	}
-	return nil, tools.ErrorNotFound(spec.Name).With("diagnostic", notRouted)
+	return nil, notOffered(spec.Name, "")
+}
+
+// notOffered refuses a tool that a workspace does not offer; with "" for its name, that none does.
+func notOffered(tool, workspace string) *tools.Error {
+	e := tools.ErrorNotFound(tool)
+	if workspace != "" {
+		e = e.With("workspace", workspace)
+	}
+	return e.With("diagnostic", notRouted)
+}
+
+// Offered refuses, as a session does, a tool that is not among those that are configured for a workspace (ConfiguredTools): for who runs calls
+// without a session. name is how the call has named the workspace; "": not at all.
+func Offered(configured []string, spec *tools.Spec, name string) error {
+	if configured == nil || slices.Contains(configured, spec.Name) || spec.NoWorkspace && name == "" {
+		return nil
+	}
+	return notOffered(spec.Name, name)
 }
 
 // offers says whether a workspace has a tool. One that names none has all.

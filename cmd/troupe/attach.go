@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/troupe-dev/troupe"
+	"github.com/troupe-dev/troupe/actors"
 	"github.com/troupe-dev/troupe/client"
 	"github.com/troupe-dev/troupe/config"
 	"github.com/troupe-dev/troupe/messages"
@@ -96,6 +97,7 @@ type sharing struct {
 	name   string
 	trust  messages.Trust_Level
 	rules  []string
+	offers []string // the tools of the folder, as this machine's configuration says; nil: all
 	person person
 
 	attachedOnce bool
@@ -127,6 +129,14 @@ func (a *app) sharing(f *attachFlags, dir string) (*sharing, error) {
 		return nil, err
 	}
 	s.rules = append(s.rules, f.allow...)
+	_, offers, err := places(loaded)
+	if err != nil {
+		return nil, err
+	}
+	s.offers = actors.ConfiguredTools(offers, addr.Canonical)
+	if s.offers != nil && len(s.tools()) == 0 {
+		return nil, &exitError{code: exitConfig, what: "no tool is left for " + visible(real), hint: "workspaces.NAME.tools of the configuration names none that this command runs"}
+	}
 	if s.name, err = hostName(f.as); err != nil {
 		return nil, err
 	}
@@ -287,12 +297,13 @@ const (
 
 // tools are those that the folder offers; nil: all.
 func (s *sharing) tools() []string {
-	if !s.f.readOnly {
+	if !s.f.readOnly && s.offers == nil {
 		return nil
 	}
 	var out []string
 	for _, t := range tools.Builtin() {
-		if spec := t.Spec(); spec.Effect == messages.Effect_PURE && !spec.NoWorkspace {
+		spec := t.Spec()
+		if !spec.NoWorkspace && (spec.Effect == messages.Effect_PURE || !s.f.readOnly) && actors.Offered(s.offers, spec, "") == nil {
 			out = append(out, spec.Name)
 		}
 	}

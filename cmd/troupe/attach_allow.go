@@ -37,6 +37,9 @@ func (s *sharing) allow(ctx context.Context, m *messages.Execute, ws *workspace.
 	if spec.NoWorkspace {
 		return denied("the tool has nothing to do with the folder that is shared")
 	}
+	if err := actors.Offered(s.offers, spec, ""); err != nil {
+		return err
+	}
 	if s.f.readOnly && spec.Effect != messages.Effect_PURE {
 		return denied("the folder is shared for reading alone")
 	}
@@ -75,6 +78,9 @@ func (s *sharing) shows(_ context.Context, m *messages.Execute, ws *workspace.Wo
 	if s.f.readOnly || s.loaded.Config.Tools[tool.Spec().Name].Disabled || s.loaded.Config.Tools["read_file"].Disabled {
 		return refused
 	}
+	if actors.Offered(s.offers, tool.Spec(), "") != nil {
+		return refused
+	}
 	question := policy.Question{Trust: s.trust, CanAsk: true}
 	if v, err := judged(question, tool.Spec(), ws, args, s.rules, nil); err != nil || v.Action == policy.Deny {
 		return refused
@@ -82,6 +88,9 @@ func (s *sharing) shows(_ context.Context, m *messages.Execute, ws *workspace.Wo
 	reader, err := registry.Lookup("read_file")
 	if err != nil {
 		return err
+	}
+	if actors.Offered(s.offers, reader.Spec(), "") != nil {
+		return refused
 	}
 	for _, path := range actors.Question(tool.Spec(), args).Paths {
 		v, err := judged(question, reader.Spec(), ws, map[string]any{"path": path}, s.rules, nil)

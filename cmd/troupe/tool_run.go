@@ -79,11 +79,11 @@ func (a *app) runTool(ctx context.Context, f *toolFlags, name string) error {
 	if f.trust == "full" || f.trust == "" && a.trusted(addr) {
 		c.trust = messages.Trust_FULL
 	}
-	known, _, err := places(loaded)
+	modes, offers, err := places(loaded)
 	if err != nil {
 		return err
 	}
-	c.mode = actors.ConfiguredMode(known, addr.Canonical)
+	c.mode, c.offers = actors.ConfiguredMode(modes, addr.Canonical), actors.ConfiguredTools(offers, addr.Canonical)
 	if c.rules, err = configRules(loaded); err != nil {
 		return err
 	}
@@ -121,7 +121,8 @@ type loneCall struct {
 	raw    json.RawMessage
 	trust  messages.Trust_Level
 	rules  []string
-	mode   string // where its commands run
+	mode   string   // where its commands run
+	offers []string // the tools of the folder; nil: all
 
 	remembered []string // what answers left behind for every agent, or the default one, in this folder
 }
@@ -165,8 +166,15 @@ func (c *loneCall) run(ctx context.Context, name string) (*tools.Result, error) 
 		return nil, tools.Errorf(tools.CodeWorkspaceNotAvailable, "No active project: %v", err)
 	}
 	defer func() { _ = ws.Close() }() // nothing can be lost by it
-	if named, _ := args["workspace_id"].(string); named != "" && named != c.addr.ID() && named != c.addr.Canonical && named != filepath.Base(c.dir) {
+	named, _ := args["workspace_id"].(string)
+	if named != "" && named != c.addr.ID() && named != c.addr.Canonical && named != filepath.Base(c.dir) {
 		return nil, tools.Errorf(tools.CodeWorkspaceNotFound, "Workspace '%s' not found; there are: %s", named, filepath.Base(c.dir))
+	}
+	if named != "" {
+		named = filepath.Base(c.dir) // as a session calls it
+	}
+	if err := actors.Offered(c.offers, tool.Spec(), named); err != nil {
+		return nil, err
 	}
 	if err := c.permitted(tool.Spec(), ws, args); err != nil {
 		return nil, err
