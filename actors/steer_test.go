@@ -1,12 +1,14 @@
 package actors_test
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/troupe-dev/troupe/actors"
 	"github.com/troupe-dev/troupe/actors/actortest"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
@@ -150,5 +152,84 @@ func TestASteeringInputJoinsOnceWhereverTheProcessEnds(t *testing.T) {
 				t.Errorf("%d turns, %d joined", turns, in)
 			}
 		})
+	}
+}
+
+// TestASteeringInputJoinsOnlyWhileItFitsIntoTheModelsWindow: else it would end the turn that it joins, and be used up. Order is kept, and each
+// has a turn of its own, for which the conversation is compacted.
+func TestASteeringInputJoinsOnlyWhileItFitsIntoTheModelsWindow(t *testing.T) {
+	for _, tool := range []string{"glob", "nobody_knows_it"} { // judged with its result, and behind it
+		t.Run(tool, func(t *testing.T) {
+			q := &requests{}
+			gate, m := steps(tool)
+			h := actortest.New(t, actortest.Options{Agents: plain(), Models: windowed{actortest.Model(func(ctx context.Context, r *model.Request) actortest.Reply {
+				if q.see(r); r.Agent == actors.CompactionAgent {
+					return actortest.Reply{Text: "the gist"}
+				}
+				return m(ctx, r)
+			}), 3000}})
+			s, w := h.Create(&messages.CreateSession{})
+			one := submit(h, s, "one "+strings.Repeat("word ", 1200))
+			actortest.Wait(t, "the first call", gate.Came)
+			steer(h, s, "joins")
+			for _, id := range []string{"large", "behind it"} {
+				text := id
+				if id == "large" {
+					text += strings.Repeat(" word", 1500)
+				}
+				actortest.Ask[*messages.InputReply](h, s, &messages.SubmitInput{InputId: id, Mode: messages.InputAccepted_STEER, Parts: actortest.Text(text)})
+			}
+			gate.Open()
+			turns := map[string]bool{}
+			for _, in := range []string{one, "joins", "large", "behind it"} {
+				r := actortest.Ask[*messages.TurnResult](h, s, &messages.AwaitTurn{InputId: in})
+				if r.GetOutcome() != messages.TurnCompleted_DONE {
+					t.Errorf("%s: %v", in, r)
+				}
+				turns[r.GetTurnId()] = true
+			}
+			joined := actortest.Of[*messages.InputJoined](h.Facts(w))
+			if len(joined) != 1 || joined[0].GetInputId() != "joins" || len(turns) != 3 || q.largest > 3000 {
+				t.Errorf("%v joined, %d turns, the largest request has %d tokens", joined, len(turns), q.largest)
+			}
+		})
+	}
+}
+
+// TestWhatWasRefusedForItsLengthIsJoinedOnceItIsCompacted: how much is too long is told by what was refused, and nothing else.
+func TestWhatWasRefusedForItsLengthIsJoinedOnceItIsCompacted(t *testing.T) {
+	gate, refused := actortest.NewGate(), false
+	h := actortest.New(t, actortest.Options{Agents: plain(), Model: actortest.Model(func(ctx context.Context, r *model.Request) actortest.Reply {
+		switch {
+		case r.Agent == actors.CompactionAgent:
+			return actortest.Reply{Text: "the gist"}
+		case actortest.Asked(r) == "one" && !refused:
+			refused = true
+			return actortest.Reply{Err: cmp.Or[error](gate.Pass(ctx), &model.Error{Class: model.ContextLength, Message: "too long"})}
+		}
+		return actortest.Reply{Text: "ok"}
+	})})
+	s, w := h.Create(&messages.CreateSession{})
+	h.Run(s, prompt(1))
+	submit(h, s, "one")
+	actortest.Wait(t, "the first call", gate.Came)
+	steer(h, s, "rather this")
+	gate.Open()
+	if r := actortest.Ask[*messages.TurnResult](h, s, &messages.AwaitTurn{InputId: "rather this"}); r.GetOutcome() != messages.TurnCompleted_DONE {
+		t.Errorf("%v", r)
+	}
+	var order []string
+	for _, f := range h.Facts(w) {
+		switch f.(type) {
+		case *messages.GenerationFailed:
+			order = append(order, "refused")
+		case *messages.HistoryCompacted:
+			order = append(order, "compacted")
+		case *messages.InputJoined:
+			order = append(order, "joined")
+		}
+	}
+	if got := strings.Join(order, ", "); got != "refused, compacted, joined" {
+		t.Errorf("%s", got)
 	}
 }

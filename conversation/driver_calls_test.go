@@ -50,9 +50,20 @@ func (d *driver) result(c *conversation.Call, st messages.ToolFinished_Status) *
 // finish writes one result and, when it is the last, checks the hash that was foretold.
 func (d *driver) finish(c *conversation.Call, st messages.ToolFinished_Status) {
 	f := d.result(c, st)
-	h := d.s.NextHash(f)
+	h, last := d.s.NextHash(f), len(d.s.Turn().OpenCalls()) == 1
+	goesOn := last && d.s.GoesOn(f, d.limits)
 	d.put(f)
 	d.foretold(h)
+	switch n := d.s.Next(d.limits).(type) {
+	case conversation.Generate:
+		if !goesOn {
+			d.t.Fatalf("behind its last result the turn asks the model, and ahead of it it did not")
+		}
+	case conversation.Join:
+		if goesOn {
+			d.t.Fatalf("behind its last result %s, and ahead of it nobody did", stepText(n))
+		}
+	}
 }
 
 // finishAll ends all calls in a random order, without running those that have not been dispatched.

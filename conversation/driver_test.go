@@ -37,6 +37,9 @@ type handedOut struct {
 func newDriver(t *rapid.T) *driver {
 	d := &driver{journal: newJournal(), t: t, hashes: map[[32]byte]string{}, texts: map[string][32]byte{}}
 	d.limits.Steps = rapid.IntRange(0, 4).Draw(t, "step limit")
+	if window := rapid.IntRange(0, 300).Draw(t, "window"); window > 0 {
+		d.limits.Fits = func(tokens int) bool { return tokens <= window }
+	}
 	var copied []*messages.Turn
 	if rapid.Bool().Draw(t, "copied") {
 		copied = []*messages.Turn{{Outcome: "done", Messages: []*messages.ChatMessage{

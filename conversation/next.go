@@ -48,6 +48,10 @@ func (Complete) step() {}
 type Limits struct {
 	Steps   int // generations per turn
 	Repeats int // identical calls in a row, with identical results
+
+	// Fits says whether a request whose messages are so many tokens has room in the model's window: inputs join an open turn
+	// only while they do. nil: anything has.
+	Fits func(tokens int) bool
 }
 
 // Next says what may come next. It looks at the facts alone, so that a worker that was
@@ -95,7 +99,7 @@ func (s *State) nextOfTurn(t *Turn, lim Limits) Step {
 	if end := t.exceeds(lim, nil); end != nil {
 		return *end
 	}
-	if in := s.Joining(); len(in) > 0 {
+	if in := s.joining(lim); len(in) > 0 {
 		return Join{in}
 	}
 	r, ok := s.Ready()
@@ -118,7 +122,7 @@ func TooLong(tokens, window int) Complete {
 
 // GoesOn says whether the turn asks the model again, and does nothing else before, once its last open call has this result.
 func (s *State) GoesOn(last *messages.ToolFinished, lim Limits) bool {
-	return s.turn.exceeds(lim, last) == nil && len(s.Joining()) == 0
+	return s.turn.exceeds(lim, last) == nil && len(s.joining(lim, last)) == 0
 }
 
 // exceeds ends a turn that has come to a limit, nil when it has not. last is a result that is about to be written.

@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write what scripts print, and golden re
 // are what the verb above them prints. Most verbs write one fact; calls go by their place in
 // the newest answer. The facts are in script_facts_test.go, and these look at the state:
 //
-//	next [steps=N] [repeats=N]   what may come next
+//	next [steps=N] [repeats=N] [window=TOKENS]   what may come next
 //	render           the prompt that would be sent
 //	history          the finished exchanges
 //	recover          what an activation would decide about the open calls
@@ -141,7 +141,11 @@ func (sc *script) show(words []string) []string {
 	case "next":
 		steps, _ := strconv.Atoi(options(words[1:])["steps"])
 		repeats, _ := strconv.Atoi(options(words[1:])["repeats"])
-		return []string{stepText(sc.s.Next(conversation.Limits{Steps: steps, Repeats: repeats}))}
+		lim := conversation.Limits{Steps: steps, Repeats: repeats}
+		if window, err := strconv.Atoi(options(words[1:])["window"]); err == nil {
+			lim.Fits = func(tokens int) bool { return tokens <= window }
+		}
+		return []string{stepText(sc.s.Next(lim))}
 	case "render":
 		r, ok := sc.s.Ready()
 		if !ok {

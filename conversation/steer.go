@@ -9,16 +9,32 @@ import (
 )
 
 // An input of mode STEER joins the turn that is open when it comes, before the turn's next model call: the model reads it behind the results of
-// its calls, and it is committed with the answer to that. A turn that makes no further call takes nobody in: the input waits for a turn of its
-// own then, as any.
+// its calls, and it is committed with the answer to that. A turn that makes no further call takes nobody in, and none takes in what the model's
+// window has no room for: the input waits for a turn of its own then, as any.
 
 // Join takes inputs that wait into the open turn.
 type Join struct{ Inputs []*Input }
 
 func (Join) step() {}
 
-// Joining are the inputs that join the open turn before its next model call, in order.
-func (s *State) Joining() []*Input {
+// joining are the inputs that join the open turn before its next model call, in order: those that fit behind what that call sends anyway, as
+// it is once the open calls have these results. The first that does not fit, and all behind it, wait for turns of their own.
+func (s *State) joining(lim Limits, results ...*messages.ToolFinished) []*Input {
+	all := s.joinable()
+	if lim.Fits == nil || len(all) == 0 {
+		return all
+	}
+	tokens := s.NextTokens(results...)
+	for i, in := range all {
+		if tokens += InputTokens(in.InputAccepted); !lim.Fits(tokens) {
+			return all[:i]
+		}
+	}
+	return all
+}
+
+// joinable are the inputs that may join the open turn, as far as the facts say: whether there is room for them is no fact.
+func (s *State) joinable() []*Input {
 	t := s.turn
 	if t == nil || t.Program() || t.shared() || t.Gen != nil || t.finished() {
 		return nil
@@ -52,7 +68,7 @@ func (t *Turn) shared() bool {
 
 func (s *State) applyJoined(f *messages.InputJoined) error {
 	t := s.turn
-	if t == nil || t.ID != f.GetTurnId() || t.assistant != nil || !slices.ContainsFunc(s.Joining(), func(in *Input) bool { return in.GetInputId() == f.GetInputId() }) {
+	if t == nil || t.ID != f.GetTurnId() || t.assistant != nil || !slices.ContainsFunc(s.joinable(), func(in *Input) bool { return in.GetInputId() == f.GetInputId() }) {
 		return fmt.Errorf("input %s cannot join turn %s: %w", f.GetInputId(), f.GetTurnId(), ErrIllegal)
 	}
 	i := slices.IndexFunc(s.inputs, func(in *Input) bool { return in.GetInputId() == f.GetInputId() })
