@@ -18,6 +18,7 @@ type joinedInWait struct {
 	h      *actortest.House
 	s, w   string
 	step   string // whose budget it is; "": the session's
+	first  string // the input that the turn began with
 	joined string // what joined it
 }
 
@@ -38,7 +39,7 @@ func sessionInWait(t *testing.T) *joinedInWait {
 	b := tokenBudget(10)
 	b.Pause = true
 	j.s, j.w = j.h.Create(&messages.CreateSession{Budget: b})
-	submit(j.h, j.s, "go")
+	j.first = submit(j.h, j.s, "go")
 	j.join(t)
 	return j
 }
@@ -114,4 +115,15 @@ func TestWhatJoinsATurnThatWaitsForItsBudgetIsPaidToo(t *testing.T) {
 		}
 		keptWithinSteps(t, j.h.Store, j.s)
 	})
+}
+
+// TestTheFirstInputOfATurnThatOthersJoinedIsNotTakenBack though the model has answered nothing: they would be lost with it.
+func TestTheFirstInputOfATurnThatOthersJoinedIsNotTakenBack(t *testing.T) {
+	j := sessionInWait(t)
+	for _, in := range []string{j.first, "rather this"} {
+		if _, err := actortest.Try[*messages.Ack](j.h, j.s, &messages.WithdrawInput{InputId: in}); actortest.Code(err) != messages.CodeCommitted || !strings.Contains(err.Error(), "joined") {
+			t.Errorf("%s was taken back: %v", in, err)
+		}
+	}
+	j.paid(t)
 }

@@ -302,6 +302,9 @@ func (w *Worker) withdraw(c actor.Context, m *messages.WithdrawInput) {
 	case turn != "" && !done && w.state.Turn().Inputs[0].GetInputId() != m.GetInputId():
 		c.Respond(messages.Fail(messages.CodeCommitted, fmt.Sprintf("input %s has joined the open turn", m.GetInputId()), "cancel the turn instead"))
 		return
+	case turn != "" && !done && len(w.state.Turn().Inputs) > 1: // they would be lost with it
+		c.Respond(messages.Fail(messages.CodeCommitted, fmt.Sprintf("other inputs have joined the turn of input %s", m.GetInputId()), "cancel the turn instead"))
+		return
 	case turn != "" && !done && w.state.Turn().Steps == 0 && !w.state.Turn().Program():
 		w.withdrawRunning(c, m)
 		return
