@@ -3,6 +3,7 @@ package sandbox
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,15 +22,19 @@ func (o *Options) home(workspace string) (string, error) {
 	return dir, nil
 }
 
+// notesFolder is where, below the cache directory, it is noted which folders in workspaces are ours.
+const notesFolder = "masks"
+
 // resolve follows the links in what is to be hidden, so that it is recognised inside of
-// workspaces, and hides the private homes of other workspaces too.
+// workspaces, and hides the private homes of other workspaces too, and the notes by which we take
+// back folders: who writes one has us remove a folder.
 func (o *Options) resolve() error {
-	homes := filepath.Join(o.CacheDir, "homes")
-	if err := os.MkdirAll(homes, 0o700); err != nil {
-		return fmt.Errorf("create the folder of private homes: %w", err)
+	homes, notes := filepath.Join(o.CacheDir, "homes"), filepath.Join(o.CacheDir, notesFolder)
+	if err := errors.Join(os.MkdirAll(homes, 0o700), os.MkdirAll(notes, 0o700)); err != nil {
+		return fmt.Errorf("create the folders of private homes and of notes: %w", err)
 	}
-	hide := make([]string, 0, len(o.Hide)+1)
-	for _, dir := range append(o.Hide[:len(o.Hide):len(o.Hide)], homes) {
+	hide := make([]string, 0, len(o.Hide)+2)
+	for _, dir := range append(o.Hide[:len(o.Hide):len(o.Hide)], homes, notes) {
 		if real, err := filepath.EvalSymlinks(dir); err == nil {
 			dir = real
 		}

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,17 +26,10 @@ func TestAKillLeavesNothingInTheWorkspaceThatRefusesTheNextCommand(t *testing.T)
 }
 
 func killedWhileItLends(t *testing.T, script string, writes bool) {
-	mode := Mode(t.Name()[strings.LastIndex(t.Name(), "/")+1:])
+	mode := modeOf(t)
 	ws, cache := folder(t), folder(t)
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "SANDBOX_TEST_PARENT="+string(mode), "SANDBOX_TEST_CACHE="+cache,
-		"SANDBOX_TEST_WORKSPACE="+ws, "SANDBOX_TEST_SCRIPT="+script)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	await(t, filepath.Join(ws, "begun"))
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
+	end := lender(t, mode, ws, cache, script)
+	end(true)
 	if _, err := os.Stat(filepath.Join(ws, troupeFolder)); err != nil {
 		t.Fatalf("the kill has left no folder: its absence would show nothing: %v", err)
 	}
@@ -59,10 +53,36 @@ func killedWhileItLends(t *testing.T, script string, writes bool) {
 	}
 }
 
+// modeOf is that of a test in eachConfined.
+func modeOf(t *testing.T) Mode { return Mode(t.Name()[strings.LastIndex(t.Name(), "/")+1:]) }
+
+// lender is a process that runs a command, which has made the file begun. end waits for it, or kills it first.
+func lender(t *testing.T, mode Mode, ws, cache, script string) (end func(kill bool)) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "SANDBOX_TEST_PARENT="+string(mode), "SANDBOX_TEST_CACHE="+cache,
+		"SANDBOX_TEST_WORKSPACE="+ws, "SANDBOX_TEST_SCRIPT="+script)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var once sync.Once
+	end = func(kill bool) {
+		once.Do(func() {
+			if kill {
+				_ = cmd.Process.Kill()
+			}
+			_ = cmd.Wait()
+		})
+	}
+	t.Cleanup(func() { end(true) })
+	await(t, filepath.Join(ws, "begun"))
+	return end
+}
+
 // While a command runs, another process with the same caches takes nothing from it; and a folder that a person made stays.
 func TestAFolderThatIsLentOrAPersonsIsNotGivenBackByOthers(t *testing.T) {
 	eachConfined(t, func(t *testing.T, _ tools.Sandbox) {
-		mode := Mode(t.Name()[strings.LastIndex(t.Name(), "/")+1:])
+		mode := modeOf(t)
 		ws, cache, own := folder(t), folder(t), folder(t)
 		if err := os.Mkdir(filepath.Join(own, troupeFolder), 0o700); err != nil {
 			t.Fatal(err)
@@ -106,4 +126,21 @@ func await(t *testing.T, name string) {
 			t.Fatalf("%s does not appear", name)
 		}
 	}
+}
+
+// touch makes a file.
+func touch(t *testing.T, name string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// persons makes a folder with a person's settings.
+func persons(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	touch(t, filepath.Join(dir, "config.yaml"))
 }
