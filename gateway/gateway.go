@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -87,6 +88,7 @@ type api struct {
 	ending context.Context //nolint:containedctx // ended: streams and long polls end
 	end    context.CancelFunc
 	ws     sockets
+	pieces sync.Pool // of what event streams gather
 }
 
 // endpoint answers one request. What it returns is written by the api.

@@ -214,8 +214,24 @@ func (c *conn) watch(f *messages.AttachFrame) {
 	}
 	w := &watch{conn: c, session: f.Session, shown: make(map[string]context.CancelFunc)}
 	items := make(chan item)
-	c.spawn(func() { c.a.pump(c.ctx, items, f.Session, after) })
+	c.spawn(func() {
+		defer close(items)
+		c.a.each(c.ctx, f.Session, after, func(e *messages.Event, err error) bool {
+			select {
+			case items <- item{e, err}:
+				return true
+			case <-c.ctx.Done():
+				return false
+			}
+		})
+	})
 	c.spawn(func() { w.run(items) })
+}
+
+// item is an event, or the error that is the last one.
+type item struct {
+	event *messages.Event
+	err   error
 }
 
 // watch is what one connection sees of one session.
@@ -227,7 +243,7 @@ type watch struct {
 
 func (w *watch) run(items <-chan item) {
 	defer func() {
-		for range items { // until the pump has ended
+		for range items { // until who sends them has ended
 		}
 	}()
 	tick := time.NewTicker(lookAgain)

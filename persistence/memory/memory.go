@@ -102,10 +102,10 @@ func (s *Store) Claim(ctx context.Context, stream, _ string) (persistence.Lease,
 
 // Release voids a lease.
 func (s *Store) Release(l persistence.Lease) {
-	_ = s.barrier(context.Background()) // a closed store holds no leases
+	_ = s.barrier(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state.leases[l.Stream] == l.Epoch {
+	if !s.closed && s.state.leases[l.Stream] == l.Epoch { // a closed one holds none, and its content may be another's by now
 		delete(s.state.leases, l.Stream)
 	}
 }

@@ -71,3 +71,23 @@ func TestCutLeavesWhatTheFirstAppendsMade(t *testing.T) {
 		t.Error("a cut after more appends than there are was made")
 	}
 }
+
+// TestAStoreThatWasReopenedLeavesItsContentAlone: who still holds a lease of the old one lets go of it while the new one is in use. The race detector looks on.
+func TestAStoreThatWasReopenedLeavesItsContentAlone(t *testing.T) {
+	old := memory.New()
+	l, err := old.Claim(t.Context(), "wrk/a", "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := old.Reopen()
+	defer again.Close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		old.Release(l)
+	}()
+	if _, err := again.Claim(t.Context(), "wrk/a", "test"); err != nil {
+		t.Error(err)
+	}
+	<-done
+}
