@@ -205,7 +205,7 @@ func (r *PipelineRun) next(c actor.Context) {
 		return
 	}
 	r.under = true
-	d := &deciding{run: r.state, world: pipeline.World{Now: r.svc.Now(), Read: r.reader(), Nobody: r.open.nobody}}
+	d := &deciding{run: r.state, known: r.svc.known(), world: pipeline.World{Now: r.svc.Now(), Read: r.reader(), Nobody: r.open.nobody}}
 	if len(r.asked) > 0 {
 		d.asked, r.asked = r.asked[0], r.asked[1:]
 		r.order = d.asked

@@ -12,9 +12,6 @@ import (
 	"github.com/troupe-dev/troupe/pipeline"
 )
 
-// writeCSV is the tool that only steps have: rows become the text of a file, and write_file writes it.
-const writeCSV = "write_csv"
-
 // csvArguments turns {path, rows} into the arguments of write_file. Rows are lists, or objects: then the columns are the keys of all of them,
 // in the order of the alphabet, and the first line names them.
 func csvArguments(arguments string) (string, error) {

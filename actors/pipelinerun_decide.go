@@ -15,6 +15,7 @@ import (
 type deciding struct {
 	run   *pipeline.State
 	world pipeline.World
+	known pipeline.Options // what a changed plan may name
 	asked *runOrder
 	ended []*itemEnded
 }
@@ -68,7 +69,7 @@ func (d *deciding) resume(m *messages.ResumeRun) ([]proto.Message, *messages.Fai
 			return nil, messages.Fail(messages.CodeConflict, fmt.Sprintf("the pipeline has changed since run %s began", d.run.ID),
 				"run it as it was, without naming the file; or let the change count with --accept-changes")
 		}
-		if _, err := pipeline.FromSources(m.GetSources(), pipeline.Options{}); err != nil {
+		if _, err := pipeline.FromSources(m.GetSources(), d.known); err != nil {
 			return nil, messages.Fail(messages.CodeBadRequest, "the changed pipeline: "+err.Error(), "")
 		}
 		facts = append(facts, &messages.PlanChanged{PlanHash: m.GetPlanHash(), Sources: m.GetSources(), By: m.GetBy()})

@@ -101,7 +101,7 @@ func (r *PipelineRun) show(c actor.Context, to *actor.PID, how detail) {
 }
 
 func stepView(ss *pipeline.StepState, how detail) *messages.RunStepView {
-	v := &messages.RunStepView{Step: ss.Path, Kind: string(ss.Step.Kind), State: ss.Status, Error: ss.Error, Needs: ss.Step.Needs, Items: int32(len(ss.Items))} //nolint:gosec // bounded
+	v := &messages.RunStepView{Step: ss.Path, Kind: string(ss.Step.Kind), State: ss.Status, Error: ss.Error, Needs: ss.Step.Needs, Items: int32(len(ss.Items)), Usage: ss.Usage()} //nolint:gosec // bounded
 	for _, it := range ss.Items {
 		asks := it.Status == pipeline.Waiting && it.Asked != nil && it.Answer == nil
 		switch it.Status {

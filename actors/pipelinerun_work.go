@@ -260,7 +260,7 @@ func (j *job) spawn(ctx context.Context) (*messages.SpawnStep, error) {
 // tool runs one tool, as the program would, in the session's first worker.
 func (j *job) tool(ctx context.Context) pipeline.Result {
 	name, args := j.step.Tool, j.item.GetArgumentsJson()
-	if name == writeCSV {
+	if name == pipeline.WriteCSV {
 		var err error
 		if args, err = csvArguments(args); err != nil {
 			return pipeline.Result{Error: err.Error()}

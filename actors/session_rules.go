@@ -37,7 +37,7 @@ func (b *sessionBuilder) check() *messages.Failure {
 	if fail := b.checkEnv(); fail != nil {
 		return fail
 	}
-	if fail := checkRun(b.m); fail != nil {
+	if fail := checkRun(b.svc, b.m); fail != nil {
 		return fail
 	}
 	if fail := b.m.GetBudget().Refuse(); fail != nil {

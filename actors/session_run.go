@@ -242,8 +242,27 @@ func dormantFact(f *messages.WorkerSpawned, amid map[string]bool) bool {
 	return (f.GetParent() != "" || f.GetRunId() != "") && !amid[f.GetWorkerId()]
 }
 
-// checkRun refuses what is no run.
-func checkRun(m *messages.CreateSession) *messages.Failure {
+// known is what pipelines may name besides what they hold themselves.
+func (s *Services) known() pipeline.Options {
+	return pipeline.Options{
+		Agents: append(s.agentNames(), DefaultAgent), Tools: s.Tools.Names(),
+		Takes: func(tool string) []byte {
+			if t, err := s.Tools.Lookup(tool); err == nil {
+				return t.Spec().Schema
+			}
+			return nil
+		},
+		Model: func(name string) (what, fix string) {
+			if _, err := s.Models.Resolve(name); err != nil {
+				return "model: " + err.Error(), ""
+			}
+			return "", ""
+		},
+	}
+}
+
+// checkRun refuses what is no run, and what names things that there are not.
+func checkRun(svc *Services, m *messages.CreateSession) *messages.Failure {
 	r := m.GetRun()
 	if r == nil {
 		return nil
@@ -251,7 +270,7 @@ func checkRun(m *messages.CreateSession) *messages.Failure {
 	if want := messages.RunOf(m.GetSessionId()); r.GetRunId() != want {
 		return messages.Fail(messages.CodeBadRequest, fmt.Sprintf("run %q cannot be that of session %s", r.GetRunId(), m.GetSessionId()), "it is "+want)
 	}
-	plan, err := pipeline.FromSources(r.GetSources(), pipeline.Options{})
+	plan, err := pipeline.FromSources(r.GetSources(), svc.known())
 	if err == nil {
 		err = plan.Complete(r)
 	}

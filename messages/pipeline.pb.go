@@ -2211,6 +2211,7 @@ type RunStepView struct {
 	PerSecond     float64                `protobuf:"fixed64,115,opt,name=per_second,json=perSecond,proto3" json:"per_second,omitempty"` // items that ended, of late, since the run came into memory; 0: nobody can say
 	LeftMs        int64                  `protobuf:"varint,116,opt,name=left_ms,json=leftMs,proto3" json:"left_ms,omitempty"`           // until the last one ends, at that rate
 	Budget        *BudgetView            `protobuf:"bytes,114,opt,name=budget,proto3" json:"budget,omitempty"`                          // of its own; none: it has none, or has not begun
+	Usage         *Usage                 `protobuf:"bytes,132,opt,name=usage,proto3" json:"usage,omitempty"`                            // of its items that ended, and of attempts before their last one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2332,6 +2333,13 @@ func (x *RunStepView) GetLeftMs() int64 {
 func (x *RunStepView) GetBudget() *BudgetView {
 	if x != nil {
 		return x.Budget
+	}
+	return nil
+}
+
+func (x *RunStepView) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
 	}
 	return nil
 }
@@ -3051,7 +3059,7 @@ const file_pipeline_proto_rawDesc = "" +
 	"inputsJson\x12\x1d\n" +
 	"\n" +
 	"items_done\x18\x10 \x01(\x03R\titemsDone\x12\x14\n" +
-	"\x05items\x18\x11 \x01(\x03R\x05items\"\xf8\x02\n" +
+	"\x05items\x18\x11 \x01(\x03R\x05items\"\xa1\x03\n" +
 	"\vRunStepView\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -3069,7 +3077,8 @@ const file_pipeline_proto_rawDesc = "" +
 	"\n" +
 	"per_second\x18s \x01(\x01R\tperSecond\x12\x17\n" +
 	"\aleft_ms\x18t \x01(\x03R\x06leftMs\x12-\n" +
-	"\x06budget\x18r \x01(\v2\x15.troupe.v1.BudgetViewR\x06budget\"\x82\x02\n" +
+	"\x06budget\x18r \x01(\v2\x15.troupe.v1.BudgetViewR\x06budget\x12'\n" +
+	"\x05usage\x18\x84\x01 \x01(\v2\x10.troupe.v1.UsageR\x05usage\"\x82\x02\n" +
 	"\vRunItemView\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x14\n" +
@@ -3205,16 +3214,17 @@ var file_pipeline_proto_depIdxs = []int32{
 	26, // 30: troupe.v1.RunView.step_views:type_name -> troupe.v1.RunStepView
 	27, // 31: troupe.v1.RunStepView.item_views:type_name -> troupe.v1.RunItemView
 	36, // 32: troupe.v1.RunStepView.budget:type_name -> troupe.v1.BudgetView
-	35, // 33: troupe.v1.RunItemView.usage:type_name -> troupe.v1.Usage
-	34, // 34: troupe.v1.SpawnStep.origin:type_name -> troupe.v1.Lineage
-	37, // 35: troupe.v1.SpawnStep.copied:type_name -> troupe.v1.Turn
-	38, // 36: troupe.v1.SpawnStep.budgets:type_name -> troupe.v1.StepBudget
-	39, // 37: troupe.v1.StepBudgets.steps:type_name -> troupe.v1.StepBudgetView
-	38, // [38:38] is the sub-list for method output_type
-	38, // [38:38] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	35, // 33: troupe.v1.RunStepView.usage:type_name -> troupe.v1.Usage
+	35, // 34: troupe.v1.RunItemView.usage:type_name -> troupe.v1.Usage
+	34, // 35: troupe.v1.SpawnStep.origin:type_name -> troupe.v1.Lineage
+	37, // 36: troupe.v1.SpawnStep.copied:type_name -> troupe.v1.Turn
+	38, // 37: troupe.v1.SpawnStep.budgets:type_name -> troupe.v1.StepBudget
+	39, // 38: troupe.v1.StepBudgets.steps:type_name -> troupe.v1.StepBudgetView
+	39, // [39:39] is the sub-list for method output_type
+	39, // [39:39] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_pipeline_proto_init() }

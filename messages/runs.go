@@ -78,6 +78,7 @@ type RunStepJSON struct {
 	Fails int32         `json:"failed"`
 	Rate  float64       `json:"per_second,omitempty"` // items that ended of late
 	Left  int64         `json:"left_ms,omitempty"`    // until the last one ends, at that rate
+	Usage UsageJSON     `json:"usage"`                // of its items that ended, and of attempts before their last one
 	Items []RunItemJSON `json:"items,omitempty"`
 
 	Budget *BudgetViewJSON `json:"budget,omitempty"` // absent: it has none of its own, or has not begun
@@ -108,7 +109,7 @@ func (x *RunView) JSON() RunJSON {
 	for _, s := range x.GetStepViews() {
 		step := RunStepJSON{
 			Step: s.GetStep(), Kind: s.GetKind(), State: s.GetState(), Error: s.GetError(), Needs: s.GetNeeds(), Total: s.GetItems(), Done: s.GetDone(), Fails: s.GetFailed(),
-			Rate: s.GetPerSecond(), Left: s.GetLeftMs(), Budget: s.GetBudget().JSON(),
+			Rate: s.GetPerSecond(), Left: s.GetLeftMs(), Usage: s.GetUsage().JSON(), Budget: s.GetBudget().JSON(),
 		}
 		for _, i := range s.GetItemViews() {
 			step.Items = append(step.Items, RunItemJSON{
@@ -137,7 +138,7 @@ func (j RunJSON) Proto() *RunView {
 		InputsJson: string(j.Inputs), OutputsJson: string(j.Outputs), Usage: j.Usage.Proto(),
 	}
 	for _, s := range j.StepList {
-		step := &RunStepView{Step: s.Step, Kind: s.Kind, State: s.State, Error: s.Error, Needs: s.Needs, Items: s.Total, Done: s.Done, Failed: s.Fails, PerSecond: s.Rate, LeftMs: s.Left}
+		step := &RunStepView{Step: s.Step, Kind: s.Kind, State: s.State, Error: s.Error, Needs: s.Needs, Items: s.Total, Done: s.Done, Failed: s.Fails, PerSecond: s.Rate, LeftMs: s.Left, Usage: s.Usage.Proto()}
 		if s.Budget != nil {
 			step.Budget = s.Budget.Proto()
 		}

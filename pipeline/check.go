@@ -30,10 +30,10 @@ func check(f *File, s *source, o Options) {
 	if len(s.problems) > 0 {
 		return
 	}
-	c.text(f.Defaults.Model, c.outer(), wantText)
+	c.model(f.Defaults.Model)
 	c.text(f.Workspace.Root, c.outer(), wantText)
 	for _, a := range f.Agents {
-		c.text(a.Model, c.outer(), wantText)
+		c.model(a.Model)
 		c.tools(a.Tools, "agent "+a.Name)
 	}
 	for _, st := range f.Steps {
@@ -42,8 +42,10 @@ func check(f *File, s *source, o Options) {
 	env := c.outer()
 	env["steps"] = c.stepsType(f.stepIDs())
 	for _, out := range f.Outputs {
-		c.refer(f.stepIDs(), "", out.Value.exprs)
-		c.text(out.Value, env, wantAny)
+		before := len(s.problems)
+		if c.refer(f.stepIDs(), "", out.Value.exprs); len(s.problems) == before {
+			c.text(out.Value, env, wantAny)
+		}
 	}
 }
 
@@ -201,14 +203,7 @@ func (c *checker) expr(e *Expr, env types.Map, want wanted) types.Type {
 	if fault == nil {
 		return t
 	}
-	fix := ""
-	if word, ok := strings.CutPrefix(fault.what, "expression: unknown name "); ok {
-		fix = yamldoc.DidYouMean(strings.TrimSpace(word), keysIn(env))
-	}
-	if strings.HasPrefix(fault.what, "expression: unknown field ") && strings.HasPrefix(strings.TrimSpace(e.Src), "env.") {
-		fix = "variables that expressions see stand in a list under env:"
-	}
-	c.fail(fault.at, fault.what, fix)
+	c.fail(fault.at, strings.TrimSpace(fault.what), e.hint(fault.what, env))
 	return types.Any
 }
 
@@ -250,6 +245,22 @@ func (c *checker) refer(may []string, id string, exprs func(func(*Expr))) {
 			}
 		}))
 	})
+}
+
+// model checks the name of one, as far as it is one before anything runs.
+func (c *checker) model(t *Text) {
+	c.text(t, c.outer(), wantText)
+	c.named(t)
+}
+
+// named sees that a model that is named as it is exists.
+func (c *checker) named(t *Text) {
+	if t == nil || c.o.Model == nil || slices.ContainsFunc(t.parts, func(p part) bool { return p.expr != nil }) || t.Raw == "" {
+		return
+	}
+	if what, fix := c.o.Model(t.Raw); what != "" {
+		c.fail(t.at, what, fix)
+	}
 }
 
 type visit func(ast.Node)

@@ -1,8 +1,11 @@
 package pipeline
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/troupe-dev/troupe/internal/yamldoc"
 )
@@ -43,8 +46,13 @@ func (c *checker) words(st *Step) {
 		c.agent(st, name)
 	}
 	if st.Kind == ToolStep {
-		c.tools([]string{st.Tool}, "step "+st.ID)
+		if st.Tool != WriteCSV {
+			c.tools([]string{st.Tool}, "step "+st.ID)
+		}
+		c.arguments(st)
 	}
+	c.named(st.Model)
+	c.schema(st)
 	if st.Approve != nil {
 		c.tools(st.Approve.Before, "approve")
 	}
@@ -65,8 +73,62 @@ func (c *checker) agent(st *Step, name string) {
 
 func (c *checker) tools(names []string, of string) {
 	for _, name := range names {
-		if c.o.Tools != nil && !slices.Contains(c.o.Tools, name) {
+		if c.o.Tools != nil && !slices.Contains(c.o.Tools, name) && (c.o.Server == nil || !c.o.Server(name)) {
 			c.fail(c.find(name, place{1, 1}), fmt.Sprintf("%s: there is no tool %q", of, name), yamldoc.DidYouMean(name, c.o.Tools))
+		}
+	}
+}
+
+// schema refuses slips, but not in a run that began before they were: it goes on as it is.
+func (c *checker) schema(st *Step) {
+	if st.Schema == nil || c.o.begun {
+		return
+	}
+	if err := slips(st.Schema.Value, ""); err != nil {
+		what, fix, _ := strings.Cut(yamldoc.Printable(err.Error()), "; ")
+		c.fail(st.Schema.at, "schema: "+what, fix)
+	}
+}
+
+// WriteCSV is the tool that only steps have: rows become the text of a file.
+const WriteCSV = "write_csv"
+
+// takes is the schema of a tool's arguments; nil: it is not known.
+func (c *checker) takes(tool string) []byte {
+	switch {
+	case tool == WriteCSV && !c.o.begun:
+		return []byte(`{"additionalProperties": false, "required": ["path", "rows"], "properties": {"path": {}, "rows": {}}}`)
+	case c.o.Takes != nil:
+		return c.o.Takes(tool)
+	}
+	return nil
+}
+
+// arguments holds the names of a tool's arguments against its schema.
+func (c *checker) arguments(st *Step) {
+	if st.Args != nil && st.Args.kind != 'm' {
+		return
+	}
+	var schema struct {
+		Properties map[string]any `json:"properties"`
+		Required   []string       `json:"required"`
+		Additional any            `json:"additionalProperties"`
+	}
+	if text := c.takes(st.Tool); text == nil || json.Unmarshal(text, &schema) != nil || schema.Additional != false {
+		return
+	}
+	given := &Tree{}
+	if st.Args != nil {
+		given = st.Args
+	}
+	for _, name := range given.keys {
+		if _, ok := schema.Properties[name]; !ok {
+			c.fail(given.at[name], fmt.Sprintf("step %q: %s takes no argument %q", st.ID, st.Tool, yamldoc.Printable(name)), yamldoc.DidYouMean(name, slices.Collect(maps.Keys(schema.Properties))))
+		}
+	}
+	for _, name := range schema.Required {
+		if given.items[name] == nil {
+			c.fail(c.find(st.Tool, st.at), fmt.Sprintf("step %q: %s needs the argument %q", st.ID, st.Tool, name), "add it below with:")
 		}
 	}
 }

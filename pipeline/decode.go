@@ -96,7 +96,7 @@ func (s *source) plain(node ast.Node) bool {
 func (s *source) list(node ast.Node, what string, take func(ast.Node)) {
 	seq, ok := node.(*ast.SequenceNode)
 	if !ok {
-		s.mismatch(node, what, "a list", "write one item per line, each beginning with -")
+		s.mismatch(node, what, "a list", fmt.Sprintf("write one item per line, each beginning with -, or %s: [a, b]", what))
 		return
 	}
 	for _, v := range seq.Values {
@@ -182,8 +182,12 @@ func (s *source) bare(node ast.Node, what string) *Expr {
 		src = strings.TrimSpace(node.GetToken().Value)
 	case *ast.LiteralNode:
 		src = n.Value.Value
+		if strings.Contains(src, "${{") {
+			break
+		}
+		return &Expr{Src: src, at: from, block: s.block(from)}
 	default:
-		s.mismatch(node, what, "an expression", "for example: len(steps.a.items) > 0")
+		s.mismatch(node, what, "an expression", exampleOf(what))
 		return nil
 	}
 	if strings.Contains(src, "${{") {
@@ -191,6 +195,41 @@ func (s *source) bare(node ast.Node, what string) *Expr {
 		return nil
 	}
 	return &Expr{Src: src, at: from}
+}
+
+// blockLine is a line of a block of text: where it begins, and how many characters it has.
+type blockLine struct {
+	place
+	long int
+}
+
+// block are the lines of a block of text, whose indicator stands at a place.
+func (s *source) block(from place) (out []blockLine) {
+	for n := from.line + 1; n <= len(s.lines); n++ {
+		line := strings.TrimRight(s.lines[n-1], " \r")
+		indent := len(line) - len(strings.TrimLeft(line, " "))
+		if line != "" && (len(out) > 0 && indent < out[0].col-1 || indent == 0) { // the first line says how far in the block is
+			break
+		}
+		if line == "" && len(out) > 0 {
+			indent = out[0].col - 1
+		}
+		out = append(out, blockLine{place{n, indent + 1}, len([]rune(strings.TrimLeft(line, " ")))})
+	}
+	return out
+}
+
+// exampleOf is an expression for a key that holds one.
+func exampleOf(what string) string {
+	switch what {
+	case "foreach":
+		return `write for example foreach: inputs.files; a list that is written here stands in quotes: foreach: "['a', 'b']"`
+	case "key":
+		return "write for example key: item.id"
+	case "until":
+		return "write for example until: output.done"
+	}
+	return "write for example " + what + ": len(steps.a.items) > 0"
 }
 
 // count reads a whole number from least on.
@@ -248,7 +287,7 @@ func (s *source) tree(node ast.Node, what string) *Tree {
 		}
 		return t
 	case *ast.MappingNode, *ast.MappingValueNode:
-		t := &Tree{kind: 'm', items: map[string]*Tree{}}
+		t := &Tree{kind: 'm', items: map[string]*Tree{}, at: map[string]place{}}
 		values, _ := yamldoc.MapValues(n)
 		for _, v := range values {
 			key, ok := yamldoc.KeyText(v.Key)
@@ -256,7 +295,7 @@ func (s *source) tree(node ast.Node, what string) *Tree {
 				s.failAt(v.Key, "this key is no plain text", "")
 				continue
 			}
-			t.keys, t.items[key] = append(t.keys, key), s.tree(v.Value, what)
+			t.keys, t.items[key], t.at[key] = append(t.keys, key), s.tree(v.Value, what), at(v.Key)
 		}
 		return t
 	case *ast.StringNode, *ast.LiteralNode:

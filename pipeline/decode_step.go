@@ -111,7 +111,7 @@ func (s *source) output(st *Step, node ast.Node) {
 				s.failAt(n, "schema: "+yamldoc.Printable(err.Error()), "see https://json-schema.org")
 				return
 			}
-			st.Schema = &Schema{v, resolved}
+			st.Schema = &Schema{v, at(n), resolved}
 		},
 		"repair": func(n ast.Node) { st.Repair = s.count(n, "repair", 0) },
 	})

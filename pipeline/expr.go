@@ -19,7 +19,9 @@ type Expr struct {
 	Src  string
 	at   place // of its first character
 	lead int   // spaces before it
-	prog *vm.Program
+
+	block []blockLine // its lines, when it is a block of text
+	prog  *vm.Program
 }
 
 // reader is what read() does: it gets a path below the run's folder.
@@ -82,7 +84,12 @@ type Fault struct {
 	what string
 }
 
-func (e *Expr) start() place { return place{e.at.line, e.at.col + e.lead} }
+func (e *Expr) start() place {
+	if len(e.block) > 0 {
+		return e.block[0].place
+	}
+	return place{e.at.line, e.at.col + e.lead}
+}
 
 // fault places an error of the language in the file.
 func (e *Expr) fault(err error) *Fault {
@@ -91,6 +98,8 @@ func (e *Expr) fault(err error) *Fault {
 	if errors.As(err, &bad) {
 		f.what = bad.Message
 		switch {
+		case len(e.block) > 0:
+			f.at = e.inBlock(bad.From)
 		case bad.Line <= 1:
 			f.at = place{e.at.line, e.at.col + bad.Column}
 		default:

@@ -117,6 +117,19 @@ func (s *State) use(it *ItemState, u *messages.Usage) {
 	s.Usage = addUsage(s.Usage, u)
 }
 
+// Usage is what all items of a step have used. What a pipeline uses that it runs is that of the steps below it.
+func (ss *StepState) Usage() *messages.Usage {
+	u := &messages.Usage{}
+	for _, it := range ss.Items {
+		u.InputTokens += it.Usage.GetInputTokens()
+		u.OutputTokens += it.Usage.GetOutputTokens()
+		u.CachedTokens += it.Usage.GetCachedTokens()
+		u.ReasoningTokens += it.Usage.GetReasoningTokens()
+		u.CostMicroUsd += it.Usage.GetCostMicroUsd()
+	}
+	return u
+}
+
 func addUsage(a, b *messages.Usage) *messages.Usage {
 	return &messages.Usage{
 		InputTokens: a.GetInputTokens() + b.GetInputTokens(), OutputTokens: a.GetOutputTokens() + b.GetOutputTokens(),

@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 
+	"github.com/troupe-dev/troupe/internal/yamldoc"
 	"github.com/troupe-dev/troupe/messages"
 )
 
@@ -23,9 +24,13 @@ type Plan struct {
 
 // Options say what is known besides the files.
 type Options struct {
-	Agents []string                          // of the configuration, besides those of the files; nil: any name may be one
-	Tools  []string                          // that there are; nil: any name may be one
-	Load   func(path string) ([]byte, error) // reads the file of a nested pipeline; nil: there are none
+	Agents []string                             // of the configuration, besides those of the files; nil: any name may be one
+	Tools  []string                             // that there are; nil: any name may be one
+	Server func(name string) bool               // says whether a name that is none of Tools may be a tool all the same, of a server that is not connected yet; nil: none
+	Takes  func(tool string) []byte             // the JSON schema of a tool's arguments; nil, and none: not known here
+	Model  func(name string) (what, fix string) // refuses a model that there is not; nil: any name may be one
+	begun  bool                                 // the plan is that of a run, and was checked when that began
+	Load   func(path string) ([]byte, error)    // reads the file of a nested pipeline; nil: there are none
 }
 
 // maxNested is how many files a plan has at most.
@@ -103,40 +108,31 @@ func (p *Plan) nest(f *File, s *source, st *Step, o Options, above []string) err
 		}
 		text, err := o.Load(full)
 		if err != nil {
-			s.fail(st.at, fmt.Sprintf("step %q: %s", st.ID, err), "pipeline: names a file, from the folder of the one that it stands in")
+			s.fail(s.find(st.Nested, st.at), fmt.Sprintf("step %q: %s", st.ID, err), "pipeline: names a file, from the folder of the one that it stands in")
 			return s.problems
 		}
 		if _, err := p.add(full, string(text), o, above); err != nil {
 			return err
 		}
 	}
-	given, _ := evalNothing(st.Args)
+	given := &Tree{}
+	if st.Args != nil {
+		given = st.Args
+	}
 	for _, in := range p.files[full].Inputs {
-		if _, ok := given[in.Name]; in.Required && in.Default == nil && !ok {
-			s.fail(st.at, fmt.Sprintf("step %q gives %s no input %q", st.ID, full, in.Name), "add it below with:")
+		if in.Required && in.Default == nil && given.items[in.Name] == nil {
+			s.fail(s.find(st.Nested, st.at), fmt.Sprintf("step %q gives %s no input %q", st.ID, full, in.Name), "add it below with:")
 		}
 	}
-	for name := range given {
-		if p.files[full].input(name) == nil {
-			s.fail(st.at, fmt.Sprintf("step %q gives %s an input %q that it does not have", st.ID, full, name), "")
+	for _, name := range given.keys {
+		if f := p.files[full]; f.input(name) == nil {
+			s.fail(given.at[name], fmt.Sprintf("step %q gives %s an input %q that it does not have", st.ID, full, name), yamldoc.DidYouMean(name, f.inputNames()))
 		}
 	}
 	if len(s.problems) > 0 {
 		return s.problems
 	}
 	return nil
-}
-
-// evalNothing tells the keys of a mapping.
-func evalNothing(t *Tree) (map[string]bool, bool) {
-	out := make(map[string]bool)
-	if t == nil || t.kind != 'm' {
-		return out, t == nil
-	}
-	for _, k := range t.keys {
-		out[k] = true
-	}
-	return out, true
 }
 
 func (p *Plan) nestedPath(f *File, st *Step) string {

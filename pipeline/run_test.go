@@ -326,3 +326,14 @@ outputs: {said: "${{ steps.ask.output }}", slow: "${{ steps.slow.error }}"}
 		t.Errorf("outputs %v", got)
 	}
 }
+
+// What this version refuses in a schema, an older one took: a run that began then goes on.
+func TestARunGoesOnWithASchemaThatIsRefusedToday(t *testing.T) {
+	sources := []*messages.PlanSource{{Path: "t.yaml", Text: head + "steps:\n  - {id: a, agent: x, prompt: hello, output: {schema: {type: objekt}}}\n"}}
+	if _, err := pipeline.FromSources(sources, pipeline.Options{}); err == nil || !strings.Contains(err.Error(), "objekt") {
+		t.Errorf("a new one: %v", err)
+	}
+	if err := pipeline.NewState(pipeline.Options{}).Apply(&messages.RunStarted{RunId: "run_1", Sources: sources}, &messages.Record{}); err != nil {
+		t.Errorf("one that began: %v", err)
+	}
+}

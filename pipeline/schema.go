@@ -13,6 +13,7 @@ import (
 // Schema is what an answer has to fit.
 type Schema struct {
 	Value    any // as written
+	at       place
 	resolved *jsonschema.Resolved
 }
 
@@ -26,7 +27,10 @@ func ReadSchema(text []byte) (*Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Schema{v, resolved}, nil
+	if err := slips(v, ""); err != nil {
+		return nil, err
+	}
+	return &Schema{Value: v, resolved: resolved}, nil
 }
 
 // resolveSchema reads a JSON schema.

@@ -87,6 +87,7 @@ type ItemState struct {
 
 // NewState is a run of which nothing is known yet. The options are those of the plan that its first fact holds.
 func NewState(o Options) *State {
+	o.begun = true
 	return &State{Usage: &messages.Usage{}, options: o}
 }
 

@@ -171,7 +171,8 @@ type Tree struct {
 	list  []*Tree
 	keys  []string
 	items map[string]*Tree
-	kind  byte // 't'ext, 'v'alue, 'l'ist, 'm'ap
+	at    map[string]place // of the keys
+	kind  byte             // 't'ext, 'v'alue, 'l'ist, 'm'ap
 }
 
 func (t *Tree) exprs(fn func(*Expr)) {

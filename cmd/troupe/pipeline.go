@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/troupe-dev/troupe/config"
 	"github.com/troupe-dev/troupe/pipeline"
 )
 
@@ -104,11 +106,32 @@ func (a *app) plan(file string) (*pipeline.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	agents := append(slices.Collect(maps.Keys(loaded.Config.Agents)), "default")
-	return pipeline.Parse(filepath.ToSlash(file), string(text), pipeline.Options{
-		Agents: agents,
-		Load:   func(name string) ([]byte, error) { return readPlanFile(filepath.FromSlash(path.Clean(name))) },
-	})
+	return pipeline.Parse(filepath.ToSlash(file), string(text), a.known(loaded))
+}
+
+// known is what pipelines may name besides what they hold themselves. What a server has only it knows: it checks them, too.
+func (a *app) known(loaded *config.Loaded) pipeline.Options {
+	o := pipeline.Options{Load: func(name string) ([]byte, error) { return readPlanFile(filepath.FromSlash(path.Clean(name))) }}
+	if loaded.Config.Server.URL != "" {
+		return o
+	}
+	schemas := make(map[string][]byte)
+	for _, t := range builtin() {
+		if spec := t.Spec(); !loaded.Config.Tools[spec.Name].Disabled {
+			schemas[spec.Name] = spec.Schema
+		}
+	}
+	o.Agents, o.Tools = append(slices.Collect(maps.Keys(loaded.Config.Agents)), "default"), slices.Collect(maps.Keys(schemas))
+	o.Server = func(name string) bool { return ofServer(loaded.Config, name) }
+	o.Takes = func(tool string) []byte { return schemas[tool] }
+	o.Model = func(name string) (what, fix string) {
+		var unknown *config.UnknownModelError
+		if _, err := loaded.Config.Resolve(name); errors.As(err, &unknown) {
+			what, fix, _ = strings.Cut(unknown.Error(), "; ")
+		}
+		return what, fix
+	}
+	return o
 }
 
 // readPlanFile reads a file that is small enough to be a pipeline.

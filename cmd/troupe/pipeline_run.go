@@ -183,10 +183,10 @@ func (a *app) followRun(ctx context.Context, n node, f *pipelineFlags, plan *pip
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watched sync.WaitGroup
-	watched.Go(func() { a.watchRunBudget(ctx, n, id, cancel) })
+	view := a.newRunView()
+	watched.Go(func() { a.watchRun(ctx, n, id, view, cancel) })
 	defer watched.Wait()
 	defer cancel(nil)
-	view := a.newRunView()
 	goOn := "go on with: troupe pipeline run --resume " + id
 	for rev := uint64(0); ; {
 		v, err := ask[*messages.RunView](ctx, n, &messages.AwaitRun{RunId: id, After: rev, Changes: true, Brief: true})
@@ -260,6 +260,6 @@ func (a *app) runOver(v *messages.RunView, code int) error {
 		}
 	}
 	u := v.GetUsage()
-	a.note("troupe: run %s %s, session %s, %d of %d steps, %d tokens in, %d out", v.GetRunId(), v.GetState(), v.GetSessionId(), v.GetStepsDone(), v.GetSteps(), u.GetInputTokens(), u.GetOutputTokens())
+	a.note("troupe: run %s %s, session %s, %d of %d steps, %d tokens in, %d out, $%.4f", v.GetRunId(), v.GetState(), v.GetSessionId(), v.GetStepsDone(), v.GetSteps(), u.GetInputTokens(), u.GetOutputTokens(), float64(u.GetCostMicroUsd())/1e6)
 	return silent(code)
 }

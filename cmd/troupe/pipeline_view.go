@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/term"
 
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/pipeline"
@@ -18,13 +21,24 @@ type runView struct {
 	headed bool
 	lines  int // of the tree that stands there
 	told   time.Time
+	mu     sync.Mutex // those who watch the calls and budgets of the run say something, too
 }
 
 func (a *app) newRunView() *runView {
 	return &runView{a: a, was: make(map[string]string), asked: make(map[string]bool)}
 }
 
+// note says something besides, and has the tree drawn below it.
+func (w *runView) note(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.a.note(format, args...)
+	w.lines = 0
+}
+
 func (w *runView) show(v *messages.RunView) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	switch {
 	case w.a.flags.format == "ndjson":
 		b, err := json.Marshal(v.JSON())
@@ -67,6 +81,9 @@ func (w *runView) plain(v *messages.RunView) {
 		if s.GetState() != pipeline.Running && s.GetItems() > 1 {
 			said += w.count(s)
 		}
+		if s.GetState() != pipeline.Running {
+			said += spent(s.GetUsage())
+		}
 		if s.GetError() != "" {
 			said += ": " + oneLine(s.GetError(), 200)
 		}
@@ -86,6 +103,18 @@ func (w *runView) count(s *messages.RunStepView) string {
 	return out
 }
 
+// spent are the tokens and dollars of a step or run; nothing when there are none.
+func spent(u *messages.Usage) string {
+	out := ""
+	if n := u.GetInputTokens() + u.GetOutputTokens(); n > 0 {
+		out = fmt.Sprintf(", %d tokens", n)
+	}
+	if usd := u.GetCostMicroUsd(); usd > 0 {
+		out += fmt.Sprintf(", $%.4f", float64(usd)/1e6)
+	}
+	return out
+}
+
 // tree draws the steps anew where they stood.
 func (w *runView) tree(v *messages.RunView) {
 	over := v.GetState() != pipeline.Running && v.GetState() != pipeline.Waiting
@@ -93,11 +122,34 @@ func (w *runView) tree(v *messages.RunView) {
 		return
 	}
 	w.told = time.Now()
+	width, height := w.size()
+	_, _ = fmt.Fprint(w.a.err, w.drawn(v, width, height)) // nobody is left to be told
+}
+
+// drawn is the tree as it is written over the one before, on a terminal of a size.
+func (w *runView) drawn(v *messages.RunView, width, height int) string {
+	lines := w.branches(v)
+	over := v.GetState() != pipeline.Running && v.GetState() != pipeline.Waiting
+	if room := height - 2; !over && len(lines) > room { // what has left the screen cannot be drawn anew: the end is drawn whole
+		lines = fitting(lines, max(1, room-2))
+	}
+	lines = append([]string{fmt.Sprintf("%s  %s%s", visible(v.GetName()), v.GetRunId(), spent(v.GetUsage()))}, lines...)
 	var b strings.Builder
 	if w.lines > 0 {
 		fmt.Fprintf(&b, "\x1b[%dA", w.lines)
 	}
-	lines := []string{fmt.Sprintf("%s  %s", visible(v.GetName()), v.GetRunId())}
+	for _, line := range lines {
+		b.WriteString("\x1b[2K" + oneLine(line, width-1) + "\n")
+	}
+	for range w.lines - len(lines) { // the tree was longer
+		b.WriteString("\x1b[2K\n")
+	}
+	w.lines = max(w.lines, len(lines))
+	return b.String()
+}
+
+// branches are the lines of the tree, one for each step.
+func (w *runView) branches(v *messages.RunView) (lines []string) {
 	marks := map[string]string{pipeline.Pending: "·", pipeline.Running: ">", pipeline.Waiting: "?", pipeline.Succeeded: "+", pipeline.Failed: "x", pipeline.Skipped: "-"}
 	for i, s := range v.GetStepViews() {
 		branch := "├─"
@@ -108,19 +160,48 @@ func (w *runView) tree(v *messages.RunView) {
 		if s.GetItems() > 1 {
 			line += w.count(s)
 		}
+		line += spent(s.GetUsage())
 		if s.GetBudget() != nil {
 			line += ", " + budgetText(s.GetBudget().JSON())
 		}
 		if s.GetError() != "" {
 			line += ": " + oneLine(s.GetError(), 60)
 		}
-		lines = append(lines, oneLine(line, 100))
+		lines = append(lines, line)
 	}
-	for _, line := range lines {
-		b.WriteString("\x1b[2K" + line + "\n")
+	return lines
+}
+
+// fitting are those of the lines of a tree that fit: first what works, waits or has failed, in the order of the tree, and how many are left out.
+func fitting(lines []string, room int) []string {
+	keep := make([]bool, len(lines))
+	kept := 0
+	for _, marks := range []string{">?x", "·+-"} {
+		for i, line := range lines {
+			mark := strings.SplitN(line, " ", 3)[1]
+			if kept < room && !keep[i] && strings.Contains(marks, mark) {
+				keep[i] = true
+				kept++
+			}
+		}
 	}
-	w.lines = len(lines)
-	_, _ = fmt.Fprint(w.a.err, b.String()) // nobody is left to be told
+	var out []string
+	for i, line := range lines {
+		if keep[i] {
+			out = append(out, line)
+		}
+	}
+	return append(out, fmt.Sprintf("   and %d more", len(lines)-kept))
+}
+
+// size is how much fits on the terminal.
+func (w *runView) size() (width, height int) {
+	if f, ok := w.a.err.(interface{ Fd() uintptr }); ok {
+		if width, height, err := term.GetSize(int(f.Fd())); err == nil && width > 20 && height > 4 {
+			return width, height
+		}
+	}
+	return 100, 1 << 16
 }
 
 // questions says what waits for a person.
