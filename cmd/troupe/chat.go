@@ -22,7 +22,7 @@ func newChat(a *app) *cobra.Command {
 		Short: "A conversation in the terminal",
 		Long: `A conversation in the terminal. The answers stream, what needs an approval is asked in between, and everything stays in the
 scrollback. Lines that end in \ and lines that are pasted together are one prompt; /help lists what else there is.
-Ctrl-C cancels the turn, a second one leaves; Ctrl-D leaves. The session is kept: troupe chat -s ID goes on with it.
+While a turn is under way, /steer TEXT gives it a word that its model reads next. Ctrl-C cancels the turn, a second one leaves; Ctrl-D leaves. The session is kept: troupe chat -s ID goes on with it.
 
 Where stdin is no terminal, each line of it is a prompt, and stdout gets the answers and nothing else.`,
 		Args: exactly(),
@@ -48,11 +48,12 @@ type chat struct {
 	in     *prompts
 
 	session string
-	known   bool    // the session was shown, or made, here
-	pending *runner // the turn that is under way, or next
-	told    bool    // that no language model is running
-	empty   int     // times in a row that Ctrl-C was pressed at the prompt
-	code    int     // of the first turn that did not end well
+	known   bool      // the session was shown, or made, here
+	pending *runner   // the turn that is under way, or next
+	late    []*runner // those of what was to steer a turn that had ended by then
+	told    bool      // that no language model is running
+	empty   int       // times in a row that Ctrl-C was pressed at the prompt
+	code    int       // of the first turn that did not end well
 }
 
 var (
@@ -143,6 +144,10 @@ func (c *chat) talk(ctx context.Context, h *house) error {
 				return err
 			}
 			c.pending = nil
+			if len(c.late) > 0 {
+				c.pending, c.late = c.late[0], c.late[1:]
+				continue
+			}
 		}
 		if h.client != nil {
 			return errNext

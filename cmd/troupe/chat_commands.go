@@ -25,6 +25,7 @@ func chatCommands() []chatCommand {
 		{"new", "", "begin a new session with the next prompt", true, (*chat).startNew},
 		{"model", "[NAME]", "say or change the model of the next turns", true, (*chat).model},
 		{"why", "", "what the session waits for", false, (*chat).why},
+		{"steer", "TEXT", "tell it to the turn that is open, also while it works: the model reads it next", false, (*chat).steer},
 		{"continue", "", "finish the turn that was interrupted or waited, or show the last one again", false, (*chat).goOn},
 		{"cancel", "", "cancel what is under way in the session, also of other agents, and the inputs that wait", false, (*chat).cancel},
 		{"approve", "ID", "let a call run that waits for an approval", false, answering(messages.Decision_APPROVED)},

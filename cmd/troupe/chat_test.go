@@ -14,6 +14,12 @@ type say struct{ after, text string }
 // chats has a conversation on a terminal. Each text is typed when what it waits for stands there, after the one before.
 func (m *machine) chats(what []say, args ...string) (code int, shown string) {
 	m.t.Helper()
+	return m.chatsAside(what, func(string) {}, args...)
+}
+
+// chatsAside has a conversation, and calls aside with what is waited for when it stands there.
+func (m *machine) chatsAside(what []say, aside func(after string), args ...string) (code int, shown string) {
+	m.t.Helper()
 	cmd := m.command(args...)
 	cmd.Env = append(cmd.Env, "NO_COLOR=1", "TERM=xterm")
 	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 200})
@@ -32,6 +38,7 @@ func (m *machine) chats(what []say, args ...string) (code int, shown string) {
 				break
 			}
 			from += at + len(what[0].after)
+			aside(what[0].after)
 			if _, err := io.WriteString(tty, what[0].text); err != nil {
 				m.t.Fatal(err)
 			}
@@ -107,7 +114,7 @@ func TestCtrlCCancelsTheTurnOfAChatAndThenLeaves(t *testing.T) {
 		{"outcome aborted", ""}, // the last turn again
 		{"> ", "think\r"},
 		{"I think.", "\x03"},
-		{"is being cancelled", "\x03"},
+		{"is being cancelled", "\x03\x04"},
 	}, "chat", "-s", id)
 	if code != exitInterrupted && code != exitDone || !strings.Contains(shown, "troupe: session "+id+", 1 turn,") {
 		t.Errorf("%d\n%s", code, shown)

@@ -110,7 +110,9 @@ func (c *chat) follow(ctx context.Context, h *house, r *runner) error {
 	c.a.ctrlC.Store(&take)
 	var canceller sync.WaitGroup
 	canceller.Go(func() { c.onCtrlC(ctx, h, r, pressed, leave) })
+	steered := c.steering(ctx, h, r)
 	err := r.follow(ctx, h)
+	steered()
 	c.a.ctrlC.Store(nil)
 	left := errors.Is(context.Cause(ctx), errLeave)
 	leave(nil)

@@ -18,7 +18,7 @@ type runFlags struct {
 	dir, model, agent, session, trust string
 	resume, isolate                   bool // resume: --continue
 	files, allow, workspaces          []string
-	budget, schema                    string
+	budget, schema, mode              string
 }
 
 func newRun(a *app) *cobra.Command {
@@ -33,6 +33,10 @@ code follows from the turn's outcome (see troupe help exit-codes).
 
 The session is kept: -s ID or --continue go on with it. Without a prompt they finish a turn that was
 interrupted, or else print the last turn again.
+
+While a turn of the session is open, a prompt waits for its own. --mode steer gives it to the open turn, whose model reads it
+with its next request, and follows that; where that turn makes no further one, the prompt has a turn of its own. --mode interrupt
+cancels the open turn first, and --mode reject sends nothing then (exit 75).
 
 With --schema the agent is told to answer with JSON that fits. An answer that does not is sent back to it, twice at most; when
 none fits, the exit code is 2. With -s and without a prompt the last answer is held against the schema.`,
@@ -58,6 +62,7 @@ none fits, the exit code is 2. With -s and without a prompt the last answer is h
 	flags.StringArrayVar(&f.workspaces, "workspace", nil, "attach `URI[=NAME]`, a folder or an address, besides the folder; may be repeated")
 	flags.StringVar(&f.budget, "budget", "", "`AMOUNTS` that the session may spend, such as usd=1,tokens=50000")
 	flags.StringVar(&f.schema, "schema", "", "the answer is JSON that fits the JSON schema in `FILE`, and stdout gets it alone")
+	flags.StringVar(&f.mode, "mode", "", "with -s or --continue: what becomes of the prompt while a turn is open: `MODE` is "+strings.Join(inputModes(), ", ")+" (default queue)")
 	flags.BoolVar(&f.isolate, "isolate", false, "work in a copy of the folder; see troupe diff and troupe apply")
 	return cmd
 }
@@ -75,6 +80,9 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 	if f.session != "" && f.resume {
 		return usage("troupe run: -s and --continue exclude each other")
 	}
+	if err := f.checkMode(cmd); err != nil {
+		return err
+	}
 	if f.trust != "" && f.trust != "full" && f.trust != "restricted" {
 		e := usage("troupe run: --trust %s: there is no such level", f.trust)
 		e.hint = "one of full, restricted"
@@ -83,6 +91,11 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 	if f.session == "" && !f.resume {
 		return nil
 	}
+	return f.checkKept(cmd)
+}
+
+// checkKept refuses flags of new sessions where one goes on.
+func (f *runFlags) checkKept(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("workspace") {
 		e := usage("troupe run: --workspace is for new sessions")
 		e.hint = "attach it to the session: troupe workspace attach URI --session ID"
@@ -121,6 +134,9 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
 			return err
 		}
 	}
+	if f.mode != "" && len(args) == 0 {
+		return usage("troupe run: --mode %s needs a prompt", f.mode)
+	}
 	parts, err := a.prompt(ctx, f, args)
 	if err != nil {
 		return err
@@ -129,7 +145,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	r := &runner{a: a, flags: f, models: newModels(loaded, a.secrets), parts: parts, schema: schema, log: &turnLog{}, kicks: newKicks()}
+	r := &runner{a: a, flags: f, models: newModels(loaded, a.secrets), parts: parts, mode: f.inputMode(), schema: schema, log: &turnLog{}, kicks: newKicks()}
 	if schema != nil && parts != nil {
 		r.parts = append(r.parts, &messages.Part{Kind: &messages.Part_Text{Text: schema.Prompt()}})
 	}
@@ -175,10 +191,11 @@ type runner struct {
 	models  *models
 	parts   []*messages.Part // nil: no prompt
 	create  *messages.CreateSession
-	input   string           // id of the input that is waited for; "" waits for a turn
-	turn    string           // id of the turn that is waited for, when it is known
-	schema  *pipeline.Schema // what the answer has to fit; may be nil
-	repairs int              // how often an answer was sent back
+	input   string                      // id of the input that is waited for; "" waits for a turn
+	turn    string                      // id of the turn that is waited for, when it is known
+	mode    messages.InputAccepted_Mode // of the prompt
+	schema  *pipeline.Schema            // what the answer has to fit; may be nil
+	repairs int                         // how often an answer was sent back
 
 	session string
 	sent    bool // the command that begins it was sent once: its duplicate is no error
@@ -187,8 +204,10 @@ type runner struct {
 
 	unanswered bool // a question stood there when the run was interrupted
 
-	accepted bool   // the acceptance of the prompt was seen
-	after    uint64 // last event that was seen
+	joiners  map[string]bool // inputs that joined the turn, by id
+	joined   bool            // the prompt was taken into a turn that others began
+	accepted bool            // the acceptance of the prompt was seen
+	after    uint64          // last event that was seen
 	kicks    kicks
 	started  chan struct{} // closed when the turn has begun
 	told     bool          // that no language model is running
@@ -310,21 +329,14 @@ func (r *runner) end(err error) error {
 }
 
 // interrupted is how a run ends that was told to stop. In this process the turn stays open and goes
-// on when the session is; in another one it is cancelled, since nobody watches it any more, and so it is at a question: who
-// interrupts that does not want it put again.
+// on when the session is; in another one nobody watches it any more, and at a question who interrupts does not want it put again.
 func (r *runner) interrupted(ctx context.Context, h *house) error {
 	if !r.begun && r.repairs == 0 {
 		return &exitError{code: exitInterrupted, what: "interrupted before the session was made"}
 	}
 	goOn := "go on with: troupe run -s " + r.session
 	if h.client != nil || r.unanswered {
-		goOn += ` "..." (its turn was cancelled)`
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime/2)
-		defer cancel()
-		m := &messages.ToSession{SessionId: r.session, Command: &messages.ToSession_Cancel{Cancel: &messages.CancelSession{By: "user", Reason: "interrupted"}}}
-		if _, err := h.Ask(ctx, m); err != nil {
-			r.a.note("troupe: warning: the turn was not cancelled: %v", err)
-		}
+		goOn += r.forsake(ctx, h)
 	}
 	if v, ok := r.view.(*textView); ok {
 		if err := v.endLine(); err != nil {

@@ -191,11 +191,15 @@ func (l *lines) next(ctx context.Context, a *app, prompt string) (string, error)
 		}
 	}
 	a.forgetTyped()
-	if _, err := a.err.Write([]byte(prompt)); err != nil {
-		return "", err
+	question := func() error {
+		_, err := a.err.Write([]byte(prompt))
+		return err
 	}
 	if s, ok := a.in.(*source); ok {
-		return s.answer(ctx)
+		return s.answer(ctx, question)
+	}
+	if err := question(); err != nil {
+		return "", err
 	}
 	if l.waiting == nil {
 		l.waiting = make(chan string, 1)

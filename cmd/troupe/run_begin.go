@@ -364,7 +364,7 @@ func (r *runner) submit(ctx context.Context, h *house) error {
 		r.input = messages.NewID(messages.InputPrefix)
 	}
 	in, err := ask[*messages.InputReply](ctx, h, &messages.ToSession{SessionId: r.session, Command: &messages.ToSession_Submit{
-		Submit: &messages.SubmitInput{InputId: r.input, Parts: r.parts, People: r.a.people()},
+		Submit: &messages.SubmitInput{InputId: r.input, Mode: r.mode, Parts: r.parts, People: r.a.people()},
 	}})
 	if err != nil {
 		return err

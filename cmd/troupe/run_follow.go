@@ -103,7 +103,11 @@ func (r *runner) take(e *messages.Event) error {
 	if e.GetSeq() > r.after {
 		r.after = e.GetSeq()
 	}
-	if e.GetType() == messages.EventTurnStarted && (e.GetTurn() == r.turn || r.input != "" && e.GetInputId() == r.input) {
+	if e.GetType() == messages.EventInputJoined && r.joiners != nil {
+		r.joiners[e.GetInputId()] = true
+	}
+	if r.begins(e) {
+		r.joined = r.joined || e.GetType() == messages.EventInputJoined
 		if r.started != nil {
 			close(r.started)
 			r.started = nil
@@ -132,6 +136,18 @@ func (r *runner) take(e *messages.Event) error {
 		return errTurnDone
 	}
 	return nil
+}
+
+// begins says whether an event is the first one that is shown of the turn that is waited for.
+func (r *runner) begins(e *messages.Event) bool {
+	own := r.input != "" && e.GetInputId() == r.input
+	switch e.GetType() {
+	case messages.EventTurnStarted:
+		return own || e.GetTurn() == r.turn
+	case messages.EventInputJoined: // of somebody else's turn
+		return own && r.log.turn == ""
+	}
+	return false
 }
 
 // compacted says that older turns are no longer sent as they were.

@@ -49,7 +49,7 @@ func (r *runner) repair() bool {
 	r.repairs++
 	r.a.note("troupe: the answer does not fit %s: %s; it is sent back", visible(r.flags.schema), oneLine(r.log.misfit, 200))
 	r.parts = []*messages.Part{{Kind: &messages.Part_Text{Text: r.schema.Repair(r.log.misfit)}}}
-	r.input, r.turn = messages.NewID(messages.InputPrefix), ""
+	r.input, r.turn, r.mode, r.joined = messages.NewID(messages.InputPrefix), "", messages.InputAccepted_QUEUE, false
 	r.begun, r.accepted = false, false
 	r.log.again()
 	return true

@@ -4,9 +4,10 @@ import (
 	"context"
 	"io"
 	"strings"
+	"sync"
 )
 
-// source is standard input read by more than one reader, one after the other: a reader that is told to stop takes nothing from the
+// source is standard input read by more than one reader, one after the other, but for a question that is put while somebody listens: a reader that is told to stop takes nothing from the
 // next one. It reads from the system only when somebody wants something; that read cannot be woken, stays behind when its
 // reader is told to stop, and serves the next one, or ends with the process.
 type source struct {
@@ -14,6 +15,11 @@ type source struct {
 	got  chan chunk // the answer to the read under way; nil: none is
 	left []byte
 	err  error
+
+	mu     sync.Mutex // guards what follows: one listens while another one may ask
+	listen bool
+	asked  chan string // who wants the next line; nil: nobody
+	ahead  []string    // lines that nobody has wanted yet
 }
 
 type chunk struct {
@@ -30,7 +36,60 @@ func (s *source) Fd() uintptr {
 }
 
 // forget drops what was read and not wanted yet.
-func (s *source) forget() { s.left = nil }
+func (s *source) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ahead = nil
+	if !s.listen { // who listens has taken all that there is
+		s.left = nil
+	}
+}
+
+// listening reads lines until ctx ends. A question that is put meanwhile gets the next one, else it goes to take; those that take does not want are
+// there afterwards, for whoever reads next.
+func (s *source) listening(ctx context.Context, take func(line string) bool) {
+	s.mu.Lock()
+	s.listen = true
+	s.mu.Unlock()
+	for {
+		line, err := s.line(ctx, maxPrompt)
+		if err != nil {
+			break
+		}
+		s.mu.Lock()
+		to := s.asked
+		s.asked = nil
+		s.mu.Unlock()
+		switch {
+		case to != nil:
+			to <- line
+		case !take(line):
+			s.mu.Lock()
+			s.ahead = append(s.ahead, line+"\n")
+			s.mu.Unlock()
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listen = false
+	s.left = append([]byte(strings.Join(s.ahead, "")), s.left...)
+	s.ahead = nil
+	if s.asked != nil {
+		close(s.asked)
+		s.asked = nil
+	}
+}
+
+// ask wants the next line of who listens. Where nobody does it is nil.
+func (s *source) ask() chan string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.listen {
+		return nil
+	}
+	s.asked = make(chan string, 1)
+	return s.asked
+}
 
 // Read waits without end: most want fill.
 func (s *source) Read(p []byte) (int, error) {
@@ -86,6 +145,7 @@ func (s *source) line(ctx context.Context, most int) (string, error) {
 			if len(line) > 0 && err == io.EOF { //nolint:errorlint // as readers give it
 				return string(line), nil
 			}
+			s.left = line // its end is for whoever reads next
 			return "", err
 		}
 		line = append(line, s.until(len(s.left), "\n")...)
@@ -98,8 +158,23 @@ func (s *source) line(ctx context.Context, most int) (string, error) {
 	}
 }
 
-// answer reads a line as an answer to a question: at the end of the input it is empty.
-func (s *source) answer(ctx context.Context) (string, error) {
+// answer puts a question and reads a line as the answer to it: at the end of the input it is empty.
+func (s *source) answer(ctx context.Context, question func() error) (string, error) {
+	asked := s.ask() // before it is put: who answers may be quick
+	if err := question(); err != nil {
+		return "", err
+	}
+	if asked != nil {
+		select {
+		case line := <-asked:
+			return line, nil
+		case <-ctx.Done():
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.asked = nil
+			return "", ctx.Err()
+		}
+	}
 	line, err := s.line(ctx, 1000)
 	if err != nil && ctx.Err() == nil {
 		return "", nil

@@ -86,11 +86,17 @@ func (a *app) noteAsked(addr *workspace.Address) error {
 // A reader that waits is left behind when ctx ends, and ends with the process.
 func (a *app) question(ctx context.Context, text string) (string, error) {
 	a.forgetTyped()
-	if _, err := io.WriteString(a.err, text); err != nil {
-		return "", &exitError{code: exitIO, what: "ask on the terminal: " + err.Error(), err: err}
+	put := func() error {
+		if _, err := io.WriteString(a.err, text); err != nil {
+			return &exitError{code: exitIO, what: "ask on the terminal: " + err.Error(), err: err}
+		}
+		return nil
 	}
 	if s, ok := a.in.(*source); ok {
-		return s.answer(ctx)
+		return s.answer(ctx, put)
+	}
+	if err := put(); err != nil {
+		return "", err
 	}
 	line := make(chan string, 1)
 	go func() { line <- readLine(a.in) }()

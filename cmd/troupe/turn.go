@@ -60,7 +60,7 @@ type turnResultCall struct {
 func (t *turnLog) take(e *messages.Event) {
 	t.scripted = t.scripted || e.GetScripted()
 	switch e.GetType() {
-	case messages.EventTurnStarted:
+	case messages.EventTurnStarted, messages.EventInputJoined:
 		t.turn, t.started = e.GetTurn(), cmp.Or(t.started, e.GetAtUnixMs())
 	case messages.EventToolPlanned:
 		t.calls = append(t.calls, turnCall{id: e.GetExecId(), name: e.GetTool(), arguments: e.GetArguments(), status: "planned"})
