@@ -2,6 +2,7 @@ package troupe
 
 import (
 	"context"
+	"fmt"
 
 	"google.golang.org/protobuf/proto"
 
@@ -45,7 +46,8 @@ func (rt *Runtime) resolveCall(ctx context.Context, m *messages.ResolveCall) (pr
 	return send[proto.Message](ctx, rt, &messages.ToSession{SessionId: v.GetSessionId(), Command: &messages.ToSession_ResolveCall{ResolveCall: to}})
 }
 
-// listCalls answers from the journals, and for calls in doubt from the index alone.
+// listCalls answers from the journals, and for calls in doubt from the index alone. A journal that cannot be read is named in the answer, which
+// has the calls of the others.
 func (rt *Runtime) listCalls(ctx context.Context, m *messages.ListCalls) (*messages.Calls, error) {
 	if m.GetState() == conversation.StateInDoubt {
 		found, err := actors.CallsInDoubt(ctx, rt.svc.Store, m.GetSessionId())
@@ -70,10 +72,18 @@ func (rt *Runtime) listCalls(ctx context.Context, m *messages.ListCalls) (*messa
 	}
 	out := &messages.Calls{}
 	for _, v := range sessions {
-		turns, _, err := rt.turns(ctx, v)
-		if err != nil {
-			return nil, err
+		var turns []ownTurn
+		for _, w := range v.GetWorkers() {
+			some, _, err := rt.turnsOf(ctx, w.GetId())
+			if err != nil && ctx.Err() != nil {
+				return nil, fmt.Errorf("list calls: %w", err)
+			}
+			if err != nil {
+				out.Unread = append(out.Unread, &messages.Unread{SessionId: v.GetId(), WorkerId: w.GetId(), Problem: err.Error()})
+			}
+			turns = append(turns, some...)
 		}
+		inOrder(turns)
 		for _, t := range turns {
 			for _, c := range t.AllCalls {
 				one := c.Listing(v.GetId(), t.worker, t.ID)

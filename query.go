@@ -231,17 +231,31 @@ func (rt *Runtime) listWorkers(ctx context.Context, m *messages.ListWorkers) (*m
 // worker are gone for good.
 func (rt *Runtime) turns(ctx context.Context, v *messages.SessionView) (out []ownTurn, trimmed bool, err error) {
 	for _, w := range v.GetWorkers() {
-		read, err := actors.ReadTurns(ctx, rt.svc.Store, w.GetId())
+		some, old, err := rt.turnsOf(ctx, w.GetId())
 		if err != nil {
 			return nil, false, messages.Fail(messages.CodeCorrupt, err.Error(), "run `troupe verify`")
 		}
-		for _, t := range read.Turns {
-			out = append(out, ownTurn{t, w.GetId(), t.Completed != nil && t.DoneSeq <= read.Compacted})
-		}
-		trimmed = trimmed || read.Trimmed
+		out, trimmed = append(out, some...), trimmed || old
 	}
-	sort.SliceStable(out, func(i, j int) bool { return out[i].StartedMs < out[j].StartedMs })
+	inOrder(out)
 	return out, trimmed, nil
+}
+
+// turnsOf reads the turns of one worker.
+func (rt *Runtime) turnsOf(ctx context.Context, worker string) (out []ownTurn, trimmed bool, err error) {
+	read, err := actors.ReadTurns(ctx, rt.svc.Store, worker)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, t := range read.Turns {
+		out = append(out, ownTurn{t, worker, t.Completed != nil && t.DoneSeq <= read.Compacted})
+	}
+	return out, read.Trimmed, nil
+}
+
+// inOrder sorts turns by their beginning.
+func inOrder(turns []ownTurn) {
+	sort.SliceStable(turns, func(i, j int) bool { return turns[i].StartedMs < turns[j].StartedMs })
 }
 
 type ownTurn struct {
@@ -294,7 +308,11 @@ func turnView(t ownTurn) *messages.TurnView {
 		tv.Generations = append(tv.Generations, &messages.GenerationView{
 			GenId: g.GetGenId(), Model: g.GetModel(), ProviderRequestId: g.GetProviderRequestId(), Attempts: g.GetTiming().GetProviderAttempts(),
 			Timing: g.GetTiming(), Usage: g.GetUsage(), FinishReason: g.GetFinishReason(), InsteadOf: g.GetInsteadOf(),
+			Calls: int32(len(g.GetToolCalls())), //nolint:gosec // a count
 		})
+		if len(g.GetToolCalls()) > 0 {
+			tv.Generations[len(tv.Generations)-1].Text = g.GetContent()
+		}
 	}
 	return tv
 }

@@ -44,8 +44,7 @@ func route(m proto.Message) (*call, error) {
 		return get("/api/workers", listed[messages.WorkerJSON](func(v []*messages.WorkerView) proto.Message { return &messages.Workers{Workers: v} }),
 			"session", x.GetSessionId()), nil
 	case *messages.ListCalls:
-		return get("/api/calls", listed[messages.CallJSON](func(v []*messages.CallView) proto.Message { return &messages.Calls{Calls: v} }),
-			"session", x.GetSessionId(), "state", x.GetState()), nil
+		return get("/api/calls", calls, "session", x.GetSessionId(), "state", x.GetState()), nil
 	case *messages.ResolveCall:
 		return post("/api/calls/"+segment(x.GetExecId()), messages.ResolveFrom(x), acked), nil
 	case *messages.Show:
@@ -340,4 +339,13 @@ func segment(s string) string {
 		return strings.ReplaceAll(s, ".", "%2E")
 	}
 	return url.PathEscape(s)
+}
+
+// calls reads a list of calls, and whose are missing in it.
+func calls(body []byte, h http.Header) (proto.Message, error) {
+	m, err := listed[messages.CallJSON](func(v []*messages.CallView) proto.Message { return &messages.Calls{Calls: v} })(body, h)
+	if list, ok := m.(*messages.Calls); ok {
+		list.ReadUnread(h.Get(messages.UnreadHeader))
+	}
+	return m, err
 }

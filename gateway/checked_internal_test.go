@@ -72,3 +72,22 @@ func TestATenantIsToldThatTheStoreIsDamagedAndNoNames(t *testing.T) {
 		}
 	}
 }
+
+// unreadHouse cannot read the calls of two sessions, of which a tenant has one.
+type unreadHouse struct{ ownsOne }
+
+func (o *unreadHouse) Ask(ctx context.Context, m proto.Message) (proto.Message, error) {
+	if _, lists := m.(*messages.ListCalls); !lists {
+		return o.ownsOne.Ask(ctx, m)
+	}
+	return &messages.Calls{Unread: []*messages.Unread{{SessionId: "ses_ann", WorkerId: "wrk_ann"}, {SessionId: "ses_own", WorkerId: "wrk_own"}}}, nil
+}
+
+func TestATenantIsToldOfItsOwnCallsThatCannotBeRead(t *testing.T) {
+	ctx := context.WithValue(t.Context(), principalKey{}, Principal{Name: "bob", Tenant: "b", Scopes: Scopes()})
+	reply, err := (&checked{all: &unreadHouse{}}).Ask(ctx, &messages.ListCalls{})
+	calls, _ := reply.(*messages.Calls)
+	if err != nil || len(calls.GetUnread()) != 1 || calls.GetUnread()[0].GetWorkerId() != "wrk_own" {
+		t.Errorf("%v, %v", reply, err)
+	}
+}

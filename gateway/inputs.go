@@ -201,7 +201,11 @@ func (a *api) calls(_ http.ResponseWriter, r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(l.JSON())
+	ans := answer{status: http.StatusOK, body: l.JSON(), header: map[string]string{}}
+	if unread := l.UnreadHeader(); unread != "" {
+		ans.header[messages.UnreadHeader] = unread
+	}
+	return ans, nil
 }
 
 // tree is the live tree; with depth=1 the children of its root alone.

@@ -36,6 +36,7 @@ func (b *checked) narrow(ctx context.Context, who Principal, asked, reply proto.
 		mine.unnamed(x.GetWorkers())
 	case *messages.Calls:
 		x.Calls = keep(x.GetCalls(), func(v *messages.CallView) bool { return mine.has(v.GetSessionId()) })
+		x.Unread = keep(x.GetUnread(), func(v *messages.Unread) bool { return mine.has(v.GetSessionId()) })
 	case *messages.Approvals:
 		x.Approvals = keep(x.GetApprovals(), func(v *messages.ApprovalView) bool { return mine.has(v.GetSessionId()) })
 	case *messages.Workspaces:

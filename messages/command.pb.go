@@ -11664,6 +11664,7 @@ func (x *ListCalls) GetState() string {
 type Calls struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Calls         []*CallView            `protobuf:"bytes,1,rep,name=calls,proto3" json:"calls,omitempty"`
+	Unread        []*Unread              `protobuf:"bytes,130,rep,name=unread,proto3" json:"unread,omitempty"` // whose calls are not among them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -11705,6 +11706,74 @@ func (x *Calls) GetCalls() []*CallView {
 	return nil
 }
 
+func (x *Calls) GetUnread() []*Unread {
+	if x != nil {
+		return x.Unread
+	}
+	return nil
+}
+
+// Unread is a worker whose journal cannot be read.
+type Unread struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	WorkerId      string                 `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	Problem       string                 `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Unread) Reset() {
+	*x = Unread{}
+	mi := &file_command_proto_msgTypes[155]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Unread) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Unread) ProtoMessage() {}
+
+func (x *Unread) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[155]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Unread.ProtoReflect.Descriptor instead.
+func (*Unread) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{155}
+}
+
+func (x *Unread) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *Unread) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *Unread) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 // Show answers with one session whole: its view, turns and calls.
 type Show struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -11715,7 +11784,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[155]
+	mi := &file_command_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11727,7 +11796,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[155]
+	mi := &file_command_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11740,7 +11809,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{155}
+	return file_command_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *Show) GetId() string {
@@ -11761,7 +11830,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[156]
+	mi := &file_command_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11773,7 +11842,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[156]
+	mi := &file_command_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11786,7 +11855,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{156}
+	return file_command_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -11831,7 +11900,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[157]
+	mi := &file_command_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11843,7 +11912,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[157]
+	mi := &file_command_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11856,7 +11925,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{157}
+	return file_command_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -11960,13 +12029,15 @@ type GenerationView struct {
 	Usage             *Usage                 `protobuf:"bytes,6,opt,name=usage,proto3" json:"usage,omitempty"`
 	FinishReason      string                 `protobuf:"bytes,7,opt,name=finish_reason,json=finishReason,proto3" json:"finish_reason,omitempty"`
 	InsteadOf         string                 `protobuf:"bytes,120,opt,name=instead_of,json=insteadOf,proto3" json:"instead_of,omitempty"` // the model that was to be asked, when this one stood in for it
+	Calls             int32                  `protobuf:"varint,130,opt,name=calls,proto3" json:"calls,omitempty"`                         // that it asked for: as many of the turn's, behind those of the answers before it
+	Text              string                 `protobuf:"bytes,131,opt,name=text,proto3" json:"text,omitempty"`                            // what it said beside its calls; that of an answer without calls is the turn's
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[158]
+	mi := &file_command_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11978,7 +12049,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[158]
+	mi := &file_command_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11991,7 +12062,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{158}
+	return file_command_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -12050,6 +12121,20 @@ func (x *GenerationView) GetInsteadOf() string {
 	return ""
 }
 
+func (x *GenerationView) GetCalls() int32 {
+	if x != nil {
+		return x.Calls
+	}
+	return 0
+}
+
+func (x *GenerationView) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 // Verify checks streams without changing them. Reply: Verified.
 type Verify struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -12060,7 +12145,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[159]
+	mi := &file_command_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12072,7 +12157,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[159]
+	mi := &file_command_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12085,7 +12170,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{159}
+	return file_command_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -12106,7 +12191,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[160]
+	mi := &file_command_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12118,7 +12203,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[160]
+	mi := &file_command_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12131,7 +12216,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{160}
+	return file_command_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -12166,7 +12251,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[161]
+	mi := &file_command_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12178,7 +12263,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[161]
+	mi := &file_command_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12191,7 +12276,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{161}
+	return file_command_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *Finding) GetStream() string {
@@ -12224,7 +12309,7 @@ type ListDamage struct {
 
 func (x *ListDamage) Reset() {
 	*x = ListDamage{}
-	mi := &file_command_proto_msgTypes[162]
+	mi := &file_command_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12236,7 +12321,7 @@ func (x *ListDamage) String() string {
 func (*ListDamage) ProtoMessage() {}
 
 func (x *ListDamage) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[162]
+	mi := &file_command_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12249,7 +12334,7 @@ func (x *ListDamage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDamage.ProtoReflect.Descriptor instead.
 func (*ListDamage) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{162}
+	return file_command_proto_rawDescGZIP(), []int{163}
 }
 
 type Damage struct {
@@ -12261,7 +12346,7 @@ type Damage struct {
 
 func (x *Damage) Reset() {
 	*x = Damage{}
-	mi := &file_command_proto_msgTypes[163]
+	mi := &file_command_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12273,7 +12358,7 @@ func (x *Damage) String() string {
 func (*Damage) ProtoMessage() {}
 
 func (x *Damage) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[163]
+	mi := &file_command_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12286,7 +12371,7 @@ func (x *Damage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Damage.ProtoReflect.Descriptor instead.
 func (*Damage) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{163}
+	return file_command_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *Damage) GetFindings() []*Finding {
@@ -12309,7 +12394,7 @@ type ForkSession struct {
 
 func (x *ForkSession) Reset() {
 	*x = ForkSession{}
-	mi := &file_command_proto_msgTypes[164]
+	mi := &file_command_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12321,7 +12406,7 @@ func (x *ForkSession) String() string {
 func (*ForkSession) ProtoMessage() {}
 
 func (x *ForkSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[164]
+	mi := &file_command_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12334,7 +12419,7 @@ func (x *ForkSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSession.ProtoReflect.Descriptor instead.
 func (*ForkSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{164}
+	return file_command_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *ForkSession) GetSessionId() string {
@@ -12373,7 +12458,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_command_proto_msgTypes[165]
+	mi := &file_command_proto_msgTypes[166]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12385,7 +12470,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[165]
+	mi := &file_command_proto_msgTypes[166]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12398,7 +12483,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{165}
+	return file_command_proto_rawDescGZIP(), []int{166}
 }
 
 func (x *Forked) GetSession() *SessionView {
@@ -12461,7 +12546,7 @@ type ImportSession struct {
 
 func (x *ImportSession) Reset() {
 	*x = ImportSession{}
-	mi := &file_command_proto_msgTypes[166]
+	mi := &file_command_proto_msgTypes[167]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12473,7 +12558,7 @@ func (x *ImportSession) String() string {
 func (*ImportSession) ProtoMessage() {}
 
 func (x *ImportSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[166]
+	mi := &file_command_proto_msgTypes[167]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12486,7 +12571,7 @@ func (x *ImportSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSession.ProtoReflect.Descriptor instead.
 func (*ImportSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{166}
+	return file_command_proto_rawDescGZIP(), []int{167}
 }
 
 func (x *ImportSession) GetNewId() bool {
@@ -12520,7 +12605,7 @@ type Imported struct {
 
 func (x *Imported) Reset() {
 	*x = Imported{}
-	mi := &file_command_proto_msgTypes[167]
+	mi := &file_command_proto_msgTypes[168]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12532,7 +12617,7 @@ func (x *Imported) String() string {
 func (*Imported) ProtoMessage() {}
 
 func (x *Imported) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[167]
+	mi := &file_command_proto_msgTypes[168]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12545,7 +12630,7 @@ func (x *Imported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Imported.ProtoReflect.Descriptor instead.
 func (*Imported) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{167}
+	return file_command_proto_rawDescGZIP(), []int{168}
 }
 
 func (x *Imported) GetSession() *SessionView {
@@ -12623,7 +12708,7 @@ type ModeSettled struct {
 
 func (x *ModeSettled) Reset() {
 	*x = ModeSettled{}
-	mi := &file_command_proto_msgTypes[168]
+	mi := &file_command_proto_msgTypes[169]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12635,7 +12720,7 @@ func (x *ModeSettled) String() string {
 func (*ModeSettled) ProtoMessage() {}
 
 func (x *ModeSettled) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[168]
+	mi := &file_command_proto_msgTypes[169]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12648,7 +12733,7 @@ func (x *ModeSettled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModeSettled.ProtoReflect.Descriptor instead.
 func (*ModeSettled) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{168}
+	return file_command_proto_rawDescGZIP(), []int{169}
 }
 
 func (x *ModeSettled) GetWorkspace() string {
@@ -12681,7 +12766,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[169]
+	mi := &file_command_proto_msgTypes[170]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12693,7 +12778,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[169]
+	mi := &file_command_proto_msgTypes[170]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12706,7 +12791,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{169}
+	return file_command_proto_rawDescGZIP(), []int{170}
 }
 
 type Holder struct {
@@ -12721,7 +12806,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[170]
+	mi := &file_command_proto_msgTypes[171]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12733,7 +12818,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[170]
+	mi := &file_command_proto_msgTypes[171]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12746,7 +12831,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{170}
+	return file_command_proto_rawDescGZIP(), []int{171}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -12788,7 +12873,7 @@ type RegisterHost struct {
 
 func (x *RegisterHost) Reset() {
 	*x = RegisterHost{}
-	mi := &file_command_proto_msgTypes[171]
+	mi := &file_command_proto_msgTypes[172]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12800,7 +12885,7 @@ func (x *RegisterHost) String() string {
 func (*RegisterHost) ProtoMessage() {}
 
 func (x *RegisterHost) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[171]
+	mi := &file_command_proto_msgTypes[172]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12813,7 +12898,7 @@ func (x *RegisterHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterHost.ProtoReflect.Descriptor instead.
 func (*RegisterHost) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{171}
+	return file_command_proto_rawDescGZIP(), []int{172}
 }
 
 func (x *RegisterHost) GetHost() string {
@@ -12844,7 +12929,7 @@ type ConnectOwner struct {
 
 func (x *ConnectOwner) Reset() {
 	*x = ConnectOwner{}
-	mi := &file_command_proto_msgTypes[172]
+	mi := &file_command_proto_msgTypes[173]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12856,7 +12941,7 @@ func (x *ConnectOwner) String() string {
 func (*ConnectOwner) ProtoMessage() {}
 
 func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[172]
+	mi := &file_command_proto_msgTypes[173]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12869,7 +12954,7 @@ func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectOwner.ProtoReflect.Descriptor instead.
 func (*ConnectOwner) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{172}
+	return file_command_proto_rawDescGZIP(), []int{173}
 }
 
 func (x *ConnectOwner) GetSessionId() string {
@@ -13896,9 +13981,15 @@ const file_command_proto_rawDesc = "" +
 	"\tListCalls\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
-	"\x05state\x18\x02 \x01(\tR\x05state\"2\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\"^\n" +
 	"\x05Calls\x12)\n" +
-	"\x05calls\x18\x01 \x03(\v2\x13.troupe.v1.CallViewR\x05calls\"\x16\n" +
+	"\x05calls\x18\x01 \x03(\v2\x13.troupe.v1.CallViewR\x05calls\x12*\n" +
+	"\x06unread\x18\x82\x01 \x03(\v2\x11.troupe.v1.UnreadR\x06unread\"^\n" +
+	"\x06Unread\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1b\n" +
+	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x18\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem\"\x16\n" +
 	"\x04Show\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"~\n" +
 	"\x05Shown\x120\n" +
@@ -13920,7 +14011,7 @@ const file_command_proto_rawDesc = "" +
 	" \x03(\v2\x17.troupe.v1.ToolCallViewR\ttoolCalls\x12;\n" +
 	"\vgenerations\x18\v \x03(\v2\x19.troupe.v1.GenerationViewR\vgenerations\x12\x1c\n" +
 	"\tcompacted\x18\f \x01(\bR\tcompacted\x12\x18\n" +
-	"\apartial\x18z \x01(\tR\apartial\"\xa0\x02\n" +
+	"\apartial\x18z \x01(\tR\apartial\"\xcc\x02\n" +
 	"\x0eGenerationView\x12\x15\n" +
 	"\x06gen_id\x18\x01 \x01(\tR\x05genId\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12.\n" +
@@ -13930,7 +14021,9 @@ const file_command_proto_rawDesc = "" +
 	"\x05usage\x18\x06 \x01(\v2\x10.troupe.v1.UsageR\x05usage\x12#\n" +
 	"\rfinish_reason\x18\a \x01(\tR\ffinishReason\x12\x1d\n" +
 	"\n" +
-	"instead_of\x18x \x01(\tR\tinsteadOf\")\n" +
+	"instead_of\x18x \x01(\tR\tinsteadOf\x12\x15\n" +
+	"\x05calls\x18\x82\x01 \x01(\x05R\x05calls\x12\x13\n" +
+	"\x04text\x18\x83\x01 \x01(\tR\x04text\")\n" +
 	"\x06Verify\x12\x1f\n" +
 	"\vsession_ids\x18\x01 \x03(\tR\n" +
 	"sessionIds\"n\n" +
@@ -14010,7 +14103,7 @@ func file_command_proto_rawDescGZIP() []byte {
 }
 
 var file_command_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 173)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 174)
 var file_command_proto_goTypes = []any{
 	(ReleasePermit_Outcome)(0),   // 0: troupe.v1.ReleasePermit.Outcome
 	(UseFile_Action)(0),          // 1: troupe.v1.UseFile.Action
@@ -14169,80 +14262,81 @@ var file_command_proto_goTypes = []any{
 	(*SessionWorkspace)(nil),     // 154: troupe.v1.SessionWorkspace
 	(*ListCalls)(nil),            // 155: troupe.v1.ListCalls
 	(*Calls)(nil),                // 156: troupe.v1.Calls
-	(*Show)(nil),                 // 157: troupe.v1.Show
-	(*Shown)(nil),                // 158: troupe.v1.Shown
-	(*TurnView)(nil),             // 159: troupe.v1.TurnView
-	(*GenerationView)(nil),       // 160: troupe.v1.GenerationView
-	(*Verify)(nil),               // 161: troupe.v1.Verify
-	(*Verified)(nil),             // 162: troupe.v1.Verified
-	(*Finding)(nil),              // 163: troupe.v1.Finding
-	(*ListDamage)(nil),           // 164: troupe.v1.ListDamage
-	(*Damage)(nil),               // 165: troupe.v1.Damage
-	(*ForkSession)(nil),          // 166: troupe.v1.ForkSession
-	(*Forked)(nil),               // 167: troupe.v1.Forked
-	(*ImportSession)(nil),        // 168: troupe.v1.ImportSession
-	(*Imported)(nil),             // 169: troupe.v1.Imported
-	(*ModeSettled)(nil),          // 170: troupe.v1.ModeSettled
-	(*Hello)(nil),                // 171: troupe.v1.Hello
-	(*Holder)(nil),               // 172: troupe.v1.Holder
-	(*RegisterHost)(nil),         // 173: troupe.v1.RegisterHost
-	(*ConnectOwner)(nil),         // 174: troupe.v1.ConnectOwner
-	(*EnvVar)(nil),               // 175: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 176: troupe.v1.Lineage
-	(*Turn)(nil),                 // 177: troupe.v1.Turn
-	(Persist_Policy)(0),          // 178: troupe.v1.Persist.Policy
-	(*RunStarted)(nil),           // 179: troupe.v1.RunStarted
-	(*Budget)(nil),               // 180: troupe.v1.Budget
-	(*Amounts)(nil),              // 181: troupe.v1.Amounts
-	(Trust_Level)(0),             // 182: troupe.v1.Trust.Level
-	(*ShowRun)(nil),              // 183: troupe.v1.ShowRun
-	(*ResumeRun)(nil),            // 184: troupe.v1.ResumeRun
-	(*CancelRun)(nil),            // 185: troupe.v1.CancelRun
-	(*AwaitRun)(nil),             // 186: troupe.v1.AwaitRun
-	(*Part)(nil),                 // 187: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 188: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 189: troupe.v1.InputAccepted.Origin
-	(InputAccepted_People)(0),    // 190: troupe.v1.InputAccepted.People
-	(TurnCompleted_Outcome)(0),   // 191: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 192: troupe.v1.Usage
-	(*Place)(nil),                // 193: troupe.v1.Place
-	(*Bounds)(nil),               // 194: troupe.v1.Bounds
-	(*OutboxEnqueued)(nil),       // 195: troupe.v1.OutboxEnqueued
-	(*TurnSubmitted)(nil),        // 196: troupe.v1.TurnSubmitted
-	(*TurnCut)(nil),              // 197: troupe.v1.TurnCut
-	(CallResolved_Resolution)(0), // 198: troupe.v1.CallResolved.Resolution
-	(Decision_Value)(0),          // 199: troupe.v1.Decision.Value
-	(*Failure)(nil),              // 200: troupe.v1.Failure
-	(TimerSet_Misfire)(0),        // 201: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 202: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 203: troupe.v1.WorkspaceGrant
-	(*BudgetView)(nil),           // 204: troupe.v1.BudgetView
-	(*StepBudgetView)(nil),       // 205: troupe.v1.StepBudgetView
-	(*Grant)(nil),                // 206: troupe.v1.Grant
-	(*WorkspaceRef)(nil),         // 207: troupe.v1.WorkspaceRef
-	(*LeaseToken)(nil),           // 208: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 209: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 210: troupe.v1.ToolFinished.Status
-	(*Project)(nil),              // 211: troupe.v1.Project
-	(*Variable)(nil),             // 212: troupe.v1.Variable
-	(*FieldSet)(nil),             // 213: troupe.v1.FieldSet
-	(*FieldNoted)(nil),           // 214: troupe.v1.FieldNoted
-	(*Timing)(nil),               // 215: troupe.v1.Timing
+	(*Unread)(nil),               // 157: troupe.v1.Unread
+	(*Show)(nil),                 // 158: troupe.v1.Show
+	(*Shown)(nil),                // 159: troupe.v1.Shown
+	(*TurnView)(nil),             // 160: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 161: troupe.v1.GenerationView
+	(*Verify)(nil),               // 162: troupe.v1.Verify
+	(*Verified)(nil),             // 163: troupe.v1.Verified
+	(*Finding)(nil),              // 164: troupe.v1.Finding
+	(*ListDamage)(nil),           // 165: troupe.v1.ListDamage
+	(*Damage)(nil),               // 166: troupe.v1.Damage
+	(*ForkSession)(nil),          // 167: troupe.v1.ForkSession
+	(*Forked)(nil),               // 168: troupe.v1.Forked
+	(*ImportSession)(nil),        // 169: troupe.v1.ImportSession
+	(*Imported)(nil),             // 170: troupe.v1.Imported
+	(*ModeSettled)(nil),          // 171: troupe.v1.ModeSettled
+	(*Hello)(nil),                // 172: troupe.v1.Hello
+	(*Holder)(nil),               // 173: troupe.v1.Holder
+	(*RegisterHost)(nil),         // 174: troupe.v1.RegisterHost
+	(*ConnectOwner)(nil),         // 175: troupe.v1.ConnectOwner
+	(*EnvVar)(nil),               // 176: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 177: troupe.v1.Lineage
+	(*Turn)(nil),                 // 178: troupe.v1.Turn
+	(Persist_Policy)(0),          // 179: troupe.v1.Persist.Policy
+	(*RunStarted)(nil),           // 180: troupe.v1.RunStarted
+	(*Budget)(nil),               // 181: troupe.v1.Budget
+	(*Amounts)(nil),              // 182: troupe.v1.Amounts
+	(Trust_Level)(0),             // 183: troupe.v1.Trust.Level
+	(*ShowRun)(nil),              // 184: troupe.v1.ShowRun
+	(*ResumeRun)(nil),            // 185: troupe.v1.ResumeRun
+	(*CancelRun)(nil),            // 186: troupe.v1.CancelRun
+	(*AwaitRun)(nil),             // 187: troupe.v1.AwaitRun
+	(*Part)(nil),                 // 188: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 189: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 190: troupe.v1.InputAccepted.Origin
+	(InputAccepted_People)(0),    // 191: troupe.v1.InputAccepted.People
+	(TurnCompleted_Outcome)(0),   // 192: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 193: troupe.v1.Usage
+	(*Place)(nil),                // 194: troupe.v1.Place
+	(*Bounds)(nil),               // 195: troupe.v1.Bounds
+	(*OutboxEnqueued)(nil),       // 196: troupe.v1.OutboxEnqueued
+	(*TurnSubmitted)(nil),        // 197: troupe.v1.TurnSubmitted
+	(*TurnCut)(nil),              // 198: troupe.v1.TurnCut
+	(CallResolved_Resolution)(0), // 199: troupe.v1.CallResolved.Resolution
+	(Decision_Value)(0),          // 200: troupe.v1.Decision.Value
+	(*Failure)(nil),              // 201: troupe.v1.Failure
+	(TimerSet_Misfire)(0),        // 202: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 203: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 204: troupe.v1.WorkspaceGrant
+	(*BudgetView)(nil),           // 205: troupe.v1.BudgetView
+	(*StepBudgetView)(nil),       // 206: troupe.v1.StepBudgetView
+	(*Grant)(nil),                // 207: troupe.v1.Grant
+	(*WorkspaceRef)(nil),         // 208: troupe.v1.WorkspaceRef
+	(*LeaseToken)(nil),           // 209: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 210: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 211: troupe.v1.ToolFinished.Status
+	(*Project)(nil),              // 212: troupe.v1.Project
+	(*Variable)(nil),             // 213: troupe.v1.Variable
+	(*FieldSet)(nil),             // 214: troupe.v1.FieldSet
+	(*FieldNoted)(nil),           // 215: troupe.v1.FieldNoted
+	(*Timing)(nil),               // 216: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	4,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	175, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	176, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	13,  // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	176, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	177, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	178, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	179, // 6: troupe.v1.CreateSession.run:type_name -> troupe.v1.RunStarted
-	180, // 7: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
-	181, // 8: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
-	182, // 9: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	177, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	178, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	179, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	180, // 6: troupe.v1.CreateSession.run:type_name -> troupe.v1.RunStarted
+	181, // 7: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
+	182, // 8: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
+	183, // 9: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	5,   // 10: troupe.v1.WorkspaceSpec.bounds:type_name -> troupe.v1.PathBounds
 	4,   // 11: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
-	182, // 12: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
+	183, // 12: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
 	13,  // 13: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
 	16,  // 14: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
 	19,  // 15: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
@@ -14281,10 +14375,10 @@ var file_command_proto_depIdxs = []int32{
 	141, // 48: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
 	142, // 49: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
 	3,   // 50: troupe.v1.ToSession.add_budget:type_name -> troupe.v1.AddBudget
-	183, // 51: troupe.v1.ToSession.show_run:type_name -> troupe.v1.ShowRun
-	184, // 52: troupe.v1.ToSession.resume_run:type_name -> troupe.v1.ResumeRun
-	185, // 53: troupe.v1.ToSession.cancel_run:type_name -> troupe.v1.CancelRun
-	186, // 54: troupe.v1.ToSession.await_run:type_name -> troupe.v1.AwaitRun
+	184, // 51: troupe.v1.ToSession.show_run:type_name -> troupe.v1.ShowRun
+	185, // 52: troupe.v1.ToSession.resume_run:type_name -> troupe.v1.ResumeRun
+	186, // 53: troupe.v1.ToSession.cancel_run:type_name -> troupe.v1.CancelRun
+	187, // 54: troupe.v1.ToSession.await_run:type_name -> troupe.v1.AwaitRun
 	80,  // 55: troupe.v1.ToSession.announce:type_name -> troupe.v1.Announce
 	31,  // 56: troupe.v1.ToSession.share_conversation:type_name -> troupe.v1.ShareConversation
 	33,  // 57: troupe.v1.ToSession.submit_turn:type_name -> troupe.v1.SubmitTurn
@@ -14292,107 +14386,108 @@ var file_command_proto_depIdxs = []int32{
 	32,  // 59: troupe.v1.ToSession.take_turn:type_name -> troupe.v1.TakeTurn
 	11,  // 60: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
 	11,  // 61: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	187, // 62: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	188, // 63: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	189, // 64: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	190, // 65: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
+	188, // 62: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	189, // 63: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	190, // 64: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	191, // 65: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
 	13,  // 66: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	191, // 67: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	192, // 68: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	192, // 67: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	193, // 68: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
 	18,  // 69: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
 	22,  // 70: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	176, // 71: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	177, // 72: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	187, // 73: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
-	193, // 74: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
-	194, // 75: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
-	190, // 76: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
-	195, // 77: troupe.v1.DeliverMail.mail:type_name -> troupe.v1.OutboxEnqueued
+	177, // 71: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	178, // 72: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	188, // 73: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
+	194, // 74: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
+	195, // 75: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
+	191, // 76: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
+	196, // 77: troupe.v1.DeliverMail.mail:type_name -> troupe.v1.OutboxEnqueued
 	36,  // 78: troupe.v1.SharedConversation.turns:type_name -> troupe.v1.SharedTurn
 	37,  // 79: troupe.v1.SharedConversation.members:type_name -> troupe.v1.SharedMember
-	196, // 80: troupe.v1.SharedTurn.turn:type_name -> troupe.v1.TurnSubmitted
-	197, // 81: troupe.v1.SharedTurn.cut:type_name -> troupe.v1.TurnCut
-	192, // 82: troupe.v1.SharedMember.usage:type_name -> troupe.v1.Usage
+	197, // 80: troupe.v1.SharedTurn.turn:type_name -> troupe.v1.TurnSubmitted
+	198, // 81: troupe.v1.SharedTurn.cut:type_name -> troupe.v1.TurnCut
+	193, // 82: troupe.v1.SharedMember.usage:type_name -> troupe.v1.Usage
 	35,  // 83: troupe.v1.Conversations.conversations:type_name -> troupe.v1.SharedConversation
-	198, // 84: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	199, // 85: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	199, // 84: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	200, // 85: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
 	48,  // 86: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
-	200, // 87: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
+	201, // 87: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
 	48,  // 88: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
-	187, // 89: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	201, // 90: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	188, // 89: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	202, // 90: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
 	58,  // 91: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	202, // 92: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	177, // 93: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	194, // 94: troupe.v1.NarrowChild.bounds:type_name -> troupe.v1.Bounds
-	203, // 95: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	203, // 92: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	178, // 93: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	195, // 94: troupe.v1.NarrowChild.bounds:type_name -> troupe.v1.Bounds
+	204, // 95: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
 	74,  // 96: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	192, // 97: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	193, // 97: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
 	14,  // 98: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	178, // 99: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	204, // 100: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
+	179, // 99: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	205, // 100: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
 	35,  // 101: troupe.v1.SessionView.conversations:type_name -> troupe.v1.SharedConversation
-	205, // 102: troupe.v1.SessionView.step_budgets:type_name -> troupe.v1.StepBudgetView
-	192, // 103: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	181, // 104: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
-	181, // 105: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
+	206, // 102: troupe.v1.SessionView.step_budgets:type_name -> troupe.v1.StepBudgetView
+	193, // 103: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	182, // 104: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
+	182, // 105: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
 	75,  // 106: troupe.v1.WorkerView.waiting:type_name -> troupe.v1.Waiting
 	78,  // 107: troupe.v1.ApprovalView.shown:type_name -> troupe.v1.Viewer
-	202, // 108: troupe.v1.Announce.event:type_name -> troupe.v1.Event
+	203, // 108: troupe.v1.Announce.event:type_name -> troupe.v1.Event
 	77,  // 109: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
 	85,  // 110: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
-	206, // 111: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	178, // 112: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	203, // 113: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	207, // 114: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
+	207, // 111: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	179, // 112: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	204, // 113: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	208, // 114: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
 	0,   // 115: troupe.v1.ReleasePermit.outcome:type_name -> troupe.v1.ReleasePermit.Outcome
-	181, // 116: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
-	181, // 117: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
-	181, // 118: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
-	181, // 119: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
-	181, // 120: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
-	203, // 121: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	208, // 122: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	175, // 123: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	209, // 124: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	209, // 125: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	203, // 126: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	209, // 127: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
-	208, // 128: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
+	182, // 116: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
+	182, // 117: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
+	182, // 118: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
+	182, // 119: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
+	182, // 120: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
+	204, // 121: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	209, // 122: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	176, // 123: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	210, // 124: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	210, // 125: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	204, // 126: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	210, // 127: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	209, // 128: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
 	27,  // 129: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
-	210, // 130: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	209, // 131: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	211, // 130: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	210, // 131: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
 	124, // 132: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	211, // 133: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
-	212, // 134: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
+	212, // 133: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
+	213, // 134: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
 	136, // 135: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
-	213, // 136: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
-	214, // 137: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
+	214, // 136: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
+	215, // 137: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
 	144, // 138: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
 	1,   // 139: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
 	147, // 140: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
 	73,  // 141: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
 	74,  // 142: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
 	154, // 143: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
-	203, // 144: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	204, // 144: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
 	76,  // 145: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	73,  // 146: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	159, // 147: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	192, // 148: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	18,  // 149: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	160, // 150: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	215, // 151: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	192, // 152: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	163, // 153: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	163, // 154: troupe.v1.Damage.findings:type_name -> troupe.v1.Finding
-	73,  // 155: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
-	73,  // 156: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
-	170, // 157: troupe.v1.Imported.modes:type_name -> troupe.v1.ModeSettled
-	158, // [158:158] is the sub-list for method output_type
-	158, // [158:158] is the sub-list for method input_type
-	158, // [158:158] is the sub-list for extension type_name
-	158, // [158:158] is the sub-list for extension extendee
-	0,   // [0:158] is the sub-list for field type_name
+	157, // 146: troupe.v1.Calls.unread:type_name -> troupe.v1.Unread
+	73,  // 147: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	160, // 148: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	193, // 149: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	18,  // 150: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	161, // 151: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	216, // 152: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	193, // 153: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	164, // 154: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	164, // 155: troupe.v1.Damage.findings:type_name -> troupe.v1.Finding
+	73,  // 156: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
+	73,  // 157: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
+	171, // 158: troupe.v1.Imported.modes:type_name -> troupe.v1.ModeSettled
+	159, // [159:159] is the sub-list for method output_type
+	159, // [159:159] is the sub-list for method input_type
+	159, // [159:159] is the sub-list for extension type_name
+	159, // [159:159] is the sub-list for extension extendee
+	0,   // [0:159] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }
@@ -14460,7 +14555,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   173,
+			NumMessages:   174,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -135,6 +135,13 @@ type CallJSON struct {
 	At        string `json:"at,omitempty"`
 }
 
+// UnreadJSON is a worker whose journal cannot be read, so that what it did is not in a list.
+type UnreadJSON struct {
+	Session string `json:"session"`
+	Worker  string `json:"worker"`
+	Problem string `json:"problem"`
+}
+
 // StagedJSON is one input of a listing.
 type StagedJSON struct {
 	ID    string `json:"id"`

@@ -28,6 +28,8 @@ type GenerationJSON struct {
 	FirstTokenUs      int64     `json:"first_token_us,omitempty"`
 	DurationUs        int64     `json:"duration_us,omitempty"`
 	Usage             UsageJSON `json:"usage"`
+	Calls             int32     `json:"calls"`          // that it asked for: the next ones of the turn's tool_calls
+	Text              string    `json:"text,omitempty"` // what it said beside them
 }
 
 // TurnJSON is one turn of a session. Without an outcome it is still open.
@@ -150,6 +152,7 @@ func (x *GenerationView) JSON() GenerationJSON {
 		ID: x.GetGenId(), Model: x.GetModel(), ProviderRequestID: x.GetProviderRequestId(), Attempts: x.GetAttempts(),
 		FinishReason: x.GetFinishReason(), StartedAt: timeText(x.GetTiming().GetStartedAtUnixMs()),
 		FirstTokenUs: x.GetTiming().GetFirstTokenUs(), DurationUs: x.GetTiming().GetDurationUs(), Usage: x.GetUsage().JSON(), InsteadOf: x.GetInsteadOf(),
+		Calls: x.GetCalls(), Text: x.GetText(),
 	}
 }
 
@@ -157,7 +160,7 @@ func (x *GenerationView) JSON() GenerationJSON {
 func (j GenerationJSON) Proto() *GenerationView {
 	return &GenerationView{
 		GenId: j.ID, Model: j.Model, ProviderRequestId: j.ProviderRequestID, Attempts: j.Attempts, FinishReason: j.FinishReason,
-		Usage: j.Usage.Proto(), InsteadOf: j.InsteadOf, Timing: &Timing{
+		Usage: j.Usage.Proto(), InsteadOf: j.InsteadOf, Calls: j.Calls, Text: j.Text, Timing: &Timing{
 			StartedAtUnixMs: timeRead(j.StartedAt), FirstTokenUs: j.FirstTokenUs, DurationUs: j.DurationUs, ProviderAttempts: j.Attempts,
 		},
 	}

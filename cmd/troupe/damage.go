@@ -39,3 +39,19 @@ func (a *app) tellDamage(ctx context.Context, n node) {
 	}
 	a.note("see all that is wrong with: troupe verify; see what could be saved with: troupe repair")
 }
+
+// tellUnread says whose calls are missing in a list, and whether any are.
+func (a *app) tellUnread(list *messages.Calls) bool {
+	for i, u := range list.GetUnread() {
+		if i == mostDamage {
+			a.note("  and %d more", len(list.GetUnread())-i)
+			break
+		}
+		if u.GetWorkerId() == "" {
+			a.note("  %s", oneLine(u.GetProblem(), 400))
+			continue
+		}
+		a.note("troupe: warning: the calls of worker %s of session %s are not listed: %s", u.GetWorkerId(), u.GetSessionId(), oneLine(u.GetProblem(), 400))
+	}
+	return len(list.GetUnread()) > 0
+}

@@ -23,6 +23,7 @@ type listing struct {
 	dir, session, state string
 	head                []string
 	empty               string // what to do when there is nothing
+	partial             bool   // something could not be read
 }
 
 // print runs the question and prints what it gives; both forms come from the same answer.
@@ -44,10 +45,18 @@ func (l *listing) print(ctx context.Context, a *app, ask func(ctx context.Contex
 			return err
 		}
 		a.tellDamage(ctx, n)
-		if len(rows) == 0 {
+		switch {
+		case l.partial && len(rows) == 0: // whether there is anything is not known
+			err = a.emit([]any{}, func(io.Writer) error { return nil })
+		case len(rows) == 0:
 			return none()
+		default:
+			err = a.emit(list, func(w io.Writer) error { return table(w, l.head, rows) })
 		}
-		return a.emit(list, func(w io.Writer) error { return table(w, l.head, rows) })
+		if err == nil && l.partial {
+			return silent(exitPartial)
+		}
+		return err
 	})
 }
 
@@ -157,7 +166,10 @@ func newListCalls(a *app) *cobra.Command {
 	cmd := formats(&cobra.Command{
 		Use:   "calls",
 		Short: "List the tool calls of all sessions, or of one",
-		Args:  exactly(),
+		Long: `List the tool calls of all sessions, or of one.
+
+What a damaged journal held is named on stderr, and the exit code is 2 then: the calls of the others are listed.`,
+		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := oneOf("--state", l.state, states); err != nil {
 				return err
@@ -167,6 +179,7 @@ func newListCalls(a *app) *cobra.Command {
 				if err != nil {
 					return nil, nil, err
 				}
+				l.partial = a.tellUnread(found)
 				rows := [][]string{}
 				for _, c := range found.JSON() {
 					rows = append(rows, []string{c.ID, c.State, c.Tool, summary(c.Arguments), c.At, c.Session})

@@ -88,6 +88,15 @@ func usageText(u messages.UsageJSON) string {
 	return fmt.Sprintf("%d tokens in, %d out, $%.4f", u.InputTokens, u.OutputTokens, u.CostUSD)
 }
 
+// callLines are calls, one on each line.
+func callLines(calls []messages.ToolCallJSON) string {
+	var b strings.Builder
+	for _, c := range calls {
+		fmt.Fprintf(&b, "  %s(%s): %s\n", c.Name, summary(c.Arguments), c.Status)
+	}
+	return b.String()
+}
+
 func turnText(t *messages.TurnJSON) string {
 	var b strings.Builder
 	outcome := t.Outcome
@@ -108,6 +117,7 @@ func turnText(t *messages.TurnJSON) string {
 	if t.Input != "" {
 		fmt.Fprintf(&b, "> %s\n", strings.ReplaceAll(harmless(strings.TrimRight(t.Input, "\n")), "\n", "\n> "))
 	}
+	calls := t.ToolCalls
 	for _, g := range t.Generations {
 		fmt.Fprintf(&b, "  answer %s  %s  %s", g.Model, g.FinishReason, usageText(g.Usage))
 		if g.InsteadOf != "" {
@@ -123,10 +133,14 @@ func turnText(t *messages.TurnJSON) string {
 			fmt.Fprintf(&b, "  request %s", oneLine(g.ProviderRequestID, 80))
 		}
 		b.WriteByte('\n')
+		if g.Text != "" {
+			b.WriteString(harmless(strings.TrimRight(g.Text, "\n")) + "\n")
+		}
+		own := min(int(g.Calls), len(calls)) // a server of an earlier release does not say whose they are: they stand behind
+		b.WriteString(callLines(calls[:own]))
+		calls = calls[own:]
 	}
-	for _, c := range t.ToolCalls {
-		fmt.Fprintf(&b, "  %s(%s): %s\n", c.Name, summary(c.Arguments), c.Status)
-	}
+	b.WriteString(callLines(calls))
 	if t.Text != "" {
 		b.WriteString(harmless(strings.TrimRight(t.Text, "\n")) + "\n")
 	}

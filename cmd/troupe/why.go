@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -75,7 +76,14 @@ func why(ctx context.Context, n node, id string) (whyJSON, error) {
 		}
 		known = append(known, c.ID)
 	}
-	return whyJSON{}, noID(id, known)
+	none := noID(id, known)
+	for i, u := range calls.GetUnread() {
+		if i == mostDamage {
+			break
+		}
+		none.hint += fmt.Sprintf("\nthe calls of worker %s of session %s are not looked through: %s", u.GetWorkerId(), u.GetSessionId(), oneLine(u.GetProblem(), 200))
+	}
+	return whyJSON{}, none
 }
 
 // whyAsk gathers what there is to know of one session.
@@ -168,7 +176,7 @@ func (f *whyFacts) worker(id string) *messages.WorkerJSON {
 }
 
 // noID says that nothing has an id, and which ones are near.
-func noID(id string, known []string) error {
+func noID(id string, known []string) *exitError {
 	e := &exitError{code: exitMissing, what: "nothing has the id " + visible(id), hint: "troupe ls sessions, workers and calls list what there is"}
 	if near := nearIDs(id, known); len(near) > 0 {
 		e.hint = "did you mean " + strings.Join(near, " or ") + "?"

@@ -51,7 +51,7 @@ func pairs() []pair {
 		{&messages.DescribeTree{}, &messages.Tree{Root: &messages.ActorView{Id: "r", Kind: "supervisor", Children: []*messages.ActorView{{Id: "c"}}}}},
 		{&messages.ListSessions{Folder: "local:/a b&c=d", Limit: 3}, &messages.Sessions{Sessions: []*messages.SessionView{session, session}}},
 		{&messages.ListWorkers{SessionId: "ses_1"}, &messages.Workers{Workers: []*messages.WorkerView{worker}}},
-		{&messages.ListCalls{SessionId: "ses_1", State: "failed"}, &messages.Calls{Calls: []*messages.CallView{{ExecId: "e", AtUnixMs: 5}, {CallId: "c"}}}},
+		{&messages.ListCalls{SessionId: "ses_1", State: "failed"}, &messages.Calls{Calls: []*messages.CallView{{ExecId: "e", AtUnixMs: 5}, {CallId: "c"}}, Unread: []*messages.Unread{{SessionId: "ses_2", WorkerId: "wrk_2", Problem: "wrk/wrk_2: gone\r\nmüll, \"a\" & b"}}}},
 		{&messages.ResolveCall{ExecId: "exe/ü ?", Resolution: messages.CallResolved_FAIL, By: "me", Note: "n\n"}, &messages.Ack{}},
 		{&messages.ListApprovals{SessionId: "ses_1"}, &messages.Approvals{Approvals: []*messages.ApprovalView{{ApprovalId: "a", ArgsHash: []byte("h"), AtUnixMs: 5, Preview: "+x\n"}}}},
 		{&messages.ResolveApproval{ApprovalId: "apr/ü ?", Decision: messages.Decision_REJECTED, Message: "no\n", By: "me", ArgsHash: []byte("h"), Arguments: "{}", Scope: "always", Rule: "@read"}, &messages.Ack{}},
