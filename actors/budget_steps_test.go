@@ -326,3 +326,55 @@ func TestABudgetThatAChangedPlanGivesAStepCountsFromTheNextAttemptOn(t *testing.
 	}
 	keptWithinSteps(t, h.Store, s)
 }
+
+// Who waits for more of a budget that a changed plan takes away, or makes larger, goes on, in this process and the next one.
+func TestABudgetThatAChangedPlanTakesAwayBoundsNobodyAnyMore(t *testing.T) {
+	const text = "version: 1\nname: t\nagents: {x: {system: You are x.}}\nsteps: [{id: a, foreach: '1..4', agent: x, prompt: 'talk ${{ item }}', budget: {tokens: 1000, on_exceed: pause}}]\n"
+	for name, c := range map[string]struct {
+		was, is string
+		most    int64
+	}{
+		"taken away":  {", budget: {tokens: 1000, on_exceed: pause}", "", 0},
+		"made larger": {"tokens: 1000", "tokens: 50000", 50_000},
+		"of the run":  {"steps: [{", "budget: {tokens: 90000}\nsteps: [{", 1000}, // which it has for good: nothing changes
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := actortest.Options{Store: stored(t), DataDir: t.TempDir(), Model: costing(actortest.Say("ok"), 300, 300)}
+			h := actortest.New(t, o)
+			m, err := (&messages.StartRunJSON{Pipeline: text}).Proto()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, _ := h.Create(m)
+			run := messages.RunOf(s)
+			waits := func() bool { return stepOf(h, s, run, "a").GetBudget().GetWaiting() == 3 }
+			actortest.Until(t, "three wait", waits)
+			plan, err := pipeline.Parse("t.yaml", strings.Replace(text, c.was, c.is, 1), pipeline.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			actortest.Ask[*messages.RunView](h, s, &messages.ResumeRun{RunId: run, PlanHash: plan.Hash, Sources: plan.Sources, AcceptChanges: true})
+			if c.most == 1000 {
+				actortest.Until(t, "three wait still", waits)
+				return
+			}
+			if v := endOf(h, s, run); v.GetState() != pipeline.Succeeded || v.GetUsage().GetInputTokens() != 4*300 {
+				t.Errorf("the run is %s: %s; %v", v.GetState(), v.GetError(), v.GetUsage())
+			}
+			for range 2 {
+				if b := stepOf(h, s, run, "a").GetBudget(); b.GetMost().GetTokens() != c.most || (c.most > 0) != (b.GetSpent().GetTokens() == 4*600) {
+					t.Errorf("its budget is %v", b)
+				}
+				if _, err := actortest.Try[*messages.BudgetView](h, s, &messages.AddBudget{Step: "a", Add: &messages.Amounts{Tokens: 1}}); (err != nil) != (c.most == 0) {
+					t.Errorf("more of it: %v", err)
+				}
+				if c.most > 0 {
+					c.most++
+				}
+				h.Stop()
+				h = actortest.New(t, o)
+			}
+		})
+	}
+}

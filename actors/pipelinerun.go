@@ -167,6 +167,7 @@ func (r *PipelineRun) read(c actor.Context, m *runRead) {
 	r.journal, r.state = m.journal, m.state
 	r.stash.Replay(c, r.command, func() bool { return true })
 	r.recallLeft(c)
+	r.replanned(c)
 	r.act(c)
 	r.next(c)
 }
@@ -280,6 +281,9 @@ func (r *PipelineRun) written(c actor.Context, m *runWritten) {
 		r.answer(c, m.asked, nil)
 	}
 	r.tellApprover(m.facts)
+	if slices.ContainsFunc(m.facts, func(f proto.Message) bool { _, changed := f.(*messages.PlanChanged); return changed }) {
+		r.replanned(c)
+	}
 	r.act(c)
 	r.announce(c)
 	r.next(c)

@@ -69,7 +69,11 @@ func (d *deciding) resume(m *messages.ResumeRun) ([]proto.Message, *messages.Fai
 			return nil, messages.Fail(messages.CodeConflict, fmt.Sprintf("the pipeline has changed since run %s began", d.run.ID),
 				"run it as it was, without naming the file; or let the change count with --accept-changes")
 		}
-		if _, err := pipeline.FromSources(m.GetSources(), d.known); err != nil {
+		plan, err := pipeline.FromSources(m.GetSources(), d.known)
+		if err == nil {
+			_, err = plan.Root.Refill(d.run.Given())
+		}
+		if err != nil {
 			return nil, messages.Fail(messages.CodeBadRequest, "the changed pipeline: "+err.Error(), "")
 		}
 		facts = append(facts, &messages.PlanChanged{PlanHash: m.GetPlanHash(), Sources: m.GetSources(), By: m.GetBy()})

@@ -2,6 +2,7 @@ package actors_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/troupe-dev/troupe/actors/actortest"
 	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/model"
 	"github.com/troupe-dev/troupe/persistence"
 	"github.com/troupe-dev/troupe/pipeline"
 	"github.com/troupe-dev/troupe/tools"
@@ -198,5 +200,34 @@ func journalled(t *testing.T, store persistence.Store, run string, facts ...prot
 	j.Append(func(_ persistence.Receipt, err error) { done <- err }, d)
 	if err := actortest.Wait(t, "the append", done); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A pipeline that took too long is worked on anew: its worker of before would have no other answer than that it was ended.
+func TestAPipelineThatTookTooLongIsTriedAgainByOthers(t *testing.T) {
+	gate := actortest.NewGate()
+	first := true
+	var mu sync.Mutex
+	h := actortest.New(t, actortest.Options{Model: actortest.Model(func(ctx context.Context, _ *model.Request) actortest.Reply {
+		mu.Lock()
+		slow := first
+		first = false
+		mu.Unlock()
+		if slow {
+			return actortest.Reply{Text: "late", Err: gate.Pass(ctx)}
+		}
+		return actortest.Reply{Text: "in time"}
+	})})
+	m, err := (&messages.StartRunJSON{
+		Pipeline: "version: 1\nname: t\nsteps: [{id: in, pipeline: inner.yaml, timeout: 200ms, retry: {max: 1, on: [timeout], initial: 1ms}}]\noutputs: {said: '${{ steps.in.output.said }}'}\n",
+		Files:    []messages.RunFileJSON{{Path: "inner.yaml", Text: "version: 1\nname: inner\nsteps: [{id: say, agent: default, prompt: x}]\noutputs: {said: '${{ steps.say.output }}'}\n"}},
+	}).Proto()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := h.Create(m)
+	v := endOf(h, s, messages.RunOf(s))
+	if v.GetState() != pipeline.Succeeded || v.GetOutputsJson() != `{"said":"in time"}` {
+		t.Errorf("the run is %s: %s %s", v.GetState(), v.GetError(), v.GetOutputsJson())
 	}
 }

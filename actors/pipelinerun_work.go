@@ -113,6 +113,20 @@ func (r *PipelineRun) recallLeft(c actor.Context) {
 	}
 }
 
+// replanned tells the Session which budgets the steps of a changed plan have.
+func (r *PipelineRun) replanned(c actor.Context) {
+	if r.svc.Still || r.stopped || !r.state.Changed {
+		return
+	}
+	m := &planBudgets{budgets: make(map[string]*messages.Budget)}
+	for _, ss := range r.state.Steps() {
+		for _, b := range ss.Budgets() {
+			m.budgets[b.GetStep()] = b.GetBudget()
+		}
+	}
+	c.Send(c.Parent(), m)
+}
+
 // recallOf ends the newest attempt of an item at whoever works on it: a turn goes no further than its item.
 func recallOf(it *pipeline.ItemState) *messages.RecallInput {
 	m := &messages.RecallInput{InputId: it.Input, By: "pipeline", Reason: "its step is over"}

@@ -34,7 +34,7 @@ type payment struct {
 // budgetWritten is the end of an append about the budget.
 type budgetWritten struct {
 	asker   *actor.PID
-	again   *messages.SpawnStep // that asked for it, and is asked again
+	again   any // what came to it, and is taken again
 	paid    *payment
 	granted *messages.Amounts
 	journal *persistence.Journal
@@ -293,6 +293,7 @@ func (s *Session) budgetWritten(c actor.Context, m *budgetWritten) {
 		f, _ := m.fact.(*messages.BudgetChanged)
 		if step := f.GetStep(); step != "" {
 			s.till.ledger.SetStep(step, s.facts.steps[step].now())
+			s.rejoin()
 		}
 		s.till.ledger.Set(s.facts.budget)
 		g := proto.CloneOf(s.grant)

@@ -78,6 +78,8 @@ func (s *Session) ofRun(c actor.Context) {
 		s.rerun(c, m)
 	case *messages.ReadStepBudgets:
 		s.tellSteps(c)
+	case *planBudgets:
+		s.replan(c, m)
 	default:
 		s.ofShared(c)
 	}

@@ -47,7 +47,7 @@ func (f *sessionFacts) added(step string) *messages.Amounts {
 
 // changeStep applies more of a budget, or another plan's.
 func (f *sessionFacts) changeStep(x *messages.BudgetChanged) {
-	if x.GetAdded() == nil {
+	if x.GetAdded() == nil { // without a budget: the plan has none for the step any more
 		f.setStep(x.GetStep(), &stepBudget{plan: x.GetBudget(), added: f.added(x.GetStep())})
 	} else if was := f.steps[x.GetStep()]; was != nil {
 		f.setStep(x.GetStep(), &stepBudget{plan: was.plan, added: was.added.Plus(x.GetAdded())})
@@ -71,7 +71,7 @@ func (f *sessionFacts) pays(w *messages.WorkerSpawned) (steps []string) {
 		w = parent
 	}
 	for _, b := range w.GetBudgets() {
-		if f.steps[b.GetStep()] != nil {
+		if f.steps[b.GetStep()].now() != nil { // a changed plan may have taken it away
 			steps = append(steps, b.GetStep())
 		}
 	}
@@ -102,6 +102,32 @@ func (s *Session) openSteps() {
 	}
 }
 
+// planBudgets is what a run tells its session whose plan has changed: the budgets that its steps have by now.
+type planBudgets struct{ budgets map[string]*messages.Budget }
+
+// replan makes the budgets count that a changed plan has, one after the other. A step that has none any more bounds nobody, whoever waits for more of it goes on.
+func (s *Session) replan(c actor.Context, m *planBudgets) {
+	if s.building {
+		s.builds.Put(c)
+		return
+	}
+	for _, step := range slices.Sorted(maps.Keys(s.facts.steps)) {
+		if was, b := s.facts.steps[step].plan, m.budgets[step]; !proto.Equal(was, b) {
+			s.writeBudget(c, &budgetWritten{again: m, fact: &messages.BudgetChanged{Step: step, Budget: b, By: "pipeline"}})
+			return
+		}
+	}
+}
+
+// rejoin looks anew at who spends from which budgets.
+func (s *Session) rejoin() {
+	for _, workers := range [][]*messages.WorkerSpawned{s.facts.workers, slices.Collect(maps.Values(s.facts.gone))} {
+		for _, w := range workers {
+			s.till.ledger.Join(w.GetWorkerId(), s.facts.pays(w))
+		}
+	}
+}
+
 // budgetOf is what bounds a worker: of each limit the tightest one. Nil: nothing does.
 func (s *Session) budgetOf(w *member) *messages.Budget {
 	b := s.facts.budget
@@ -123,7 +149,10 @@ func (s *Session) budgetsChanged(m *messages.SpawnStep) *messages.StepBudget {
 
 // noStep says that a step has no budget that could be added to.
 func (s *Session) noStep(step string) *messages.Failure {
-	known := slices.Sorted(maps.Keys(s.facts.steps))
+	var known []string
+	for _, v := range s.stepViews() {
+		known = append(known, v.GetStep())
+	}
 	hint := "no step of it that has begun has one: its budget is in the pipeline"
 	if len(known) > 0 {
 		hint = "of the steps that have begun these have one: " + strings.Join(known, ", ")

@@ -137,13 +137,12 @@ func (d *decider) scope(sc *scope) {
 
 // pending starts a step, or skips it, once everything that it needs is over.
 func (d *decider) pending(ss *StepState) {
+	if !ss.met() {
+		return
+	}
 	skipped := 0
 	for _, need := range ss.Step.Needs {
-		n := ss.scope.steps[need]
-		if !n.over() || n.fatal() {
-			return
-		}
-		if n.Status == Skipped {
+		if ss.scope.steps[need].Status == Skipped {
 			skipped++
 		}
 	}

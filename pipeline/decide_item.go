@@ -27,25 +27,26 @@ func (d *decider) running(ss *StepState, broken bool) {
 		}
 	}
 	stop := broken || failed > 0 && ss.Step.OnError != Continue && ss.Step.Quorum == 0 && ss.Step.Kind != GroupStep
+	held := !ss.met()
 	for _, it := range ss.Items {
 		switch it.Status {
 		case Running:
 			d.watch(it)
 		case Waiting:
-			if d.waiting(it, stop) {
+			if (!held || stop) && d.waiting(it, stop) {
 				under--
 			}
 		case Pending:
-			if !stop && under < d.most(ss) && d.start(it) {
+			if !stop && !held && under < d.most(ss) && d.start(it) {
 				under++
 			}
 		}
 	}
-	enough := true
-	if ss.Step.Repeat != nil && under == 0 && !stop && ss.rested() { // a round follows one that is over
+	enough := !held
+	if ss.Step.Repeat != nil && under == 0 && !stop && !held && ss.rested() { // a round follows one that is over
 		enough = d.round(ss)
 	}
-	if ss.Step.Kind == GroupStep && under == 0 && !stop && ss.rested() { // one speaks after the other
+	if ss.Step.Kind == GroupStep && under == 0 && !stop && !held && ss.rested() { // one speaks after the other
 		enough = d.word(ss)
 	}
 	switch {
@@ -55,6 +56,16 @@ func (d *decider) running(ss *StepState, broken bool) {
 	default:
 		d.finish(ss)
 	}
+}
+
+// met says whether all that a step needs is over. Of one under way it may be otherwise when its plan has changed.
+func (ss *StepState) met() bool {
+	for _, need := range ss.Step.Needs {
+		if n := ss.scope.steps[need]; !n.over() || n.fatal() {
+			return false
+		}
+	}
+	return true
 }
 
 // most is how many items of a step are under way at once.
@@ -172,7 +183,7 @@ func (d *decider) begin(ss *StepState, it *ItemState, index, attempt int) (*mess
 	}
 	f := &messages.StepItemStarted{
 		Step: ss.Path, Key: key, Index: int32(index), Attempt: int32(attempt), //nolint:gosec // at most maxItems, and few attempts
-		ExecId: d.id(messages.ExecPrefix, ss.Path, index, attempt), InputId: d.id(messages.InputPrefix, ss.Path, index, attempt),
+		ExecId: d.id(messages.ExecPrefix, ss.name(), index, attempt), InputId: d.id(messages.InputPrefix, ss.name(), index, attempt),
 	}
 	if t := d.s.timeout(ss); t > 0 {
 		f.ExpiresAtUnixMs = d.w.Now.Add(t).UnixMilli()
@@ -259,7 +270,7 @@ func (d *decider) id(prefix, path string, index, n int) string {
 func (d *decider) ask(it *ItemState) proto.Message {
 	st, env := it.step.Step, d.env(it.step, it)
 	f := &messages.HumanAsked{
-		Step: it.step.Path, Index: int32(it.Index), ApprovalId: d.id(messages.ApprovalPrefix, it.step.Path, it.Index, it.Attempt+int(d.s.Seq)), //nolint:gosec // as above
+		Step: it.step.Path, Index: int32(it.Index), ApprovalId: d.id(messages.ApprovalPrefix, it.step.name(), it.Index, it.Attempt+int(d.s.Seq)), //nolint:gosec // as above
 	}
 	var err error
 	var shown any

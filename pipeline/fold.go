@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"fmt"
+
 	"google.golang.org/protobuf/proto"
 
 	"github.com/troupe-dev/troupe/messages"
@@ -81,6 +83,9 @@ func (s *State) begin(it *ItemState, f *messages.StepItemStarted, atMs int64) {
 	}
 	it.inner = newScope(nested, prefix, inputs)
 	it.inner.owner = it
+	if it.inner.salt = it.step.scope.salt + it.step.salt; it.Attempt > 1 {
+		it.inner.salt += fmt.Sprintf("#attempt %d", it.Attempt)
+	}
 }
 
 func (s *State) applyItem(it *ItemState, fact proto.Message) {

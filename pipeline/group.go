@@ -173,8 +173,8 @@ func (d *decider) word(ss *StepState) bool {
 // speaks says whose turn an item is, and where: a member has one worker for all of its turns.
 func (d *decider) speaks(f *messages.StepItemStarted, it *ItemState) {
 	f.Agent, _ = it.speaker()
-	f.Conversation = talk(it.step.Path)
-	f.ExecId = d.id(messages.ExecPrefix, it.step.Path+"\x00"+f.GetAgent(), 0, 0)
+	f.Conversation = talk(it.step.name())
+	f.ExecId = d.id(messages.ExecPrefix, it.step.name()+"\x00"+f.GetAgent(), 0, 0)
 }
 
 // talk is the name of a group's conversation: the path of its step, which the keys of items may make longer than a name is, or give what

@@ -131,3 +131,28 @@ func (f *File) Fill(given map[string]any, load func(path string) (string, error)
 	}
 	return out, nil
 }
+
+// Refill checks what a run was given against a changed file: inputs that it has no more are nothing, those that are new need a default.
+func (f *File) Refill(given map[string]any) (map[string]any, error) {
+	known := make(map[string]any, len(given))
+	for name, v := range given {
+		if f.input(name) != nil {
+			known[name] = v
+		}
+	}
+	for _, in := range f.Inputs {
+		if known[in.Name] == nil && in.Required && in.Default == nil {
+			return nil, fmt.Errorf("input %s of pipeline %s is new, and a run keeps what it was given: write a default", in.Name, f.Name)
+		}
+	}
+	return f.Fill(known, nil)
+}
+
+// refill is Refill of what fits; what does not stays as it was.
+func (f *File) refill(given map[string]any) map[string]any {
+	filled, err := f.Refill(given)
+	if err != nil {
+		return given
+	}
+	return filled
+}

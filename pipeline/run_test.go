@@ -337,3 +337,121 @@ func TestARunGoesOnWithASchemaThatIsRefusedToday(t *testing.T) {
 		t.Errorf("one that began: %v", err)
 	}
 }
+
+// workers are the ids by which attempts find who works on them: none is that of another attempt.
+func (b *bench) workers() {
+	b.t.Helper()
+	seen := map[string]string{}
+	for _, f := range b.facts {
+		if st, ok := f.(*messages.StepItemStarted); ok {
+			what := fmt.Sprint(st.GetStep(), " asked ", st.GetPrompt())
+			if was := seen[st.GetExecId()]; was != "" {
+				b.t.Errorf("%s is worked on by who was there for %s", what, was)
+			}
+			seen[st.GetExecId()] = what
+		}
+	}
+}
+
+// A pipeline that is tried again does all of it again: nobody who worked on the attempt before has the answer already.
+func TestAnotherAttemptOfAPipelineIsWorkedOnByOthers(t *testing.T) {
+	files := map[string]string{"inner.yaml": head + "steps:\n  - {id: say, agent: x, prompt: say}\n  - {id: talk, needs: [say], group: [x, y], prompt: talk}\n"}
+	b := newBench(t, head+"steps:\n  - {id: in, pipeline: inner.yaml, timeout: 10s, retry: {max: 1, on: [timeout], initial: 1s}}\n", "{}", files)
+	step := func() {
+		for range 20 {
+			for _, f := range b.s.Decide(b.world()) {
+				b.apply(f)
+			}
+		}
+	}
+	step()
+	b.apply(b.s.Settle(b.world(), "in/say", 0, b.s.Item("in/say", 0).Input, pipeline.Result{OK: true, Text: "ok"}))
+	step()
+	talk := b.s.Item("in/talk", 0).Start.GetConversation()
+	b.now = b.now.Add(10 * time.Second)
+	step()
+	b.now, b.begun = b.now.Add(time.Second), map[string]int{} // all of it begins anew
+	b.run(func(int) int { return 0 }, func(*pipeline.ItemState) pipeline.Result { return pipeline.Result{OK: true, Text: "ok"} })
+	b.workers()
+	if b.s.Finished.GetStatus() != pipeline.Succeeded || b.s.Item("in", 0).Attempt != 2 {
+		t.Errorf("it ended as %v after %d attempts", b.s.Finished, b.s.Item("in", 0).Attempt)
+	}
+	if again := b.s.Item("in/talk", 0).Start.GetConversation(); again == talk {
+		t.Errorf("the talk of both is in %s", talk)
+	}
+}
+
+// Of a step that a changed plan makes another one, nobody has the answer who worked on the one before.
+func TestAStepThatAChangedPlanMakesAnotherOneIsWorkedOnByOthers(t *testing.T) {
+	one := head + "steps:\n  - {id: a, agent: x, prompt: one}\n  - {id: b, needs: [a], agent: x, prompt: b}\n"
+	b := newBench(t, one, "{}", nil)
+	step := func(text string) {
+		if text != "" {
+			p, err := pipeline.Parse("t.yaml", text, pipeline.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.apply(&messages.PlanChanged{PlanHash: p.Hash, Sources: p.Sources})
+			b.apply(&messages.RunResumed{})
+		}
+		for range 5 {
+			for _, f := range b.s.Decide(b.world()) {
+				b.begun = map[string]int{} // they may begin anew
+				b.apply(f)
+			}
+		}
+	}
+	step("")
+	step(strings.Replace(one, "agent: x, prompt: one", "parallel: [x, y], prompt: other", 1))
+	step(head + "steps:\n  - {id: c, agent: x, prompt: c}\n")
+	step(one)
+	b.again()
+	b.run(func(int) int { return 0 }, func(*pipeline.ItemState) pipeline.Result { return pipeline.Result{OK: true, Text: "ok"} })
+	b.workers()
+}
+
+// What a run was given stays; a default that is new counts, and a step that is another one now begins anew, while others keep what they have come to.
+func TestAChangedPlanCountsForWhatHasNotEnded(t *testing.T) {
+	const was = head + `inputs: {n: {type: integer, default: 3}}
+steps:
+  - {id: a, agent: x, prompt: "a ${{ inputs.n }}"}
+  - {id: b, agent: x, prompt: b}
+  - {id: c, needs: [a, b], agent: x, prompt: "c"}
+`
+	const is = head + `inputs: {n: {type: integer, default: 5}, word: {default: new}}
+steps:
+  - {id: a, agent: x, prompt: "a changed"}
+  - {id: b, foreach: "['u', 'v']", agent: x, prompt: "b ${{ item }}"}
+  - {id: c, needs: [a, b], agent: x, prompt: "c ${{ inputs.word }} ${{ inputs.n }} ${{ join(steps.b.output, ',') }}"}
+outputs: {c: "${{ steps.c.output }}"}
+`
+	b := newBench(t, was, `{"n":4}`, nil)
+	b.run(func(int) int { return 0 }, func(it *pipeline.ItemState) pipeline.Result {
+		if it.Step().Path == "c" {
+			return pipeline.Result{Error: "no"}
+		}
+		return pipeline.Result{OK: true, Text: "said"}
+	})
+	p, err := pipeline.Parse("t.yaml", is, pipeline.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.begun = map[string]int{}
+	b.apply(&messages.PlanChanged{PlanHash: p.Hash, Sources: p.Sources})
+	b.apply(&messages.RunResumed{})
+	b.again()
+	b.run(func(int) int { return 0 }, func(it *pipeline.ItemState) pipeline.Result {
+		return pipeline.Result{OK: true, Text: it.Start.GetPrompt()}
+	})
+	b.workers()
+	if got, want := b.s.Finished.GetOutputsJson(), `{"c":"c new 4 b u,b v"}`; got != want || b.begun["a/0/1"] != 0 {
+		t.Errorf("it is %s (%v), not %s; %v", got, b.s.Finished, want, b.begun)
+	}
+	required := strings.Replace(is, "word: {default: new}", "word: {default: new}, more: {required: true}", 1)
+	if p, err = pipeline.Parse("t.yaml", required, pipeline.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Root.Refill(b.s.Given()); err == nil || !strings.Contains(err.Error(), "is new") {
+		t.Errorf("an input that nobody gives: %v", err)
+	}
+}

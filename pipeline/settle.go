@@ -38,7 +38,7 @@ func (s *State) Settle(w World, path string, index int, input string, r Result) 
 		if why != "" {
 			if it.Repairs < st.Repair {
 				return &messages.StepItemRepaired{
-					Step: path, Index: int32(index), InputId: d.id(messages.InputPrefix, path, index, it.Attempt*1000+it.Repairs+1), //nolint:gosec // at most maxItems
+					Step: path, Index: int32(index), InputId: d.id(messages.InputPrefix, it.step.name(), index, it.Attempt*1000+it.Repairs+1), //nolint:gosec // at most maxItems
 					Prompt: st.Schema.Repair(why), Usage: r.Usage,
 				}
 			}

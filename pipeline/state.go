@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -27,6 +28,7 @@ type State struct {
 	Started   *messages.RunStarted
 	Finished  *messages.RunFinished // nil while it goes on
 	Cancel    *messages.RunCancelled
+	Changed   bool // the plan is not the one that the run began with
 	Usage     *messages.Usage
 	Seq       uint64 // of the newest record
 	AtMs      int64  // of the first
@@ -34,6 +36,7 @@ type State struct {
 
 	top     *scope
 	options Options
+	changes int     // of the plan
 	begun   []int64 // when items began, the newest ones, for the rate
 }
 
@@ -44,6 +47,7 @@ type scope struct {
 	inputs map[string]any
 	steps  map[string]*StepState
 	owner  *ItemState // nil: the run's own
+	salt   string     // tells its steps from those of the same paths, of another attempt of its owner
 }
 
 // StepState is what a step has come to.
@@ -57,8 +61,12 @@ type StepState struct {
 
 	scope *scope
 	pace  paced
-	again int // items of a group that were there when its run was resumed last
+	again int    // items of a group that were there when its run was resumed last
+	salt  string // tells it from another step of its path, of the plan before
 }
+
+// name is what ids are made of: the path, and which of those it is that have had it.
+func (ss *StepState) name() string { return ss.Path + ss.scope.salt + ss.salt }
 
 // ItemState is what an item of a step has come to. A step without foreach has one.
 type ItemState struct {
@@ -159,18 +167,19 @@ func (s *State) change(f *messages.PlanChanged) error {
 	if err != nil {
 		return fmt.Errorf("read the changed plan of run %s: %w", s.ID, err)
 	}
-	s.Plan = plan
+	s.Plan, s.Changed = plan, true
+	s.changes++
 	s.move(s.top, plan.Root)
 	return nil
 }
 
 func (s *State) move(sc *scope, f *File) {
 	old := sc.steps
-	sc.file, sc.steps = f, make(map[string]*StepState)
+	sc.file, sc.steps, sc.inputs = f, make(map[string]*StepState), f.refill(sc.inputs)
 	for _, st := range f.Steps {
 		ss := old[st.ID]
-		if ss == nil || ss.Step.Kind != st.Kind {
-			ss = &StepState{Path: sc.prefix + st.ID, Status: Pending, scope: sc}
+		if ss == nil || ss.Step.another(st) {
+			ss = &StepState{Path: sc.prefix + st.ID, Status: Pending, scope: sc, salt: fmt.Sprintf("#change %d", s.changes)}
 		}
 		ss.Step = st
 		sc.steps[st.ID] = ss
@@ -180,6 +189,19 @@ func (s *State) move(sc *scope, f *File) {
 			}
 		}
 	}
+}
+
+// another says whether a step of the same id has items of another kind: what one has come to means nothing to the other.
+func (s *Step) another(now *Step) bool {
+	return s.Kind != now.Kind || (s.ForEach == nil) != (now.ForEach == nil) || (s.Repeat == nil) != (now.Repeat == nil) || !slices.Equal(s.Parallel, now.Parallel)
+}
+
+// Given is what the run was given, as its plan sees it.
+func (s *State) Given() map[string]any {
+	if s.top == nil {
+		return nil
+	}
+	return s.top.inputs
 }
 
 // resume lets what failed be tried again, and keeps what succeeded.

@@ -63,8 +63,8 @@ func (l *Ledger) Join(worker string, steps []string) {
 	if l.spends == nil {
 		l.spends = make(map[string][]string)
 	}
-	if len(steps) > 0 {
-		l.spends[worker] = steps
+	if l.spends[worker] = steps; len(steps) == 0 {
+		delete(l.spends, worker)
 	}
 }
 
@@ -268,6 +268,9 @@ func (l *Ledger) Parts() map[string]*messages.BudgetView {
 func (l *Ledger) StepViews() map[string]*messages.BudgetView {
 	out := make(map[string]*messages.BudgetView, len(l.steps))
 	for step, b := range l.steps {
+		if b == nil {
+			continue // it has none any more
+		}
 		out[step] = &messages.BudgetView{Most: b.GetMost(), Pause: b.GetPause(), Spent: &messages.Amounts{}, Reserved: &messages.Amounts{}}
 	}
 	for id, steps := range l.spends {
