@@ -284,6 +284,12 @@ func (f *feed) project(e persistence.Entry) (*Event, error) {
 	case "ses":
 		id = ""
 		fact, err = messages.SessionFactIn(e.Record)
+	case "cnv":
+		fact, err = messages.ConversationFactIn(e.Record)
+		if err != nil || fact == nil {
+			return nil, err
+		}
+		return conversation.ProjectShared(f.session, id, fact, e.Record, e.Cursor), nil
 	default:
 		return nil, nil
 	}

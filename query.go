@@ -278,7 +278,8 @@ func (rt *Runtime) show(ctx context.Context, m *messages.Show) (*messages.Shown,
 		if err != nil {
 			return nil, err
 		}
-		x.Turns = talk.View(0).GetTurns()
+		whole := talk.View(0, 0)
+		x.Turns, x.Queue = whole.GetTurns(), whole.GetQueue()
 	}
 	out := &messages.Shown{Session: v, Trimmed: trimmed}
 	for _, t := range turns {

@@ -402,6 +402,10 @@ func aboutShared(m *messages.ToSession, cmd any) error {
 		m.Command = &messages.ToSession_SubmitTurn{SubmitTurn: x}
 	case *messages.ReadConversation:
 		m.Command = &messages.ToSession_ReadConversation{ReadConversation: x}
+	case *messages.AwaitSharedTurn:
+		m.Command = &messages.ToSession_AwaitSharedTurn{AwaitSharedTurn: x}
+	case *messages.WithdrawTurn:
+		m.Command = &messages.ToSession_WithdrawTurn{WithdrawTurn: x}
 	default:
 		return errors.New("command is not one for a session")
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"iter"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/troupe-dev/troupe"
 	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/model"
 	"github.com/troupe-dev/troupe/persistence"
 )
 
@@ -186,5 +188,64 @@ func TestASessionIsShownWithWhatItsMembersSaid(t *testing.T) {
 	all := got.(*messages.Shown).GetSession().GetConversations() //nolint:forcetypeassert // the reply of Show
 	if len(all) != 1 || all[0].GetConversationId() != x.ID() || len(all[0].GetTurns()) != 3 || all[0].GetTurns()[1].GetTurn().GetText() != "Spaces stay." {
 		t.Errorf("it is shown with %v", all)
+	}
+}
+
+// held is a model that answers when it is let.
+type held struct{ came, open chan struct{} }
+
+func (h held) Stream(ctx context.Context, _ *model.Request) iter.Seq2[model.Event, error] {
+	return func(yield func(model.Event, error) bool) {
+		h.came <- struct{}{}
+		select {
+		case <-h.open:
+		case <-ctx.Done():
+			yield(model.Event{}, ctx.Err())
+			return
+		}
+		_ = yield(model.Event{Kind: model.Text, Text: "yes"}, nil) && yield(model.Event{Kind: model.Finish, Reason: "stop"}, nil)
+	}
+}
+
+func TestACopyTakesBackWhatWaitsForTheWord(t *testing.T) {
+	m := held{make(chan struct{}, 16), make(chan struct{})}
+	rt, ctx := runtimeOf(t, troupe.Options{Model: m})
+	s, err := rt.Session(ctx, troupe.SessionOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := s.Share(ctx, "talk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, turn := range []string{"inp_1", "inp_2"} {
+		take := &messages.TakeTurn{Name: "talk", TurnId: turn, Accept: true}
+		if _, err := rt.Ask(ctx, &messages.ToSession{SessionId: s.ID(), Command: &messages.ToSession_TakeTurn{TakeTurn: take}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-m.came
+	fork, err := rt.Fork(ctx, s.ID(), troupe.ForkOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if y, err := fork.Share(ctx, "talk"); err != nil {
+		t.Error(err)
+	} else if v, err := y.Read(ctx); err != nil || v.GetSpeaking() != "" || v.GetWaiting() != 0 || len(v.GetTurns()) != 1 || v.GetTurns()[0].GetCut() == nil {
+		t.Errorf("the copy is %v, %v", v, err)
+	}
+	if v, err := x.Read(ctx); err != nil || v.GetSpeaking() == "" || v.GetWaiting() != 1 {
+		t.Errorf("the original is %v, %v", v, err)
+	}
+	close(m.open)
+	for _, turn := range []string{"inp_1", "inp_2"} {
+		await := &messages.AwaitSharedTurn{Name: "talk", TurnId: turn}
+		got, err := rt.Ask(ctx, &messages.ToSession{SessionId: s.ID(), Command: &messages.ToSession_AwaitSharedTurn{AwaitSharedTurn: await}})
+		if r, is := got.(*messages.TurnResult); err != nil || !is || r.GetText() != "yes" {
+			t.Errorf("%s came to %v, %v", turn, got, err)
+		}
+	}
+	if v, err := rt.Ask(ctx, &messages.Verify{}); err != nil || len(v.(*messages.Verified).GetFindings()) > 0 { //nolint:forcetypeassert // the reply of Verify
+		t.Errorf("the store: %v, %v", v, err)
 	}
 }

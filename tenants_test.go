@@ -141,12 +141,26 @@ func (o *office) beginIn(token, dir string) (messages.SessionJSON, messages.Appr
 	return v, messages.ApprovalJSON{}
 }
 
+// share makes a shared conversation, in which something is said, and gives its path.
+func (o *office) share(token, session string) string {
+	o.t.Helper()
+	path := "/api/sessions/" + session + "/conversations"
+	if status, text := o.do(token, "POST", path, `{"name":"talk"}`); status != 200 {
+		o.t.Fatalf("%d %s", status, text)
+	}
+	if status, text := o.do(token, "POST", path+"/talk/words", `{"text":"a secret of `+token+`"}`); status != 201 {
+		o.t.Fatalf("%d %s", status, text)
+	}
+	return path + "/talk"
+}
+
 // bodies are what routes with a body are sent, so that they are refused for no other reason.
 func bodies() map[string]string {
 	return map[string]string{
 		"POST /api/sessions/{id}/inputs": `{"text":"x"}`, "POST /api/approvals/{approval}": `{"decision":"approved"}`, "POST /api/calls/{exec}": `{"resolution":"done"}`,
 		"PUT /api/sessions/{id}/fields/{name}": `{"value":1}`, "PUT /api/sessions/{id}/fields": `{"schema":"{}"}`, "POST /api/sessions/{id}/timers": `{"id":"t","at":"2030-01-01T00:00:00.000Z","text":"x"}`,
 		"POST /api/sessions/{id}/workspaces": `{"uri":"local:/x"}`, "POST /api/sessions/{id}/budget": `{"tokens":1}`,
+		"POST /api/sessions/{id}/conversations": `{"name":"other"}`, "POST /api/sessions/{id}/conversations/{conversation}/words": `{"text":"x"}`,
 	}
 }
 
@@ -156,7 +170,9 @@ func TestNothingOfAnotherTenantIsThere(t *testing.T) {
 	o.token("ann", "a", allScopes()...)
 	o.token("bob", "b", allScopes()...)
 	v, asked := o.begin("ann")
-	ids := map[string]string{"id": v.ID, "approval": asked.ID, "exec": asked.ExecID, "worker": asked.Worker, "rule": "", "project": "p", "token": "ann", "input": "i", "timer": "t", "workspace": v.Workspaces[0].ID, "name": "n", "path...": "x", "run": messages.RunOf(v.ID)}
+	ids := map[string]string{"id": v.ID, "approval": asked.ID, "exec": asked.ExecID, "worker": asked.Worker, "rule": "", "project": "p", "token": "ann", "input": "i", "timer": "t", "workspace": v.Workspaces[0].ID, "name": "n", "path...": "x", "run": messages.RunOf(v.ID), "turn": "inp_turn"}
+	talk := get[messages.ConversationJSON](o, "ann", o.share("ann", v.ID))
+	ids["conversation"] = talk.ID
 	hole := regexp.MustCompile(`\{([^}]*)\}`)
 	walked := 0
 	for _, r := range gateway.Routes() {
@@ -210,7 +226,7 @@ func TestNothingOfAnotherTenantIsThere(t *testing.T) {
 			t.Errorf("GET %s tells %s", r.Path, text)
 		}
 	}
-	for _, filter := range []string{"/api/workers", "/api/calls", "/api/approvals", "/api/rules", "/api/audit"} {
+	for _, filter := range []string{"/api/workers", "/api/conversations", "/api/calls", "/api/approvals", "/api/rules", "/api/audit"} {
 		if status, text := o.do("bob", "GET", filter+"?session="+v.ID, ""); status != 404 {
 			t.Errorf("%s of another tenant's session: %d %s", filter, status, text)
 		}

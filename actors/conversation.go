@@ -22,7 +22,7 @@ import (
 //
 // One append is under way at a time, and what comes in meanwhile waits.
 //
-// Accepts: openConversation (first); of its Session TakeTurn, SubmitTurn, ReadConversation, RecallInput, CancelSession and memberGone; its own
+// Accepts: openConversation (first); of its Session TakeTurn, AwaitSharedTurn, WithdrawTurn, SubmitTurn, ReadConversation, RecallInput, CancelSession and memberGone; its own
 // conversationRead, conversationWritten, reached and turnOver. Tells its Session when it rests (conversationRests). Parent: Session. Children: none.
 type Conversation struct {
 	svc *Services
@@ -33,9 +33,9 @@ type Conversation struct {
 	journal     *persistence.Journal
 	state       *conversation.Shared
 	writing     bool
-	queue       []*messages.TakeTurn // that have not begun
-	waiting     map[string][]*actor.PID
-	talk        *talk // whoever has the word; nil: nobody
+	writer      *actor.PID              // whoever is answered when the append under way is durable; nil: nobody
+	waiting     map[string][]*actor.PID // turn -> who waits for its end
+	talk        *talk                   // whoever has the word; nil: nobody
 	kept        act.Stash
 	taken       uint64 // commands of its Session, the first one counted
 	stopped     bool
@@ -81,7 +81,8 @@ func (v *Conversation) Receive(c actor.Context) {
 		v.begin(c, m)
 	case *conversationRead:
 		v.read(c, m)
-	case *messages.TakeTurn, *messages.SubmitTurn, *messages.ReadConversation, *messages.RecallInput, *messages.CancelSession, *memberGone:
+	case *messages.TakeTurn, *messages.AwaitSharedTurn, *messages.WithdrawTurn, *messages.SubmitTurn, *messages.ReadConversation, *messages.RecallInput,
+		*messages.CancelSession, *memberGone:
 		v.taken++
 		v.inTurn(c)
 	case *reached, *turnOver:
@@ -94,7 +95,7 @@ func (v *Conversation) Receive(c actor.Context) {
 		if v.journal != nil {
 			v.journal.Release()
 		}
-		v.journal, v.state, v.queue, v.waiting = nil, nil, nil, nil
+		v.journal, v.state, v.waiting = nil, nil, nil
 	default:
 		act.Unexpected(c, v.log)
 	}
@@ -200,12 +201,16 @@ func (v *Conversation) take(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *messages.TakeTurn:
 		v.takeTurn(c, m)
+	case *messages.AwaitSharedTurn:
+		v.await(c, m.GetTurnId())
+	case *messages.WithdrawTurn:
+		v.withdraw(c, m)
 	case *messages.SubmitTurn:
 		v.submit(c, m)
 	case *messages.ReadConversation:
-		v.tell(c, c.Sender(), v.state.View(m.GetAfter()))
+		v.tell(c, c.Sender(), v.state.View(m.GetAfter(), int(m.GetLimit())))
 	case *messages.RecallInput:
-		v.recall(c, m.GetInputId(), m)
+		v.recall(c, m)
 	case *messages.CancelSession:
 		v.cancel(c, m)
 	case *memberGone:
@@ -223,6 +228,12 @@ func (v *Conversation) tell(c actor.Context, to *actor.PID, m any) {
 	}
 }
 
+// appendFor is append for somebody who waits for it: then answers, or refuse when it does not come to that (I10).
+func (v *Conversation) appendFor(c actor.Context, asker *actor.PID, then func(actor.Context), facts ...proto.Message) {
+	v.writer = asker
+	v.append(c, then, facts...)
+}
+
 // append makes facts durable, applies them, and then goes on.
 func (v *Conversation) append(c actor.Context, then func(actor.Context), facts ...proto.Message) {
 	w := &conversationWritten{facts: facts, then: then}
@@ -237,7 +248,7 @@ func (v *Conversation) append(c actor.Context, then func(actor.Context), facts .
 	v.writing = true
 	var index []persistence.IndexOp
 	if w.err == nil {
-		index, w.err = sharedEntry(listedAfter(v.state.Listing(), facts))
+		index, w.err = sharedEntry(listedAfter(v.state, facts))
 	}
 	sys, self := c.ActorSystem(), c.Self()
 	if w.err != nil {
@@ -264,8 +275,14 @@ func (v *Conversation) written(c actor.Context, m *conversationWritten) {
 		c.Stop(c.Self()) // the next incarnation knows what was written
 		return
 	}
-	v.writing = false
-	c.Send(c.Parent(), &messages.Published{FirstCursor: m.receipt.First, LastCursor: m.receipt.Last})
+	v.writing, v.writer = false, nil
+	p := &messages.Published{FirstCursor: m.receipt.First, LastCursor: m.receipt.Last}
+	for i, f := range m.facts {
+		if e := conversation.ProjectShared(v.session, v.id, f, m.records[i], m.receipt.First+uint64(i)); e != nil {
+			p.Events = append(p.Events, e)
+		}
+	}
+	c.Send(c.Parent(), p)
 	m.then(c)
 	v.settle(c)
 }
@@ -286,6 +303,7 @@ func (v *Conversation) refuse(c actor.Context, fail *messages.Failure) {
 			v.tell(c, pid, fail)
 		}
 	}
+	v.tell(c, v.writer, fail)
 	v.kept.Each(func(msg any, sender *actor.PID) { v.tell(c, sender, fail) })
-	v.waiting, v.kept, v.queue = make(map[string][]*actor.PID), act.Stash{}, nil
+	v.writer, v.waiting, v.kept = nil, make(map[string][]*actor.PID), act.Stash{}
 }

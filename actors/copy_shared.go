@@ -53,18 +53,30 @@ func (v *Survey) sharing(id string) *messages.ConversationShared {
 	return nil
 }
 
-// closeShared cuts the turns off that were open.
+// closeShared cuts the turns off that were open, and takes back those that waited.
 func (p *Copying) closeShared(ctx context.Context) error {
 	for _, f := range p.Survey.facts.shared {
 		s := p.Survey.shared[f.GetConversationId()]
-		g := s.Given
-		if g == nil {
-			continue
+		var ends []proto.Message
+		for _, f := range s.Asked {
+			ends = append(ends, &messages.TurnWithdrawn{TurnId: f.GetTurnId(), WorkerId: f.GetWorkerId(), Reason: p.Reason})
 		}
-		var cut proto.Message = &messages.TurnCut{
-			TurnId: g.GetTurnId(), WorkerId: g.GetWorkerId(), Outcome: conversation.OutcomeName(messages.TurnCompleted_ABORTED), Reason: p.Reason,
-			Heard: p.Survey.workers[g.GetWorkerId()].Heard(g.GetTurnId()),
+		if g := s.Given; g != nil {
+			ends = append(ends, &messages.TurnCut{
+				TurnId: g.GetTurnId(), WorkerId: g.GetWorkerId(), Outcome: conversation.OutcomeName(messages.TurnCompleted_ABORTED), Reason: p.Reason,
+				Heard: p.Survey.workers[g.GetWorkerId()].Heard(g.GetTurnId()), Member: s.Member(g.GetWorkerId()).GetName(),
+			})
 		}
+		if err := p.endShared(ctx, s, ends); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endShared adds facts to the copy of a conversation.
+func (p *Copying) endShared(ctx context.Context, s *conversation.Shared, ends []proto.Message) error {
+	for _, cut := range ends {
 		r := &messages.Record{Seq: s.Seq + 1, AtUnixMs: p.svc.Now().UnixMilli()}
 		if err := s.Apply(cut, r); err != nil {
 			return fmt.Errorf("close conversation %s in the copy: %w", s.ID, err)

@@ -16,11 +16,12 @@ type Limits struct {
 	Repeats        int           // identical calls in a row, with identical results, before a turn is stuck; default none
 	Sessions       int           // in memory at a time; one more waits for one that rests to leave, or is refused as busy; default none
 	Workers        int           // of one session; default none
-	Queue          int           // inputs that wait for one worker; default none
+	Queue          int           // inputs that wait for one worker, and turns that wait in one shared conversation; default none
 	Children       int           // that one worker may have delegated to at the same time; default 4; a negative one: agents may not delegate
 	Handoffs       int           // of one turn from agent to agent; default 8; a negative one: none
 	Sends          int           // messages that one turn sends to other workers; default 8; a negative one: none
 	Unasked        int           // messages taken, and tasks delegated in the background, without anybody else's word between; default 32; a negative one: none
+	Spoken         int           // turns of one shared conversation, words from outside and those that were cut off among them; default none
 	Jobs           int           // that one worker may have running; default 16; may be none
 	Grace          time.Duration // that a call which was cancelled, or is out of time, has to end; default 5 s
 	Owner          time.Duration // that a call waits for its workspace's owner whose connection was lost; default 1 min; a negative one: not at all

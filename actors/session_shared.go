@@ -77,6 +77,10 @@ func (s *Session) onShared(c actor.Context, m *messages.ToSession) {
 		s.toShared(c, said.GetName(), said)
 	case *messages.ToSession_ReadConversation:
 		s.toShared(c, cmd.ReadConversation.GetName(), cmd.ReadConversation)
+	case *messages.ToSession_AwaitSharedTurn:
+		s.toShared(c, cmd.AwaitSharedTurn.GetName(), cmd.AwaitSharedTurn)
+	case *messages.ToSession_WithdrawTurn:
+		s.toShared(c, cmd.WithdrawTurn.GetName(), cmd.WithdrawTurn)
 	}
 }
 
@@ -132,7 +136,7 @@ func talking(svc *Services, f *sessionFacts) map[string]bool {
 	out := make(map[string]bool)
 	all, err := SharedConversations(context.Background(), svc.Store, f.created.GetSessionId())
 	for _, v := range all {
-		out[v.GetConversationId()] = v.GetSpeaking() != ""
+		out[v.GetConversationId()] = v.GetSpeaking() != "" || v.GetWaiting() > 0
 	}
 	if err != nil { // whoever reads them says what is wrong
 		svc.Log.Warn("shared conversations cannot be listed", "session", f.created.GetSessionId(), "err", err)
@@ -171,8 +175,9 @@ func sharedEntry(v *messages.SharedConversation) ([]persistence.IndexOp, error) 
 	return []persistence.IndexOp{{Key: SharedKey(v.GetSessionId(), v.GetConversationId()), Value: b}}, nil
 }
 
-// listedAfter is a listing with facts that are to follow.
-func listedAfter(v *messages.SharedConversation, facts []proto.Message) *messages.SharedConversation {
+// listedAfter is the listing of a conversation with facts that are to follow.
+func listedAfter(state *conversation.Shared, facts []proto.Message) *messages.SharedConversation {
+	v := state.Listing()
 	member := func(worker string) *messages.SharedMember {
 		for _, m := range v.GetMembers() {
 			if m.GetWorkerId() == worker {
@@ -193,6 +198,13 @@ func listedAfter(v *messages.SharedConversation, facts []proto.Message) *message
 			member(f.GetWorkerId()).Left = f.GetReason()
 		case *messages.TurnGiven:
 			v.Speaking = f.GetWorkerId()
+			if state.Waits(f.GetTurnId()) != nil {
+				v.Waiting--
+			}
+		case *messages.TurnAsked:
+			v.Waiting++
+		case *messages.TurnWithdrawn:
+			v.Waiting--
 		case *messages.TurnSubmitted:
 			v.Count++
 			if f.GetWorkerId() != "" {
@@ -285,7 +297,10 @@ func (s *Session) sharedWritten(c actor.Context, m *sharedWritten) {
 			s.log.Error("session facts out of order", "err", err)
 		}
 		s.addShared(m.fact)
-		s.publish(c, &messages.Published{FirstCursor: m.receipt.First, LastCursor: m.receipt.Last})
+		p := &messages.Published{FirstCursor: m.receipt.First, LastCursor: m.receipt.Last}
+		var projector conversation.Projector
+		p.Events = append(p.Events, projector.Project(s.id, "", m.fact, m.record, m.receipt.First)) // that of the other journal says nothing more
+		s.publish(c, p)
 	}
 	s.goOn(c)
 }

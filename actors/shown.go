@@ -75,7 +75,8 @@ func (s *Session) further(c actor.Context, m *messages.ToSession) {
 		s.toRun(c, cmd.CancelRun)
 	case *messages.ToSession_AwaitRun:
 		s.toRun(c, cmd.AwaitRun)
-	case *messages.ToSession_ShareConversation, *messages.ToSession_TakeTurn, *messages.ToSession_SubmitTurn, *messages.ToSession_ReadConversation:
+	case *messages.ToSession_ShareConversation, *messages.ToSession_TakeTurn, *messages.ToSession_SubmitTurn, *messages.ToSession_ReadConversation,
+		*messages.ToSession_AwaitSharedTurn, *messages.ToSession_WithdrawTurn:
 		s.onShared(c, m)
 	case *messages.ToSession_AddBudget:
 		s.addBudget(c, cmd.AddBudget)

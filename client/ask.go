@@ -41,6 +41,19 @@ type reader func(body []byte, h http.Header) (proto.Message, error)
 // a *messages.Failure; ErrNoHolder says that the holder is gone. It waits as long as ctx
 // allows for what takes its time, such as the end of a turn.
 func (c *Client) Ask(ctx context.Context, m proto.Message) (proto.Message, error) {
+	if cmd, is := m.(*messages.ToSession); is {
+		switch {
+		case cmd.GetTakeTurn() != nil && !cmd.GetTakeTurn().GetAccept():
+			return c.turn(ctx, cmd.GetSessionId(), cmd.GetTakeTurn())
+		case cmd.GetReadConversation() != nil && cmd.GetReadConversation().GetLimit() == 0:
+			return c.transcript(ctx, cmd.GetSessionId(), cmd.GetReadConversation())
+		}
+	}
+	return c.askOnce(ctx, m)
+}
+
+// askOnce is Ask for what is one request.
+func (c *Client) askOnce(ctx context.Context, m proto.Message) (proto.Message, error) {
 	call, err := route(m)
 	if err != nil {
 		return nil, err

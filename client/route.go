@@ -93,6 +93,9 @@ func places(m proto.Message) *call {
 			where = "/api/sessions/" + segment(x.GetSessionId()) + "/workspaces"
 		}
 		return get(where, listed[messages.ListedWorkspaceJSON](func(v []*messages.SessionWorkspace) proto.Message { return &messages.Workspaces{Workspaces: v} }))
+	case *messages.ListConversations:
+		return get("/api/conversations", listed[messages.ConversationJSON](func(v []*messages.SharedConversation) proto.Message { return &messages.Conversations{Conversations: v} }),
+			"session", x.GetSessionId())
 	case *messages.ListProjects:
 		return get("/api/projects", listed[messages.ProjectJSON](func(v []*messages.Project) proto.Message { return &messages.Projects{Projects: v} }))
 	case *messages.SaveProject:
@@ -185,6 +188,9 @@ func toSession(base string, m *messages.ToSession) (*call, error) {
 		return remove(base, "reason", x.Close.GetReason(), "forget", forget, "by", x.Close.GetBy()), nil
 	}
 	if q := members(base, m); q != nil {
+		return q, nil
+	}
+	if q := shared(base+"/conversations", m); q != nil {
 		return q, nil
 	}
 	return nil, messages.Fail(messages.CodeBadRequest, fmt.Sprintf("%T is no command that a client can send", m.GetCommand()), "")

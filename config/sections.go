@@ -82,13 +82,15 @@ type Limits struct {
 
 	Depth int64 `yaml:"depth" later:"*" default:"0" project:"narrow" doc:"How deep agents may delegate: those who were delegated to may not."`
 	Jobs  int64 `yaml:"jobs" default:"0" project:"narrow" doc:"Background jobs of one agent."`
-	Queue int64 `yaml:"queue" default:"0" project:"narrow" doc:"Inputs that may wait in one session."`
+	Queue int64 `yaml:"queue" default:"0" project:"narrow" doc:"Inputs that may wait for one agent, and turns that may wait in one shared conversation; one more is refused as busy."`
 
 	Children int64 `yaml:"children" default:"0" project:"narrow" doc:"Agents that one agent may have delegated to at the same time; 0: agents do not delegate, and for one agent, the common number."`
 
 	Handoffs int64 `yaml:"handoffs" default:"0" project:"narrow" doc:"How often one turn goes from agent to agent. Only the common one counts; 0: agents do not hand over."`
 	Sends    int64 `yaml:"sends" default:"0" project:"narrow" doc:"Messages that one turn sends to other agents. Only the common one counts; 0: agents do not write to each other."`
 	Unasked  int64 `yaml:"unasked" default:"0" project:"narrow" doc:"Messages taken, and tasks delegated in the background, without a person's word between. Only the common one counts; 0: none."`
+
+	Spoken int64 `yaml:"spoken" default:"0" project:"narrow" doc:"Turns of one conversation that agents share, words from outside and turns that were cut off among them. Only the common one counts; 0: no limit."`
 
 	CompactAt   int64 `yaml:"compact_at" default:"0" min:"0" max:"95" project:"narrow" doc:"Percent of a model's context at which the older turns are compacted before the next one; 0: 80."`
 	CompactKeep int64 `yaml:"compact_keep" default:"0" min:"0" max:"80" project:"narrow" doc:"Percent of a model's context that the newest turns may fill and be kept as they were; 0: 30."`
@@ -134,6 +136,7 @@ func commonLimits() map[string]string {
 		"limits.handoffs": "8",
 		"limits.sends":    "8",
 		"limits.unasked":  "32",
+		"limits.spoken":   "10000",
 		"limits.idle":     "10m",
 	}
 }

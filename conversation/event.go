@@ -119,6 +119,8 @@ func project(fact proto.Message) *messages.Event {
 		}
 	case *messages.WorkerEnded:
 		return &messages.Event{Type: messages.EventWorkerEnded, Worker: f.GetWorkerId(), Reason: f.GetReason()}
+	case *messages.ConversationShared:
+		return &messages.Event{Type: messages.EventConversationShared, Conversation: f.GetConversationId(), Name: f.GetName()}
 	case *messages.Panicked:
 		if !f.GetQuarantined() {
 			return nil // its successor goes on, and nobody need know

@@ -27,10 +27,12 @@ type Shared struct {
 	Members           []*messages.SharedMember // as they joined first
 	Turns             []*messages.SharedTurn   // as they came to an end
 	Given             *messages.TurnGiven      // the open turn; nil: nobody has the word
+	Asked             []*messages.TurnAsked    // turns that wait for the word, the next one first
 
 	heard  map[string]uint64 // worker -> the record up to which it knows what was said
 	asked  map[string]string // worker -> the prompt that it was asked last
 	turns  map[string]*messages.SharedTurn
+	back   map[string]*messages.TurnWithdrawn // turns that were taken back
 	opened bool
 }
 
@@ -54,6 +56,7 @@ func (s *Shared) fold(fact proto.Message, r *messages.Record) error {
 	case *messages.ConversationOpened:
 		s.ID, s.Session, s.Name, s.opened = f.GetConversationId(), f.GetSessionId(), f.GetName(), true
 		s.heard, s.asked, s.turns = make(map[string]uint64), make(map[string]string), make(map[string]*messages.SharedTurn)
+		s.back = make(map[string]*messages.TurnWithdrawn)
 	case *messages.MemberJoined:
 		return s.join(f)
 	case *messages.MemberLeft:
@@ -64,10 +67,18 @@ func (s *Shared) fold(fact proto.Message, r *messages.Record) error {
 		m.Left = f.GetReason()
 	case *messages.TurnGiven:
 		m := s.Member(f.GetWorkerId())
-		if s.Given != nil || m == nil || m.GetLeft() != "" || s.turns[f.GetTurnId()] != nil {
+		asked := s.askedAt(f.GetTurnId())
+		if s.Given != nil || m == nil || m.GetLeft() != "" || s.turns[f.GetTurnId()] != nil || s.back[f.GetTurnId()] != nil || asked > 0 {
 			return ErrIllegal
 		}
+		if asked == 0 {
+			s.Asked = s.Asked[1:]
+		}
 		s.Given = f
+	case *messages.TurnAsked:
+		return s.ask(f)
+	case *messages.TurnWithdrawn:
+		return s.withdrawn(f)
 	case *messages.TurnSubmitted:
 		return s.submitted(f, r)
 	case *messages.TurnCut:
@@ -95,7 +106,7 @@ func (s *Shared) join(f *messages.MemberJoined) error {
 }
 
 func (s *Shared) submitted(f *messages.TurnSubmitted, r *messages.Record) error {
-	if s.turns[f.GetTurnId()] != nil {
+	if s.turns[f.GetTurnId()] != nil || s.askedAt(f.GetTurnId()) >= 0 {
 		return fmt.Errorf("turn %s submitted twice: %w", f.GetTurnId(), ErrIllegal)
 	}
 	t := &messages.SharedTurn{Turn: f}
@@ -185,9 +196,9 @@ func PlainName(name string) string {
 	return plain
 }
 
-// Give is the fact that gives a member the word.
-func (s *Shared) Give(worker, turn, prompt string) *messages.TurnGiven {
-	return &messages.TurnGiven{TurnId: turn, WorkerId: worker, Prompt: prompt, After: s.heard[worker], Upto: s.Seq}
+// Give is the fact that gives a member of that name the word.
+func (s *Shared) Give(worker, member, turn, prompt string) *messages.TurnGiven {
+	return &messages.TurnGiven{TurnId: turn, WorkerId: worker, Prompt: prompt, After: s.heard[worker], Upto: s.Seq, Member: member}
 }
 
 // Told is what a member is asked in the open turn: what the others said since it knew last, each with who said it, and its prompt,
@@ -246,28 +257,6 @@ func Line(t *messages.SharedTurn) string {
 		return fmt.Sprintf("[%d] from outside (%s):\n%s", t.GetNumber(), PlainName(t.GetTurn().GetBy()), quoted(t.GetTurn().GetText()))
 	}
 	return fmt.Sprintf("[%d] agent %s:\n%s", t.GetNumber(), t.GetMember(), quoted(t.GetTurn().GetText()))
-}
-
-// View is a copy of the conversation, with the turns behind a record.
-func (s *Shared) View(after uint64) *messages.SharedConversation {
-	v := s.Listing()
-	for _, t := range s.Turns {
-		if t.GetSeq() > after {
-			v.Turns = append(v.Turns, proto.CloneOf(t))
-		}
-	}
-	return v
-}
-
-// Listing is View without turns.
-func (s *Shared) Listing() *messages.SharedConversation {
-	v := &messages.SharedConversation{
-		ConversationId: s.ID, SessionId: s.Session, Name: s.Name, Seq: s.Seq, Speaking: s.Given.GetWorkerId(), Count: int32(len(s.Turns)), //nolint:gosec // a count
-	}
-	for _, m := range s.Members {
-		v.Members = append(v.Members, proto.CloneOf(m))
-	}
-	return v
 }
 
 // Heard says whether an input stands in the conversation, whatever became of its turn.

@@ -73,7 +73,7 @@ func TestAMemberIsToldWhatItHasNotHeardAndNothingTwice(t *testing.T) {
 	s := talk(t, append([]proto.Message{joined("wrk_a", "a"), joined("wrk_b", "b")}, spoke("wrk_a", "1", "first")...)...)
 	told := func(worker, turn, prompt string) string {
 		t.Helper()
-		if err := s.Apply(s.Give(worker, turn, prompt), &messages.Record{Seq: s.Seq + 1}); err != nil {
+		if err := s.Apply(s.Give(worker, s.Member(worker).GetName(), turn, prompt), &messages.Record{Seq: s.Seq + 1}); err != nil {
 			t.Fatal(err)
 		}
 		return s.Told()
@@ -118,7 +118,7 @@ func TestWhatIsToldAtOnceHasABoundAndTheNewestStays(t *testing.T) {
 		facts = append(facts, spoke("wrk_a", id, id+strings.Repeat("x", conversation.MaxSaid))...)
 	}
 	s := talk(t, facts...)
-	if err := s.Apply(s.Give("wrk_b", "7", "go"), &messages.Record{Seq: s.Seq + 1}); err != nil {
+	if err := s.Apply(s.Give("wrk_b", "b", "7", "go"), &messages.Record{Seq: s.Seq + 1}); err != nil {
 		t.Fatal(err)
 	}
 	got := s.Told()
@@ -146,7 +146,7 @@ func TestNamesOfMembersAreFreeAndPlain(t *testing.T) {
 
 func TestAViewIsACopyWithTheTurnsBehindARecord(t *testing.T) {
 	s := talk(t, append(append([]proto.Message{joined("wrk_a", "a")}, spoke("wrk_a", "1", "x")...), spoke("wrk_a", "2", "y")...)...)
-	v := s.View(s.Turn("1").GetSeq())
+	v := s.View(s.Turn("1").GetSeq(), 0)
 	if len(v.GetTurns()) != 1 || v.GetTurns()[0].GetTurn().GetText() != "y" || v.GetCount() != 2 || v.GetMembers()[0].GetTurns() != 2 || v.GetMembers()[0].GetUsage().GetOutputTokens() != 6 {
 		t.Errorf("it is %v", v)
 	}

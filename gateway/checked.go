@@ -170,16 +170,8 @@ func (b *checked) permit(ctx context.Context, who Principal, m proto.Message) (p
 	case *messages.ListAudit:
 		x.Limit = 0
 		return m, b.ofSession(ctx, who, x.GetSessionId())
-	case *messages.ListWorkers:
-		return m, b.ofSession(ctx, who, x.GetSessionId())
-	case *messages.ListCalls:
-		return m, b.ofSession(ctx, who, x.GetSessionId())
-	case *messages.ListApprovals:
-		return m, b.ofSession(ctx, who, x.GetSessionId())
-	case *messages.ListRules:
-		return m, b.ofSession(ctx, who, x.GetSessionId())
-	case *messages.ListWorkspaces:
-		return m, b.ofSession(ctx, who, x.GetSessionId())
+	case *messages.ListWorkers, *messages.ListCalls, *messages.ListApprovals, *messages.ListRules, *messages.ListConversations, *messages.ListWorkspaces:
+		return m, b.ofSession(ctx, who, m.(interface{ GetSessionId() string }).GetSessionId()) //nolint:forcetypeassert // each of them has it
 	case *messages.Hello, *messages.ListProjects, *messages.ListDamage:
 		return m, nil
 	case *messages.ListRuns, *messages.ShowRun, *messages.AwaitRun, *messages.ResumeRun, *messages.CancelRun, *messages.SaveProject, *messages.RemoveProject, *messages.SetVariables, *messages.Verify, *messages.DescribeTree,
@@ -255,9 +247,14 @@ func (b *checked) command(ctx context.Context, who Principal, m *messages.ToSess
 		x.SetTimer.By = who.Name
 	case *messages.ToSession_SetField:
 		x.SetField.By = who.Name
+	case *messages.ToSession_SubmitTurn:
+		x.SubmitTurn.By = from(who, x.SubmitTurn.GetBy())
+	case *messages.ToSession_WithdrawTurn:
+		x.WithdrawTurn.By = who.Name
 	case *messages.ToSession_Describe, *messages.ToSession_CountJobs, *messages.ToSession_WaitIdle, *messages.ToSession_ListInputs, *messages.ToSession_AwaitTurn,
 		*messages.ToSession_CallTool, *messages.ToSession_History, *messages.ToSession_Save,
-		*messages.ToSession_ListTimers, *messages.ToSession_ReadFields, *messages.ToSession_UseFile, *messages.ToSession_DiffCopy:
+		*messages.ToSession_ListTimers, *messages.ToSession_ReadFields, *messages.ToSession_UseFile, *messages.ToSession_DiffCopy,
+		*messages.ToSession_ShareConversation, *messages.ToSession_ReadConversation, *messages.ToSession_TakeTurn, *messages.ToSession_AwaitSharedTurn:
 	default:
 		return forbidden("%T may not be asked by a token", x)
 	}

@@ -27,7 +27,9 @@ func (a *api) submit(w http.ResponseWriter, r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	ans, over := a.result(r, in)
+	ans, over := a.preferred(r, &messages.ToSession{SessionId: r.PathValue("id"), Command: &messages.ToSession_AwaitTurn{
+		AwaitTurn: &messages.AwaitTurn{WorkerId: in.GetWorkerId(), InputId: in.GetInputId()},
+	}})
 	if !over {
 		ans = answer{status: http.StatusAccepted, body: in.JSON(), header: map[string]string{}}
 	}

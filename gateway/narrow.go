@@ -39,6 +39,8 @@ func (b *checked) narrow(ctx context.Context, who Principal, asked, reply proto.
 		x.Unread = keep(x.GetUnread(), func(v *messages.Unread) bool { return mine.has(v.GetSessionId()) })
 	case *messages.Approvals:
 		x.Approvals = keep(x.GetApprovals(), func(v *messages.ApprovalView) bool { return mine.has(v.GetSessionId()) })
+	case *messages.Conversations:
+		x.Conversations = keep(x.GetConversations(), func(v *messages.SharedConversation) bool { return mine.has(v.GetSessionId()) })
 	case *messages.Workspaces:
 		x.Workspaces = keep(x.GetWorkspaces(), func(v *messages.SessionWorkspace) bool { return mine.has(v.GetSessionId()) })
 	case *messages.Rules:

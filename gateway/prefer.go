@@ -34,21 +34,19 @@ func preferred(h http.Header) time.Duration {
 	return 0
 }
 
-// result is the end of the turn of an accepted input, when the client prefers to wait for it, may read it, and it comes in time. Whatever comes
-// between changes nothing of the input: the client hears that it was accepted, and may ask again. What is a fault of the server's is logged.
-func (a *api) result(r *http.Request, in *messages.InputReply) (answer, bool) {
+// preferred is the end of the turn of what was accepted, when the client prefers to wait for it, may read it, and it comes in time. Whatever comes
+// between changes nothing of what was accepted: the client hears that it was, and may ask again. What is a fault of the server's is logged.
+func (a *api) preferred(r *http.Request, await *messages.ToSession) (answer, bool) {
 	d := preferred(r.Header)
 	if d == 0 || !PrincipalOf(r.Context()).May(ScopeRead) {
 		return answer{}, false
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), d)
 	defer cancel()
-	ans, err := a.outcome(r.WithContext(ctx), &messages.ToSession{SessionId: r.PathValue("id"), Command: &messages.ToSession_AwaitTurn{
-		AwaitTurn: &messages.AwaitTurn{WorkerId: in.GetWorkerId(), InputId: in.GetInputId()},
-	}})
+	ans, err := a.outcome(r.WithContext(ctx), await)
 	if err != nil {
 		if refused := new(messages.Failure); !errors.As(err, &refused) && ctx.Err() == nil { // nobody else would hear of it
-			a.logOf(r).Error("the result of an accepted input is not told", "route", r.Pattern, "session", r.PathValue("id"), "worker", in.GetWorkerId(), "err", err)
+			a.logOf(r).Error("the result of an accepted input is not told", "route", r.Pattern, "session", r.PathValue("id"), "worker", await.GetAwaitTurn().GetWorkerId(), "err", err)
 		}
 		return answer{}, false
 	}

@@ -26,7 +26,7 @@ type row struct {
 // table is the whole API, the console and what is mounted aside.
 func (a *api) table() []row {
 	var all []row
-	for _, part := range [][]row{a.serverRows(), a.sessionRows(), a.inputRows(), a.workerRows(), a.placeRows(), a.projectRows(), a.approvalRows(), a.runRows(), a.storeRows()} {
+	for _, part := range [][]row{a.serverRows(), a.sessionRows(), a.inputRows(), a.workerRows(), a.conversationRows(), a.placeRows(), a.projectRows(), a.approvalRows(), a.runRows(), a.storeRows()} {
 		all = append(all, part...)
 	}
 	return all

@@ -73,7 +73,7 @@ func (x ReleasePermit_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ReleasePermit_Outcome.Descriptor instead.
 func (ReleasePermit_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{115, 0}
+	return file_command_proto_rawDescGZIP(), []int{119, 0}
 }
 
 type UseFile_Action int32
@@ -125,7 +125,7 @@ func (x UseFile_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UseFile_Action.Descriptor instead.
 func (UseFile_Action) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{143, 0}
+	return file_command_proto_rawDescGZIP(), []int{147, 0}
 }
 
 // CreateSession makes a session, its first worker and, when given, the first input, in one append.
@@ -780,6 +780,8 @@ type ToSession struct {
 	//	*ToSession_SubmitTurn
 	//	*ToSession_ReadConversation
 	//	*ToSession_TakeTurn
+	//	*ToSession_AwaitSharedTurn
+	//	*ToSession_WithdrawTurn
 	Command       isToSession_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1252,6 +1254,24 @@ func (x *ToSession) GetTakeTurn() *TakeTurn {
 	return nil
 }
 
+func (x *ToSession) GetAwaitSharedTurn() *AwaitSharedTurn {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_AwaitSharedTurn); ok {
+			return x.AwaitSharedTurn
+		}
+	}
+	return nil
+}
+
+func (x *ToSession) GetWithdrawTurn() *WithdrawTurn {
+	if x != nil {
+		if x, ok := x.Command.(*ToSession_WithdrawTurn); ok {
+			return x.WithdrawTurn
+		}
+	}
+	return nil
+}
+
 type isToSession_Command interface {
 	isToSession_Command()
 }
@@ -1444,6 +1464,14 @@ type ToSession_TakeTurn struct {
 	TakeTurn *TakeTurn `protobuf:"bytes,90,opt,name=take_turn,json=takeTurn,proto3,oneof"`
 }
 
+type ToSession_AwaitSharedTurn struct {
+	AwaitSharedTurn *AwaitSharedTurn `protobuf:"bytes,135,opt,name=await_shared_turn,json=awaitSharedTurn,proto3,oneof"`
+}
+
+type ToSession_WithdrawTurn struct {
+	WithdrawTurn *WithdrawTurn `protobuf:"bytes,136,opt,name=withdraw_turn,json=withdrawTurn,proto3,oneof"`
+}
+
 func (*ToSession_Submit) isToSession_Command() {}
 
 func (*ToSession_AwaitTurn) isToSession_Command() {}
@@ -1537,6 +1565,10 @@ func (*ToSession_SubmitTurn) isToSession_Command() {}
 func (*ToSession_ReadConversation) isToSession_Command() {}
 
 func (*ToSession_TakeTurn) isToSession_Command() {}
+
+func (*ToSession_AwaitSharedTurn) isToSession_Command() {}
+
+func (*ToSession_WithdrawTurn) isToSession_Command() {}
 
 // Describe of the live tree. Reply: Tree.
 type DescribeTree struct {
@@ -3203,7 +3235,8 @@ type TakeTurn struct {
 	WorkerId      string                 `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // empty: the session's first worker
 	TurnId        string                 `protobuf:"bytes,3,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`       // empty: made here
 	Prompt        string                 `protobuf:"bytes,4,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	Member        string                 `protobuf:"bytes,5,opt,name=member,proto3" json:"member,omitempty"` // what the others know it by, from when it joins; empty: its agent's name
+	Member        string                 `protobuf:"bytes,5,opt,name=member,proto3" json:"member,omitempty"`    // what the others know it by, from when it joins; empty: its agent's name
+	Accept        bool                   `protobuf:"varint,135,opt,name=accept,proto3" json:"accept,omitempty"` // reply with a TurnAccepted as soon as the turn is durable, and do not wait for its end
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3273,6 +3306,212 @@ func (x *TakeTurn) GetMember() string {
 	return ""
 }
 
+func (x *TakeTurn) GetAccept() bool {
+	if x != nil {
+		return x.Accept
+	}
+	return false
+}
+
+// TurnAccepted says that a turn in a shared conversation is durable: it will be given the word.
+type TurnAccepted struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	SessionId      string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	ConversationId string                 `protobuf:"bytes,2,opt,name=conversation_id,json=conversationId,proto3" json:"conversation_id,omitempty"`
+	TurnId         string                 `protobuf:"bytes,3,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	WorkerId       string                 `protobuf:"bytes,4,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	Duplicate      bool                   `protobuf:"varint,5,opt,name=duplicate,proto3" json:"duplicate,omitempty"` // it was accepted before
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *TurnAccepted) Reset() {
+	*x = TurnAccepted{}
+	mi := &file_command_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TurnAccepted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TurnAccepted) ProtoMessage() {}
+
+func (x *TurnAccepted) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TurnAccepted.ProtoReflect.Descriptor instead.
+func (*TurnAccepted) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *TurnAccepted) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *TurnAccepted) GetConversationId() string {
+	if x != nil {
+		return x.ConversationId
+	}
+	return ""
+}
+
+func (x *TurnAccepted) GetTurnId() string {
+	if x != nil {
+		return x.TurnId
+	}
+	return ""
+}
+
+func (x *TurnAccepted) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *TurnAccepted) GetDuplicate() bool {
+	if x != nil {
+		return x.Duplicate
+	}
+	return false
+}
+
+// AwaitSharedTurn waits for the end of a turn that was asked for. Reply: the TurnResult, or a Failure, as TakeTurn's.
+type AwaitSharedTurn struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // or id
+	TurnId        string                 `protobuf:"bytes,2,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AwaitSharedTurn) Reset() {
+	*x = AwaitSharedTurn{}
+	mi := &file_command_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AwaitSharedTurn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AwaitSharedTurn) ProtoMessage() {}
+
+func (x *AwaitSharedTurn) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AwaitSharedTurn.ProtoReflect.Descriptor instead.
+func (*AwaitSharedTurn) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *AwaitSharedTurn) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AwaitSharedTurn) GetTurnId() string {
+	if x != nil {
+		return x.TurnId
+	}
+	return ""
+}
+
+// WithdrawTurn takes a turn back that waits for the word, and ends the one that has it. Reply: Ack.
+type WithdrawTurn struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // or id
+	TurnId        string                 `protobuf:"bytes,2,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WithdrawTurn) Reset() {
+	*x = WithdrawTurn{}
+	mi := &file_command_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WithdrawTurn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WithdrawTurn) ProtoMessage() {}
+
+func (x *WithdrawTurn) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WithdrawTurn.ProtoReflect.Descriptor instead.
+func (*WithdrawTurn) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *WithdrawTurn) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *WithdrawTurn) GetTurnId() string {
+	if x != nil {
+		return x.TurnId
+	}
+	return ""
+}
+
+func (x *WithdrawTurn) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *WithdrawTurn) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // SubmitTurn adds a word from outside to a shared conversation. Reply: SharedTurn, once it is durable.
 type SubmitTurn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3286,7 +3525,7 @@ type SubmitTurn struct {
 
 func (x *SubmitTurn) Reset() {
 	*x = SubmitTurn{}
-	mi := &file_command_proto_msgTypes[31]
+	mi := &file_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3298,7 +3537,7 @@ func (x *SubmitTurn) String() string {
 func (*SubmitTurn) ProtoMessage() {}
 
 func (x *SubmitTurn) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[31]
+	mi := &file_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3311,7 +3550,7 @@ func (x *SubmitTurn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTurn.ProtoReflect.Descriptor instead.
 func (*SubmitTurn) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{31}
+	return file_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SubmitTurn) GetName() string {
@@ -3345,15 +3584,16 @@ func (x *SubmitTurn) GetBy() string {
 // ReadConversation answers with a copy of a shared conversation: SharedConversation.
 type ReadConversation struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`    // or id
-	After         uint64                 `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"` // turns up to this record are left out
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`      // or id
+	After         uint64                 `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"`   // turns up to this record are left out
+	Limit         int32                  `protobuf:"varint,135,opt,name=limit,proto3" json:"limit,omitempty"` // as many turns at most, and 4 MiB of what was said, but one; 0: all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReadConversation) Reset() {
 	*x = ReadConversation{}
-	mi := &file_command_proto_msgTypes[32]
+	mi := &file_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3365,7 +3605,7 @@ func (x *ReadConversation) String() string {
 func (*ReadConversation) ProtoMessage() {}
 
 func (x *ReadConversation) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[32]
+	mi := &file_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3378,7 +3618,7 @@ func (x *ReadConversation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadConversation.ProtoReflect.Descriptor instead.
 func (*ReadConversation) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{32}
+	return file_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ReadConversation) GetName() string {
@@ -3395,6 +3635,13 @@ func (x *ReadConversation) GetAfter() uint64 {
 	return 0
 }
 
+func (x *ReadConversation) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
 type SharedConversation struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	ConversationId string                 `protobuf:"bytes,1,opt,name=conversation_id,json=conversationId,proto3" json:"conversation_id,omitempty"`
@@ -3405,13 +3652,16 @@ type SharedConversation struct {
 	SessionId      string                 `protobuf:"bytes,90,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	Speaking       string                 `protobuf:"bytes,91,opt,name=speaking,proto3" json:"speaking,omitempty"` // the worker whose turn is open; empty: nobody's is
 	Count          int32                  `protobuf:"varint,92,opt,name=count,proto3" json:"count,omitempty"`      // of turns
+	Waiting        int32                  `protobuf:"varint,135,opt,name=waiting,proto3" json:"waiting,omitempty"` // turns that were asked for and wait for the word
+	Queue          []*WaitingTurn         `protobuf:"bytes,136,rep,name=queue,proto3" json:"queue,omitempty"`      // these, the next one first; in a listing none
+	Next           uint64                 `protobuf:"varint,137,opt,name=next,proto3" json:"next,omitempty"`       // the record after which the next page of turns begins; 0: there are no more
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *SharedConversation) Reset() {
 	*x = SharedConversation{}
-	mi := &file_command_proto_msgTypes[33]
+	mi := &file_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3423,7 +3673,7 @@ func (x *SharedConversation) String() string {
 func (*SharedConversation) ProtoMessage() {}
 
 func (x *SharedConversation) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[33]
+	mi := &file_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3436,7 +3686,7 @@ func (x *SharedConversation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedConversation.ProtoReflect.Descriptor instead.
 func (*SharedConversation) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{33}
+	return file_command_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SharedConversation) GetConversationId() string {
@@ -3495,6 +3745,79 @@ func (x *SharedConversation) GetCount() int32 {
 	return 0
 }
 
+func (x *SharedConversation) GetWaiting() int32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *SharedConversation) GetQueue() []*WaitingTurn {
+	if x != nil {
+		return x.Queue
+	}
+	return nil
+}
+
+func (x *SharedConversation) GetNext() uint64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+type WaitingTurn struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TurnId        string                 `protobuf:"bytes,1,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	WorkerId      string                 `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitingTurn) Reset() {
+	*x = WaitingTurn{}
+	mi := &file_command_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitingTurn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitingTurn) ProtoMessage() {}
+
+func (x *WaitingTurn) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitingTurn.ProtoReflect.Descriptor instead.
+func (*WaitingTurn) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *WaitingTurn) GetTurnId() string {
+	if x != nil {
+		return x.TurnId
+	}
+	return ""
+}
+
+func (x *WaitingTurn) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
 type SharedTurn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
@@ -3509,7 +3832,7 @@ type SharedTurn struct {
 
 func (x *SharedTurn) Reset() {
 	*x = SharedTurn{}
-	mi := &file_command_proto_msgTypes[34]
+	mi := &file_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3521,7 +3844,7 @@ func (x *SharedTurn) String() string {
 func (*SharedTurn) ProtoMessage() {}
 
 func (x *SharedTurn) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[34]
+	mi := &file_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3534,7 +3857,7 @@ func (x *SharedTurn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedTurn.ProtoReflect.Descriptor instead.
 func (*SharedTurn) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{34}
+	return file_command_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SharedTurn) GetSeq() uint64 {
@@ -3592,7 +3915,7 @@ type SharedMember struct {
 
 func (x *SharedMember) Reset() {
 	*x = SharedMember{}
-	mi := &file_command_proto_msgTypes[35]
+	mi := &file_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3604,7 +3927,7 @@ func (x *SharedMember) String() string {
 func (*SharedMember) ProtoMessage() {}
 
 func (x *SharedMember) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[35]
+	mi := &file_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3617,7 +3940,7 @@ func (x *SharedMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedMember.ProtoReflect.Descriptor instead.
 func (*SharedMember) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{35}
+	return file_command_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SharedMember) GetWorkerId() string {
@@ -3665,7 +3988,7 @@ type ListConversations struct {
 
 func (x *ListConversations) Reset() {
 	*x = ListConversations{}
-	mi := &file_command_proto_msgTypes[36]
+	mi := &file_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3677,7 +4000,7 @@ func (x *ListConversations) String() string {
 func (*ListConversations) ProtoMessage() {}
 
 func (x *ListConversations) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[36]
+	mi := &file_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3690,7 +4013,7 @@ func (x *ListConversations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConversations.ProtoReflect.Descriptor instead.
 func (*ListConversations) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{36}
+	return file_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListConversations) GetSessionId() string {
@@ -3709,7 +4032,7 @@ type Conversations struct {
 
 func (x *Conversations) Reset() {
 	*x = Conversations{}
-	mi := &file_command_proto_msgTypes[37]
+	mi := &file_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3721,7 +4044,7 @@ func (x *Conversations) String() string {
 func (*Conversations) ProtoMessage() {}
 
 func (x *Conversations) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[37]
+	mi := &file_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3734,7 +4057,7 @@ func (x *Conversations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conversations.ProtoReflect.Descriptor instead.
 func (*Conversations) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{37}
+	return file_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Conversations) GetConversations() []*SharedConversation {
@@ -3757,7 +4080,7 @@ type DeleteWorker struct {
 
 func (x *DeleteWorker) Reset() {
 	*x = DeleteWorker{}
-	mi := &file_command_proto_msgTypes[38]
+	mi := &file_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3769,7 +4092,7 @@ func (x *DeleteWorker) String() string {
 func (*DeleteWorker) ProtoMessage() {}
 
 func (x *DeleteWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[38]
+	mi := &file_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3782,7 +4105,7 @@ func (x *DeleteWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorker.ProtoReflect.Descriptor instead.
 func (*DeleteWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{38}
+	return file_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DeleteWorker) GetWorkerId() string {
@@ -3814,7 +4137,7 @@ type DescribeSession struct {
 
 func (x *DescribeSession) Reset() {
 	*x = DescribeSession{}
-	mi := &file_command_proto_msgTypes[39]
+	mi := &file_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3826,7 +4149,7 @@ func (x *DescribeSession) String() string {
 func (*DescribeSession) ProtoMessage() {}
 
 func (x *DescribeSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[39]
+	mi := &file_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3839,7 +4162,7 @@ func (x *DescribeSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeSession.ProtoReflect.Descriptor instead.
 func (*DescribeSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{39}
+	return file_command_proto_rawDescGZIP(), []int{43}
 }
 
 // CountJobs asks how many turns are open in a session, how many inputs wait for theirs, and how many commands agents left running.
@@ -3852,7 +4175,7 @@ type CountJobs struct {
 
 func (x *CountJobs) Reset() {
 	*x = CountJobs{}
-	mi := &file_command_proto_msgTypes[40]
+	mi := &file_command_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3864,7 +4187,7 @@ func (x *CountJobs) String() string {
 func (*CountJobs) ProtoMessage() {}
 
 func (x *CountJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[40]
+	mi := &file_command_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3877,7 +4200,7 @@ func (x *CountJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountJobs.ProtoReflect.Descriptor instead.
 func (*CountJobs) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{40}
+	return file_command_proto_rawDescGZIP(), []int{44}
 }
 
 type JobCount struct {
@@ -3891,7 +4214,7 @@ type JobCount struct {
 
 func (x *JobCount) Reset() {
 	*x = JobCount{}
-	mi := &file_command_proto_msgTypes[41]
+	mi := &file_command_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3903,7 +4226,7 @@ func (x *JobCount) String() string {
 func (*JobCount) ProtoMessage() {}
 
 func (x *JobCount) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[41]
+	mi := &file_command_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3916,7 +4239,7 @@ func (x *JobCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCount.ProtoReflect.Descriptor instead.
 func (*JobCount) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{41}
+	return file_command_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *JobCount) GetRunning() int32 {
@@ -3955,7 +4278,7 @@ type ResolveCall struct {
 
 func (x *ResolveCall) Reset() {
 	*x = ResolveCall{}
-	mi := &file_command_proto_msgTypes[42]
+	mi := &file_command_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3967,7 +4290,7 @@ func (x *ResolveCall) String() string {
 func (*ResolveCall) ProtoMessage() {}
 
 func (x *ResolveCall) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[42]
+	mi := &file_command_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3980,7 +4303,7 @@ func (x *ResolveCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveCall.ProtoReflect.Descriptor instead.
 func (*ResolveCall) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{42}
+	return file_command_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ResolveCall) GetWorkerId() string {
@@ -4038,7 +4361,7 @@ type ResolveApproval struct {
 
 func (x *ResolveApproval) Reset() {
 	*x = ResolveApproval{}
-	mi := &file_command_proto_msgTypes[43]
+	mi := &file_command_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4050,7 +4373,7 @@ func (x *ResolveApproval) String() string {
 func (*ResolveApproval) ProtoMessage() {}
 
 func (x *ResolveApproval) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[43]
+	mi := &file_command_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4063,7 +4386,7 @@ func (x *ResolveApproval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveApproval.ProtoReflect.Descriptor instead.
 func (*ResolveApproval) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{43}
+	return file_command_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ResolveApproval) GetWorkerId() string {
@@ -4154,7 +4477,7 @@ type RememberRule struct {
 
 func (x *RememberRule) Reset() {
 	*x = RememberRule{}
-	mi := &file_command_proto_msgTypes[44]
+	mi := &file_command_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4166,7 +4489,7 @@ func (x *RememberRule) String() string {
 func (*RememberRule) ProtoMessage() {}
 
 func (x *RememberRule) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[44]
+	mi := &file_command_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4179,7 +4502,7 @@ func (x *RememberRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberRule.ProtoReflect.Descriptor instead.
 func (*RememberRule) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{44}
+	return file_command_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RememberRule) GetRule() string {
@@ -4249,7 +4572,7 @@ type Remembered struct {
 
 func (x *Remembered) Reset() {
 	*x = Remembered{}
-	mi := &file_command_proto_msgTypes[45]
+	mi := &file_command_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4261,7 +4584,7 @@ func (x *Remembered) String() string {
 func (*Remembered) ProtoMessage() {}
 
 func (x *Remembered) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[45]
+	mi := &file_command_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4274,7 +4597,7 @@ func (x *Remembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remembered.ProtoReflect.Descriptor instead.
 func (*Remembered) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{45}
+	return file_command_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Remembered) GetRule() *RuleView {
@@ -4317,7 +4640,7 @@ type RuleView struct {
 
 func (x *RuleView) Reset() {
 	*x = RuleView{}
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_command_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4329,7 +4652,7 @@ func (x *RuleView) String() string {
 func (*RuleView) ProtoMessage() {}
 
 func (x *RuleView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[46]
+	mi := &file_command_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4342,7 +4665,7 @@ func (x *RuleView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleView.ProtoReflect.Descriptor instead.
 func (*RuleView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{46}
+	return file_command_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RuleView) GetRuleId() string {
@@ -4425,7 +4748,7 @@ type ListRules struct {
 
 func (x *ListRules) Reset() {
 	*x = ListRules{}
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_command_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4437,7 +4760,7 @@ func (x *ListRules) String() string {
 func (*ListRules) ProtoMessage() {}
 
 func (x *ListRules) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[47]
+	mi := &file_command_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4450,7 +4773,7 @@ func (x *ListRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRules.ProtoReflect.Descriptor instead.
 func (*ListRules) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{47}
+	return file_command_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListRules) GetSessionId() string {
@@ -4469,7 +4792,7 @@ type Rules struct {
 
 func (x *Rules) Reset() {
 	*x = Rules{}
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_command_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4481,7 +4804,7 @@ func (x *Rules) String() string {
 func (*Rules) ProtoMessage() {}
 
 func (x *Rules) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[48]
+	mi := &file_command_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4494,7 +4817,7 @@ func (x *Rules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rules.ProtoReflect.Descriptor instead.
 func (*Rules) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{48}
+	return file_command_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Rules) GetRules() []*RuleView {
@@ -4515,7 +4838,7 @@ type RevokeRule struct {
 
 func (x *RevokeRule) Reset() {
 	*x = RevokeRule{}
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_command_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4527,7 +4850,7 @@ func (x *RevokeRule) String() string {
 func (*RevokeRule) ProtoMessage() {}
 
 func (x *RevokeRule) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[49]
+	mi := &file_command_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4540,7 +4863,7 @@ func (x *RevokeRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeRule.ProtoReflect.Descriptor instead.
 func (*RevokeRule) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{49}
+	return file_command_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RevokeRule) GetRuleId() string {
@@ -4568,7 +4891,7 @@ type ReleaseWorker struct {
 
 func (x *ReleaseWorker) Reset() {
 	*x = ReleaseWorker{}
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_command_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4580,7 +4903,7 @@ func (x *ReleaseWorker) String() string {
 func (*ReleaseWorker) ProtoMessage() {}
 
 func (x *ReleaseWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[50]
+	mi := &file_command_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4593,7 +4916,7 @@ func (x *ReleaseWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseWorker.ProtoReflect.Descriptor instead.
 func (*ReleaseWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{50}
+	return file_command_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ReleaseWorker) GetWorkerId() string {
@@ -4622,7 +4945,7 @@ type CompactHistory struct {
 
 func (x *CompactHistory) Reset() {
 	*x = CompactHistory{}
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_command_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4634,7 +4957,7 @@ func (x *CompactHistory) String() string {
 func (*CompactHistory) ProtoMessage() {}
 
 func (x *CompactHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[51]
+	mi := &file_command_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4647,7 +4970,7 @@ func (x *CompactHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactHistory.ProtoReflect.Descriptor instead.
 func (*CompactHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{51}
+	return file_command_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CompactHistory) GetWorkerId() string {
@@ -4678,7 +5001,7 @@ type Compacted struct {
 
 func (x *Compacted) Reset() {
 	*x = Compacted{}
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4690,7 +5013,7 @@ func (x *Compacted) String() string {
 func (*Compacted) ProtoMessage() {}
 
 func (x *Compacted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[52]
+	mi := &file_command_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4703,7 +5026,7 @@ func (x *Compacted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compacted.ProtoReflect.Descriptor instead.
 func (*Compacted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{52}
+	return file_command_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Compacted) GetWorkerId() string {
@@ -4763,7 +5086,7 @@ type SetTimer struct {
 
 func (x *SetTimer) Reset() {
 	*x = SetTimer{}
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4775,7 +5098,7 @@ func (x *SetTimer) String() string {
 func (*SetTimer) ProtoMessage() {}
 
 func (x *SetTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[53]
+	mi := &file_command_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4788,7 +5111,7 @@ func (x *SetTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTimer.ProtoReflect.Descriptor instead.
 func (*SetTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{53}
+	return file_command_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SetTimer) GetWorkerId() string {
@@ -4845,7 +5168,7 @@ type CancelTimer struct {
 
 func (x *CancelTimer) Reset() {
 	*x = CancelTimer{}
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4857,7 +5180,7 @@ func (x *CancelTimer) String() string {
 func (*CancelTimer) ProtoMessage() {}
 
 func (x *CancelTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[54]
+	mi := &file_command_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4870,7 +5193,7 @@ func (x *CancelTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTimer.ProtoReflect.Descriptor instead.
 func (*CancelTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{54}
+	return file_command_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CancelTimer) GetWorkerId() string {
@@ -4904,7 +5227,7 @@ type ListTimers struct {
 
 func (x *ListTimers) Reset() {
 	*x = ListTimers{}
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4916,7 +5239,7 @@ func (x *ListTimers) String() string {
 func (*ListTimers) ProtoMessage() {}
 
 func (x *ListTimers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[55]
+	mi := &file_command_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4929,7 +5252,7 @@ func (x *ListTimers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTimers.ProtoReflect.Descriptor instead.
 func (*ListTimers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{55}
+	return file_command_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListTimers) GetWorkerId() string {
@@ -4953,7 +5276,7 @@ type TimerView struct {
 
 func (x *TimerView) Reset() {
 	*x = TimerView{}
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4965,7 +5288,7 @@ func (x *TimerView) String() string {
 func (*TimerView) ProtoMessage() {}
 
 func (x *TimerView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[56]
+	mi := &file_command_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4978,7 +5301,7 @@ func (x *TimerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerView.ProtoReflect.Descriptor instead.
 func (*TimerView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{56}
+	return file_command_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *TimerView) GetTimerId() string {
@@ -5032,7 +5355,7 @@ type Timers struct {
 
 func (x *Timers) Reset() {
 	*x = Timers{}
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5044,7 +5367,7 @@ func (x *Timers) String() string {
 func (*Timers) ProtoMessage() {}
 
 func (x *Timers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[57]
+	mi := &file_command_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5057,7 +5380,7 @@ func (x *Timers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timers.ProtoReflect.Descriptor instead.
 func (*Timers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{57}
+	return file_command_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Timers) GetTimers() []*TimerView {
@@ -5079,7 +5402,7 @@ type FireTimer struct {
 
 func (x *FireTimer) Reset() {
 	*x = FireTimer{}
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5091,7 +5414,7 @@ func (x *FireTimer) String() string {
 func (*FireTimer) ProtoMessage() {}
 
 func (x *FireTimer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[58]
+	mi := &file_command_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5104,7 +5427,7 @@ func (x *FireTimer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FireTimer.ProtoReflect.Descriptor instead.
 func (*FireTimer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{58}
+	return file_command_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *FireTimer) GetWorkerId() string {
@@ -5131,7 +5454,7 @@ type TimerChanged struct {
 
 func (x *TimerChanged) Reset() {
 	*x = TimerChanged{}
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5143,7 +5466,7 @@ func (x *TimerChanged) String() string {
 func (*TimerChanged) ProtoMessage() {}
 
 func (x *TimerChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[59]
+	mi := &file_command_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5156,7 +5479,7 @@ func (x *TimerChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimerChanged.ProtoReflect.Descriptor instead.
 func (*TimerChanged) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{59}
+	return file_command_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *TimerChanged) GetDueUnixMs() int64 {
@@ -5176,7 +5499,7 @@ type SaveHistory struct {
 
 func (x *SaveHistory) Reset() {
 	*x = SaveHistory{}
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5188,7 +5511,7 @@ func (x *SaveHistory) String() string {
 func (*SaveHistory) ProtoMessage() {}
 
 func (x *SaveHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[60]
+	mi := &file_command_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5201,7 +5524,7 @@ func (x *SaveHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveHistory.ProtoReflect.Descriptor instead.
 func (*SaveHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{60}
+	return file_command_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SaveHistory) GetWorkerId() string {
@@ -5221,7 +5544,7 @@ type WaitIdle struct {
 
 func (x *WaitIdle) Reset() {
 	*x = WaitIdle{}
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5233,7 +5556,7 @@ func (x *WaitIdle) String() string {
 func (*WaitIdle) ProtoMessage() {}
 
 func (x *WaitIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[61]
+	mi := &file_command_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5246,7 +5569,7 @@ func (x *WaitIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitIdle.ProtoReflect.Descriptor instead.
 func (*WaitIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{61}
+	return file_command_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *WaitIdle) GetWorkerId() string {
@@ -5269,7 +5592,7 @@ type CloseSession struct {
 
 func (x *CloseSession) Reset() {
 	*x = CloseSession{}
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5281,7 +5604,7 @@ func (x *CloseSession) String() string {
 func (*CloseSession) ProtoMessage() {}
 
 func (x *CloseSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[62]
+	mi := &file_command_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5294,7 +5617,7 @@ func (x *CloseSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSession.ProtoReflect.Descriptor instead.
 func (*CloseSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{62}
+	return file_command_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *CloseSession) GetReason() string {
@@ -5329,7 +5652,7 @@ type Subscribe struct {
 
 func (x *Subscribe) Reset() {
 	*x = Subscribe{}
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5341,7 +5664,7 @@ func (x *Subscribe) String() string {
 func (*Subscribe) ProtoMessage() {}
 
 func (x *Subscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[63]
+	mi := &file_command_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5354,7 +5677,7 @@ func (x *Subscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribe.ProtoReflect.Descriptor instead.
 func (*Subscribe) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{63}
+	return file_command_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Subscribe) GetRequest() uint64 {
@@ -5374,7 +5697,7 @@ type Subscribed struct {
 
 func (x *Subscribed) Reset() {
 	*x = Subscribed{}
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5386,7 +5709,7 @@ func (x *Subscribed) String() string {
 func (*Subscribed) ProtoMessage() {}
 
 func (x *Subscribed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[64]
+	mi := &file_command_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5399,7 +5722,7 @@ func (x *Subscribed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribed.ProtoReflect.Descriptor instead.
 func (*Subscribed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{64}
+	return file_command_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Subscribed) GetCursor() uint64 {
@@ -5424,7 +5747,7 @@ type Unsubscribe struct {
 
 func (x *Unsubscribe) Reset() {
 	*x = Unsubscribe{}
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5436,7 +5759,7 @@ func (x *Unsubscribe) String() string {
 func (*Unsubscribe) ProtoMessage() {}
 
 func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[65]
+	mi := &file_command_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5449,7 +5772,7 @@ func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unsubscribe.ProtoReflect.Descriptor instead.
 func (*Unsubscribe) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{65}
+	return file_command_proto_rawDescGZIP(), []int{69}
 }
 
 // Published carries events to a watcher. Cursors of one session are dense, so a watcher puts
@@ -5465,7 +5788,7 @@ type Published struct {
 
 func (x *Published) Reset() {
 	*x = Published{}
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5477,7 +5800,7 @@ func (x *Published) String() string {
 func (*Published) ProtoMessage() {}
 
 func (x *Published) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[66]
+	mi := &file_command_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5490,7 +5813,7 @@ func (x *Published) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Published.ProtoReflect.Descriptor instead.
 func (*Published) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{66}
+	return file_command_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Published) GetFirstCursor() uint64 {
@@ -5524,7 +5847,7 @@ type ReadHistory struct {
 
 func (x *ReadHistory) Reset() {
 	*x = ReadHistory{}
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5536,7 +5859,7 @@ func (x *ReadHistory) String() string {
 func (*ReadHistory) ProtoMessage() {}
 
 func (x *ReadHistory) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[67]
+	mi := &file_command_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5549,7 +5872,7 @@ func (x *ReadHistory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadHistory.ProtoReflect.Descriptor instead.
 func (*ReadHistory) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{67}
+	return file_command_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ReadHistory) GetWorkerId() string {
@@ -5572,7 +5895,7 @@ type History struct {
 
 func (x *History) Reset() {
 	*x = History{}
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5584,7 +5907,7 @@ func (x *History) String() string {
 func (*History) ProtoMessage() {}
 
 func (x *History) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[68]
+	mi := &file_command_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5597,7 +5920,7 @@ func (x *History) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use History.ProtoReflect.Descriptor instead.
 func (*History) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{68}
+	return file_command_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *History) GetWorkerId() string {
@@ -5651,7 +5974,7 @@ type ConfigureWorker struct {
 
 func (x *ConfigureWorker) Reset() {
 	*x = ConfigureWorker{}
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5663,7 +5986,7 @@ func (x *ConfigureWorker) String() string {
 func (*ConfigureWorker) ProtoMessage() {}
 
 func (x *ConfigureWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[69]
+	mi := &file_command_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5676,7 +5999,7 @@ func (x *ConfigureWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureWorker.ProtoReflect.Descriptor instead.
 func (*ConfigureWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{69}
+	return file_command_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ConfigureWorker) GetWorkerId() string {
@@ -5741,7 +6064,7 @@ type NarrowChild struct {
 
 func (x *NarrowChild) Reset() {
 	*x = NarrowChild{}
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5753,7 +6076,7 @@ func (x *NarrowChild) String() string {
 func (*NarrowChild) ProtoMessage() {}
 
 func (x *NarrowChild) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[70]
+	mi := &file_command_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5766,7 +6089,7 @@ func (x *NarrowChild) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NarrowChild.ProtoReflect.Descriptor instead.
 func (*NarrowChild) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{70}
+	return file_command_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *NarrowChild) GetTools() []string {
@@ -5817,7 +6140,7 @@ type SessionView struct {
 
 func (x *SessionView) Reset() {
 	*x = SessionView{}
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5829,7 +6152,7 @@ func (x *SessionView) String() string {
 func (*SessionView) ProtoMessage() {}
 
 func (x *SessionView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[71]
+	mi := &file_command_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5842,7 +6165,7 @@ func (x *SessionView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionView.ProtoReflect.Descriptor instead.
 func (*SessionView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{71}
+	return file_command_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SessionView) GetId() string {
@@ -6014,7 +6337,7 @@ type WorkerView struct {
 
 func (x *WorkerView) Reset() {
 	*x = WorkerView{}
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6026,7 +6349,7 @@ func (x *WorkerView) String() string {
 func (*WorkerView) ProtoMessage() {}
 
 func (x *WorkerView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[72]
+	mi := &file_command_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6039,7 +6362,7 @@ func (x *WorkerView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerView.ProtoReflect.Descriptor instead.
 func (*WorkerView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{72}
+	return file_command_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *WorkerView) GetId() string {
@@ -6255,7 +6578,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6267,7 +6590,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[73]
+	mi := &file_command_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6280,7 +6603,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{73}
+	return file_command_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Waiting) GetKind() string {
@@ -6360,7 +6683,7 @@ type CallView struct {
 
 func (x *CallView) Reset() {
 	*x = CallView{}
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6372,7 +6695,7 @@ func (x *CallView) String() string {
 func (*CallView) ProtoMessage() {}
 
 func (x *CallView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[74]
+	mi := &file_command_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6385,7 +6708,7 @@ func (x *CallView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallView.ProtoReflect.Descriptor instead.
 func (*CallView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{74}
+	return file_command_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *CallView) GetExecId() string {
@@ -6502,7 +6825,7 @@ type ApprovalView struct {
 
 func (x *ApprovalView) Reset() {
 	*x = ApprovalView{}
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6514,7 +6837,7 @@ func (x *ApprovalView) String() string {
 func (*ApprovalView) ProtoMessage() {}
 
 func (x *ApprovalView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[75]
+	mi := &file_command_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6527,7 +6850,7 @@ func (x *ApprovalView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalView.ProtoReflect.Descriptor instead.
 func (*ApprovalView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{75}
+	return file_command_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ApprovalView) GetApprovalId() string {
@@ -6688,7 +7011,7 @@ type Viewer struct {
 
 func (x *Viewer) Reset() {
 	*x = Viewer{}
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6700,7 +7023,7 @@ func (x *Viewer) String() string {
 func (*Viewer) ProtoMessage() {}
 
 func (x *Viewer) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[76]
+	mi := &file_command_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6713,7 +7036,7 @@ func (x *Viewer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Viewer.ProtoReflect.Descriptor instead.
 func (*Viewer) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{76}
+	return file_command_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Viewer) GetBy() string {
@@ -6741,7 +7064,7 @@ type ShowApproval struct {
 
 func (x *ShowApproval) Reset() {
 	*x = ShowApproval{}
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6753,7 +7076,7 @@ func (x *ShowApproval) String() string {
 func (*ShowApproval) ProtoMessage() {}
 
 func (x *ShowApproval) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[77]
+	mi := &file_command_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6766,7 +7089,7 @@ func (x *ShowApproval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShowApproval.ProtoReflect.Descriptor instead.
 func (*ShowApproval) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{77}
+	return file_command_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ShowApproval) GetApprovalId() string {
@@ -6793,7 +7116,7 @@ type Announce struct {
 
 func (x *Announce) Reset() {
 	*x = Announce{}
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6805,7 +7128,7 @@ func (x *Announce) String() string {
 func (*Announce) ProtoMessage() {}
 
 func (x *Announce) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[78]
+	mi := &file_command_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6818,7 +7141,7 @@ func (x *Announce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Announce.ProtoReflect.Descriptor instead.
 func (*Announce) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{78}
+	return file_command_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Announce) GetEvent() *Event {
@@ -6838,7 +7161,7 @@ type ListApprovals struct {
 
 func (x *ListApprovals) Reset() {
 	*x = ListApprovals{}
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6850,7 +7173,7 @@ func (x *ListApprovals) String() string {
 func (*ListApprovals) ProtoMessage() {}
 
 func (x *ListApprovals) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[79]
+	mi := &file_command_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6863,7 +7186,7 @@ func (x *ListApprovals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListApprovals.ProtoReflect.Descriptor instead.
 func (*ListApprovals) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{79}
+	return file_command_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListApprovals) GetSessionId() string {
@@ -6882,7 +7205,7 @@ type Approvals struct {
 
 func (x *Approvals) Reset() {
 	*x = Approvals{}
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6894,7 +7217,7 @@ func (x *Approvals) String() string {
 func (*Approvals) ProtoMessage() {}
 
 func (x *Approvals) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[80]
+	mi := &file_command_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6907,7 +7230,7 @@ func (x *Approvals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approvals.ProtoReflect.Descriptor instead.
 func (*Approvals) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{80}
+	return file_command_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Approvals) GetApprovals() []*ApprovalView {
@@ -6929,7 +7252,7 @@ type ListAudit struct {
 
 func (x *ListAudit) Reset() {
 	*x = ListAudit{}
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6941,7 +7264,7 @@ func (x *ListAudit) String() string {
 func (*ListAudit) ProtoMessage() {}
 
 func (x *ListAudit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[81]
+	mi := &file_command_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6954,7 +7277,7 @@ func (x *ListAudit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAudit.ProtoReflect.Descriptor instead.
 func (*ListAudit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{81}
+	return file_command_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListAudit) GetSessionId() string {
@@ -6981,7 +7304,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6993,7 +7316,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[82]
+	mi := &file_command_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7006,7 +7329,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{82}
+	return file_command_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Audit) GetEntries() []*AuditView {
@@ -7056,7 +7379,7 @@ type AuditView struct {
 
 func (x *AuditView) Reset() {
 	*x = AuditView{}
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7068,7 +7391,7 @@ func (x *AuditView) String() string {
 func (*AuditView) ProtoMessage() {}
 
 func (x *AuditView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[83]
+	mi := &file_command_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7081,7 +7404,7 @@ func (x *AuditView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditView.ProtoReflect.Descriptor instead.
 func (*AuditView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{83}
+	return file_command_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *AuditView) GetAtUnixMs() int64 {
@@ -7262,7 +7585,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7274,7 +7597,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[84]
+	mi := &file_command_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7287,7 +7610,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{84}
+	return file_command_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *OpenSession) GetSessionId() string {
@@ -7308,7 +7631,7 @@ type SessionIdle struct {
 
 func (x *SessionIdle) Reset() {
 	*x = SessionIdle{}
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7320,7 +7643,7 @@ func (x *SessionIdle) String() string {
 func (*SessionIdle) ProtoMessage() {}
 
 func (x *SessionIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[85]
+	mi := &file_command_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7333,7 +7656,7 @@ func (x *SessionIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionIdle.ProtoReflect.Descriptor instead.
 func (*SessionIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{85}
+	return file_command_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *SessionIdle) GetSessionId() string {
@@ -7352,7 +7675,7 @@ type Passivate struct {
 
 func (x *Passivate) Reset() {
 	*x = Passivate{}
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7364,7 +7687,7 @@ func (x *Passivate) String() string {
 func (*Passivate) ProtoMessage() {}
 
 func (x *Passivate) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[86]
+	mi := &file_command_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7377,7 +7700,7 @@ func (x *Passivate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Passivate.ProtoReflect.Descriptor instead.
 func (*Passivate) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{86}
+	return file_command_proto_rawDescGZIP(), []int{90}
 }
 
 type Staying struct {
@@ -7389,7 +7712,7 @@ type Staying struct {
 
 func (x *Staying) Reset() {
 	*x = Staying{}
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7401,7 +7724,7 @@ func (x *Staying) String() string {
 func (*Staying) ProtoMessage() {}
 
 func (x *Staying) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[87]
+	mi := &file_command_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7414,7 +7737,7 @@ func (x *Staying) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Staying.ProtoReflect.Descriptor instead.
 func (*Staying) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{87}
+	return file_command_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Staying) GetSessionId() string {
@@ -7433,7 +7756,7 @@ type MakeRoom struct {
 
 func (x *MakeRoom) Reset() {
 	*x = MakeRoom{}
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7445,7 +7768,7 @@ func (x *MakeRoom) String() string {
 func (*MakeRoom) ProtoMessage() {}
 
 func (x *MakeRoom) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[88]
+	mi := &file_command_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7458,7 +7781,7 @@ func (x *MakeRoom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeRoom.ProtoReflect.Descriptor instead.
 func (*MakeRoom) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{88}
+	return file_command_proto_rawDescGZIP(), []int{92}
 }
 
 // ReportIdle asks a worker whether it could leave memory. Reply: Idleness, in its turn.
@@ -7470,7 +7793,7 @@ type ReportIdle struct {
 
 func (x *ReportIdle) Reset() {
 	*x = ReportIdle{}
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7482,7 +7805,7 @@ func (x *ReportIdle) String() string {
 func (*ReportIdle) ProtoMessage() {}
 
 func (x *ReportIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[89]
+	mi := &file_command_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7495,7 +7818,7 @@ func (x *ReportIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportIdle.ProtoReflect.Descriptor instead.
 func (*ReportIdle) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{89}
+	return file_command_proto_rawDescGZIP(), []int{93}
 }
 
 type Idleness struct {
@@ -7509,7 +7832,7 @@ type Idleness struct {
 
 func (x *Idleness) Reset() {
 	*x = Idleness{}
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7521,7 +7844,7 @@ func (x *Idleness) String() string {
 func (*Idleness) ProtoMessage() {}
 
 func (x *Idleness) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[90]
+	mi := &file_command_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7534,7 +7857,7 @@ func (x *Idleness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Idleness.ProtoReflect.Descriptor instead.
 func (*Idleness) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{90}
+	return file_command_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Idleness) GetIdle() bool {
@@ -7577,7 +7900,7 @@ type Configure struct {
 
 func (x *Configure) Reset() {
 	*x = Configure{}
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7589,7 +7912,7 @@ func (x *Configure) String() string {
 func (*Configure) ProtoMessage() {}
 
 func (x *Configure) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[91]
+	mi := &file_command_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7602,7 +7925,7 @@ func (x *Configure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Configure.ProtoReflect.Descriptor instead.
 func (*Configure) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{91}
+	return file_command_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Configure) GetGrant() *Grant {
@@ -7690,7 +8013,7 @@ type WorkerFailed struct {
 
 func (x *WorkerFailed) Reset() {
 	*x = WorkerFailed{}
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7702,7 +8025,7 @@ func (x *WorkerFailed) String() string {
 func (*WorkerFailed) ProtoMessage() {}
 
 func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[92]
+	mi := &file_command_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7715,7 +8038,7 @@ func (x *WorkerFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerFailed.ProtoReflect.Descriptor instead.
 func (*WorkerFailed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{92}
+	return file_command_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *WorkerFailed) GetWorkerId() string {
@@ -7766,7 +8089,7 @@ type SessionEnded struct {
 
 func (x *SessionEnded) Reset() {
 	*x = SessionEnded{}
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7778,7 +8101,7 @@ func (x *SessionEnded) String() string {
 func (*SessionEnded) ProtoMessage() {}
 
 func (x *SessionEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[93]
+	mi := &file_command_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7791,7 +8114,7 @@ func (x *SessionEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionEnded.ProtoReflect.Descriptor instead.
 func (*SessionEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{93}
+	return file_command_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *SessionEnded) GetSessionId() string {
@@ -7824,7 +8147,7 @@ type DescribeWorker struct {
 
 func (x *DescribeWorker) Reset() {
 	*x = DescribeWorker{}
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7836,7 +8159,7 @@ func (x *DescribeWorker) String() string {
 func (*DescribeWorker) ProtoMessage() {}
 
 func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[94]
+	mi := &file_command_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7849,7 +8172,7 @@ func (x *DescribeWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorker.ProtoReflect.Descriptor instead.
 func (*DescribeWorker) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{94}
+	return file_command_proto_rawDescGZIP(), []int{98}
 }
 
 // Watched tells a worker whether anybody looks at its live events.
@@ -7862,7 +8185,7 @@ type Watched struct {
 
 func (x *Watched) Reset() {
 	*x = Watched{}
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7874,7 +8197,7 @@ func (x *Watched) String() string {
 func (*Watched) ProtoMessage() {}
 
 func (x *Watched) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[95]
+	mi := &file_command_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7887,7 +8210,7 @@ func (x *Watched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watched.ProtoReflect.Descriptor instead.
 func (*Watched) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{95}
+	return file_command_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *Watched) GetOn() bool {
@@ -7914,7 +8237,7 @@ type AcquireLease struct {
 
 func (x *AcquireLease) Reset() {
 	*x = AcquireLease{}
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7926,7 +8249,7 @@ func (x *AcquireLease) String() string {
 func (*AcquireLease) ProtoMessage() {}
 
 func (x *AcquireLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[96]
+	mi := &file_command_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7939,7 +8262,7 @@ func (x *AcquireLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireLease.ProtoReflect.Descriptor instead.
 func (*AcquireLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{96}
+	return file_command_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *AcquireLease) GetWorkspace() string {
@@ -8003,7 +8326,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8015,7 +8338,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[97]
+	mi := &file_command_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8028,7 +8351,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{97}
+	return file_command_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *LeaseGranted) GetWorkspace() string {
@@ -8071,7 +8394,7 @@ type LeaseQueued struct {
 
 func (x *LeaseQueued) Reset() {
 	*x = LeaseQueued{}
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8083,7 +8406,7 @@ func (x *LeaseQueued) String() string {
 func (*LeaseQueued) ProtoMessage() {}
 
 func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[98]
+	mi := &file_command_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8096,7 +8419,7 @@ func (x *LeaseQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseQueued.ProtoReflect.Descriptor instead.
 func (*LeaseQueued) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{98}
+	return file_command_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *LeaseQueued) GetWorkspace() string {
@@ -8140,7 +8463,7 @@ type ReleaseLease struct {
 
 func (x *ReleaseLease) Reset() {
 	*x = ReleaseLease{}
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8152,7 +8475,7 @@ func (x *ReleaseLease) String() string {
 func (*ReleaseLease) ProtoMessage() {}
 
 func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[99]
+	mi := &file_command_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8165,7 +8488,7 @@ func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseLease.ProtoReflect.Descriptor instead.
 func (*ReleaseLease) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{99}
+	return file_command_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ReleaseLease) GetWorkspace() string {
@@ -8210,7 +8533,7 @@ type EffectBegun struct {
 
 func (x *EffectBegun) Reset() {
 	*x = EffectBegun{}
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8222,7 +8545,7 @@ func (x *EffectBegun) String() string {
 func (*EffectBegun) ProtoMessage() {}
 
 func (x *EffectBegun) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[100]
+	mi := &file_command_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8235,7 +8558,7 @@ func (x *EffectBegun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectBegun.ProtoReflect.Descriptor instead.
 func (*EffectBegun) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{100}
+	return file_command_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *EffectBegun) GetWorkspace() string {
@@ -8275,7 +8598,7 @@ type EffectAllowed struct {
 
 func (x *EffectAllowed) Reset() {
 	*x = EffectAllowed{}
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8287,7 +8610,7 @@ func (x *EffectAllowed) String() string {
 func (*EffectAllowed) ProtoMessage() {}
 
 func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[101]
+	mi := &file_command_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8300,7 +8623,7 @@ func (x *EffectAllowed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectAllowed.ProtoReflect.Descriptor instead.
 func (*EffectAllowed) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{101}
+	return file_command_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *EffectAllowed) GetExecId() string {
@@ -8321,7 +8644,7 @@ type EffectEnded struct {
 
 func (x *EffectEnded) Reset() {
 	*x = EffectEnded{}
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8333,7 +8656,7 @@ func (x *EffectEnded) String() string {
 func (*EffectEnded) ProtoMessage() {}
 
 func (x *EffectEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[102]
+	mi := &file_command_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8346,7 +8669,7 @@ func (x *EffectEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectEnded.ProtoReflect.Descriptor instead.
 func (*EffectEnded) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{102}
+	return file_command_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *EffectEnded) GetWorkspace() string {
@@ -8383,7 +8706,7 @@ type OpenWorkspace struct {
 
 func (x *OpenWorkspace) Reset() {
 	*x = OpenWorkspace{}
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8395,7 +8718,7 @@ func (x *OpenWorkspace) String() string {
 func (*OpenWorkspace) ProtoMessage() {}
 
 func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[103]
+	mi := &file_command_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8408,7 +8731,7 @@ func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkspace.ProtoReflect.Descriptor instead.
 func (*OpenWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{103}
+	return file_command_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *OpenWorkspace) GetGrant() *WorkspaceGrant {
@@ -8441,7 +8764,7 @@ type WorkspaceReady struct {
 
 func (x *WorkspaceReady) Reset() {
 	*x = WorkspaceReady{}
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8453,7 +8776,7 @@ func (x *WorkspaceReady) String() string {
 func (*WorkspaceReady) ProtoMessage() {}
 
 func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[104]
+	mi := &file_command_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8466,7 +8789,7 @@ func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceReady.ProtoReflect.Descriptor instead.
 func (*WorkspaceReady) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{104}
+	return file_command_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *WorkspaceReady) GetOverlaps() []*WorkspaceRef {
@@ -8487,7 +8810,7 @@ type KeepWorkspaces struct {
 
 func (x *KeepWorkspaces) Reset() {
 	*x = KeepWorkspaces{}
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8499,7 +8822,7 @@ func (x *KeepWorkspaces) String() string {
 func (*KeepWorkspaces) ProtoMessage() {}
 
 func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[105]
+	mi := &file_command_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8512,7 +8835,7 @@ func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepWorkspaces.ProtoReflect.Descriptor instead.
 func (*KeepWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{105}
+	return file_command_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *KeepWorkspaces) GetSessionId() string {
@@ -8540,7 +8863,7 @@ type RetireWorkspace struct {
 
 func (x *RetireWorkspace) Reset() {
 	*x = RetireWorkspace{}
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8552,7 +8875,7 @@ func (x *RetireWorkspace) String() string {
 func (*RetireWorkspace) ProtoMessage() {}
 
 func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[106]
+	mi := &file_command_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8565,7 +8888,7 @@ func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireWorkspace.ProtoReflect.Descriptor instead.
 func (*RetireWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{106}
+	return file_command_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *RetireWorkspace) GetGeneration() uint64 {
@@ -8585,7 +8908,7 @@ type WorkspaceUnused struct {
 
 func (x *WorkspaceUnused) Reset() {
 	*x = WorkspaceUnused{}
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8597,7 +8920,7 @@ func (x *WorkspaceUnused) String() string {
 func (*WorkspaceUnused) ProtoMessage() {}
 
 func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8610,7 +8933,7 @@ func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceUnused.ProtoReflect.Descriptor instead.
 func (*WorkspaceUnused) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{107}
+	return file_command_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *WorkspaceUnused) GetId() string {
@@ -8635,7 +8958,7 @@ type DescribeWorkspace struct {
 
 func (x *DescribeWorkspace) Reset() {
 	*x = DescribeWorkspace{}
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8647,7 +8970,7 @@ func (x *DescribeWorkspace) String() string {
 func (*DescribeWorkspace) ProtoMessage() {}
 
 func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8660,7 +8983,7 @@ func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorkspace.ProtoReflect.Descriptor instead.
 func (*DescribeWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{108}
+	return file_command_proto_rawDescGZIP(), []int{112}
 }
 
 type WorkspaceView struct {
@@ -8676,7 +8999,7 @@ type WorkspaceView struct {
 
 func (x *WorkspaceView) Reset() {
 	*x = WorkspaceView{}
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8688,7 +9011,7 @@ func (x *WorkspaceView) String() string {
 func (*WorkspaceView) ProtoMessage() {}
 
 func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8701,7 +9024,7 @@ func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceView.ProtoReflect.Descriptor instead.
 func (*WorkspaceView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{109}
+	return file_command_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *WorkspaceView) GetUri() string {
@@ -8749,7 +9072,7 @@ type FindActor struct {
 
 func (x *FindActor) Reset() {
 	*x = FindActor{}
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8761,7 +9084,7 @@ func (x *FindActor) String() string {
 func (*FindActor) ProtoMessage() {}
 
 func (x *FindActor) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8774,7 +9097,7 @@ func (x *FindActor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindActor.ProtoReflect.Descriptor instead.
 func (*FindActor) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{110}
+	return file_command_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *FindActor) GetName() string {
@@ -8794,7 +9117,7 @@ type Replaced struct {
 
 func (x *Replaced) Reset() {
 	*x = Replaced{}
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8806,7 +9129,7 @@ func (x *Replaced) String() string {
 func (*Replaced) ProtoMessage() {}
 
 func (x *Replaced) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8819,7 +9142,7 @@ func (x *Replaced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replaced.ProtoReflect.Descriptor instead.
 func (*Replaced) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{111}
+	return file_command_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *Replaced) GetName() string {
@@ -8849,7 +9172,7 @@ type AcquirePermit struct {
 
 func (x *AcquirePermit) Reset() {
 	*x = AcquirePermit{}
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8861,7 +9184,7 @@ func (x *AcquirePermit) String() string {
 func (*AcquirePermit) ProtoMessage() {}
 
 func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8874,7 +9197,7 @@ func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquirePermit.ProtoReflect.Descriptor instead.
 func (*AcquirePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{112}
+	return file_command_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *AcquirePermit) GetRequest() uint64 {
@@ -8921,7 +9244,7 @@ type PermitGranted struct {
 
 func (x *PermitGranted) Reset() {
 	*x = PermitGranted{}
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8933,7 +9256,7 @@ func (x *PermitGranted) String() string {
 func (*PermitGranted) ProtoMessage() {}
 
 func (x *PermitGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8946,7 +9269,7 @@ func (x *PermitGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitGranted.ProtoReflect.Descriptor instead.
 func (*PermitGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{113}
+	return file_command_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *PermitGranted) GetRequest() uint64 {
@@ -8967,7 +9290,7 @@ type PermitDenied struct {
 
 func (x *PermitDenied) Reset() {
 	*x = PermitDenied{}
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8979,7 +9302,7 @@ func (x *PermitDenied) String() string {
 func (*PermitDenied) ProtoMessage() {}
 
 func (x *PermitDenied) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8992,7 +9315,7 @@ func (x *PermitDenied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitDenied.ProtoReflect.Descriptor instead.
 func (*PermitDenied) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{114}
+	return file_command_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *PermitDenied) GetRequest() uint64 {
@@ -9022,7 +9345,7 @@ type ReleasePermit struct {
 
 func (x *ReleasePermit) Reset() {
 	*x = ReleasePermit{}
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9034,7 +9357,7 @@ func (x *ReleasePermit) String() string {
 func (*ReleasePermit) ProtoMessage() {}
 
 func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9047,7 +9370,7 @@ func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasePermit.ProtoReflect.Descriptor instead.
 func (*ReleasePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{115}
+	return file_command_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *ReleasePermit) GetRequest() uint64 {
@@ -9100,7 +9423,7 @@ type AskBudget struct {
 
 func (x *AskBudget) Reset() {
 	*x = AskBudget{}
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9112,7 +9435,7 @@ func (x *AskBudget) String() string {
 func (*AskBudget) ProtoMessage() {}
 
 func (x *AskBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9125,7 +9448,7 @@ func (x *AskBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskBudget.ProtoReflect.Descriptor instead.
 func (*AskBudget) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{116}
+	return file_command_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *AskBudget) GetWorkerId() string {
@@ -9175,7 +9498,7 @@ type BudgetGranted struct {
 
 func (x *BudgetGranted) Reset() {
 	*x = BudgetGranted{}
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9187,7 +9510,7 @@ func (x *BudgetGranted) String() string {
 func (*BudgetGranted) ProtoMessage() {}
 
 func (x *BudgetGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9200,7 +9523,7 @@ func (x *BudgetGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetGranted.ProtoReflect.Descriptor instead.
 func (*BudgetGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{117}
+	return file_command_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *BudgetGranted) GetAsk() uint64 {
@@ -9243,7 +9566,7 @@ type BudgetRefused struct {
 
 func (x *BudgetRefused) Reset() {
 	*x = BudgetRefused{}
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9255,7 +9578,7 @@ func (x *BudgetRefused) String() string {
 func (*BudgetRefused) ProtoMessage() {}
 
 func (x *BudgetRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9268,7 +9591,7 @@ func (x *BudgetRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetRefused.ProtoReflect.Descriptor instead.
 func (*BudgetRefused) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{118}
+	return file_command_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *BudgetRefused) GetAsk() uint64 {
@@ -9310,7 +9633,7 @@ type BudgetShort struct {
 
 func (x *BudgetShort) Reset() {
 	*x = BudgetShort{}
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9322,7 +9645,7 @@ func (x *BudgetShort) String() string {
 func (*BudgetShort) ProtoMessage() {}
 
 func (x *BudgetShort) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9335,7 +9658,7 @@ func (x *BudgetShort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetShort.ProtoReflect.Descriptor instead.
 func (*BudgetShort) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{119}
+	return file_command_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *BudgetShort) GetAsk() uint64 {
@@ -9370,7 +9693,7 @@ type ReportBudget struct {
 
 func (x *ReportBudget) Reset() {
 	*x = ReportBudget{}
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9382,7 +9705,7 @@ func (x *ReportBudget) String() string {
 func (*ReportBudget) ProtoMessage() {}
 
 func (x *ReportBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9395,7 +9718,7 @@ func (x *ReportBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportBudget.ProtoReflect.Descriptor instead.
 func (*ReportBudget) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{120}
+	return file_command_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *ReportBudget) GetWorkerId() string {
@@ -9451,7 +9774,7 @@ type Execute struct {
 
 func (x *Execute) Reset() {
 	*x = Execute{}
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9463,7 +9786,7 @@ func (x *Execute) String() string {
 func (*Execute) ProtoMessage() {}
 
 func (x *Execute) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9476,7 +9799,7 @@ func (x *Execute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Execute.ProtoReflect.Descriptor instead.
 func (*Execute) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{121}
+	return file_command_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *Execute) GetExecId() string {
@@ -9715,7 +10038,7 @@ type ToolReply struct {
 
 func (x *ToolReply) Reset() {
 	*x = ToolReply{}
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9727,7 +10050,7 @@ func (x *ToolReply) String() string {
 func (*ToolReply) ProtoMessage() {}
 
 func (x *ToolReply) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9740,7 +10063,7 @@ func (x *ToolReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolReply.ProtoReflect.Descriptor instead.
 func (*ToolReply) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{122}
+	return file_command_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *ToolReply) GetExecId() string {
@@ -9875,7 +10198,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9887,7 +10210,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9900,7 +10223,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{123}
+	return file_command_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *LedgerEntry) GetExecId() string {
@@ -9942,7 +10265,7 @@ type CancelCalls struct {
 
 func (x *CancelCalls) Reset() {
 	*x = CancelCalls{}
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9954,7 +10277,7 @@ func (x *CancelCalls) String() string {
 func (*CancelCalls) ProtoMessage() {}
 
 func (x *CancelCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9967,7 +10290,7 @@ func (x *CancelCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCalls.ProtoReflect.Descriptor instead.
 func (*CancelCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{124}
+	return file_command_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *CancelCalls) GetExecIds() []string {
@@ -9999,7 +10322,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10011,7 +10334,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10024,7 +10347,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{125}
+	return file_command_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *Progress) GetExecId() string {
@@ -10078,7 +10401,7 @@ type ListProjects struct {
 
 func (x *ListProjects) Reset() {
 	*x = ListProjects{}
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10090,7 +10413,7 @@ func (x *ListProjects) String() string {
 func (*ListProjects) ProtoMessage() {}
 
 func (x *ListProjects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10103,7 +10426,7 @@ func (x *ListProjects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProjects.ProtoReflect.Descriptor instead.
 func (*ListProjects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{126}
+	return file_command_proto_rawDescGZIP(), []int{130}
 }
 
 type Projects struct {
@@ -10115,7 +10438,7 @@ type Projects struct {
 
 func (x *Projects) Reset() {
 	*x = Projects{}
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10127,7 +10450,7 @@ func (x *Projects) String() string {
 func (*Projects) ProtoMessage() {}
 
 func (x *Projects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10140,7 +10463,7 @@ func (x *Projects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Projects.ProtoReflect.Descriptor instead.
 func (*Projects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{127}
+	return file_command_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *Projects) GetProjects() []*Project {
@@ -10161,7 +10484,7 @@ type SaveProject struct {
 
 func (x *SaveProject) Reset() {
 	*x = SaveProject{}
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10173,7 +10496,7 @@ func (x *SaveProject) String() string {
 func (*SaveProject) ProtoMessage() {}
 
 func (x *SaveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10186,7 +10509,7 @@ func (x *SaveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveProject.ProtoReflect.Descriptor instead.
 func (*SaveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{128}
+	return file_command_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *SaveProject) GetName() string {
@@ -10213,7 +10536,7 @@ type RemoveProject struct {
 
 func (x *RemoveProject) Reset() {
 	*x = RemoveProject{}
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10225,7 +10548,7 @@ func (x *RemoveProject) String() string {
 func (*RemoveProject) ProtoMessage() {}
 
 func (x *RemoveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10238,7 +10561,7 @@ func (x *RemoveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProject.ProtoReflect.Descriptor instead.
 func (*RemoveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{129}
+	return file_command_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *RemoveProject) GetProject() string {
@@ -10260,7 +10583,7 @@ type SetVariables struct {
 
 func (x *SetVariables) Reset() {
 	*x = SetVariables{}
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10272,7 +10595,7 @@ func (x *SetVariables) String() string {
 func (*SetVariables) ProtoMessage() {}
 
 func (x *SetVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10285,7 +10608,7 @@ func (x *SetVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVariables.ProtoReflect.Descriptor instead.
 func (*SetVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{130}
+	return file_command_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *SetVariables) GetProject() string {
@@ -10319,7 +10642,7 @@ type TakeVariables struct {
 
 func (x *TakeVariables) Reset() {
 	*x = TakeVariables{}
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10331,7 +10654,7 @@ func (x *TakeVariables) String() string {
 func (*TakeVariables) ProtoMessage() {}
 
 func (x *TakeVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10344,7 +10667,7 @@ func (x *TakeVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeVariables.ProtoReflect.Descriptor instead.
 func (*TakeVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{131}
+	return file_command_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *TakeVariables) GetProjectId() string {
@@ -10364,7 +10687,7 @@ type ReadFields struct {
 
 func (x *ReadFields) Reset() {
 	*x = ReadFields{}
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10376,7 +10699,7 @@ func (x *ReadFields) String() string {
 func (*ReadFields) ProtoMessage() {}
 
 func (x *ReadFields) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10389,7 +10712,7 @@ func (x *ReadFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFields.ProtoReflect.Descriptor instead.
 func (*ReadFields) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{132}
+	return file_command_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *ReadFields) GetWorkspace() string {
@@ -10411,7 +10734,7 @@ type FieldsView struct {
 
 func (x *FieldsView) Reset() {
 	*x = FieldsView{}
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10423,7 +10746,7 @@ func (x *FieldsView) String() string {
 func (*FieldsView) ProtoMessage() {}
 
 func (x *FieldsView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10436,7 +10759,7 @@ func (x *FieldsView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldsView.ProtoReflect.Descriptor instead.
 func (*FieldsView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{133}
+	return file_command_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *FieldsView) GetWorkspace() string {
@@ -10483,7 +10806,7 @@ type FieldView struct {
 
 func (x *FieldView) Reset() {
 	*x = FieldView{}
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10495,7 +10818,7 @@ func (x *FieldView) String() string {
 func (*FieldView) ProtoMessage() {}
 
 func (x *FieldView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10508,7 +10831,7 @@ func (x *FieldView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldView.ProtoReflect.Descriptor instead.
 func (*FieldView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{134}
+	return file_command_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *FieldView) GetName() string {
@@ -10585,7 +10908,7 @@ type SetField struct {
 
 func (x *SetField) Reset() {
 	*x = SetField{}
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10597,7 +10920,7 @@ func (x *SetField) String() string {
 func (*SetField) ProtoMessage() {}
 
 func (x *SetField) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10610,7 +10933,7 @@ func (x *SetField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetField.ProtoReflect.Descriptor instead.
 func (*SetField) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{135}
+	return file_command_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *SetField) GetWorkspace() string {
@@ -10680,7 +11003,7 @@ type FieldUpdated struct {
 
 func (x *FieldUpdated) Reset() {
 	*x = FieldUpdated{}
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10692,7 +11015,7 @@ func (x *FieldUpdated) String() string {
 func (*FieldUpdated) ProtoMessage() {}
 
 func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10705,7 +11028,7 @@ func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldUpdated.ProtoReflect.Descriptor instead.
 func (*FieldUpdated) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{136}
+	return file_command_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *FieldUpdated) GetWorkspace() string {
@@ -10742,7 +11065,7 @@ type DeclareFields struct {
 
 func (x *DeclareFields) Reset() {
 	*x = DeclareFields{}
-	mi := &file_command_proto_msgTypes[137]
+	mi := &file_command_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10754,7 +11077,7 @@ func (x *DeclareFields) String() string {
 func (*DeclareFields) ProtoMessage() {}
 
 func (x *DeclareFields) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[137]
+	mi := &file_command_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10767,7 +11090,7 @@ func (x *DeclareFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareFields.ProtoReflect.Descriptor instead.
 func (*DeclareFields) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{137}
+	return file_command_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *DeclareFields) GetWorkspace() string {
@@ -10809,7 +11132,7 @@ type FieldChanged struct {
 
 func (x *FieldChanged) Reset() {
 	*x = FieldChanged{}
-	mi := &file_command_proto_msgTypes[138]
+	mi := &file_command_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10821,7 +11144,7 @@ func (x *FieldChanged) String() string {
 func (*FieldChanged) ProtoMessage() {}
 
 func (x *FieldChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[138]
+	mi := &file_command_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10834,7 +11157,7 @@ func (x *FieldChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChanged.ProtoReflect.Descriptor instead.
 func (*FieldChanged) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{138}
+	return file_command_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *FieldChanged) GetId() string {
@@ -10861,7 +11184,7 @@ type DiffCopy struct {
 
 func (x *DiffCopy) Reset() {
 	*x = DiffCopy{}
-	mi := &file_command_proto_msgTypes[139]
+	mi := &file_command_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10873,7 +11196,7 @@ func (x *DiffCopy) String() string {
 func (*DiffCopy) ProtoMessage() {}
 
 func (x *DiffCopy) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[139]
+	mi := &file_command_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10886,7 +11209,7 @@ func (x *DiffCopy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffCopy.ProtoReflect.Descriptor instead.
 func (*DiffCopy) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{139}
+	return file_command_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *DiffCopy) GetWorker() string {
@@ -10908,7 +11231,7 @@ type ApplyCopy struct {
 
 func (x *ApplyCopy) Reset() {
 	*x = ApplyCopy{}
-	mi := &file_command_proto_msgTypes[140]
+	mi := &file_command_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10920,7 +11243,7 @@ func (x *ApplyCopy) String() string {
 func (*ApplyCopy) ProtoMessage() {}
 
 func (x *ApplyCopy) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[140]
+	mi := &file_command_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10933,7 +11256,7 @@ func (x *ApplyCopy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyCopy.ProtoReflect.Descriptor instead.
 func (*ApplyCopy) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{140}
+	return file_command_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *ApplyCopy) GetBy() string {
@@ -10962,7 +11285,7 @@ type Changes struct {
 
 func (x *Changes) Reset() {
 	*x = Changes{}
-	mi := &file_command_proto_msgTypes[141]
+	mi := &file_command_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10974,7 +11297,7 @@ func (x *Changes) String() string {
 func (*Changes) ProtoMessage() {}
 
 func (x *Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[141]
+	mi := &file_command_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10987,7 +11310,7 @@ func (x *Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changes.ProtoReflect.Descriptor instead.
 func (*Changes) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{141}
+	return file_command_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *Changes) GetFolder() string {
@@ -11031,7 +11354,7 @@ type FileChange struct {
 
 func (x *FileChange) Reset() {
 	*x = FileChange{}
-	mi := &file_command_proto_msgTypes[142]
+	mi := &file_command_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11043,7 +11366,7 @@ func (x *FileChange) String() string {
 func (*FileChange) ProtoMessage() {}
 
 func (x *FileChange) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[142]
+	mi := &file_command_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11056,7 +11379,7 @@ func (x *FileChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
 func (*FileChange) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{142}
+	return file_command_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *FileChange) GetPath() string {
@@ -11107,7 +11430,7 @@ type UseFile struct {
 
 func (x *UseFile) Reset() {
 	*x = UseFile{}
-	mi := &file_command_proto_msgTypes[143]
+	mi := &file_command_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11119,7 +11442,7 @@ func (x *UseFile) String() string {
 func (*UseFile) ProtoMessage() {}
 
 func (x *UseFile) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[143]
+	mi := &file_command_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11132,7 +11455,7 @@ func (x *UseFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseFile.ProtoReflect.Descriptor instead.
 func (*UseFile) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{143}
+	return file_command_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *UseFile) GetAction() UseFile_Action {
@@ -11166,7 +11489,7 @@ type Files struct {
 
 func (x *Files) Reset() {
 	*x = Files{}
-	mi := &file_command_proto_msgTypes[144]
+	mi := &file_command_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11178,7 +11501,7 @@ func (x *Files) String() string {
 func (*Files) ProtoMessage() {}
 
 func (x *Files) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[144]
+	mi := &file_command_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11191,7 +11514,7 @@ func (x *Files) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Files.ProtoReflect.Descriptor instead.
 func (*Files) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{144}
+	return file_command_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *Files) GetEntries() []*FileEntry {
@@ -11220,7 +11543,7 @@ type FileEntry struct {
 
 func (x *FileEntry) Reset() {
 	*x = FileEntry{}
-	mi := &file_command_proto_msgTypes[145]
+	mi := &file_command_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11232,7 +11555,7 @@ func (x *FileEntry) String() string {
 func (*FileEntry) ProtoMessage() {}
 
 func (x *FileEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[145]
+	mi := &file_command_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11245,7 +11568,7 @@ func (x *FileEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEntry.ProtoReflect.Descriptor instead.
 func (*FileEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{145}
+	return file_command_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *FileEntry) GetPath() string {
@@ -11286,7 +11609,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[146]
+	mi := &file_command_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11298,7 +11621,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[146]
+	mi := &file_command_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11311,7 +11634,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{146}
+	return file_command_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -11337,7 +11660,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[147]
+	mi := &file_command_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11349,7 +11672,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[147]
+	mi := &file_command_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11362,7 +11685,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{147}
+	return file_command_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -11381,7 +11704,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[148]
+	mi := &file_command_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11393,7 +11716,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[148]
+	mi := &file_command_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11406,7 +11729,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{148}
+	return file_command_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -11425,7 +11748,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[149]
+	mi := &file_command_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11437,7 +11760,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[149]
+	mi := &file_command_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11450,7 +11773,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{149}
+	return file_command_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -11470,7 +11793,7 @@ type ListWorkspaces struct {
 
 func (x *ListWorkspaces) Reset() {
 	*x = ListWorkspaces{}
-	mi := &file_command_proto_msgTypes[150]
+	mi := &file_command_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11482,7 +11805,7 @@ func (x *ListWorkspaces) String() string {
 func (*ListWorkspaces) ProtoMessage() {}
 
 func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[150]
+	mi := &file_command_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11495,7 +11818,7 @@ func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspaces.ProtoReflect.Descriptor instead.
 func (*ListWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{150}
+	return file_command_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *ListWorkspaces) GetSessionId() string {
@@ -11514,7 +11837,7 @@ type Workspaces struct {
 
 func (x *Workspaces) Reset() {
 	*x = Workspaces{}
-	mi := &file_command_proto_msgTypes[151]
+	mi := &file_command_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11526,7 +11849,7 @@ func (x *Workspaces) String() string {
 func (*Workspaces) ProtoMessage() {}
 
 func (x *Workspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[151]
+	mi := &file_command_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11539,7 +11862,7 @@ func (x *Workspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workspaces.ProtoReflect.Descriptor instead.
 func (*Workspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{151}
+	return file_command_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *Workspaces) GetWorkspaces() []*SessionWorkspace {
@@ -11560,7 +11883,7 @@ type SessionWorkspace struct {
 
 func (x *SessionWorkspace) Reset() {
 	*x = SessionWorkspace{}
-	mi := &file_command_proto_msgTypes[152]
+	mi := &file_command_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11572,7 +11895,7 @@ func (x *SessionWorkspace) String() string {
 func (*SessionWorkspace) ProtoMessage() {}
 
 func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[152]
+	mi := &file_command_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11585,7 +11908,7 @@ func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionWorkspace.ProtoReflect.Descriptor instead.
 func (*SessionWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{152}
+	return file_command_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *SessionWorkspace) GetSessionId() string {
@@ -11619,7 +11942,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[153]
+	mi := &file_command_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11631,7 +11954,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[153]
+	mi := &file_command_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11644,7 +11967,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{153}
+	return file_command_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -11671,7 +11994,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[154]
+	mi := &file_command_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11683,7 +12006,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[154]
+	mi := &file_command_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11696,7 +12019,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{154}
+	return file_command_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -11725,7 +12048,7 @@ type Unread struct {
 
 func (x *Unread) Reset() {
 	*x = Unread{}
-	mi := &file_command_proto_msgTypes[155]
+	mi := &file_command_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11737,7 +12060,7 @@ func (x *Unread) String() string {
 func (*Unread) ProtoMessage() {}
 
 func (x *Unread) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[155]
+	mi := &file_command_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11750,7 +12073,7 @@ func (x *Unread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unread.ProtoReflect.Descriptor instead.
 func (*Unread) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{155}
+	return file_command_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *Unread) GetSessionId() string {
@@ -11784,7 +12107,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[156]
+	mi := &file_command_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11796,7 +12119,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[156]
+	mi := &file_command_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11809,7 +12132,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{156}
+	return file_command_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *Show) GetId() string {
@@ -11830,7 +12153,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[157]
+	mi := &file_command_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11842,7 +12165,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[157]
+	mi := &file_command_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11855,7 +12178,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{157}
+	return file_command_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -11900,7 +12223,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[158]
+	mi := &file_command_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11912,7 +12235,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[158]
+	mi := &file_command_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11925,7 +12248,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{158}
+	return file_command_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -12037,7 +12360,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[159]
+	mi := &file_command_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12049,7 +12372,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[159]
+	mi := &file_command_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12062,7 +12385,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{159}
+	return file_command_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -12145,7 +12468,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[160]
+	mi := &file_command_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12157,7 +12480,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[160]
+	mi := &file_command_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12170,7 +12493,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{160}
+	return file_command_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -12191,7 +12514,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[161]
+	mi := &file_command_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12203,7 +12526,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[161]
+	mi := &file_command_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12216,7 +12539,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{161}
+	return file_command_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -12251,7 +12574,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[162]
+	mi := &file_command_proto_msgTypes[166]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12263,7 +12586,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[162]
+	mi := &file_command_proto_msgTypes[166]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12276,7 +12599,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{162}
+	return file_command_proto_rawDescGZIP(), []int{166}
 }
 
 func (x *Finding) GetStream() string {
@@ -12309,7 +12632,7 @@ type ListDamage struct {
 
 func (x *ListDamage) Reset() {
 	*x = ListDamage{}
-	mi := &file_command_proto_msgTypes[163]
+	mi := &file_command_proto_msgTypes[167]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12321,7 +12644,7 @@ func (x *ListDamage) String() string {
 func (*ListDamage) ProtoMessage() {}
 
 func (x *ListDamage) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[163]
+	mi := &file_command_proto_msgTypes[167]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12334,7 +12657,7 @@ func (x *ListDamage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDamage.ProtoReflect.Descriptor instead.
 func (*ListDamage) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{163}
+	return file_command_proto_rawDescGZIP(), []int{167}
 }
 
 type Damage struct {
@@ -12346,7 +12669,7 @@ type Damage struct {
 
 func (x *Damage) Reset() {
 	*x = Damage{}
-	mi := &file_command_proto_msgTypes[164]
+	mi := &file_command_proto_msgTypes[168]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12358,7 +12681,7 @@ func (x *Damage) String() string {
 func (*Damage) ProtoMessage() {}
 
 func (x *Damage) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[164]
+	mi := &file_command_proto_msgTypes[168]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12371,7 +12694,7 @@ func (x *Damage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Damage.ProtoReflect.Descriptor instead.
 func (*Damage) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{164}
+	return file_command_proto_rawDescGZIP(), []int{168}
 }
 
 func (x *Damage) GetFindings() []*Finding {
@@ -12394,7 +12717,7 @@ type ForkSession struct {
 
 func (x *ForkSession) Reset() {
 	*x = ForkSession{}
-	mi := &file_command_proto_msgTypes[165]
+	mi := &file_command_proto_msgTypes[169]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12406,7 +12729,7 @@ func (x *ForkSession) String() string {
 func (*ForkSession) ProtoMessage() {}
 
 func (x *ForkSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[165]
+	mi := &file_command_proto_msgTypes[169]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12419,7 +12742,7 @@ func (x *ForkSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSession.ProtoReflect.Descriptor instead.
 func (*ForkSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{165}
+	return file_command_proto_rawDescGZIP(), []int{169}
 }
 
 func (x *ForkSession) GetSessionId() string {
@@ -12458,7 +12781,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_command_proto_msgTypes[166]
+	mi := &file_command_proto_msgTypes[170]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12470,7 +12793,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[166]
+	mi := &file_command_proto_msgTypes[170]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12483,7 +12806,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{166}
+	return file_command_proto_rawDescGZIP(), []int{170}
 }
 
 func (x *Forked) GetSession() *SessionView {
@@ -12546,7 +12869,7 @@ type ImportSession struct {
 
 func (x *ImportSession) Reset() {
 	*x = ImportSession{}
-	mi := &file_command_proto_msgTypes[167]
+	mi := &file_command_proto_msgTypes[171]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12558,7 +12881,7 @@ func (x *ImportSession) String() string {
 func (*ImportSession) ProtoMessage() {}
 
 func (x *ImportSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[167]
+	mi := &file_command_proto_msgTypes[171]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12571,7 +12894,7 @@ func (x *ImportSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSession.ProtoReflect.Descriptor instead.
 func (*ImportSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{167}
+	return file_command_proto_rawDescGZIP(), []int{171}
 }
 
 func (x *ImportSession) GetNewId() bool {
@@ -12605,7 +12928,7 @@ type Imported struct {
 
 func (x *Imported) Reset() {
 	*x = Imported{}
-	mi := &file_command_proto_msgTypes[168]
+	mi := &file_command_proto_msgTypes[172]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12617,7 +12940,7 @@ func (x *Imported) String() string {
 func (*Imported) ProtoMessage() {}
 
 func (x *Imported) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[168]
+	mi := &file_command_proto_msgTypes[172]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12630,7 +12953,7 @@ func (x *Imported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Imported.ProtoReflect.Descriptor instead.
 func (*Imported) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{168}
+	return file_command_proto_rawDescGZIP(), []int{172}
 }
 
 func (x *Imported) GetSession() *SessionView {
@@ -12708,7 +13031,7 @@ type ModeSettled struct {
 
 func (x *ModeSettled) Reset() {
 	*x = ModeSettled{}
-	mi := &file_command_proto_msgTypes[169]
+	mi := &file_command_proto_msgTypes[173]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12720,7 +13043,7 @@ func (x *ModeSettled) String() string {
 func (*ModeSettled) ProtoMessage() {}
 
 func (x *ModeSettled) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[169]
+	mi := &file_command_proto_msgTypes[173]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12733,7 +13056,7 @@ func (x *ModeSettled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModeSettled.ProtoReflect.Descriptor instead.
 func (*ModeSettled) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{169}
+	return file_command_proto_rawDescGZIP(), []int{173}
 }
 
 func (x *ModeSettled) GetWorkspace() string {
@@ -12766,7 +13089,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[170]
+	mi := &file_command_proto_msgTypes[174]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12778,7 +13101,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[170]
+	mi := &file_command_proto_msgTypes[174]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12791,7 +13114,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{170}
+	return file_command_proto_rawDescGZIP(), []int{174}
 }
 
 type Holder struct {
@@ -12806,7 +13129,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[171]
+	mi := &file_command_proto_msgTypes[175]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12818,7 +13141,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[171]
+	mi := &file_command_proto_msgTypes[175]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12831,7 +13154,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{171}
+	return file_command_proto_rawDescGZIP(), []int{175}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -12873,7 +13196,7 @@ type RegisterHost struct {
 
 func (x *RegisterHost) Reset() {
 	*x = RegisterHost{}
-	mi := &file_command_proto_msgTypes[172]
+	mi := &file_command_proto_msgTypes[176]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12885,7 +13208,7 @@ func (x *RegisterHost) String() string {
 func (*RegisterHost) ProtoMessage() {}
 
 func (x *RegisterHost) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[172]
+	mi := &file_command_proto_msgTypes[176]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12898,7 +13221,7 @@ func (x *RegisterHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterHost.ProtoReflect.Descriptor instead.
 func (*RegisterHost) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{172}
+	return file_command_proto_rawDescGZIP(), []int{176}
 }
 
 func (x *RegisterHost) GetHost() string {
@@ -12929,7 +13252,7 @@ type ConnectOwner struct {
 
 func (x *ConnectOwner) Reset() {
 	*x = ConnectOwner{}
-	mi := &file_command_proto_msgTypes[173]
+	mi := &file_command_proto_msgTypes[177]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12941,7 +13264,7 @@ func (x *ConnectOwner) String() string {
 func (*ConnectOwner) ProtoMessage() {}
 
 func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[173]
+	mi := &file_command_proto_msgTypes[177]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12954,7 +13277,7 @@ func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectOwner.ProtoReflect.Descriptor instead.
 func (*ConnectOwner) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{173}
+	return file_command_proto_rawDescGZIP(), []int{177}
 }
 
 func (x *ConnectOwner) GetSessionId() string {
@@ -13052,7 +13375,7 @@ const file_command_proto_rawDesc = "" +
 	"\x05trust\x18\x02 \x01(\x0e2\x16.troupe.v1.Trust.LevelR\x05trust\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x1f\n" +
 	"\vapproval_id\x18\x04 \x01(\tR\n" +
-	"approvalId\"\xd5\x15\n" +
+	"approvalId\"\xe1\x16\n" +
 	"\tToSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x120\n" +
@@ -13115,7 +13438,9 @@ const file_command_proto_rawDesc = "" +
 	"\vsubmit_turn\x18o \x01(\v2\x15.troupe.v1.SubmitTurnH\x00R\n" +
 	"submitTurn\x12J\n" +
 	"\x11read_conversation\x18p \x01(\v2\x1b.troupe.v1.ReadConversationH\x00R\x10readConversation\x122\n" +
-	"\ttake_turn\x18Z \x01(\v2\x13.troupe.v1.TakeTurnH\x00R\btakeTurnB\t\n" +
+	"\ttake_turn\x18Z \x01(\v2\x13.troupe.v1.TakeTurnH\x00R\btakeTurn\x12I\n" +
+	"\x11await_shared_turn\x18\x87\x01 \x01(\v2\x1a.troupe.v1.AwaitSharedTurnH\x00R\x0fawaitSharedTurn\x12?\n" +
+	"\rwithdraw_turn\x18\x88\x01 \x01(\v2\x17.troupe.v1.WithdrawTurnH\x00R\fwithdrawTurnB\t\n" +
 	"\acommand\"\"\n" +
 	"\fDescribeTree\x12\x12\n" +
 	"\x04deep\x18\x01 \x01(\bR\x04deep\"\xec\x02\n" +
@@ -13264,22 +13589,39 @@ const file_command_proto_rawDesc = "" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x1b\n" +
 	"\tworker_id\x18\x02 \x01(\tR\bworkerId\"'\n" +
 	"\x11ShareConversation\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x84\x01\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x9d\x01\n" +
 	"\bTakeTurn\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
 	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x17\n" +
 	"\aturn_id\x18\x03 \x01(\tR\x06turnId\x12\x16\n" +
 	"\x06prompt\x18\x04 \x01(\tR\x06prompt\x12\x16\n" +
-	"\x06member\x18\x05 \x01(\tR\x06member\"c\n" +
+	"\x06member\x18\x05 \x01(\tR\x06member\x12\x17\n" +
+	"\x06accept\x18\x87\x01 \x01(\bR\x06accept\"\xaa\x01\n" +
+	"\fTurnAccepted\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12'\n" +
+	"\x0fconversation_id\x18\x02 \x01(\tR\x0econversationId\x12\x17\n" +
+	"\aturn_id\x18\x03 \x01(\tR\x06turnId\x12\x1b\n" +
+	"\tworker_id\x18\x04 \x01(\tR\bworkerId\x12\x1c\n" +
+	"\tduplicate\x18\x05 \x01(\bR\tduplicate\">\n" +
+	"\x0fAwaitSharedTurn\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
+	"\aturn_id\x18\x02 \x01(\tR\x06turnId\"c\n" +
+	"\fWithdrawTurn\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
+	"\aturn_id\x18\x02 \x01(\tR\x06turnId\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"c\n" +
 	"\n" +
 	"SubmitTurn\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
 	"\aturn_id\x18\x03 \x01(\tR\x06turnId\x12\x12\n" +
 	"\x04text\x18\x04 \x01(\tR\x04text\x12\x0e\n" +
-	"\x02by\x18\x05 \x01(\tR\x02byJ\x04\b\x02\x10\x03\"<\n" +
+	"\x02by\x18\x05 \x01(\tR\x02byJ\x04\b\x02\x10\x03\"S\n" +
 	"\x10ReadConversation\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05after\x18\x02 \x01(\x04R\x05after\"\x94\x02\n" +
+	"\x05after\x18\x02 \x01(\x04R\x05after\x12\x15\n" +
+	"\x05limit\x18\x87\x01 \x01(\x05R\x05limit\"\xf3\x02\n" +
 	"\x12SharedConversation\x12'\n" +
 	"\x0fconversation_id\x18\x01 \x01(\tR\x0econversationId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12+\n" +
@@ -13289,7 +13631,13 @@ const file_command_proto_rawDesc = "" +
 	"\n" +
 	"session_id\x18Z \x01(\tR\tsessionId\x12\x1a\n" +
 	"\bspeaking\x18[ \x01(\tR\bspeaking\x12\x14\n" +
-	"\x05count\x18\\ \x01(\x05R\x05count\"\xc0\x01\n" +
+	"\x05count\x18\\ \x01(\x05R\x05count\x12\x19\n" +
+	"\awaiting\x18\x87\x01 \x01(\x05R\awaiting\x12-\n" +
+	"\x05queue\x18\x88\x01 \x03(\v2\x16.troupe.v1.WaitingTurnR\x05queue\x12\x13\n" +
+	"\x04next\x18\x89\x01 \x01(\x04R\x04next\"C\n" +
+	"\vWaitingTurn\x12\x17\n" +
+	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1b\n" +
+	"\tworker_id\x18\x02 \x01(\tR\bworkerId\"\xc0\x01\n" +
 	"\n" +
 	"SharedTurn\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x1c\n" +
@@ -14103,7 +14451,7 @@ func file_command_proto_rawDescGZIP() []byte {
 }
 
 var file_command_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 174)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 178)
 var file_command_proto_goTypes = []any{
 	(ReleasePermit_Outcome)(0),   // 0: troupe.v1.ReleasePermit.Outcome
 	(UseFile_Action)(0),          // 1: troupe.v1.UseFile.Action
@@ -14138,205 +14486,209 @@ var file_command_proto_goTypes = []any{
 	(*FindWorker)(nil),           // 30: troupe.v1.FindWorker
 	(*ShareConversation)(nil),    // 31: troupe.v1.ShareConversation
 	(*TakeTurn)(nil),             // 32: troupe.v1.TakeTurn
-	(*SubmitTurn)(nil),           // 33: troupe.v1.SubmitTurn
-	(*ReadConversation)(nil),     // 34: troupe.v1.ReadConversation
-	(*SharedConversation)(nil),   // 35: troupe.v1.SharedConversation
-	(*SharedTurn)(nil),           // 36: troupe.v1.SharedTurn
-	(*SharedMember)(nil),         // 37: troupe.v1.SharedMember
-	(*ListConversations)(nil),    // 38: troupe.v1.ListConversations
-	(*Conversations)(nil),        // 39: troupe.v1.Conversations
-	(*DeleteWorker)(nil),         // 40: troupe.v1.DeleteWorker
-	(*DescribeSession)(nil),      // 41: troupe.v1.DescribeSession
-	(*CountJobs)(nil),            // 42: troupe.v1.CountJobs
-	(*JobCount)(nil),             // 43: troupe.v1.JobCount
-	(*ResolveCall)(nil),          // 44: troupe.v1.ResolveCall
-	(*ResolveApproval)(nil),      // 45: troupe.v1.ResolveApproval
-	(*RememberRule)(nil),         // 46: troupe.v1.RememberRule
-	(*Remembered)(nil),           // 47: troupe.v1.Remembered
-	(*RuleView)(nil),             // 48: troupe.v1.RuleView
-	(*ListRules)(nil),            // 49: troupe.v1.ListRules
-	(*Rules)(nil),                // 50: troupe.v1.Rules
-	(*RevokeRule)(nil),           // 51: troupe.v1.RevokeRule
-	(*ReleaseWorker)(nil),        // 52: troupe.v1.ReleaseWorker
-	(*CompactHistory)(nil),       // 53: troupe.v1.CompactHistory
-	(*Compacted)(nil),            // 54: troupe.v1.Compacted
-	(*SetTimer)(nil),             // 55: troupe.v1.SetTimer
-	(*CancelTimer)(nil),          // 56: troupe.v1.CancelTimer
-	(*ListTimers)(nil),           // 57: troupe.v1.ListTimers
-	(*TimerView)(nil),            // 58: troupe.v1.TimerView
-	(*Timers)(nil),               // 59: troupe.v1.Timers
-	(*FireTimer)(nil),            // 60: troupe.v1.FireTimer
-	(*TimerChanged)(nil),         // 61: troupe.v1.TimerChanged
-	(*SaveHistory)(nil),          // 62: troupe.v1.SaveHistory
-	(*WaitIdle)(nil),             // 63: troupe.v1.WaitIdle
-	(*CloseSession)(nil),         // 64: troupe.v1.CloseSession
-	(*Subscribe)(nil),            // 65: troupe.v1.Subscribe
-	(*Subscribed)(nil),           // 66: troupe.v1.Subscribed
-	(*Unsubscribe)(nil),          // 67: troupe.v1.Unsubscribe
-	(*Published)(nil),            // 68: troupe.v1.Published
-	(*ReadHistory)(nil),          // 69: troupe.v1.ReadHistory
-	(*History)(nil),              // 70: troupe.v1.History
-	(*ConfigureWorker)(nil),      // 71: troupe.v1.ConfigureWorker
-	(*NarrowChild)(nil),          // 72: troupe.v1.NarrowChild
-	(*SessionView)(nil),          // 73: troupe.v1.SessionView
-	(*WorkerView)(nil),           // 74: troupe.v1.WorkerView
-	(*Waiting)(nil),              // 75: troupe.v1.Waiting
-	(*CallView)(nil),             // 76: troupe.v1.CallView
-	(*ApprovalView)(nil),         // 77: troupe.v1.ApprovalView
-	(*Viewer)(nil),               // 78: troupe.v1.Viewer
-	(*ShowApproval)(nil),         // 79: troupe.v1.ShowApproval
-	(*Announce)(nil),             // 80: troupe.v1.Announce
-	(*ListApprovals)(nil),        // 81: troupe.v1.ListApprovals
-	(*Approvals)(nil),            // 82: troupe.v1.Approvals
-	(*ListAudit)(nil),            // 83: troupe.v1.ListAudit
-	(*Audit)(nil),                // 84: troupe.v1.Audit
-	(*AuditView)(nil),            // 85: troupe.v1.AuditView
-	(*OpenSession)(nil),          // 86: troupe.v1.OpenSession
-	(*SessionIdle)(nil),          // 87: troupe.v1.SessionIdle
-	(*Passivate)(nil),            // 88: troupe.v1.Passivate
-	(*Staying)(nil),              // 89: troupe.v1.Staying
-	(*MakeRoom)(nil),             // 90: troupe.v1.MakeRoom
-	(*ReportIdle)(nil),           // 91: troupe.v1.ReportIdle
-	(*Idleness)(nil),             // 92: troupe.v1.Idleness
-	(*Configure)(nil),            // 93: troupe.v1.Configure
-	(*WorkerFailed)(nil),         // 94: troupe.v1.WorkerFailed
-	(*SessionEnded)(nil),         // 95: troupe.v1.SessionEnded
-	(*DescribeWorker)(nil),       // 96: troupe.v1.DescribeWorker
-	(*Watched)(nil),              // 97: troupe.v1.Watched
-	(*AcquireLease)(nil),         // 98: troupe.v1.AcquireLease
-	(*LeaseGranted)(nil),         // 99: troupe.v1.LeaseGranted
-	(*LeaseQueued)(nil),          // 100: troupe.v1.LeaseQueued
-	(*ReleaseLease)(nil),         // 101: troupe.v1.ReleaseLease
-	(*EffectBegun)(nil),          // 102: troupe.v1.EffectBegun
-	(*EffectAllowed)(nil),        // 103: troupe.v1.EffectAllowed
-	(*EffectEnded)(nil),          // 104: troupe.v1.EffectEnded
-	(*OpenWorkspace)(nil),        // 105: troupe.v1.OpenWorkspace
-	(*WorkspaceReady)(nil),       // 106: troupe.v1.WorkspaceReady
-	(*KeepWorkspaces)(nil),       // 107: troupe.v1.KeepWorkspaces
-	(*RetireWorkspace)(nil),      // 108: troupe.v1.RetireWorkspace
-	(*WorkspaceUnused)(nil),      // 109: troupe.v1.WorkspaceUnused
-	(*DescribeWorkspace)(nil),    // 110: troupe.v1.DescribeWorkspace
-	(*WorkspaceView)(nil),        // 111: troupe.v1.WorkspaceView
-	(*FindActor)(nil),            // 112: troupe.v1.FindActor
-	(*Replaced)(nil),             // 113: troupe.v1.Replaced
-	(*AcquirePermit)(nil),        // 114: troupe.v1.AcquirePermit
-	(*PermitGranted)(nil),        // 115: troupe.v1.PermitGranted
-	(*PermitDenied)(nil),         // 116: troupe.v1.PermitDenied
-	(*ReleasePermit)(nil),        // 117: troupe.v1.ReleasePermit
-	(*AskBudget)(nil),            // 118: troupe.v1.AskBudget
-	(*BudgetGranted)(nil),        // 119: troupe.v1.BudgetGranted
-	(*BudgetRefused)(nil),        // 120: troupe.v1.BudgetRefused
-	(*BudgetShort)(nil),          // 121: troupe.v1.BudgetShort
-	(*ReportBudget)(nil),         // 122: troupe.v1.ReportBudget
-	(*Execute)(nil),              // 123: troupe.v1.Execute
-	(*ToolReply)(nil),            // 124: troupe.v1.ToolReply
-	(*LedgerEntry)(nil),          // 125: troupe.v1.LedgerEntry
-	(*CancelCalls)(nil),          // 126: troupe.v1.CancelCalls
-	(*Progress)(nil),             // 127: troupe.v1.Progress
-	(*ListProjects)(nil),         // 128: troupe.v1.ListProjects
-	(*Projects)(nil),             // 129: troupe.v1.Projects
-	(*SaveProject)(nil),          // 130: troupe.v1.SaveProject
-	(*RemoveProject)(nil),        // 131: troupe.v1.RemoveProject
-	(*SetVariables)(nil),         // 132: troupe.v1.SetVariables
-	(*TakeVariables)(nil),        // 133: troupe.v1.TakeVariables
-	(*ReadFields)(nil),           // 134: troupe.v1.ReadFields
-	(*FieldsView)(nil),           // 135: troupe.v1.FieldsView
-	(*FieldView)(nil),            // 136: troupe.v1.FieldView
-	(*SetField)(nil),             // 137: troupe.v1.SetField
-	(*FieldUpdated)(nil),         // 138: troupe.v1.FieldUpdated
-	(*DeclareFields)(nil),        // 139: troupe.v1.DeclareFields
-	(*FieldChanged)(nil),         // 140: troupe.v1.FieldChanged
-	(*DiffCopy)(nil),             // 141: troupe.v1.DiffCopy
-	(*ApplyCopy)(nil),            // 142: troupe.v1.ApplyCopy
-	(*Changes)(nil),              // 143: troupe.v1.Changes
-	(*FileChange)(nil),           // 144: troupe.v1.FileChange
-	(*UseFile)(nil),              // 145: troupe.v1.UseFile
-	(*Files)(nil),                // 146: troupe.v1.Files
-	(*FileEntry)(nil),            // 147: troupe.v1.FileEntry
-	(*ListSessions)(nil),         // 148: troupe.v1.ListSessions
-	(*Sessions)(nil),             // 149: troupe.v1.Sessions
-	(*ListWorkers)(nil),          // 150: troupe.v1.ListWorkers
-	(*Workers)(nil),              // 151: troupe.v1.Workers
-	(*ListWorkspaces)(nil),       // 152: troupe.v1.ListWorkspaces
-	(*Workspaces)(nil),           // 153: troupe.v1.Workspaces
-	(*SessionWorkspace)(nil),     // 154: troupe.v1.SessionWorkspace
-	(*ListCalls)(nil),            // 155: troupe.v1.ListCalls
-	(*Calls)(nil),                // 156: troupe.v1.Calls
-	(*Unread)(nil),               // 157: troupe.v1.Unread
-	(*Show)(nil),                 // 158: troupe.v1.Show
-	(*Shown)(nil),                // 159: troupe.v1.Shown
-	(*TurnView)(nil),             // 160: troupe.v1.TurnView
-	(*GenerationView)(nil),       // 161: troupe.v1.GenerationView
-	(*Verify)(nil),               // 162: troupe.v1.Verify
-	(*Verified)(nil),             // 163: troupe.v1.Verified
-	(*Finding)(nil),              // 164: troupe.v1.Finding
-	(*ListDamage)(nil),           // 165: troupe.v1.ListDamage
-	(*Damage)(nil),               // 166: troupe.v1.Damage
-	(*ForkSession)(nil),          // 167: troupe.v1.ForkSession
-	(*Forked)(nil),               // 168: troupe.v1.Forked
-	(*ImportSession)(nil),        // 169: troupe.v1.ImportSession
-	(*Imported)(nil),             // 170: troupe.v1.Imported
-	(*ModeSettled)(nil),          // 171: troupe.v1.ModeSettled
-	(*Hello)(nil),                // 172: troupe.v1.Hello
-	(*Holder)(nil),               // 173: troupe.v1.Holder
-	(*RegisterHost)(nil),         // 174: troupe.v1.RegisterHost
-	(*ConnectOwner)(nil),         // 175: troupe.v1.ConnectOwner
-	(*EnvVar)(nil),               // 176: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 177: troupe.v1.Lineage
-	(*Turn)(nil),                 // 178: troupe.v1.Turn
-	(Persist_Policy)(0),          // 179: troupe.v1.Persist.Policy
-	(*RunStarted)(nil),           // 180: troupe.v1.RunStarted
-	(*Budget)(nil),               // 181: troupe.v1.Budget
-	(*Amounts)(nil),              // 182: troupe.v1.Amounts
-	(Trust_Level)(0),             // 183: troupe.v1.Trust.Level
-	(*ShowRun)(nil),              // 184: troupe.v1.ShowRun
-	(*ResumeRun)(nil),            // 185: troupe.v1.ResumeRun
-	(*CancelRun)(nil),            // 186: troupe.v1.CancelRun
-	(*AwaitRun)(nil),             // 187: troupe.v1.AwaitRun
-	(*Part)(nil),                 // 188: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 189: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 190: troupe.v1.InputAccepted.Origin
-	(InputAccepted_People)(0),    // 191: troupe.v1.InputAccepted.People
-	(TurnCompleted_Outcome)(0),   // 192: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 193: troupe.v1.Usage
-	(*Place)(nil),                // 194: troupe.v1.Place
-	(*Bounds)(nil),               // 195: troupe.v1.Bounds
-	(*OutboxEnqueued)(nil),       // 196: troupe.v1.OutboxEnqueued
-	(*TurnSubmitted)(nil),        // 197: troupe.v1.TurnSubmitted
-	(*TurnCut)(nil),              // 198: troupe.v1.TurnCut
-	(CallResolved_Resolution)(0), // 199: troupe.v1.CallResolved.Resolution
-	(Decision_Value)(0),          // 200: troupe.v1.Decision.Value
-	(*Failure)(nil),              // 201: troupe.v1.Failure
-	(TimerSet_Misfire)(0),        // 202: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 203: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 204: troupe.v1.WorkspaceGrant
-	(*BudgetView)(nil),           // 205: troupe.v1.BudgetView
-	(*StepBudgetView)(nil),       // 206: troupe.v1.StepBudgetView
-	(*Grant)(nil),                // 207: troupe.v1.Grant
-	(*WorkspaceRef)(nil),         // 208: troupe.v1.WorkspaceRef
-	(*LeaseToken)(nil),           // 209: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 210: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 211: troupe.v1.ToolFinished.Status
-	(*Project)(nil),              // 212: troupe.v1.Project
-	(*Variable)(nil),             // 213: troupe.v1.Variable
-	(*FieldSet)(nil),             // 214: troupe.v1.FieldSet
-	(*FieldNoted)(nil),           // 215: troupe.v1.FieldNoted
-	(*Timing)(nil),               // 216: troupe.v1.Timing
+	(*TurnAccepted)(nil),         // 33: troupe.v1.TurnAccepted
+	(*AwaitSharedTurn)(nil),      // 34: troupe.v1.AwaitSharedTurn
+	(*WithdrawTurn)(nil),         // 35: troupe.v1.WithdrawTurn
+	(*SubmitTurn)(nil),           // 36: troupe.v1.SubmitTurn
+	(*ReadConversation)(nil),     // 37: troupe.v1.ReadConversation
+	(*SharedConversation)(nil),   // 38: troupe.v1.SharedConversation
+	(*WaitingTurn)(nil),          // 39: troupe.v1.WaitingTurn
+	(*SharedTurn)(nil),           // 40: troupe.v1.SharedTurn
+	(*SharedMember)(nil),         // 41: troupe.v1.SharedMember
+	(*ListConversations)(nil),    // 42: troupe.v1.ListConversations
+	(*Conversations)(nil),        // 43: troupe.v1.Conversations
+	(*DeleteWorker)(nil),         // 44: troupe.v1.DeleteWorker
+	(*DescribeSession)(nil),      // 45: troupe.v1.DescribeSession
+	(*CountJobs)(nil),            // 46: troupe.v1.CountJobs
+	(*JobCount)(nil),             // 47: troupe.v1.JobCount
+	(*ResolveCall)(nil),          // 48: troupe.v1.ResolveCall
+	(*ResolveApproval)(nil),      // 49: troupe.v1.ResolveApproval
+	(*RememberRule)(nil),         // 50: troupe.v1.RememberRule
+	(*Remembered)(nil),           // 51: troupe.v1.Remembered
+	(*RuleView)(nil),             // 52: troupe.v1.RuleView
+	(*ListRules)(nil),            // 53: troupe.v1.ListRules
+	(*Rules)(nil),                // 54: troupe.v1.Rules
+	(*RevokeRule)(nil),           // 55: troupe.v1.RevokeRule
+	(*ReleaseWorker)(nil),        // 56: troupe.v1.ReleaseWorker
+	(*CompactHistory)(nil),       // 57: troupe.v1.CompactHistory
+	(*Compacted)(nil),            // 58: troupe.v1.Compacted
+	(*SetTimer)(nil),             // 59: troupe.v1.SetTimer
+	(*CancelTimer)(nil),          // 60: troupe.v1.CancelTimer
+	(*ListTimers)(nil),           // 61: troupe.v1.ListTimers
+	(*TimerView)(nil),            // 62: troupe.v1.TimerView
+	(*Timers)(nil),               // 63: troupe.v1.Timers
+	(*FireTimer)(nil),            // 64: troupe.v1.FireTimer
+	(*TimerChanged)(nil),         // 65: troupe.v1.TimerChanged
+	(*SaveHistory)(nil),          // 66: troupe.v1.SaveHistory
+	(*WaitIdle)(nil),             // 67: troupe.v1.WaitIdle
+	(*CloseSession)(nil),         // 68: troupe.v1.CloseSession
+	(*Subscribe)(nil),            // 69: troupe.v1.Subscribe
+	(*Subscribed)(nil),           // 70: troupe.v1.Subscribed
+	(*Unsubscribe)(nil),          // 71: troupe.v1.Unsubscribe
+	(*Published)(nil),            // 72: troupe.v1.Published
+	(*ReadHistory)(nil),          // 73: troupe.v1.ReadHistory
+	(*History)(nil),              // 74: troupe.v1.History
+	(*ConfigureWorker)(nil),      // 75: troupe.v1.ConfigureWorker
+	(*NarrowChild)(nil),          // 76: troupe.v1.NarrowChild
+	(*SessionView)(nil),          // 77: troupe.v1.SessionView
+	(*WorkerView)(nil),           // 78: troupe.v1.WorkerView
+	(*Waiting)(nil),              // 79: troupe.v1.Waiting
+	(*CallView)(nil),             // 80: troupe.v1.CallView
+	(*ApprovalView)(nil),         // 81: troupe.v1.ApprovalView
+	(*Viewer)(nil),               // 82: troupe.v1.Viewer
+	(*ShowApproval)(nil),         // 83: troupe.v1.ShowApproval
+	(*Announce)(nil),             // 84: troupe.v1.Announce
+	(*ListApprovals)(nil),        // 85: troupe.v1.ListApprovals
+	(*Approvals)(nil),            // 86: troupe.v1.Approvals
+	(*ListAudit)(nil),            // 87: troupe.v1.ListAudit
+	(*Audit)(nil),                // 88: troupe.v1.Audit
+	(*AuditView)(nil),            // 89: troupe.v1.AuditView
+	(*OpenSession)(nil),          // 90: troupe.v1.OpenSession
+	(*SessionIdle)(nil),          // 91: troupe.v1.SessionIdle
+	(*Passivate)(nil),            // 92: troupe.v1.Passivate
+	(*Staying)(nil),              // 93: troupe.v1.Staying
+	(*MakeRoom)(nil),             // 94: troupe.v1.MakeRoom
+	(*ReportIdle)(nil),           // 95: troupe.v1.ReportIdle
+	(*Idleness)(nil),             // 96: troupe.v1.Idleness
+	(*Configure)(nil),            // 97: troupe.v1.Configure
+	(*WorkerFailed)(nil),         // 98: troupe.v1.WorkerFailed
+	(*SessionEnded)(nil),         // 99: troupe.v1.SessionEnded
+	(*DescribeWorker)(nil),       // 100: troupe.v1.DescribeWorker
+	(*Watched)(nil),              // 101: troupe.v1.Watched
+	(*AcquireLease)(nil),         // 102: troupe.v1.AcquireLease
+	(*LeaseGranted)(nil),         // 103: troupe.v1.LeaseGranted
+	(*LeaseQueued)(nil),          // 104: troupe.v1.LeaseQueued
+	(*ReleaseLease)(nil),         // 105: troupe.v1.ReleaseLease
+	(*EffectBegun)(nil),          // 106: troupe.v1.EffectBegun
+	(*EffectAllowed)(nil),        // 107: troupe.v1.EffectAllowed
+	(*EffectEnded)(nil),          // 108: troupe.v1.EffectEnded
+	(*OpenWorkspace)(nil),        // 109: troupe.v1.OpenWorkspace
+	(*WorkspaceReady)(nil),       // 110: troupe.v1.WorkspaceReady
+	(*KeepWorkspaces)(nil),       // 111: troupe.v1.KeepWorkspaces
+	(*RetireWorkspace)(nil),      // 112: troupe.v1.RetireWorkspace
+	(*WorkspaceUnused)(nil),      // 113: troupe.v1.WorkspaceUnused
+	(*DescribeWorkspace)(nil),    // 114: troupe.v1.DescribeWorkspace
+	(*WorkspaceView)(nil),        // 115: troupe.v1.WorkspaceView
+	(*FindActor)(nil),            // 116: troupe.v1.FindActor
+	(*Replaced)(nil),             // 117: troupe.v1.Replaced
+	(*AcquirePermit)(nil),        // 118: troupe.v1.AcquirePermit
+	(*PermitGranted)(nil),        // 119: troupe.v1.PermitGranted
+	(*PermitDenied)(nil),         // 120: troupe.v1.PermitDenied
+	(*ReleasePermit)(nil),        // 121: troupe.v1.ReleasePermit
+	(*AskBudget)(nil),            // 122: troupe.v1.AskBudget
+	(*BudgetGranted)(nil),        // 123: troupe.v1.BudgetGranted
+	(*BudgetRefused)(nil),        // 124: troupe.v1.BudgetRefused
+	(*BudgetShort)(nil),          // 125: troupe.v1.BudgetShort
+	(*ReportBudget)(nil),         // 126: troupe.v1.ReportBudget
+	(*Execute)(nil),              // 127: troupe.v1.Execute
+	(*ToolReply)(nil),            // 128: troupe.v1.ToolReply
+	(*LedgerEntry)(nil),          // 129: troupe.v1.LedgerEntry
+	(*CancelCalls)(nil),          // 130: troupe.v1.CancelCalls
+	(*Progress)(nil),             // 131: troupe.v1.Progress
+	(*ListProjects)(nil),         // 132: troupe.v1.ListProjects
+	(*Projects)(nil),             // 133: troupe.v1.Projects
+	(*SaveProject)(nil),          // 134: troupe.v1.SaveProject
+	(*RemoveProject)(nil),        // 135: troupe.v1.RemoveProject
+	(*SetVariables)(nil),         // 136: troupe.v1.SetVariables
+	(*TakeVariables)(nil),        // 137: troupe.v1.TakeVariables
+	(*ReadFields)(nil),           // 138: troupe.v1.ReadFields
+	(*FieldsView)(nil),           // 139: troupe.v1.FieldsView
+	(*FieldView)(nil),            // 140: troupe.v1.FieldView
+	(*SetField)(nil),             // 141: troupe.v1.SetField
+	(*FieldUpdated)(nil),         // 142: troupe.v1.FieldUpdated
+	(*DeclareFields)(nil),        // 143: troupe.v1.DeclareFields
+	(*FieldChanged)(nil),         // 144: troupe.v1.FieldChanged
+	(*DiffCopy)(nil),             // 145: troupe.v1.DiffCopy
+	(*ApplyCopy)(nil),            // 146: troupe.v1.ApplyCopy
+	(*Changes)(nil),              // 147: troupe.v1.Changes
+	(*FileChange)(nil),           // 148: troupe.v1.FileChange
+	(*UseFile)(nil),              // 149: troupe.v1.UseFile
+	(*Files)(nil),                // 150: troupe.v1.Files
+	(*FileEntry)(nil),            // 151: troupe.v1.FileEntry
+	(*ListSessions)(nil),         // 152: troupe.v1.ListSessions
+	(*Sessions)(nil),             // 153: troupe.v1.Sessions
+	(*ListWorkers)(nil),          // 154: troupe.v1.ListWorkers
+	(*Workers)(nil),              // 155: troupe.v1.Workers
+	(*ListWorkspaces)(nil),       // 156: troupe.v1.ListWorkspaces
+	(*Workspaces)(nil),           // 157: troupe.v1.Workspaces
+	(*SessionWorkspace)(nil),     // 158: troupe.v1.SessionWorkspace
+	(*ListCalls)(nil),            // 159: troupe.v1.ListCalls
+	(*Calls)(nil),                // 160: troupe.v1.Calls
+	(*Unread)(nil),               // 161: troupe.v1.Unread
+	(*Show)(nil),                 // 162: troupe.v1.Show
+	(*Shown)(nil),                // 163: troupe.v1.Shown
+	(*TurnView)(nil),             // 164: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 165: troupe.v1.GenerationView
+	(*Verify)(nil),               // 166: troupe.v1.Verify
+	(*Verified)(nil),             // 167: troupe.v1.Verified
+	(*Finding)(nil),              // 168: troupe.v1.Finding
+	(*ListDamage)(nil),           // 169: troupe.v1.ListDamage
+	(*Damage)(nil),               // 170: troupe.v1.Damage
+	(*ForkSession)(nil),          // 171: troupe.v1.ForkSession
+	(*Forked)(nil),               // 172: troupe.v1.Forked
+	(*ImportSession)(nil),        // 173: troupe.v1.ImportSession
+	(*Imported)(nil),             // 174: troupe.v1.Imported
+	(*ModeSettled)(nil),          // 175: troupe.v1.ModeSettled
+	(*Hello)(nil),                // 176: troupe.v1.Hello
+	(*Holder)(nil),               // 177: troupe.v1.Holder
+	(*RegisterHost)(nil),         // 178: troupe.v1.RegisterHost
+	(*ConnectOwner)(nil),         // 179: troupe.v1.ConnectOwner
+	(*EnvVar)(nil),               // 180: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 181: troupe.v1.Lineage
+	(*Turn)(nil),                 // 182: troupe.v1.Turn
+	(Persist_Policy)(0),          // 183: troupe.v1.Persist.Policy
+	(*RunStarted)(nil),           // 184: troupe.v1.RunStarted
+	(*Budget)(nil),               // 185: troupe.v1.Budget
+	(*Amounts)(nil),              // 186: troupe.v1.Amounts
+	(Trust_Level)(0),             // 187: troupe.v1.Trust.Level
+	(*ShowRun)(nil),              // 188: troupe.v1.ShowRun
+	(*ResumeRun)(nil),            // 189: troupe.v1.ResumeRun
+	(*CancelRun)(nil),            // 190: troupe.v1.CancelRun
+	(*AwaitRun)(nil),             // 191: troupe.v1.AwaitRun
+	(*Part)(nil),                 // 192: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 193: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 194: troupe.v1.InputAccepted.Origin
+	(InputAccepted_People)(0),    // 195: troupe.v1.InputAccepted.People
+	(TurnCompleted_Outcome)(0),   // 196: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 197: troupe.v1.Usage
+	(*Place)(nil),                // 198: troupe.v1.Place
+	(*Bounds)(nil),               // 199: troupe.v1.Bounds
+	(*OutboxEnqueued)(nil),       // 200: troupe.v1.OutboxEnqueued
+	(*TurnSubmitted)(nil),        // 201: troupe.v1.TurnSubmitted
+	(*TurnCut)(nil),              // 202: troupe.v1.TurnCut
+	(CallResolved_Resolution)(0), // 203: troupe.v1.CallResolved.Resolution
+	(Decision_Value)(0),          // 204: troupe.v1.Decision.Value
+	(*Failure)(nil),              // 205: troupe.v1.Failure
+	(TimerSet_Misfire)(0),        // 206: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 207: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 208: troupe.v1.WorkspaceGrant
+	(*BudgetView)(nil),           // 209: troupe.v1.BudgetView
+	(*StepBudgetView)(nil),       // 210: troupe.v1.StepBudgetView
+	(*Grant)(nil),                // 211: troupe.v1.Grant
+	(*WorkspaceRef)(nil),         // 212: troupe.v1.WorkspaceRef
+	(*LeaseToken)(nil),           // 213: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 214: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 215: troupe.v1.ToolFinished.Status
+	(*Project)(nil),              // 216: troupe.v1.Project
+	(*Variable)(nil),             // 217: troupe.v1.Variable
+	(*FieldSet)(nil),             // 218: troupe.v1.FieldSet
+	(*FieldNoted)(nil),           // 219: troupe.v1.FieldNoted
+	(*Timing)(nil),               // 220: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	4,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	176, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	180, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	13,  // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	177, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	178, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	179, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	180, // 6: troupe.v1.CreateSession.run:type_name -> troupe.v1.RunStarted
-	181, // 7: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
-	182, // 8: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
-	183, // 9: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	181, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	182, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	183, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	184, // 6: troupe.v1.CreateSession.run:type_name -> troupe.v1.RunStarted
+	185, // 7: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
+	186, // 8: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
+	187, // 9: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	5,   // 10: troupe.v1.WorkspaceSpec.bounds:type_name -> troupe.v1.PathBounds
 	4,   // 11: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
-	183, // 12: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
+	187, // 12: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
 	13,  // 13: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
 	16,  // 14: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
 	19,  // 15: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
@@ -14344,150 +14696,153 @@ var file_command_proto_depIdxs = []int32{
 	24,  // 17: troupe.v1.ToSession.withdraw_input:type_name -> troupe.v1.WithdrawInput
 	25,  // 18: troupe.v1.ToSession.call_tool:type_name -> troupe.v1.CallTool
 	26,  // 19: troupe.v1.ToSession.spawn_worker:type_name -> troupe.v1.SpawnWorker
-	40,  // 20: troupe.v1.ToSession.delete_worker:type_name -> troupe.v1.DeleteWorker
-	41,  // 21: troupe.v1.ToSession.describe:type_name -> troupe.v1.DescribeSession
-	65,  // 22: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
-	69,  // 23: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
-	71,  // 24: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
-	42,  // 25: troupe.v1.ToSession.count_jobs:type_name -> troupe.v1.CountJobs
-	63,  // 26: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
-	64,  // 27: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
-	67,  // 28: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
-	44,  // 29: troupe.v1.ToSession.resolve_call:type_name -> troupe.v1.ResolveCall
-	52,  // 30: troupe.v1.ToSession.release_worker:type_name -> troupe.v1.ReleaseWorker
-	53,  // 31: troupe.v1.ToSession.compact:type_name -> troupe.v1.CompactHistory
-	55,  // 32: troupe.v1.ToSession.set_timer:type_name -> troupe.v1.SetTimer
-	56,  // 33: troupe.v1.ToSession.cancel_timer:type_name -> troupe.v1.CancelTimer
-	57,  // 34: troupe.v1.ToSession.list_timers:type_name -> troupe.v1.ListTimers
-	62,  // 35: troupe.v1.ToSession.save:type_name -> troupe.v1.SaveHistory
+	44,  // 20: troupe.v1.ToSession.delete_worker:type_name -> troupe.v1.DeleteWorker
+	45,  // 21: troupe.v1.ToSession.describe:type_name -> troupe.v1.DescribeSession
+	69,  // 22: troupe.v1.ToSession.subscribe:type_name -> troupe.v1.Subscribe
+	73,  // 23: troupe.v1.ToSession.history:type_name -> troupe.v1.ReadHistory
+	75,  // 24: troupe.v1.ToSession.configure:type_name -> troupe.v1.ConfigureWorker
+	46,  // 25: troupe.v1.ToSession.count_jobs:type_name -> troupe.v1.CountJobs
+	67,  // 26: troupe.v1.ToSession.wait_idle:type_name -> troupe.v1.WaitIdle
+	68,  // 27: troupe.v1.ToSession.close:type_name -> troupe.v1.CloseSession
+	71,  // 28: troupe.v1.ToSession.unsubscribe:type_name -> troupe.v1.Unsubscribe
+	48,  // 29: troupe.v1.ToSession.resolve_call:type_name -> troupe.v1.ResolveCall
+	56,  // 30: troupe.v1.ToSession.release_worker:type_name -> troupe.v1.ReleaseWorker
+	57,  // 31: troupe.v1.ToSession.compact:type_name -> troupe.v1.CompactHistory
+	59,  // 32: troupe.v1.ToSession.set_timer:type_name -> troupe.v1.SetTimer
+	60,  // 33: troupe.v1.ToSession.cancel_timer:type_name -> troupe.v1.CancelTimer
+	61,  // 34: troupe.v1.ToSession.list_timers:type_name -> troupe.v1.ListTimers
+	66,  // 35: troupe.v1.ToSession.save:type_name -> troupe.v1.SaveHistory
 	15,  // 36: troupe.v1.ToSession.run:type_name -> troupe.v1.RunInput
-	60,  // 37: troupe.v1.ToSession.fire_timer:type_name -> troupe.v1.FireTimer
-	45,  // 38: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
+	64,  // 37: troupe.v1.ToSession.fire_timer:type_name -> troupe.v1.FireTimer
+	49,  // 38: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
 	6,   // 39: troupe.v1.ToSession.attach_workspace:type_name -> troupe.v1.AttachWorkspace
 	7,   // 40: troupe.v1.ToSession.detach_workspace:type_name -> troupe.v1.DetachWorkspace
-	145, // 41: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
-	133, // 42: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
-	51,  // 43: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
+	149, // 41: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
+	137, // 42: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
+	55,  // 43: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
 	8,   // 44: troupe.v1.ToSession.change_trust:type_name -> troupe.v1.ChangeTrust
-	134, // 45: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
-	137, // 46: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
-	139, // 47: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
-	141, // 48: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
-	142, // 49: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
+	138, // 45: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
+	141, // 46: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
+	143, // 47: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
+	145, // 48: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
+	146, // 49: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
 	3,   // 50: troupe.v1.ToSession.add_budget:type_name -> troupe.v1.AddBudget
-	184, // 51: troupe.v1.ToSession.show_run:type_name -> troupe.v1.ShowRun
-	185, // 52: troupe.v1.ToSession.resume_run:type_name -> troupe.v1.ResumeRun
-	186, // 53: troupe.v1.ToSession.cancel_run:type_name -> troupe.v1.CancelRun
-	187, // 54: troupe.v1.ToSession.await_run:type_name -> troupe.v1.AwaitRun
-	80,  // 55: troupe.v1.ToSession.announce:type_name -> troupe.v1.Announce
+	188, // 51: troupe.v1.ToSession.show_run:type_name -> troupe.v1.ShowRun
+	189, // 52: troupe.v1.ToSession.resume_run:type_name -> troupe.v1.ResumeRun
+	190, // 53: troupe.v1.ToSession.cancel_run:type_name -> troupe.v1.CancelRun
+	191, // 54: troupe.v1.ToSession.await_run:type_name -> troupe.v1.AwaitRun
+	84,  // 55: troupe.v1.ToSession.announce:type_name -> troupe.v1.Announce
 	31,  // 56: troupe.v1.ToSession.share_conversation:type_name -> troupe.v1.ShareConversation
-	33,  // 57: troupe.v1.ToSession.submit_turn:type_name -> troupe.v1.SubmitTurn
-	34,  // 58: troupe.v1.ToSession.read_conversation:type_name -> troupe.v1.ReadConversation
+	36,  // 57: troupe.v1.ToSession.submit_turn:type_name -> troupe.v1.SubmitTurn
+	37,  // 58: troupe.v1.ToSession.read_conversation:type_name -> troupe.v1.ReadConversation
 	32,  // 59: troupe.v1.ToSession.take_turn:type_name -> troupe.v1.TakeTurn
-	11,  // 60: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
-	11,  // 61: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	188, // 62: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	189, // 63: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	190, // 64: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	191, // 65: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
-	13,  // 66: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	192, // 67: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	193, // 68: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
-	18,  // 69: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
-	22,  // 70: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	177, // 71: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	178, // 72: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	188, // 73: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
-	194, // 74: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
-	195, // 75: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
-	191, // 76: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
-	196, // 77: troupe.v1.DeliverMail.mail:type_name -> troupe.v1.OutboxEnqueued
-	36,  // 78: troupe.v1.SharedConversation.turns:type_name -> troupe.v1.SharedTurn
-	37,  // 79: troupe.v1.SharedConversation.members:type_name -> troupe.v1.SharedMember
-	197, // 80: troupe.v1.SharedTurn.turn:type_name -> troupe.v1.TurnSubmitted
-	198, // 81: troupe.v1.SharedTurn.cut:type_name -> troupe.v1.TurnCut
-	193, // 82: troupe.v1.SharedMember.usage:type_name -> troupe.v1.Usage
-	35,  // 83: troupe.v1.Conversations.conversations:type_name -> troupe.v1.SharedConversation
-	199, // 84: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	200, // 85: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
-	48,  // 86: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
-	201, // 87: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
-	48,  // 88: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
-	188, // 89: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	202, // 90: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
-	58,  // 91: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	203, // 92: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	178, // 93: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	195, // 94: troupe.v1.NarrowChild.bounds:type_name -> troupe.v1.Bounds
-	204, // 95: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
-	74,  // 96: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	193, // 97: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
-	14,  // 98: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	179, // 99: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	205, // 100: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
-	35,  // 101: troupe.v1.SessionView.conversations:type_name -> troupe.v1.SharedConversation
-	206, // 102: troupe.v1.SessionView.step_budgets:type_name -> troupe.v1.StepBudgetView
-	193, // 103: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	182, // 104: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
-	182, // 105: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
-	75,  // 106: troupe.v1.WorkerView.waiting:type_name -> troupe.v1.Waiting
-	78,  // 107: troupe.v1.ApprovalView.shown:type_name -> troupe.v1.Viewer
-	203, // 108: troupe.v1.Announce.event:type_name -> troupe.v1.Event
-	77,  // 109: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
-	85,  // 110: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
-	207, // 111: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	179, // 112: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	204, // 113: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	208, // 114: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
-	0,   // 115: troupe.v1.ReleasePermit.outcome:type_name -> troupe.v1.ReleasePermit.Outcome
-	182, // 116: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
-	182, // 117: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
-	182, // 118: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
-	182, // 119: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
-	182, // 120: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
-	204, // 121: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	209, // 122: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	176, // 123: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	210, // 124: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	210, // 125: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	204, // 126: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	210, // 127: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
-	209, // 128: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
-	27,  // 129: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
-	211, // 130: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	210, // 131: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	124, // 132: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	212, // 133: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
-	213, // 134: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
-	136, // 135: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
-	214, // 136: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
-	215, // 137: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
-	144, // 138: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
-	1,   // 139: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
-	147, // 140: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
-	73,  // 141: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
-	74,  // 142: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	154, // 143: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
-	204, // 144: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
-	76,  // 145: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	157, // 146: troupe.v1.Calls.unread:type_name -> troupe.v1.Unread
-	73,  // 147: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	160, // 148: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	193, // 149: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
-	18,  // 150: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	161, // 151: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	216, // 152: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	193, // 153: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	164, // 154: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	164, // 155: troupe.v1.Damage.findings:type_name -> troupe.v1.Finding
-	73,  // 156: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
-	73,  // 157: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
-	171, // 158: troupe.v1.Imported.modes:type_name -> troupe.v1.ModeSettled
-	159, // [159:159] is the sub-list for method output_type
-	159, // [159:159] is the sub-list for method input_type
-	159, // [159:159] is the sub-list for extension type_name
-	159, // [159:159] is the sub-list for extension extendee
-	0,   // [0:159] is the sub-list for field type_name
+	34,  // 60: troupe.v1.ToSession.await_shared_turn:type_name -> troupe.v1.AwaitSharedTurn
+	35,  // 61: troupe.v1.ToSession.withdraw_turn:type_name -> troupe.v1.WithdrawTurn
+	11,  // 62: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
+	11,  // 63: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
+	192, // 64: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	193, // 65: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	194, // 66: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	195, // 67: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
+	13,  // 68: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
+	196, // 69: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	197, // 70: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	18,  // 71: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
+	22,  // 72: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
+	181, // 73: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	182, // 74: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	192, // 75: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
+	198, // 76: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
+	199, // 77: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
+	195, // 78: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
+	200, // 79: troupe.v1.DeliverMail.mail:type_name -> troupe.v1.OutboxEnqueued
+	40,  // 80: troupe.v1.SharedConversation.turns:type_name -> troupe.v1.SharedTurn
+	41,  // 81: troupe.v1.SharedConversation.members:type_name -> troupe.v1.SharedMember
+	39,  // 82: troupe.v1.SharedConversation.queue:type_name -> troupe.v1.WaitingTurn
+	201, // 83: troupe.v1.SharedTurn.turn:type_name -> troupe.v1.TurnSubmitted
+	202, // 84: troupe.v1.SharedTurn.cut:type_name -> troupe.v1.TurnCut
+	197, // 85: troupe.v1.SharedMember.usage:type_name -> troupe.v1.Usage
+	38,  // 86: troupe.v1.Conversations.conversations:type_name -> troupe.v1.SharedConversation
+	203, // 87: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	204, // 88: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	52,  // 89: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
+	205, // 90: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
+	52,  // 91: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
+	192, // 92: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	206, // 93: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	62,  // 94: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
+	207, // 95: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	182, // 96: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	199, // 97: troupe.v1.NarrowChild.bounds:type_name -> troupe.v1.Bounds
+	208, // 98: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	78,  // 99: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
+	197, // 100: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	14,  // 101: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
+	183, // 102: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	209, // 103: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
+	38,  // 104: troupe.v1.SessionView.conversations:type_name -> troupe.v1.SharedConversation
+	210, // 105: troupe.v1.SessionView.step_budgets:type_name -> troupe.v1.StepBudgetView
+	197, // 106: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	186, // 107: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
+	186, // 108: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
+	79,  // 109: troupe.v1.WorkerView.waiting:type_name -> troupe.v1.Waiting
+	82,  // 110: troupe.v1.ApprovalView.shown:type_name -> troupe.v1.Viewer
+	207, // 111: troupe.v1.Announce.event:type_name -> troupe.v1.Event
+	81,  // 112: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
+	89,  // 113: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
+	211, // 114: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	183, // 115: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	208, // 116: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	212, // 117: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
+	0,   // 118: troupe.v1.ReleasePermit.outcome:type_name -> troupe.v1.ReleasePermit.Outcome
+	186, // 119: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
+	186, // 120: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
+	186, // 121: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
+	186, // 122: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
+	186, // 123: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
+	208, // 124: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	213, // 125: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	180, // 126: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	214, // 127: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	214, // 128: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	208, // 129: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	214, // 130: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	213, // 131: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
+	27,  // 132: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
+	215, // 133: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	214, // 134: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	128, // 135: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	216, // 136: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
+	217, // 137: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
+	140, // 138: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
+	218, // 139: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
+	219, // 140: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
+	148, // 141: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
+	1,   // 142: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
+	151, // 143: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
+	77,  // 144: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
+	78,  // 145: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
+	158, // 146: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
+	208, // 147: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	80,  // 148: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
+	161, // 149: troupe.v1.Calls.unread:type_name -> troupe.v1.Unread
+	77,  // 150: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
+	164, // 151: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	197, // 152: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	18,  // 153: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
+	165, // 154: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	220, // 155: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	197, // 156: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	168, // 157: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	168, // 158: troupe.v1.Damage.findings:type_name -> troupe.v1.Finding
+	77,  // 159: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
+	77,  // 160: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
+	175, // 161: troupe.v1.Imported.modes:type_name -> troupe.v1.ModeSettled
+	162, // [162:162] is the sub-list for method output_type
+	162, // [162:162] is the sub-list for method input_type
+	162, // [162:162] is the sub-list for extension type_name
+	162, // [162:162] is the sub-list for extension extendee
+	0,   // [0:162] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }
@@ -14548,6 +14903,8 @@ func file_command_proto_init() {
 		(*ToSession_SubmitTurn)(nil),
 		(*ToSession_ReadConversation)(nil),
 		(*ToSession_TakeTurn)(nil),
+		(*ToSession_AwaitSharedTurn)(nil),
+		(*ToSession_WithdrawTurn)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -14555,7 +14912,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   174,
+			NumMessages:   178,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

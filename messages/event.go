@@ -38,6 +38,16 @@ const (
 	EventTurnCompleted       = "turn.completed"
 	EventHistoryCompacted    = "history.compacted" // done of total tokens are left; status summarised | dropped
 	EventSessionClosed       = "session.closed"
+
+	// Of conversations that workers share; input_id is the turn's id.
+	EventConversationShared    = "conversation.shared"
+	EventConversationJoined    = "conversation.joined"    // worker, as member
+	EventConversationLeft      = "conversation.left"      // reason
+	EventConversationAsked     = "conversation.asked"     // a turn waits for the word
+	EventConversationWithdrawn = "conversation.withdrawn" // it was taken back before
+	EventConversationGiven     = "conversation.given"     // the worker has the word
+	EventConversationSaid      = "conversation.said"      // its turn is over; without a worker: from outside, by whom it says
+	EventConversationCut       = "conversation.cut"       // its turn did not come to its end
 )
 
 // eventJSON is the wire form: absent fields are left out.
@@ -79,13 +89,16 @@ type eventJSON struct {
 	Done         int64           `json:"done,omitempty"`
 	Total        int64           `json:"total,omitempty"`
 	Unit         string          `json:"unit,omitempty"`
-	State        string          `json:"state,omitempty"`  // of a tool call, as in listings; of an approval: shown | pending
-	By           string          `json:"by,omitempty"`     // who sees an approval
-	From         string          `json:"from,omitempty"`   // worker that sent an input; agent that gave a conversation away
-	To           string          `json:"to,omitempty"`     // worker that a message goes to
-	Spent        *AmountsJSON    `json:"spent,omitempty"`  // of a budget, by one model call and what follows from it
-	Budget       *BudgetJSON     `json:"budget,omitempty"` // as it is from now on
-	Step         string          `json:"step,omitempty"`   // of a run, whose budget it is; absent: the session's
+	State        string          `json:"state,omitempty"`        // of a tool call, as in listings; of an approval: shown | pending
+	By           string          `json:"by,omitempty"`           // who sees an approval
+	From         string          `json:"from,omitempty"`         // worker that sent an input; agent that gave a conversation away
+	To           string          `json:"to,omitempty"`           // worker that a message goes to
+	Spent        *AmountsJSON    `json:"spent,omitempty"`        // of a budget, by one model call and what follows from it
+	Budget       *BudgetJSON     `json:"budget,omitempty"`       // as it is from now on
+	Step         string          `json:"step,omitempty"`         // of a run, whose budget it is; absent: the session's
+	Conversation string          `json:"conversation,omitempty"` // that workers share
+	Member       string          `json:"member,omitempty"`       // what the others of it know the worker by
+	Name         string          `json:"name,omitempty"`         // of a conversation
 }
 
 type callJSON struct {
@@ -122,7 +135,7 @@ func (j UsageJSON) Proto() *Usage {
 // textual says which types always have a text, also an empty one.
 func textual(typ string) bool {
 	switch typ {
-	case EventTextDelta, EventReasoningDelta, EventTurnCompleted, EventInputAccepted, EventGenerationCompleted, EventToolFinished:
+	case EventTextDelta, EventReasoningDelta, EventTurnCompleted, EventInputAccepted, EventGenerationCompleted, EventToolFinished, EventConversationSaid:
 		return true
 	}
 	return false
@@ -159,7 +172,7 @@ func (x *Event) MarshalJSON() ([]byte, error) {
 		a := x.GetSpent().JSON()
 		j.Spent = &a
 	}
-	j.Budget, j.Step = x.GetBudget().JSON(), x.GetStep()
+	j.Budget, j.Step, j.Conversation, j.Member, j.Name = x.GetBudget().JSON(), x.GetStep(), x.GetConversation(), x.GetMember(), x.GetName()
 	return json.Marshal(j)
 }
 
@@ -187,6 +200,7 @@ func (x *Event) UnmarshalJSON(b []byte) error {
 	x.ApprovalId, x.Decision, x.Workspace, x.DurationUs = j.ApprovalID, j.Decision, j.Workspace, j.DurationUs
 	x.Scripted, x.Diff, x.DetailsJson, x.MetaJson = j.Scripted, j.Diff, string(j.Details), string(j.Meta)
 	x.From, x.To, x.Step = j.From, j.To, j.Step
+	x.Conversation, x.Member, x.Name = j.Conversation, j.Member, j.Name
 	x.Effect, x.Done, x.Total, x.Unit, x.State, x.Parent, x.By = j.Effect, j.Done, j.Total, j.Unit, j.State, j.Parent, j.By
 	if j.Text != nil {
 		x.Text = *j.Text

@@ -69,6 +69,9 @@ type Event struct {
 	InsteadOf     string                 `protobuf:"bytes,120,opt,name=instead_of,json=insteadOf,proto3" json:"instead_of,omitempty"` // the model that was to be asked, when another one stands in for it
 	Budget        *Budget                `protobuf:"bytes,131,opt,name=budget,proto3" json:"budget,omitempty"`                        // as it is from now on
 	Step          string                 `protobuf:"bytes,114,opt,name=step,proto3" json:"step,omitempty"`                            // of a run, whose budget changed; empty: the session's
+	Conversation  string                 `protobuf:"bytes,135,opt,name=conversation,proto3" json:"conversation,omitempty"`            // that workers share
+	Member        string                 `protobuf:"bytes,136,opt,name=member,proto3" json:"member,omitempty"`                        // what the others of it know the worker by
+	Name          string                 `protobuf:"bytes,137,opt,name=name,proto3" json:"name,omitempty"`                            // of a conversation
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -411,11 +414,32 @@ func (x *Event) GetStep() string {
 	return ""
 }
 
+func (x *Event) GetConversation() string {
+	if x != nil {
+		return x.Conversation
+	}
+	return ""
+}
+
+func (x *Event) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *Event) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 var File_event_proto protoreflect.FileDescriptor
 
 const file_event_proto_rawDesc = "" +
 	"\n" +
-	"\vevent.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\x9d\t\n" +
+	"\vevent.proto\x12\ttroupe.v1\x1a\fcommon.proto\"\xf0\t\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x1c\n" +
@@ -467,7 +491,10 @@ const file_event_proto_rawDesc = "" +
 	"\n" +
 	"instead_of\x18x \x01(\tR\tinsteadOf\x12*\n" +
 	"\x06budget\x18\x83\x01 \x01(\v2\x11.troupe.v1.BudgetR\x06budget\x12\x12\n" +
-	"\x04step\x18r \x01(\tR\x04stepB0Z.github.com/troupe-dev/troupe/messages;messagesb\x06proto3"
+	"\x04step\x18r \x01(\tR\x04step\x12#\n" +
+	"\fconversation\x18\x87\x01 \x01(\tR\fconversation\x12\x17\n" +
+	"\x06member\x18\x88\x01 \x01(\tR\x06member\x12\x13\n" +
+	"\x04name\x18\x89\x01 \x01(\tR\x04nameB0Z.github.com/troupe-dev/troupe/messages;messagesb\x06proto3"
 
 var (
 	file_event_proto_rawDescOnce sync.Once

@@ -2098,6 +2098,8 @@ type ConversationFact struct {
 	//	*ConversationFact_MemberLeft
 	//	*ConversationFact_TurnGiven
 	//	*ConversationFact_TurnCut
+	//	*ConversationFact_TurnAsked
+	//	*ConversationFact_TurnWithdrawn
 	Fact          isConversationFact_Fact `protobuf_oneof:"fact"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2194,6 +2196,24 @@ func (x *ConversationFact) GetTurnCut() *TurnCut {
 	return nil
 }
 
+func (x *ConversationFact) GetTurnAsked() *TurnAsked {
+	if x != nil {
+		if x, ok := x.Fact.(*ConversationFact_TurnAsked); ok {
+			return x.TurnAsked
+		}
+	}
+	return nil
+}
+
+func (x *ConversationFact) GetTurnWithdrawn() *TurnWithdrawn {
+	if x != nil {
+		if x, ok := x.Fact.(*ConversationFact_TurnWithdrawn); ok {
+			return x.TurnWithdrawn
+		}
+	}
+	return nil
+}
+
 type isConversationFact_Fact interface {
 	isConversationFact_Fact()
 }
@@ -2222,6 +2242,14 @@ type ConversationFact_TurnCut struct {
 	TurnCut *TurnCut `protobuf:"bytes,91,opt,name=turn_cut,json=turnCut,proto3,oneof"`
 }
 
+type ConversationFact_TurnAsked struct {
+	TurnAsked *TurnAsked `protobuf:"bytes,135,opt,name=turn_asked,json=turnAsked,proto3,oneof"`
+}
+
+type ConversationFact_TurnWithdrawn struct {
+	TurnWithdrawn *TurnWithdrawn `protobuf:"bytes,136,opt,name=turn_withdrawn,json=turnWithdrawn,proto3,oneof"`
+}
+
 func (*ConversationFact_ConversationOpened) isConversationFact_Fact() {}
 
 func (*ConversationFact_MemberJoined) isConversationFact_Fact() {}
@@ -2234,6 +2262,148 @@ func (*ConversationFact_TurnGiven) isConversationFact_Fact() {}
 
 func (*ConversationFact_TurnCut) isConversationFact_Fact() {}
 
+func (*ConversationFact_TurnAsked) isConversationFact_Fact() {}
+
+func (*ConversationFact_TurnWithdrawn) isConversationFact_Fact() {}
+
+// TurnAsked puts a turn behind those that were asked for before, where somebody has the word already. TurnGiven or TurnWithdrawn ends its wait.
+type TurnAsked struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TurnId        string                 `protobuf:"bytes,1,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	WorkerId      string                 `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	Prompt        string                 `protobuf:"bytes,3,opt,name=prompt,proto3" json:"prompt,omitempty"`
+	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"` // that the member has asked for, if it has not joined when its turn comes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TurnAsked) Reset() {
+	*x = TurnAsked{}
+	mi := &file_session_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TurnAsked) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TurnAsked) ProtoMessage() {}
+
+func (x *TurnAsked) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TurnAsked.ProtoReflect.Descriptor instead.
+func (*TurnAsked) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *TurnAsked) GetTurnId() string {
+	if x != nil {
+		return x.TurnId
+	}
+	return ""
+}
+
+func (x *TurnAsked) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *TurnAsked) GetPrompt() string {
+	if x != nil {
+		return x.Prompt
+	}
+	return ""
+}
+
+func (x *TurnAsked) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// TurnWithdrawn takes a turn back that waits for the word. Asked for again, it is not given.
+type TurnWithdrawn struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TurnId        string                 `protobuf:"bytes,1,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
+	WorkerId      string                 `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"` // for people
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TurnWithdrawn) Reset() {
+	*x = TurnWithdrawn{}
+	mi := &file_session_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TurnWithdrawn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TurnWithdrawn) ProtoMessage() {}
+
+func (x *TurnWithdrawn) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TurnWithdrawn.ProtoReflect.Descriptor instead.
+func (*TurnWithdrawn) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *TurnWithdrawn) GetTurnId() string {
+	if x != nil {
+		return x.TurnId
+	}
+	return ""
+}
+
+func (x *TurnWithdrawn) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *TurnWithdrawn) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *TurnWithdrawn) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type ConversationOpened struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	ConversationId string                 `protobuf:"bytes,1,opt,name=conversation_id,json=conversationId,proto3" json:"conversation_id,omitempty"`
@@ -2245,7 +2415,7 @@ type ConversationOpened struct {
 
 func (x *ConversationOpened) Reset() {
 	*x = ConversationOpened{}
-	mi := &file_session_proto_msgTypes[25]
+	mi := &file_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2257,7 +2427,7 @@ func (x *ConversationOpened) String() string {
 func (*ConversationOpened) ProtoMessage() {}
 
 func (x *ConversationOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[25]
+	mi := &file_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2270,7 +2440,7 @@ func (x *ConversationOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversationOpened.ProtoReflect.Descriptor instead.
 func (*ConversationOpened) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{25}
+	return file_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ConversationOpened) GetConversationId() string {
@@ -2305,7 +2475,7 @@ type MemberJoined struct {
 
 func (x *MemberJoined) Reset() {
 	*x = MemberJoined{}
-	mi := &file_session_proto_msgTypes[26]
+	mi := &file_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2317,7 +2487,7 @@ func (x *MemberJoined) String() string {
 func (*MemberJoined) ProtoMessage() {}
 
 func (x *MemberJoined) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[26]
+	mi := &file_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2330,7 +2500,7 @@ func (x *MemberJoined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberJoined.ProtoReflect.Descriptor instead.
 func (*MemberJoined) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{26}
+	return file_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *MemberJoined) GetWorkerId() string {
@@ -2353,15 +2523,16 @@ type TurnGiven struct {
 	TurnId        string                 `protobuf:"bytes,1,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"` // the id of its input, too
 	WorkerId      string                 `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	Prompt        string                 `protobuf:"bytes,3,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	After         uint64                 `protobuf:"varint,4,opt,name=after,proto3" json:"after,omitempty"` // it is told what the others said behind this record
-	Upto          uint64                 `protobuf:"varint,5,opt,name=upto,proto3" json:"upto,omitempty"`   // and up to this one
+	After         uint64                 `protobuf:"varint,4,opt,name=after,proto3" json:"after,omitempty"`    // it is told what the others said behind this record
+	Upto          uint64                 `protobuf:"varint,5,opt,name=upto,proto3" json:"upto,omitempty"`      // and up to this one
+	Member        string                 `protobuf:"bytes,135,opt,name=member,proto3" json:"member,omitempty"` // its name
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TurnGiven) Reset() {
 	*x = TurnGiven{}
-	mi := &file_session_proto_msgTypes[27]
+	mi := &file_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2373,7 +2544,7 @@ func (x *TurnGiven) String() string {
 func (*TurnGiven) ProtoMessage() {}
 
 func (x *TurnGiven) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[27]
+	mi := &file_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2386,7 +2557,7 @@ func (x *TurnGiven) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnGiven.ProtoReflect.Descriptor instead.
 func (*TurnGiven) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{27}
+	return file_session_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TurnGiven) GetTurnId() string {
@@ -2424,6 +2595,13 @@ func (x *TurnGiven) GetUpto() uint64 {
 	return 0
 }
 
+func (x *TurnGiven) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
 // TurnSubmitted is one whole turn of a member, or a word from outside.
 type TurnSubmitted struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -2433,13 +2611,14 @@ type TurnSubmitted struct {
 	Usage           *Usage                 `protobuf:"bytes,90,opt,name=usage,proto3" json:"usage,omitempty"`
 	ConversationSeq uint64                 `protobuf:"varint,91,opt,name=conversation_seq,json=conversationSeq,proto3" json:"conversation_seq,omitempty"` // the record of the member's own journal that ended its turn
 	By              string                 `protobuf:"bytes,92,opt,name=by,proto3" json:"by,omitempty"`                                                   // who is outside
+	Member          string                 `protobuf:"bytes,135,opt,name=member,proto3" json:"member,omitempty"`                                          // the name of who speaks; empty: it is from outside, or of an earlier version
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *TurnSubmitted) Reset() {
 	*x = TurnSubmitted{}
-	mi := &file_session_proto_msgTypes[28]
+	mi := &file_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2451,7 +2630,7 @@ func (x *TurnSubmitted) String() string {
 func (*TurnSubmitted) ProtoMessage() {}
 
 func (x *TurnSubmitted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[28]
+	mi := &file_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2464,7 +2643,7 @@ func (x *TurnSubmitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnSubmitted.ProtoReflect.Descriptor instead.
 func (*TurnSubmitted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{28}
+	return file_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TurnSubmitted) GetWorkerId() string {
@@ -2509,6 +2688,13 @@ func (x *TurnSubmitted) GetBy() string {
 	return ""
 }
 
+func (x *TurnSubmitted) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
 // TurnCut closes the turn of a member that did not come to its end.
 type TurnCut struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -2520,13 +2706,14 @@ type TurnCut struct {
 	Heard           bool                   `protobuf:"varint,6,opt,name=heard,proto3" json:"heard,omitempty"`    // what it was told stands in its own conversation all the same
 	Usage           *Usage                 `protobuf:"bytes,7,opt,name=usage,proto3" json:"usage,omitempty"`
 	ConversationSeq uint64                 `protobuf:"varint,8,opt,name=conversation_seq,json=conversationSeq,proto3" json:"conversation_seq,omitempty"`
+	Member          string                 `protobuf:"bytes,135,opt,name=member,proto3" json:"member,omitempty"` // its name
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *TurnCut) Reset() {
 	*x = TurnCut{}
-	mi := &file_session_proto_msgTypes[29]
+	mi := &file_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2538,7 +2725,7 @@ func (x *TurnCut) String() string {
 func (*TurnCut) ProtoMessage() {}
 
 func (x *TurnCut) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[29]
+	mi := &file_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2551,7 +2738,7 @@ func (x *TurnCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnCut.ProtoReflect.Descriptor instead.
 func (*TurnCut) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{29}
+	return file_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TurnCut) GetTurnId() string {
@@ -2610,17 +2797,25 @@ func (x *TurnCut) GetConversationSeq() uint64 {
 	return 0
 }
 
+func (x *TurnCut) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
 type MemberLeft struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Member        string                 `protobuf:"bytes,135,opt,name=member,proto3" json:"member,omitempty"` // its name
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MemberLeft) Reset() {
 	*x = MemberLeft{}
-	mi := &file_session_proto_msgTypes[30]
+	mi := &file_session_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2632,7 +2827,7 @@ func (x *MemberLeft) String() string {
 func (*MemberLeft) ProtoMessage() {}
 
 func (x *MemberLeft) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[30]
+	mi := &file_session_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2645,7 +2840,7 @@ func (x *MemberLeft) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberLeft.ProtoReflect.Descriptor instead.
 func (*MemberLeft) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{30}
+	return file_session_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *MemberLeft) GetWorkerId() string {
@@ -2658,6 +2853,13 @@ func (x *MemberLeft) GetWorkerId() string {
 func (x *MemberLeft) GetReason() string {
 	if x != nil {
 		return x.Reason
+	}
+	return ""
+}
+
+func (x *MemberLeft) GetMember() string {
+	if x != nil {
+		return x.Member
 	}
 	return ""
 }
@@ -2684,7 +2886,7 @@ type SystemFact struct {
 
 func (x *SystemFact) Reset() {
 	*x = SystemFact{}
-	mi := &file_session_proto_msgTypes[31]
+	mi := &file_session_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2696,7 +2898,7 @@ func (x *SystemFact) String() string {
 func (*SystemFact) ProtoMessage() {}
 
 func (x *SystemFact) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[31]
+	mi := &file_session_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2709,7 +2911,7 @@ func (x *SystemFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemFact.ProtoReflect.Descriptor instead.
 func (*SystemFact) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{31}
+	return file_session_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SystemFact) GetFact() isSystemFact_Fact {
@@ -2899,7 +3101,7 @@ type NodeBooted struct {
 
 func (x *NodeBooted) Reset() {
 	*x = NodeBooted{}
-	mi := &file_session_proto_msgTypes[32]
+	mi := &file_session_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2911,7 +3113,7 @@ func (x *NodeBooted) String() string {
 func (*NodeBooted) ProtoMessage() {}
 
 func (x *NodeBooted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[32]
+	mi := &file_session_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2924,7 +3126,7 @@ func (x *NodeBooted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeBooted.ProtoReflect.Descriptor instead.
 func (*NodeBooted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{32}
+	return file_session_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *NodeBooted) GetBoot() uint64 {
@@ -2966,7 +3168,7 @@ type RuleRemembered struct {
 
 func (x *RuleRemembered) Reset() {
 	*x = RuleRemembered{}
-	mi := &file_session_proto_msgTypes[33]
+	mi := &file_session_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2978,7 +3180,7 @@ func (x *RuleRemembered) String() string {
 func (*RuleRemembered) ProtoMessage() {}
 
 func (x *RuleRemembered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[33]
+	mi := &file_session_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2991,7 +3193,7 @@ func (x *RuleRemembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleRemembered.ProtoReflect.Descriptor instead.
 func (*RuleRemembered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{33}
+	return file_session_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RuleRemembered) GetRule() string {
@@ -3069,7 +3271,7 @@ type RuleRevoked struct {
 
 func (x *RuleRevoked) Reset() {
 	*x = RuleRevoked{}
-	mi := &file_session_proto_msgTypes[34]
+	mi := &file_session_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3081,7 +3283,7 @@ func (x *RuleRevoked) String() string {
 func (*RuleRevoked) ProtoMessage() {}
 
 func (x *RuleRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[34]
+	mi := &file_session_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3094,7 +3296,7 @@ func (x *RuleRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleRevoked.ProtoReflect.Descriptor instead.
 func (*RuleRevoked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{34}
+	return file_session_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RuleRevoked) GetRule() string {
@@ -3130,7 +3332,7 @@ type TokenCreated struct {
 
 func (x *TokenCreated) Reset() {
 	*x = TokenCreated{}
-	mi := &file_session_proto_msgTypes[35]
+	mi := &file_session_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3142,7 +3344,7 @@ func (x *TokenCreated) String() string {
 func (*TokenCreated) ProtoMessage() {}
 
 func (x *TokenCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[35]
+	mi := &file_session_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3155,7 +3357,7 @@ func (x *TokenCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenCreated.ProtoReflect.Descriptor instead.
 func (*TokenCreated) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{35}
+	return file_session_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *TokenCreated) GetTokenId() string {
@@ -3195,7 +3397,7 @@ type TokenRevoked struct {
 
 func (x *TokenRevoked) Reset() {
 	*x = TokenRevoked{}
-	mi := &file_session_proto_msgTypes[36]
+	mi := &file_session_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3207,7 +3409,7 @@ func (x *TokenRevoked) String() string {
 func (*TokenRevoked) ProtoMessage() {}
 
 func (x *TokenRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[36]
+	mi := &file_session_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3220,7 +3422,7 @@ func (x *TokenRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenRevoked.ProtoReflect.Descriptor instead.
 func (*TokenRevoked) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{36}
+	return file_session_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *TokenRevoked) GetTokenId() string {
@@ -3240,7 +3442,7 @@ type HostRegistered struct {
 
 func (x *HostRegistered) Reset() {
 	*x = HostRegistered{}
-	mi := &file_session_proto_msgTypes[37]
+	mi := &file_session_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3252,7 +3454,7 @@ func (x *HostRegistered) String() string {
 func (*HostRegistered) ProtoMessage() {}
 
 func (x *HostRegistered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[37]
+	mi := &file_session_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3265,7 +3467,7 @@ func (x *HostRegistered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostRegistered.ProtoReflect.Descriptor instead.
 func (*HostRegistered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{37}
+	return file_session_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *HostRegistered) GetHost() string {
@@ -3294,7 +3496,7 @@ type ProjectSaved struct {
 
 func (x *ProjectSaved) Reset() {
 	*x = ProjectSaved{}
-	mi := &file_session_proto_msgTypes[38]
+	mi := &file_session_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3306,7 +3508,7 @@ func (x *ProjectSaved) String() string {
 func (*ProjectSaved) ProtoMessage() {}
 
 func (x *ProjectSaved) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[38]
+	mi := &file_session_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3319,7 +3521,7 @@ func (x *ProjectSaved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProjectSaved.ProtoReflect.Descriptor instead.
 func (*ProjectSaved) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{38}
+	return file_session_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ProjectSaved) GetProjectId() string {
@@ -3359,7 +3561,7 @@ type ProjectRemoved struct {
 
 func (x *ProjectRemoved) Reset() {
 	*x = ProjectRemoved{}
-	mi := &file_session_proto_msgTypes[39]
+	mi := &file_session_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3371,7 +3573,7 @@ func (x *ProjectRemoved) String() string {
 func (*ProjectRemoved) ProtoMessage() {}
 
 func (x *ProjectRemoved) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[39]
+	mi := &file_session_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3384,7 +3586,7 @@ func (x *ProjectRemoved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProjectRemoved.ProtoReflect.Descriptor instead.
 func (*ProjectRemoved) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{39}
+	return file_session_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ProjectRemoved) GetProjectId() string {
@@ -3404,7 +3606,7 @@ type FolderTrusted struct {
 
 func (x *FolderTrusted) Reset() {
 	*x = FolderTrusted{}
-	mi := &file_session_proto_msgTypes[40]
+	mi := &file_session_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3416,7 +3618,7 @@ func (x *FolderTrusted) String() string {
 func (*FolderTrusted) ProtoMessage() {}
 
 func (x *FolderTrusted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[40]
+	mi := &file_session_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3429,7 +3631,7 @@ func (x *FolderTrusted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FolderTrusted.ProtoReflect.Descriptor instead.
 func (*FolderTrusted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{40}
+	return file_session_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *FolderTrusted) GetUri() string {
@@ -3456,7 +3658,7 @@ type FolderUntrusted struct {
 
 func (x *FolderUntrusted) Reset() {
 	*x = FolderUntrusted{}
-	mi := &file_session_proto_msgTypes[41]
+	mi := &file_session_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3468,7 +3670,7 @@ func (x *FolderUntrusted) String() string {
 func (*FolderUntrusted) ProtoMessage() {}
 
 func (x *FolderUntrusted) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[41]
+	mi := &file_session_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3481,7 +3683,7 @@ func (x *FolderUntrusted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FolderUntrusted.ProtoReflect.Descriptor instead.
 func (*FolderUntrusted) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{41}
+	return file_session_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *FolderUntrusted) GetUri() string {
@@ -3512,7 +3714,7 @@ type Audited struct {
 
 func (x *Audited) Reset() {
 	*x = Audited{}
-	mi := &file_session_proto_msgTypes[42]
+	mi := &file_session_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3524,7 +3726,7 @@ func (x *Audited) String() string {
 func (*Audited) ProtoMessage() {}
 
 func (x *Audited) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[42]
+	mi := &file_session_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3537,7 +3739,7 @@ func (x *Audited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audited.ProtoReflect.Descriptor instead.
 func (*Audited) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{42}
+	return file_session_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Audited) GetWho() string {
@@ -3598,7 +3800,7 @@ type FieldsState struct {
 
 func (x *FieldsState) Reset() {
 	*x = FieldsState{}
-	mi := &file_session_proto_msgTypes[43]
+	mi := &file_session_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3610,7 +3812,7 @@ func (x *FieldsState) String() string {
 func (*FieldsState) ProtoMessage() {}
 
 func (x *FieldsState) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[43]
+	mi := &file_session_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3623,7 +3825,7 @@ func (x *FieldsState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldsState.ProtoReflect.Descriptor instead.
 func (*FieldsState) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{43}
+	return file_session_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *FieldsState) GetSchema() string {
@@ -3685,7 +3887,7 @@ type FieldsPending struct {
 
 func (x *FieldsPending) Reset() {
 	*x = FieldsPending{}
-	mi := &file_session_proto_msgTypes[44]
+	mi := &file_session_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3697,7 +3899,7 @@ func (x *FieldsPending) String() string {
 func (*FieldsPending) ProtoMessage() {}
 
 func (x *FieldsPending) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[44]
+	mi := &file_session_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3710,7 +3912,7 @@ func (x *FieldsPending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldsPending.ProtoReflect.Descriptor instead.
 func (*FieldsPending) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{44}
+	return file_session_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *FieldsPending) GetSet() *FieldSet {
@@ -3898,7 +4100,7 @@ const file_session_proto_rawDesc = "" +
 	"\x05error\x18\x04 \x01(\tR\x05error\"<\n" +
 	"\fLeaseRevoked\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\x04R\x05token\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x91\x03\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x8d\x04\n" +
 	"\x10ConversationFact\x12P\n" +
 	"\x13conversation_opened\x18\x01 \x01(\v2\x1d.troupe.v1.ConversationOpenedH\x00R\x12conversationOpened\x12>\n" +
 	"\rmember_joined\x18\x02 \x01(\v2\x17.troupe.v1.MemberJoinedH\x00R\fmemberJoined\x12A\n" +
@@ -3907,8 +4109,21 @@ const file_session_proto_rawDesc = "" +
 	"memberLeft\x125\n" +
 	"\n" +
 	"turn_given\x18Z \x01(\v2\x14.troupe.v1.TurnGivenH\x00R\tturnGiven\x12/\n" +
-	"\bturn_cut\x18[ \x01(\v2\x12.troupe.v1.TurnCutH\x00R\aturnCutB\x06\n" +
-	"\x04fact\"p\n" +
+	"\bturn_cut\x18[ \x01(\v2\x12.troupe.v1.TurnCutH\x00R\aturnCut\x126\n" +
+	"\n" +
+	"turn_asked\x18\x87\x01 \x01(\v2\x14.troupe.v1.TurnAskedH\x00R\tturnAsked\x12B\n" +
+	"\x0eturn_withdrawn\x18\x88\x01 \x01(\v2\x18.troupe.v1.TurnWithdrawnH\x00R\rturnWithdrawnB\x06\n" +
+	"\x04fact\"m\n" +
+	"\tTurnAsked\x12\x17\n" +
+	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1b\n" +
+	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x16\n" +
+	"\x06prompt\x18\x03 \x01(\tR\x06prompt\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\"m\n" +
+	"\rTurnWithdrawn\x12\x17\n" +
+	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1b\n" +
+	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"p\n" +
 	"\x12ConversationOpened\x12'\n" +
 	"\x0fconversation_id\x18\x01 \x01(\tR\x0econversationId\x12\x1d\n" +
 	"\n" +
@@ -3916,20 +4131,22 @@ const file_session_proto_rawDesc = "" +
 	"\x04name\x18n \x01(\tR\x04name\"?\n" +
 	"\fMemberJoined\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x12\n" +
-	"\x04name\x18Z \x01(\tR\x04name\"\x83\x01\n" +
+	"\x04name\x18Z \x01(\tR\x04name\"\x9c\x01\n" +
 	"\tTurnGiven\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1b\n" +
 	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x16\n" +
 	"\x06prompt\x18\x03 \x01(\tR\x06prompt\x12\x14\n" +
 	"\x05after\x18\x04 \x01(\x04R\x05after\x12\x12\n" +
-	"\x04upto\x18\x05 \x01(\x04R\x04upto\"\xc8\x01\n" +
+	"\x04upto\x18\x05 \x01(\x04R\x04upto\x12\x17\n" +
+	"\x06member\x18\x87\x01 \x01(\tR\x06member\"\xe1\x01\n" +
 	"\rTurnSubmitted\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x17\n" +
 	"\aturn_id\x18\x02 \x01(\tR\x06turnId\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12&\n" +
 	"\x05usage\x18Z \x01(\v2\x10.troupe.v1.UsageR\x05usage\x12)\n" +
 	"\x10conversation_seq\x18[ \x01(\x04R\x0fconversationSeq\x12\x0e\n" +
-	"\x02by\x18\\ \x01(\tR\x02byJ\x04\bn\x10oJ\x04\bo\x10p\"\xee\x01\n" +
+	"\x02by\x18\\ \x01(\tR\x02by\x12\x17\n" +
+	"\x06member\x18\x87\x01 \x01(\tR\x06memberJ\x04\bn\x10oJ\x04\bo\x10p\"\x87\x02\n" +
 	"\aTurnCut\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1b\n" +
 	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x18\n" +
@@ -3938,11 +4155,13 @@ const file_session_proto_rawDesc = "" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05heard\x18\x06 \x01(\bR\x05heard\x12&\n" +
 	"\x05usage\x18\a \x01(\v2\x10.troupe.v1.UsageR\x05usage\x12)\n" +
-	"\x10conversation_seq\x18\b \x01(\x04R\x0fconversationSeq\"A\n" +
+	"\x10conversation_seq\x18\b \x01(\x04R\x0fconversationSeq\x12\x17\n" +
+	"\x06member\x18\x87\x01 \x01(\tR\x06member\"Z\n" +
 	"\n" +
 	"MemberLeft\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xd9\x05\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x17\n" +
+	"\x06member\x18\x87\x01 \x01(\tR\x06member\"\xd9\x05\n" +
 	"\n" +
 	"SystemFact\x128\n" +
 	"\vnode_booted\x18\x01 \x01(\v2\x15.troupe.v1.NodeBootedH\x00R\n" +
@@ -4037,7 +4256,7 @@ func file_session_proto_rawDescGZIP() []byte {
 	return file_session_proto_rawDescData
 }
 
-var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_session_proto_goTypes = []any{
 	(*SessionFact)(nil),        // 0: troupe.v1.SessionFact
 	(*BudgetChanged)(nil),      // 1: troupe.v1.BudgetChanged
@@ -4064,34 +4283,36 @@ var file_session_proto_goTypes = []any{
 	(*FieldEffectEnded)(nil),   // 22: troupe.v1.FieldEffectEnded
 	(*LeaseRevoked)(nil),       // 23: troupe.v1.LeaseRevoked
 	(*ConversationFact)(nil),   // 24: troupe.v1.ConversationFact
-	(*ConversationOpened)(nil), // 25: troupe.v1.ConversationOpened
-	(*MemberJoined)(nil),       // 26: troupe.v1.MemberJoined
-	(*TurnGiven)(nil),          // 27: troupe.v1.TurnGiven
-	(*TurnSubmitted)(nil),      // 28: troupe.v1.TurnSubmitted
-	(*TurnCut)(nil),            // 29: troupe.v1.TurnCut
-	(*MemberLeft)(nil),         // 30: troupe.v1.MemberLeft
-	(*SystemFact)(nil),         // 31: troupe.v1.SystemFact
-	(*NodeBooted)(nil),         // 32: troupe.v1.NodeBooted
-	(*RuleRemembered)(nil),     // 33: troupe.v1.RuleRemembered
-	(*RuleRevoked)(nil),        // 34: troupe.v1.RuleRevoked
-	(*TokenCreated)(nil),       // 35: troupe.v1.TokenCreated
-	(*TokenRevoked)(nil),       // 36: troupe.v1.TokenRevoked
-	(*HostRegistered)(nil),     // 37: troupe.v1.HostRegistered
-	(*ProjectSaved)(nil),       // 38: troupe.v1.ProjectSaved
-	(*ProjectRemoved)(nil),     // 39: troupe.v1.ProjectRemoved
-	(*FolderTrusted)(nil),      // 40: troupe.v1.FolderTrusted
-	(*FolderUntrusted)(nil),    // 41: troupe.v1.FolderUntrusted
-	(*Audited)(nil),            // 42: troupe.v1.Audited
-	(*FieldsState)(nil),        // 43: troupe.v1.FieldsState
-	(*FieldsPending)(nil),      // 44: troupe.v1.FieldsPending
-	(*Budget)(nil),             // 45: troupe.v1.Budget
-	(*Amounts)(nil),            // 46: troupe.v1.Amounts
-	(Persist_Policy)(0),        // 47: troupe.v1.Persist.Policy
-	(*EnvVar)(nil),             // 48: troupe.v1.EnvVar
-	(Trust_Level)(0),           // 49: troupe.v1.Trust.Level
-	(*Place)(nil),              // 50: troupe.v1.Place
-	(*StepBudget)(nil),         // 51: troupe.v1.StepBudget
-	(*Usage)(nil),              // 52: troupe.v1.Usage
+	(*TurnAsked)(nil),          // 25: troupe.v1.TurnAsked
+	(*TurnWithdrawn)(nil),      // 26: troupe.v1.TurnWithdrawn
+	(*ConversationOpened)(nil), // 27: troupe.v1.ConversationOpened
+	(*MemberJoined)(nil),       // 28: troupe.v1.MemberJoined
+	(*TurnGiven)(nil),          // 29: troupe.v1.TurnGiven
+	(*TurnSubmitted)(nil),      // 30: troupe.v1.TurnSubmitted
+	(*TurnCut)(nil),            // 31: troupe.v1.TurnCut
+	(*MemberLeft)(nil),         // 32: troupe.v1.MemberLeft
+	(*SystemFact)(nil),         // 33: troupe.v1.SystemFact
+	(*NodeBooted)(nil),         // 34: troupe.v1.NodeBooted
+	(*RuleRemembered)(nil),     // 35: troupe.v1.RuleRemembered
+	(*RuleRevoked)(nil),        // 36: troupe.v1.RuleRevoked
+	(*TokenCreated)(nil),       // 37: troupe.v1.TokenCreated
+	(*TokenRevoked)(nil),       // 38: troupe.v1.TokenRevoked
+	(*HostRegistered)(nil),     // 39: troupe.v1.HostRegistered
+	(*ProjectSaved)(nil),       // 40: troupe.v1.ProjectSaved
+	(*ProjectRemoved)(nil),     // 41: troupe.v1.ProjectRemoved
+	(*FolderTrusted)(nil),      // 42: troupe.v1.FolderTrusted
+	(*FolderUntrusted)(nil),    // 43: troupe.v1.FolderUntrusted
+	(*Audited)(nil),            // 44: troupe.v1.Audited
+	(*FieldsState)(nil),        // 45: troupe.v1.FieldsState
+	(*FieldsPending)(nil),      // 46: troupe.v1.FieldsPending
+	(*Budget)(nil),             // 47: troupe.v1.Budget
+	(*Amounts)(nil),            // 48: troupe.v1.Amounts
+	(Persist_Policy)(0),        // 49: troupe.v1.Persist.Policy
+	(*EnvVar)(nil),             // 50: troupe.v1.EnvVar
+	(Trust_Level)(0),           // 51: troupe.v1.Trust.Level
+	(*Place)(nil),              // 52: troupe.v1.Place
+	(*StepBudget)(nil),         // 53: troupe.v1.StepBudget
+	(*Usage)(nil),              // 54: troupe.v1.Usage
 }
 var file_session_proto_depIdxs = []int32{
 	6,  // 0: troupe.v1.SessionFact.session_created:type_name -> troupe.v1.SessionCreated
@@ -4104,23 +4325,23 @@ var file_session_proto_depIdxs = []int32{
 	14, // 7: troupe.v1.SessionFact.rule_added:type_name -> troupe.v1.RuleAdded
 	15, // 8: troupe.v1.SessionFact.session_closed:type_name -> troupe.v1.SessionClosed
 	5,  // 9: troupe.v1.SessionFact.variables_changed:type_name -> troupe.v1.VariablesChanged
-	34, // 10: troupe.v1.SessionFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
+	36, // 10: troupe.v1.SessionFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
 	4,  // 11: troupe.v1.SessionFact.field_noted:type_name -> troupe.v1.FieldNoted
 	1,  // 12: troupe.v1.SessionFact.budget_changed:type_name -> troupe.v1.BudgetChanged
 	2,  // 13: troupe.v1.SessionFact.budget_allotted:type_name -> troupe.v1.BudgetAllotted
 	10, // 14: troupe.v1.SessionFact.mode_changed:type_name -> troupe.v1.ModeChanged
 	3,  // 15: troupe.v1.SessionFact.conversation_shared:type_name -> troupe.v1.ConversationShared
-	45, // 16: troupe.v1.BudgetChanged.budget:type_name -> troupe.v1.Budget
-	46, // 17: troupe.v1.BudgetChanged.added:type_name -> troupe.v1.Amounts
-	46, // 18: troupe.v1.BudgetAllotted.until:type_name -> troupe.v1.Amounts
+	47, // 16: troupe.v1.BudgetChanged.budget:type_name -> troupe.v1.Budget
+	48, // 17: troupe.v1.BudgetChanged.added:type_name -> troupe.v1.Amounts
+	48, // 18: troupe.v1.BudgetAllotted.until:type_name -> troupe.v1.Amounts
 	18, // 19: troupe.v1.FieldNoted.set:type_name -> troupe.v1.FieldSet
-	47, // 20: troupe.v1.SessionCreated.persist:type_name -> troupe.v1.Persist.Policy
-	48, // 21: troupe.v1.SessionCreated.env:type_name -> troupe.v1.EnvVar
-	45, // 22: troupe.v1.SessionCreated.budget:type_name -> troupe.v1.Budget
-	49, // 23: troupe.v1.WorkspaceAttached.trust:type_name -> troupe.v1.Trust.Level
-	49, // 24: troupe.v1.TrustChanged.trust:type_name -> troupe.v1.Trust.Level
-	50, // 25: troupe.v1.WorkerSpawned.places:type_name -> troupe.v1.Place
-	51, // 26: troupe.v1.WorkerSpawned.budgets:type_name -> troupe.v1.StepBudget
+	49, // 20: troupe.v1.SessionCreated.persist:type_name -> troupe.v1.Persist.Policy
+	50, // 21: troupe.v1.SessionCreated.env:type_name -> troupe.v1.EnvVar
+	47, // 22: troupe.v1.SessionCreated.budget:type_name -> troupe.v1.Budget
+	51, // 23: troupe.v1.WorkspaceAttached.trust:type_name -> troupe.v1.Trust.Level
+	51, // 24: troupe.v1.TrustChanged.trust:type_name -> troupe.v1.Trust.Level
+	52, // 25: troupe.v1.WorkerSpawned.places:type_name -> troupe.v1.Place
+	53, // 26: troupe.v1.WorkerSpawned.budgets:type_name -> troupe.v1.StepBudget
 	17, // 27: troupe.v1.WorkspaceFact.workspace_opened:type_name -> troupe.v1.WorkspaceOpened
 	18, // 28: troupe.v1.WorkspaceFact.field_set:type_name -> troupe.v1.FieldSet
 	23, // 29: troupe.v1.WorkspaceFact.lease_revoked:type_name -> troupe.v1.LeaseRevoked
@@ -4129,36 +4350,38 @@ var file_session_proto_depIdxs = []int32{
 	22, // 32: troupe.v1.WorkspaceFact.field_effect_ended:type_name -> troupe.v1.FieldEffectEnded
 	19, // 33: troupe.v1.FieldSet.derived:type_name -> troupe.v1.FieldChange
 	19, // 34: troupe.v1.FieldsDeclared.derived:type_name -> troupe.v1.FieldChange
-	25, // 35: troupe.v1.ConversationFact.conversation_opened:type_name -> troupe.v1.ConversationOpened
-	26, // 36: troupe.v1.ConversationFact.member_joined:type_name -> troupe.v1.MemberJoined
-	28, // 37: troupe.v1.ConversationFact.turn_submitted:type_name -> troupe.v1.TurnSubmitted
-	30, // 38: troupe.v1.ConversationFact.member_left:type_name -> troupe.v1.MemberLeft
-	27, // 39: troupe.v1.ConversationFact.turn_given:type_name -> troupe.v1.TurnGiven
-	29, // 40: troupe.v1.ConversationFact.turn_cut:type_name -> troupe.v1.TurnCut
-	52, // 41: troupe.v1.TurnSubmitted.usage:type_name -> troupe.v1.Usage
-	52, // 42: troupe.v1.TurnCut.usage:type_name -> troupe.v1.Usage
-	32, // 43: troupe.v1.SystemFact.node_booted:type_name -> troupe.v1.NodeBooted
-	33, // 44: troupe.v1.SystemFact.rule_remembered:type_name -> troupe.v1.RuleRemembered
-	34, // 45: troupe.v1.SystemFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
-	35, // 46: troupe.v1.SystemFact.token_created:type_name -> troupe.v1.TokenCreated
-	36, // 47: troupe.v1.SystemFact.token_revoked:type_name -> troupe.v1.TokenRevoked
-	37, // 48: troupe.v1.SystemFact.host_registered:type_name -> troupe.v1.HostRegistered
-	38, // 49: troupe.v1.SystemFact.project_saved:type_name -> troupe.v1.ProjectSaved
-	39, // 50: troupe.v1.SystemFact.project_removed:type_name -> troupe.v1.ProjectRemoved
-	40, // 51: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
-	41, // 52: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
-	42, // 53: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
-	48, // 54: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
-	19, // 55: troupe.v1.FieldsState.set:type_name -> troupe.v1.FieldChange
-	19, // 56: troupe.v1.FieldsState.derived:type_name -> troupe.v1.FieldChange
-	18, // 57: troupe.v1.FieldsState.edits:type_name -> troupe.v1.FieldSet
-	44, // 58: troupe.v1.FieldsState.effects:type_name -> troupe.v1.FieldsPending
-	18, // 59: troupe.v1.FieldsPending.set:type_name -> troupe.v1.FieldSet
-	60, // [60:60] is the sub-list for method output_type
-	60, // [60:60] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	27, // 35: troupe.v1.ConversationFact.conversation_opened:type_name -> troupe.v1.ConversationOpened
+	28, // 36: troupe.v1.ConversationFact.member_joined:type_name -> troupe.v1.MemberJoined
+	30, // 37: troupe.v1.ConversationFact.turn_submitted:type_name -> troupe.v1.TurnSubmitted
+	32, // 38: troupe.v1.ConversationFact.member_left:type_name -> troupe.v1.MemberLeft
+	29, // 39: troupe.v1.ConversationFact.turn_given:type_name -> troupe.v1.TurnGiven
+	31, // 40: troupe.v1.ConversationFact.turn_cut:type_name -> troupe.v1.TurnCut
+	25, // 41: troupe.v1.ConversationFact.turn_asked:type_name -> troupe.v1.TurnAsked
+	26, // 42: troupe.v1.ConversationFact.turn_withdrawn:type_name -> troupe.v1.TurnWithdrawn
+	54, // 43: troupe.v1.TurnSubmitted.usage:type_name -> troupe.v1.Usage
+	54, // 44: troupe.v1.TurnCut.usage:type_name -> troupe.v1.Usage
+	34, // 45: troupe.v1.SystemFact.node_booted:type_name -> troupe.v1.NodeBooted
+	35, // 46: troupe.v1.SystemFact.rule_remembered:type_name -> troupe.v1.RuleRemembered
+	36, // 47: troupe.v1.SystemFact.rule_revoked:type_name -> troupe.v1.RuleRevoked
+	37, // 48: troupe.v1.SystemFact.token_created:type_name -> troupe.v1.TokenCreated
+	38, // 49: troupe.v1.SystemFact.token_revoked:type_name -> troupe.v1.TokenRevoked
+	39, // 50: troupe.v1.SystemFact.host_registered:type_name -> troupe.v1.HostRegistered
+	40, // 51: troupe.v1.SystemFact.project_saved:type_name -> troupe.v1.ProjectSaved
+	41, // 52: troupe.v1.SystemFact.project_removed:type_name -> troupe.v1.ProjectRemoved
+	42, // 53: troupe.v1.SystemFact.folder_trusted:type_name -> troupe.v1.FolderTrusted
+	43, // 54: troupe.v1.SystemFact.folder_untrusted:type_name -> troupe.v1.FolderUntrusted
+	44, // 55: troupe.v1.SystemFact.audited:type_name -> troupe.v1.Audited
+	50, // 56: troupe.v1.ProjectSaved.variables:type_name -> troupe.v1.EnvVar
+	19, // 57: troupe.v1.FieldsState.set:type_name -> troupe.v1.FieldChange
+	19, // 58: troupe.v1.FieldsState.derived:type_name -> troupe.v1.FieldChange
+	18, // 59: troupe.v1.FieldsState.edits:type_name -> troupe.v1.FieldSet
+	46, // 60: troupe.v1.FieldsState.effects:type_name -> troupe.v1.FieldsPending
+	18, // 61: troupe.v1.FieldsPending.set:type_name -> troupe.v1.FieldSet
+	62, // [62:62] is the sub-list for method output_type
+	62, // [62:62] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_session_proto_init() }
@@ -4200,8 +4423,10 @@ func file_session_proto_init() {
 		(*ConversationFact_MemberLeft)(nil),
 		(*ConversationFact_TurnGiven)(nil),
 		(*ConversationFact_TurnCut)(nil),
+		(*ConversationFact_TurnAsked)(nil),
+		(*ConversationFact_TurnWithdrawn)(nil),
 	}
-	file_session_proto_msgTypes[31].OneofWrappers = []any{
+	file_session_proto_msgTypes[33].OneofWrappers = []any{
 		(*SystemFact_NodeBooted)(nil),
 		(*SystemFact_RuleRemembered)(nil),
 		(*SystemFact_RuleRevoked)(nil),
@@ -4220,7 +4445,7 @@ func file_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_session_proto_rawDesc), len(file_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   45,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

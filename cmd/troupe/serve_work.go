@@ -135,9 +135,19 @@ func (s *server) recover(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("look for open turns: %w", err)
 	}
+	talks, err := ask[*messages.Conversations](ctx, s.house, &messages.ListConversations{})
+	if err != nil {
+		return 0, fmt.Errorf("look for open turns: %w", err)
+	}
+	talking := make(map[string]bool) // a turn that was asked for may not have reached its worker
+	for _, v := range talks.GetConversations() {
+		if v.GetSpeaking() != "" || v.GetWaiting() > 0 {
+			talking[v.GetSessionId()] = true
+		}
+	}
 	n := 0
 	for _, v := range all.GetSessions() {
-		if !open(v) {
+		if !open(v) && !talking[v.GetId()] {
 			continue
 		}
 		n++

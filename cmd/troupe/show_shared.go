@@ -21,6 +21,9 @@ func sharedText(x *messages.ConversationJSON) string {
 		}
 		b.WriteByte('\n')
 	}
+	for _, t := range x.Queue {
+		fmt.Fprintf(&b, "  waits for the word: %s, with turn %s\n", t.Worker, t.Turn)
+	}
 	for _, t := range x.Turns {
 		b.WriteString(sharedTurnText(&t))
 	}

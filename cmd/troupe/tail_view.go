@@ -134,5 +134,36 @@ func (v *tailText) line(e *messages.Event, w *tailWorker) string {
 	case messages.EventSessionClosed:
 		return visible("session closed " + e.GetReason())
 	}
+	return sharedLine(e)
+}
+
+// sharedLine tells of a conversation that workers share. What a member says is shown with its own turn, so that here stands that it was said.
+func sharedLine(e *messages.Event) string {
+	who := e.GetMember()
+	if who == "" {
+		who = "worker " + e.GetWorker()
+	}
+	where := "conversation " + e.GetConversation() + ": "
+	switch e.GetType() {
+	case messages.EventConversationShared:
+		return visible(where + "shared as " + oneLine(e.GetName(), 200))
+	case messages.EventConversationJoined:
+		return visible(where + oneLine(who, 200) + " joins, worker " + e.GetWorker())
+	case messages.EventConversationLeft:
+		return visible(where + oneLine(who, 200) + " leaves: " + oneLine(e.GetReason(), 200))
+	case messages.EventConversationAsked:
+		return visible(where + who + " waits for the word")
+	case messages.EventConversationWithdrawn:
+		return visible(where + "a turn of " + who + " was taken back " + oneLine(e.GetReason(), 200))
+	case messages.EventConversationGiven:
+		return visible(where + oneLine(who, 200) + " has the word")
+	case messages.EventConversationCut:
+		return visible(where + oneLine(who, 200) + " was cut off " + e.GetOutcome() + " " + oneLine(e.GetReason(), 200))
+	case messages.EventConversationSaid:
+		if e.GetWorker() == "" {
+			return where + "from outside (" + visible(oneLine(e.GetBy(), 200)) + ")\n> " + strings.ReplaceAll(harmless(strings.TrimRight(e.GetText(), "\n")), "\n", "\n> ")
+		}
+		return visible(where + oneLine(who, 200) + " has spoken")
+	}
 	return ""
 }

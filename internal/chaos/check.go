@@ -196,6 +196,8 @@ func decode(stream string, r *messages.Record) (proto.Message, error) {
 		return messages.WorkerFactIn(r)
 	case strings.HasPrefix(stream, "ses/"):
 		return messages.SessionFactIn(r)
+	case strings.HasPrefix(stream, "cnv/"):
+		return messages.ConversationFactIn(r)
 	}
 	return nil, nil //nolint:nilnil // a stream of another kind is only checked for its order
 }

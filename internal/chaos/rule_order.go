@@ -152,7 +152,11 @@ func project(session string, entries []persistence.Entry) []*messages.Event {
 		if err != nil || what == nil { // found by R2
 			continue
 		}
-		if ev := p.Project(session, worker, what, e.Record, e.Cursor); ev != nil && ev.GetSeq() != 0 {
+		ev := conversation.ProjectShared(session, worker, what, e.Record, e.Cursor)
+		if kind != "cnv" {
+			ev = p.Project(session, worker, what, e.Record, e.Cursor)
+		}
+		if ev != nil && ev.GetSeq() != 0 {
 			out = append(out, ev)
 		}
 	}
