@@ -21,6 +21,7 @@ type Limits struct {
 	Handoffs       int           // of one turn from agent to agent; default 8; a negative one: none
 	Sends          int           // messages that one turn sends to other workers; default 8; a negative one: none
 	Unasked        int           // messages taken, and tasks delegated in the background, without anybody else's word between; default 32; a negative one: none
+	Outbox         int           // messages of one worker that are not known to have arrived; default 32; a negative one: none
 	Spoken         int           // turns of one shared conversation, words from outside and those that were cut off among them; default none
 	Jobs           int           // that one worker may have running; default 16; may be none
 	Grace          time.Duration // that a call which was cancelled, or is out of time, has to end; default 5 s
@@ -48,6 +49,7 @@ func (l Limits) withDefaults() Limits {
 	set(&l.Handoffs, 8)
 	set(&l.Sends, 8)
 	set(&l.Unasked, 32)
+	set(&l.Outbox, 32)
 	set(&l.ModelAttempts, 3)
 	set(&l.SubscriberWait, 4096)
 	set(&l.CompactAt, 80)

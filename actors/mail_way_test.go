@@ -158,3 +158,23 @@ func TestAProgramsOwnToolsOfTheseNamesAreOrdinaryOnes(t *testing.T) {
 		t.Error("the actors' own are asked about")
 	}
 }
+
+// TestNoMoreIsOnItsWayThanLimitsOutboxAllows: what is refused is told to the model, and what was sent before arrives.
+func TestNoMoreIsOnItsWayThanLimitsOutboxAllows(t *testing.T) {
+	for most, want := range map[int]int{0: 3, 2: 2, -1: 0} {
+		var b string
+		h := actortest.New(t, actortest.Options{Limits: actors.Limits{Outbox: most}, Model: actortest.Model(func(ctx context.Context, r *model.Request) actortest.Reply {
+			if strings.HasPrefix(actortest.Asked(r), "Message from worker") {
+				return actortest.Reply{Text: "read"}
+			}
+			return actortest.CallThenSay(send("1", b, "one"), send("2", b, "two"), send("3", b, "three"))(ctx, r)
+		})})
+		s, _, other := pair(h)
+		b = other
+		got := h.Run(s, "go").GetText()
+		quiet(h, t, s, int32(1+want))
+		if refused := strings.Count(got, "have not arrived yet"); refused != 3-want || len(mailTo(h, b)) != want {
+			t.Errorf("with %d: %d arrived, and the sender was told %q", most, len(mailTo(h, b)), got)
+		}
+	}
+}

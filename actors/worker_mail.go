@@ -54,7 +54,6 @@ type (
 
 // Bounds of messages between workers.
 const (
-	maxMail     = 32       // messages of one worker that are not known to have arrived
 	maxAnswered = 32 << 10 // bytes of a child's answer that go into the message
 	postPause   = 100 * time.Millisecond
 	postWait    = time.Minute
@@ -373,7 +372,7 @@ func (w *Worker) tooMuchMail(background bool, more mailCount) *tools.Error {
 		return tools.Errorf(tools.CodePermissionDenied, "Access denied: no more than %d agents may work for you in the background; their answers come as messages", w.childLimit())
 	case !background && sends > w.svc.Limits.Sends:
 		return tools.Errorf(tools.CodePermissionDenied, "Access denied: one turn sends %d messages at most", max(w.svc.Limits.Sends, 0))
-	case !background && len(w.state.Outbox())+more.sends > maxMail:
+	case !background && len(w.state.Outbox())+more.sends > w.svc.Limits.Outbox:
 		return tools.Errorf(tools.CodePermissionDenied, "Access denied: %d messages of yours have not arrived yet; go on without them", len(w.state.Outbox()))
 	}
 	return nil

@@ -90,6 +90,8 @@ type Limits struct {
 	Sends    int64 `yaml:"sends" default:"0" project:"narrow" doc:"Messages that one turn sends to other agents. Only the common one counts; 0: agents do not write to each other."`
 	Unasked  int64 `yaml:"unasked" default:"0" project:"narrow" doc:"Messages taken, and tasks delegated in the background, without a person's word between. Only the common one counts; 0: none."`
 
+	Outbox int64 `yaml:"outbox" default:"0" project:"narrow" doc:"Messages of one agent to others that have not arrived yet. Only the common one counts; 0: agents do not write to each other."`
+
 	Spoken int64 `yaml:"spoken" default:"0" project:"narrow" doc:"Turns of one conversation that agents share, words from outside and turns that were cut off among them. Only the common one counts; 0: no limit."`
 
 	CompactAt   int64 `yaml:"compact_at" default:"0" min:"0" max:"95" project:"narrow" doc:"Percent of a model's context at which the older turns are compacted before the next one; 0: 80."`
@@ -136,6 +138,7 @@ func commonLimits() map[string]string {
 		"limits.handoffs": "8",
 		"limits.sends":    "8",
 		"limits.unasked":  "32",
+		"limits.outbox":   "32",
 		"limits.spoken":   "10000",
 		"limits.idle":     "10m",
 	}

@@ -66,7 +66,7 @@ func describe() *shape {
 		}
 		s.def = def
 	}
-	for _, name := range []string{"sessions", "workers", "jobs", "queue", "idle", "handoffs", "sends", "unasked", "spoken", "compact_at", "compact_keep"} { // of a session, not of one of its agents
+	for _, name := range []string{"sessions", "workers", "jobs", "queue", "idle", "handoffs", "sends", "unasked", "outbox", "spoken", "compact_at", "compact_keep"} { // of a session, not of one of its agents
 		root.field("agents").elem.field("limits").field(name).later = []string{"*"}
 	}
 	return root

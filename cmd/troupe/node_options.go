@@ -159,7 +159,7 @@ func ofServer(c *config.Config, name string) bool {
 func commonLimits(l config.Limits) troupe.Limits {
 	out := troupe.Limits{
 		Steps: int(l.Steps), Wall: l.Turn, Repeats: int(l.Repeats), Sessions: int(l.Sessions), Workers: int(l.Workers), Queue: int(l.Queue), Jobs: int(l.Jobs), Children: int(l.Children),
-		CompactAt: int(l.CompactAt), CompactKeep: int(l.CompactKeep), Handoffs: orNone(l.Handoffs), Sends: orNone(l.Sends), Unasked: orNone(l.Unasked), Spoken: int(l.Spoken),
+		CompactAt: int(l.CompactAt), CompactKeep: int(l.CompactKeep), Handoffs: orNone(l.Handoffs), Sends: orNone(l.Sends), Unasked: orNone(l.Unasked), Outbox: orNone(l.Outbox), Spoken: int(l.Spoken),
 	}
 	if l.Jobs == 0 {
 		out.Jobs = -1
