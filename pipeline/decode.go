@@ -194,7 +194,28 @@ func (s *source) bare(node ast.Node, what string) *Expr {
 		s.failAt(node, what+" is an expression by itself", "leave ${{ and }} out")
 		return nil
 	}
-	return &Expr{Src: src, at: from}
+	return s.expr(&Expr{Src: src, at: from})
+}
+
+// maxExpr is how long an expression is at most, in bytes. Its parser goes down a level of the stack for each bracket that is open, and a stack that is full
+// ends the process.
+const maxExpr = 64 << 10
+
+// maxExprs is how many a file has at most: each of them is compiled.
+const maxExprs = 5000
+
+// expr takes an expression; nil: it is too long, or one too many.
+func (s *source) expr(e *Expr) *Expr {
+	s.exprs++
+	switch {
+	case len(e.Src) > maxExpr:
+		s.fail(e.start(), fmt.Sprintf("the expression has %d bytes; one has at most %d", len(e.Src), maxExpr), "give large values by inputs, or by read(path)")
+		return nil
+	case s.exprs > maxExprs:
+		s.fail(e.start(), fmt.Sprintf("this is one expression too many; a file has at most %d", maxExprs), "go over a list with foreach")
+		return nil
+	}
+	return e
 }
 
 // blockLine is a line of a block of text: where it begins, and how many characters it has.

@@ -20,6 +20,7 @@ type Plan struct {
 
 	files map[string]*File // by path, as steps name them from the root's folder
 	from  map[*File]string // the path of each
+	steps int              // of all of them
 }
 
 // Options say what is known besides the files.
@@ -33,8 +34,11 @@ type Options struct {
 	Load   func(path string) ([]byte, error)    // reads the file of a nested pipeline; nil: there are none
 }
 
-// maxNested is how many files a plan has at most.
-const maxNested = 32
+// maxNested is how many files a plan has at most, and maxSteps how many steps they have together: each of them is checked against all others.
+const (
+	maxNested = 32
+	maxSteps  = 500
+)
 
 // Parse reads and checks a pipeline. Errors are Problems, but for files that cannot be read.
 func Parse(name, text string, o Options) (*Plan, error) {
@@ -77,6 +81,9 @@ func (p *Plan) add(name, text string, o Options, above []string) (*File, error) 
 	f, s := decode(name, text)
 	p.files[name], p.from[f] = f, name
 	p.Sources = append(p.Sources, &messages.PlanSource{Path: name, Text: text})
+	if p.steps += len(f.Steps); p.steps > maxSteps && len(s.problems) == 0 {
+		s.fail(f.Steps[0].at, fmt.Sprintf("with this file the pipeline has %d steps; it has at most %d", p.steps, maxSteps), "go over a list with foreach")
+	}
 	if len(s.problems) == 0 {
 		check(f, s, o)
 	}

@@ -41,6 +41,8 @@ type source struct {
 	path     string
 	lines    []string
 	problems Problems
+	last     reached // where find has found something last
+	exprs    int     // how many expressions there are
 }
 
 func newSource(path, text string) *source {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // Text is a text with expressions in ${{ }}. One that is nothing but an expression keeps the type of its value.
@@ -39,7 +40,11 @@ func (s *source) text(raw string, at place) *Text {
 			return t
 		}
 		lead := len(body) - len(strings.TrimLeft(body, " "))
-		t.parts = append(t.parts, part{expr: &Expr{Src: body, at: inner, lead: lead}})
+		e := s.expr(&Expr{Src: body, at: inner, lead: lead})
+		if e == nil {
+			return t
+		}
+		t.parts = append(t.parts, part{expr: e})
 		rest, from = tail, inner
 	}
 }
@@ -72,16 +77,34 @@ func cutExpr(s string) (body, tail string, ok bool) {
 // find looks for a word in the file, from a place on.
 func (s *source) find(word string, from place) place {
 	for n := max(from.line, 1); n <= len(s.lines); n++ {
-		line := []rune(s.lines[n-1])
-		start := 0
+		start := reached{line: n, col: 1}
 		if n == from.line {
-			start = min(max(from.col-1, 0), len(line))
+			start = s.reach(from)
 		}
-		if i := strings.Index(string(line[start:]), word); i >= 0 {
-			return place{n, start + len([]rune(string(line[start:])[:i])) + 1}
+		rest := s.lines[n-1][start.off:]
+		if i := strings.Index(rest, word); i >= 0 {
+			s.last = reached{n, start.col + utf8.RuneCountInString(rest[:i]), start.off + i}
+			return place{n, s.last.col}
 		}
 	}
 	return from
+}
+
+// reached is a place of the file, as people count it, with where it is in the bytes of its line.
+type reached struct{ line, col, off int }
+
+// reach goes to a place from the one that was found last, if that is before it: a line may have many expressions.
+func (s *source) reach(to place) reached {
+	r := reached{line: to.line, col: 1}
+	if s.last.line == to.line && s.last.col <= to.col {
+		r = s.last
+	}
+	line := s.lines[to.line-1]
+	for r.col < to.col && r.off < len(line) {
+		_, n := utf8.DecodeRuneInString(line[r.off:])
+		r.col, r.off = r.col+1, r.off+n
+	}
+	return r
 }
 
 // Plain is the text as it was written.
