@@ -170,7 +170,7 @@ func TestNothingOfAnotherTenantIsThere(t *testing.T) {
 	o.token("ann", "a", allScopes()...)
 	o.token("bob", "b", allScopes()...)
 	v, asked := o.begin("ann")
-	ids := map[string]string{"id": v.ID, "approval": asked.ID, "exec": asked.ExecID, "worker": asked.Worker, "rule": "", "project": "p", "token": "ann", "input": "i", "timer": "t", "workspace": v.Workspaces[0].ID, "name": "n", "path...": "x", "run": messages.RunOf(v.ID), "turn": "inp_turn"}
+	ids := map[string]string{"id": v.ID, "approval": asked.ID, "exec": asked.ExecID, "worker": asked.Worker, "rule": "", "project": "p", "token": "ann", "input": "i", "timer": "t", "workspace": v.Workspaces[0].ID, "name": "n", "path...": "x", "run": o.run("ann", question, "").ID, "turn": "inp_turn"}
 	talk := get[messages.ConversationJSON](o, "ann", o.share("ann", v.ID))
 	ids["conversation"] = talk.ID
 	hole := regexp.MustCompile(`\{([^}]*)\}`)
@@ -231,8 +231,11 @@ func TestNothingOfAnotherTenantIsThere(t *testing.T) {
 			t.Errorf("%s of another tenant's session: %d %s", filter, status, text)
 		}
 	}
-	if got := get[[]messages.SessionJSON](o, "ann", "/api/sessions?limit=1"); len(got) != 1 || got[0].ID != v.ID {
+	if got := get[[]messages.SessionJSON](o, "ann", "/api/sessions"); len(got) != 2 || !slices.ContainsFunc(got, func(s messages.SessionJSON) bool { return s.ID == v.ID }) {
 		t.Errorf("ann sees %v: the test shows nothing", got)
+	}
+	if got := get[[]messages.SessionJSON](o, "ann", "/api/sessions?limit=1"); len(got) != 1 {
+		t.Errorf("of one session at most ann sees %v", got)
 	}
 	// What is one's own may be asked about on every route: none was forgotten where tokens are checked.
 	if status, text := o.do("ann", "POST", "/api/sessions/"+v.ID+"/cancel", "{}"); status != 200 {
@@ -254,13 +257,6 @@ func TestNothingOfAnotherTenantIsThere(t *testing.T) {
 	}
 	if status, text := o.do("bob", "POST", "/api/sessions", `{"workspaces":[{"uri":"troupe:/sessions/`+v.ID+`"}]}`); status != 404 {
 		t.Errorf("another tenant's session is attached as a workspace: %d %s", status, text)
-	}
-	// A pipeline names models and files of the server: runs are for who looks after the whole of it.
-	const file = `{"pipeline":"version: 1\nname: x\nsteps: [{id: a, agent: default, prompt: hi}]\n"}`
-	for _, c := range [][3]string{{"GET", "", ""}, {"POST", "", file}, {"GET", "/" + ids["run"], ""}, {"POST", "/" + ids["run"] + "/resume", "{}"}, {"POST", "/" + ids["run"] + "/cancel", "{}"}} {
-		if status, text := o.do("bob", c[0], "/api/pipelines/runs"+c[1], c[2]); status != 403 {
-			t.Errorf("%s %s: %d %s", c[0], c[1], status, text)
-		}
 	}
 }
 

@@ -132,10 +132,31 @@ func (s *Services) sessionOf(ctx context.Context, id string) (string, error) {
 		return id, nil
 	case messages.ApprovalPrefix:
 		return s.indexed(ctx, "apr/", AnsweredKey(id, ""), id)
+	case messages.RunPrefix:
+		return s.ofRun(ctx, id)
 	case messages.ExecPrefix:
 		return s.indexed(ctx, strings.TrimSuffix(DoubtKey("", ""), "/"), ResolvedKey(id, ""), id)
 	}
 	return "", nil
+}
+
+// ofRun is the session of a run that is listed.
+func (s *Services) ofRun(ctx context.Context, id string) (session string, err error) {
+	err = s.Store.Index(ctx, RunKey(id), func(key string, value []byte) error {
+		if key != RunKey(id) {
+			return nil
+		}
+		v := &messages.RunView{}
+		if err := proto.Unmarshal(value, v); err != nil {
+			return fmt.Errorf("decode listing entry %s: %w", key, err)
+		}
+		session = v.GetSessionId()
+		return nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("find the session of run %s: %w", id, err)
+	}
+	return session, nil
 }
 
 // indexed finds the session of something that waits, below open as OPEN/SESSION/ID, or was settled, below settled as .../SESSION.

@@ -70,7 +70,10 @@ func auditOf(ctx context.Context, store persistence.Store, session string) (a *a
 	if err != nil {
 		return a, trimmed, fmt.Errorf("read the records of %s: %w", session, err)
 	}
-	return a, trimmed, nil
+	if a.ran || trimmed {
+		err = a.ofRun(ctx, store)
+	}
+	return a, trimmed, err
 }
 
 // damage says that what came after the last record that was read is not told.
@@ -121,6 +124,7 @@ const (
 	auditToolset = "toolset"
 	auditSession = "session"
 	auditTimer   = "timer"
+	auditRun     = "run"
 	auditDamage  = "damage"
 
 	auditAllowed = "allowed"
@@ -130,6 +134,9 @@ const (
 	auditSet     = "set"
 	auditRevoked = "revoked"
 	auditClosed  = "closed"
+	auditStarted = "started"
+	auditResumed = "resumed"
+	auditChanged = "changed"
 	auditUnknown = "unknown"
 )
 
@@ -137,6 +144,7 @@ const (
 type audited struct {
 	session string
 	seen    int
+	ran     bool  // it was made for a run of a pipeline
 	at      int64 // time and cursor of the last record that was read
 	cursor  uint64
 	agents  map[string]string // by worker
@@ -176,6 +184,8 @@ func (a *audited) add(e persistence.Entry, kind, worker string) *messages.AuditV
 // about takes what is about the session as a whole.
 func (a *audited) about(e persistence.Entry, f proto.Message) {
 	switch x := f.(type) {
+	case *messages.SessionCreated:
+		a.ran = x.GetRunId() != ""
 	case *messages.WorkspaceAttached:
 		v := a.add(e, auditTrust, "")
 		v.What, v.Workspace, v.Decision, v.Why = messages.TrustName(x.GetTrust()), x.GetUri(), auditSet, "attached"

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -69,19 +70,31 @@ func (d *deciding) resume(m *messages.ResumeRun) ([]proto.Message, *messages.Fai
 			return nil, messages.Fail(messages.CodeConflict, fmt.Sprintf("the pipeline has changed since run %s began", d.run.ID),
 				"run it as it was, without naming the file; or let the change count with --accept-changes")
 		}
-		plan, err := pipeline.FromSources(m.GetSources(), d.known)
+		plan, err := pipeline.FromSources(m.GetSources(), knownTo(m.GetBounded(), d.known))
+		if err == nil {
+			err = plan.Bounds(m.GetBounded())
+		}
 		if err == nil {
 			_, err = plan.Root.Refill(d.run.Given())
 		}
 		if err != nil {
-			return nil, messages.Fail(messages.CodeBadRequest, "the changed pipeline: "+err.Error(), "")
+			return nil, refusedPlan(err, "the changed pipeline: ")
 		}
-		facts = append(facts, &messages.PlanChanged{PlanHash: m.GetPlanHash(), Sources: m.GetSources(), By: m.GetBy()})
+		facts = append(facts, &messages.PlanChanged{PlanHash: m.GetPlanHash(), Sources: m.GetSources(), By: m.GetBy(), Bounded: m.GetBounded()})
 	}
 	if f := d.run.Finished; f != nil && f.GetStatus() != pipeline.Succeeded || len(facts) > 0 {
 		facts = append(facts, &messages.RunResumed{By: m.GetBy()})
 	}
 	return facts, nil
+}
+
+// refusedPlan refuses a pipeline that cannot be run, or not by who asks.
+func refusedPlan(err error, what string) *messages.Failure {
+	var f *messages.Failure
+	if errors.As(err, &f) {
+		return messages.Fail(f.GetCode(), what+f.GetMessage(), f.GetHint())
+	}
+	return messages.Fail(messages.CodeBadRequest, what+err.Error(), "check it with: troupe pipeline validate")
 }
 
 // resolve takes a person's answer to a question of the run.

@@ -263,6 +263,19 @@ func (s *Services) known() pipeline.Options {
 	}
 }
 
+// knownTo is known for who may not name models that are files: whether there is such a file, and what it holds, is not looked at.
+func knownTo(bounded bool, o pipeline.Options) pipeline.Options {
+	if find := o.Model; bounded && find != nil {
+		o.Model = func(name string) (what, fix string) {
+			if messages.ModelInFile(name) {
+				return "", "" // Bounds refuses it
+			}
+			return find(name)
+		}
+	}
+	return o
+}
+
 // checkRun refuses what is no run, and what names things that there are not.
 func checkRun(svc *Services, m *messages.CreateSession) *messages.Failure {
 	r := m.GetRun()
@@ -272,12 +285,15 @@ func checkRun(svc *Services, m *messages.CreateSession) *messages.Failure {
 	if want := messages.RunOf(m.GetSessionId()); r.GetRunId() != want {
 		return messages.Fail(messages.CodeBadRequest, fmt.Sprintf("run %q cannot be that of session %s", r.GetRunId(), m.GetSessionId()), "it is "+want)
 	}
-	plan, err := pipeline.FromSources(r.GetSources(), svc.known())
+	plan, err := pipeline.FromSources(r.GetSources(), knownTo(r.GetBounded(), svc.known()))
 	if err == nil {
 		err = plan.Complete(r)
 	}
+	if err == nil {
+		err = plan.Bounds(r.GetBounded())
+	}
 	if err != nil {
-		return messages.Fail(messages.CodeBadRequest, err.Error(), "check it with: troupe pipeline validate")
+		return refusedPlan(err, "")
 	}
 	if m.GetBudget() == nil && plan.Root.Budget != nil {
 		m.Budget = plan.Root.Budget.Message()

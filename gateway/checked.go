@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"path"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -136,11 +134,6 @@ func (b *checked) permit(ctx context.Context, who Principal, m proto.Message) (p
 		}
 		return m, b.command(ctx, who, x)
 	case *messages.CreateSession:
-		if x.GetRun() != nil { // its file names models, and more than one tenant may ask for
-			if err := wholeStore(who); err != nil {
-				return nil, err
-			}
-		}
 		return m, b.create(ctx, who, x)
 	case *messages.ForkSession:
 		if err := modelOf(who, x.GetModel()); err != nil {
@@ -174,7 +167,9 @@ func (b *checked) permit(ctx context.Context, who Principal, m proto.Message) (p
 		return m, b.ofSession(ctx, who, m.(interface{ GetSessionId() string }).GetSessionId()) //nolint:forcetypeassert // each of them has it
 	case *messages.Hello, *messages.ListProjects, *messages.ListDamage:
 		return m, nil
-	case *messages.ListRuns, *messages.ShowRun, *messages.AwaitRun, *messages.ResumeRun, *messages.CancelRun, *messages.SaveProject, *messages.RemoveProject, *messages.SetVariables, *messages.Verify, *messages.DescribeTree,
+	case *messages.ListRuns, *messages.ShowRun, *messages.AwaitRun, *messages.ResumeRun, *messages.CancelRun:
+		return m, b.run(ctx, who, m)
+	case *messages.SaveProject, *messages.RemoveProject, *messages.SetVariables, *messages.Verify, *messages.DescribeTree,
 		*messages.CreateToken, *messages.ListTokens, *messages.RevokeToken:
 		return named(m, who.Name), wholeStore(who)
 	}
@@ -284,6 +279,12 @@ func (b *checked) create(ctx context.Context, who Principal, m *messages.CreateS
 	if err := modelOf(who, m.GetModel()); err != nil {
 		return err
 	}
+	if r := m.GetRun(); r != nil {
+		if err := modelOf(who, r.GetModel()); err != nil {
+			return err
+		}
+		r.By, r.Bounded = who.Name, wholeStore(who) != nil
+	}
 	if f := m.GetFirst(); f != nil {
 		f.From = from(who, f.GetFrom())
 	}
@@ -326,12 +327,26 @@ func (b *checked) place(who Principal, w *messages.WorkspaceSpec) error {
 
 // modelOf refuses models that are files of the server's machine.
 func modelOf(who Principal, name string) error {
-	provider, file, _ := strings.Cut(name, "/")
-	inFile := provider == "scripted" && (strings.ContainsAny(file, `/\`) || path.Ext(file) != "") || provider == "replay"
-	if inFile && wholeStore(who) != nil {
+	if messages.ModelInFile(name) && wholeStore(who) != nil {
 		return forbidden("model %s is a file of the server: it needs scope %s of the default tenant", name, ScopeAdmin)
 	}
 	return nil
+}
+
+// run looks at what is asked about runs of pipelines, and puts the token's name to it. A run is its session's, and so is whose it is; what its
+// files may name stands in it (ADR 98).
+func (b *checked) run(ctx context.Context, who Principal, m proto.Message) error {
+	switch x := m.(type) {
+	case *messages.ResumeRun:
+		x.By, x.Bounded = who.Name, wholeStore(who) != nil
+	case *messages.CancelRun:
+		x.By = who.Name
+	}
+	about, one := m.(interface{ GetRunId() string })
+	if !one { // narrow leaves of the list what is of the tenant
+		return nil
+	}
+	return b.owns(ctx, who, about.GetRunId())
 }
 
 // trustTool is the call by which an agent asks for full trust.

@@ -43,6 +43,8 @@ func (b *checked) narrow(ctx context.Context, who Principal, asked, reply proto.
 		x.Conversations = keep(x.GetConversations(), func(v *messages.SharedConversation) bool { return mine.has(v.GetSessionId()) })
 	case *messages.Workspaces:
 		x.Workspaces = keep(x.GetWorkspaces(), func(v *messages.SessionWorkspace) bool { return mine.has(v.GetSessionId()) })
+	case *messages.Runs:
+		x.Runs = keep(x.GetRuns(), func(v *messages.RunView) bool { return mine.has(v.GetSessionId()) })
 	case *messages.Rules:
 		x.Rules = keep(x.GetRules(), func(v *messages.RuleView) bool { return v.GetTenant() == who.Tenant })
 	case *messages.Audit:

@@ -7350,17 +7350,17 @@ func (x *Audit) GetTrimmed() bool {
 type AuditView struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AtUnixMs      int64                  `protobuf:"varint,1,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"` // when it was planned or changed
-	Cursor        uint64                 `protobuf:"varint,2,opt,name=cursor,proto3" json:"cursor,omitempty"`                       // of that record in its session; 0: it stands in the stream of the whole store
-	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`                            // call | trust | rule | toolset | session | timer | damage
+	Cursor        uint64                 `protobuf:"varint,2,opt,name=cursor,proto3" json:"cursor,omitempty"`                       // of that record in its session; 0: it stands in the stream of the whole store, or of a run
+	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`                            // call | trust | rule | toolset | session | timer | run | damage
 	SessionId     string                 `protobuf:"bytes,4,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	WorkerId      string                 `protobuf:"bytes,5,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	Agent         string                 `protobuf:"bytes,6,opt,name=agent,proto3" json:"agent,omitempty"`
 	TurnId        string                 `protobuf:"bytes,7,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
 	ExecId        string                 `protobuf:"bytes,8,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
-	What          string                 `protobuf:"bytes,9,opt,name=what,proto3" json:"what,omitempty"` // the tool, the level of trust, the rule, the names of the tools, why a session was closed, a timer's id, or what is damaged
+	What          string                 `protobuf:"bytes,9,opt,name=what,proto3" json:"what,omitempty"` // the tool, the level of trust, the rule, the names of the tools, why a session was closed, a timer's id, the name of a run's pipeline or the step that asked, or what is damaged
 	Workspace     string                 `protobuf:"bytes,10,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	ArgsHash      []byte                 `protobuf:"bytes,11,opt,name=args_hash,json=argsHash,proto3" json:"args_hash,omitempty"` // of the arguments; as they were approved, where a person changed them
-	Decision      string                 `protobuf:"bytes,12,opt,name=decision,proto3" json:"decision,omitempty"`                 // of a call: allowed | denied | not_asked | refused | pending | approved | rejected | cancelled | expired; else: set | revoked | closed | cancelled; of damage: unknown
+	Decision      string                 `protobuf:"bytes,12,opt,name=decision,proto3" json:"decision,omitempty"`                 // of a call: allowed | denied | not_asked | refused | pending | approved | rejected | cancelled | expired; of a question of a run: the choice; else: set | revoked | closed | cancelled | started | resumed | changed; of damage: unknown
 	By            string                 `protobuf:"bytes,13,opt,name=by,proto3" json:"by,omitempty"`                             // who answered or changed it; empty: no person was asked
 	Why           string                 `protobuf:"bytes,14,opt,name=why,proto3" json:"why,omitempty"`                           // the rule or the trust that decided, in words
 	ApprovalId    string                 `protobuf:"bytes,15,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`

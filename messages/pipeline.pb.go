@@ -342,8 +342,9 @@ type RunStarted struct {
 	Sources       []*PlanSource          `protobuf:"bytes,6,rep,name=sources,proto3" json:"sources,omitempty"`                // the pipeline's file first, then those that it runs
 	EnvJson       string                 `protobuf:"bytes,7,opt,name=env_json,json=envJson,proto3" json:"env_json,omitempty"` // of the variables that are listed under env
 	By            string                 `protobuf:"bytes,8,opt,name=by,proto3" json:"by,omitempty"`
-	Model         string                 `protobuf:"bytes,9,opt,name=model,proto3" json:"model,omitempty"` // instead of the defaults'
-	Root          string                 `protobuf:"bytes,10,opt,name=root,proto3" json:"root,omitempty"`  // folder that paths of inputs and read() are in
+	Model         string                 `protobuf:"bytes,9,opt,name=model,proto3" json:"model,omitempty"`        // instead of the defaults'
+	Root          string                 `protobuf:"bytes,10,opt,name=root,proto3" json:"root,omitempty"`         // folder that paths of inputs and read() are in
+	Bounded       bool                   `protobuf:"varint,124,opt,name=bounded,proto3" json:"bounded,omitempty"` // who asked for it may not name models that are files of the server: its files may not either
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -446,6 +447,13 @@ func (x *RunStarted) GetRoot() string {
 		return x.Root
 	}
 	return ""
+}
+
+func (x *RunStarted) GetBounded() bool {
+	if x != nil {
+		return x.Bounded
+	}
+	return false
 }
 
 // PlanSource is one file of a plan.
@@ -1583,6 +1591,7 @@ type PlanChanged struct {
 	PlanHash      []byte                 `protobuf:"bytes,1,opt,name=plan_hash,json=planHash,proto3" json:"plan_hash,omitempty"`
 	Sources       []*PlanSource          `protobuf:"bytes,2,rep,name=sources,proto3" json:"sources,omitempty"`
 	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	Bounded       bool                   `protobuf:"varint,124,opt,name=bounded,proto3" json:"bounded,omitempty"` // as that of RunStarted: of who changed it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1636,6 +1645,13 @@ func (x *PlanChanged) GetBy() string {
 		return x.By
 	}
 	return ""
+}
+
+func (x *PlanChanged) GetBounded() bool {
+	if x != nil {
+		return x.Bounded
+	}
+	return false
 }
 
 // RunActivated is written whenever a run comes into memory again.
@@ -1744,6 +1760,7 @@ type ResumeRun struct {
 	Sources       []*PlanSource          `protobuf:"bytes,3,rep,name=sources,proto3" json:"sources,omitempty"`                   // the file as it is now
 	AcceptChanges bool                   `protobuf:"varint,4,opt,name=accept_changes,json=acceptChanges,proto3" json:"accept_changes,omitempty"`
 	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	Bounded       bool                   `protobuf:"varint,124,opt,name=bounded,proto3" json:"bounded,omitempty"` // of changed files: as that of RunStarted. The server decides it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1811,6 +1828,13 @@ func (x *ResumeRun) GetBy() string {
 		return x.By
 	}
 	return ""
+}
+
+func (x *ResumeRun) GetBounded() bool {
+	if x != nil {
+		return x.Bounded
+	}
+	return false
 }
 
 // CancelRun ends a run and what it has under way. Reply: RunView, when that is written down.
@@ -2894,7 +2918,7 @@ const file_pipeline_proto_rawDesc = "" +
 	"\rrun_cancelled\x18\x0e \x01(\v2\x17.troupe.v1.RunCancelledH\x00R\frunCancelled\x12;\n" +
 	"\fplan_changed\x18\x0f \x01(\v2\x16.troupe.v1.PlanChangedH\x00R\vplanChanged\x12>\n" +
 	"\rrun_activated\x18\x10 \x01(\v2\x17.troupe.v1.RunActivatedH\x00R\frunActivatedB\x06\n" +
-	"\x04fact\"\x9a\x02\n" +
+	"\x04fact\"\xb4\x02\n" +
 	"\n" +
 	"RunStarted\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1b\n" +
@@ -2909,7 +2933,8 @@ const file_pipeline_proto_rawDesc = "" +
 	"\x02by\x18\b \x01(\tR\x02by\x12\x14\n" +
 	"\x05model\x18\t \x01(\tR\x05model\x12\x12\n" +
 	"\x04root\x18\n" +
-	" \x01(\tR\x04root\"4\n" +
+	" \x01(\tR\x04root\x12\x18\n" +
+	"\abounded\x18| \x01(\bR\abounded\"4\n" +
 	"\n" +
 	"PlanSource\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
@@ -3007,22 +3032,24 @@ const file_pipeline_proto_rawDesc = "" +
 	"\x06status\x18\x01 \x01(\tR\x06status\x12!\n" +
 	"\foutputs_json\x18\x02 \x01(\tR\voutputsJson\x12\x14\n" +
 	"\x05error\x18\x03 \x01(\tR\x05error\x12&\n" +
-	"\x05usage\x18\x04 \x01(\v2\x10.troupe.v1.UsageR\x05usage\"k\n" +
+	"\x05usage\x18\x04 \x01(\v2\x10.troupe.v1.UsageR\x05usage\"\x85\x01\n" +
 	"\vPlanChanged\x12\x1b\n" +
 	"\tplan_hash\x18\x01 \x01(\fR\bplanHash\x12/\n" +
 	"\asources\x18\x02 \x03(\v2\x15.troupe.v1.PlanSourceR\asources\x12\x0e\n" +
-	"\x02by\x18\x03 \x01(\tR\x02by\"8\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x18\n" +
+	"\abounded\x18| \x01(\bR\abounded\"8\n" +
 	"\fRunActivated\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\" \n" +
 	"\aShowRun\x12\x15\n" +
-	"\x06run_id\x18\x01 \x01(\tR\x05runId\"\xa7\x01\n" +
+	"\x06run_id\x18\x01 \x01(\tR\x05runId\"\xc1\x01\n" +
 	"\tResumeRun\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1b\n" +
 	"\tplan_hash\x18\x02 \x01(\fR\bplanHash\x12/\n" +
 	"\asources\x18\x03 \x03(\v2\x15.troupe.v1.PlanSourceR\asources\x12%\n" +
 	"\x0eaccept_changes\x18\x04 \x01(\bR\racceptChanges\x12\x0e\n" +
-	"\x02by\x18\x05 \x01(\tR\x02by\"J\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\x12\x18\n" +
+	"\abounded\x18| \x01(\bR\abounded\"J\n" +
 	"\tCancelRun\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +

@@ -231,6 +231,9 @@ func (d *decider) prompt(f *messages.StepItemStarted, ss *StepState, it *ItemSta
 	if f.Model, err = model.string(env); err != nil {
 		return fmt.Errorf("model: %w", err)
 	}
+	if d.s.bounded && messages.ModelInFile(f.GetModel()) {
+		return fmt.Errorf("model: %s", outOfBounds(f.GetModel()).GetMessage())
+	}
 	f.Model = cmp.Or(f.GetModel(), d.s.Started.GetModel())
 	if st.Conversation == nil {
 		return nil

@@ -205,6 +205,21 @@ func (p *Plan) Complete(r *messages.RunStarted) error {
 	return nil
 }
 
+// Bounds refuses models that the files name and that are files of the machine, where who asks may not name those. What an expression gives is looked at
+// when it is there.
+func (p *Plan) Bounds(bounded bool) error {
+	for _, name := range p.Models() {
+		if bounded && messages.ModelInFile(name) {
+			return outOfBounds(name)
+		}
+	}
+	return nil
+}
+
+func outOfBounds(name string) *messages.Failure {
+	return messages.Fail(messages.CodeForbidden, "model "+name+" is a file of the server: it needs scope admin of the default tenant", "name a model of the configuration")
+}
+
 // Models are the models that the files name, as they are written.
 func (p *Plan) Models() (out []string) {
 	add := func(t *Text) {

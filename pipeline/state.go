@@ -37,6 +37,7 @@ type State struct {
 	top     *scope
 	options Options
 	changes int     // of the plan
+	bounded bool    // it may not name models that are files of the machine
 	begun   []int64 // when items began, the newest ones, for the rate
 }
 
@@ -133,7 +134,7 @@ func (s *State) start(f *messages.RunStarted) error {
 	if err != nil {
 		return fmt.Errorf("read the inputs of run %s: %w", f.GetRunId(), err)
 	}
-	s.Plan, s.ID, s.Started = plan, f.GetRunId(), f
+	s.Plan, s.ID, s.Started, s.bounded = plan, f.GetRunId(), f, f.GetBounded()
 	s.top = newScope(plan.Root, "", inputs)
 	return nil
 }
@@ -167,7 +168,7 @@ func (s *State) change(f *messages.PlanChanged) error {
 	if err != nil {
 		return fmt.Errorf("read the changed plan of run %s: %w", s.ID, err)
 	}
-	s.Plan, s.Changed = plan, true
+	s.Plan, s.Changed, s.bounded = plan, true, f.GetBounded()
 	s.changes++
 	s.move(s.top, plan.Root)
 	return nil
