@@ -248,7 +248,7 @@ func TestOpenTurnsGoOnThoughThereIsRoomForOneSessionOnly(t *testing.T) {
 	m.write("s.yaml", strings.ReplaceAll(slowScript, "TEXT", strings.Repeat("and so on ", 20)))
 	m.env = append(m.env, "TROUPE_LIMITS__SESSIONS=1")
 	s := m.serve()
-	if log := s.stderr.String(); !strings.Contains(log, "2 sessions with open turns go on") {
+	if log := s.stderr.String(); !strings.Contains(log, "2 sessions with open turns or runs go on") {
 		t.Errorf("it says %s", log)
 	}
 	m.eventually("both turns are done", func() bool {

@@ -20,6 +20,7 @@ import (
 	"github.com/troupe-dev/troupe/config"
 	"github.com/troupe-dev/troupe/gateway"
 	"github.com/troupe-dev/troupe/messages"
+	"github.com/troupe-dev/troupe/pipeline"
 )
 
 // server is one `troupe serve`.
@@ -38,7 +39,7 @@ type server struct {
 	started    time.Time
 	stop       chan struct{} // closed: somebody asked for the end
 	once       sync.Once
-	late       []string // sessions with open turns for which there was no room
+	late       []string // sessions with open turns or runs for which there was no room
 }
 
 // The states of a server, in order.
@@ -118,7 +119,7 @@ func (s *server) begin(ctx context.Context) error {
 	case err != nil:
 		return err
 	case n > 0:
-		s.a.note("troupe: %d sessions with open turns go on", n)
+		s.a.note("troupe: %d sessions with open turns or runs go on", n)
 	}
 	s.state.CompareAndSwap(stateRecovering, stateServing)
 	s.notify("READY=1")
@@ -128,26 +129,20 @@ func (s *server) begin(ctx context.Context) error {
 // recoverAgain is how often sessions are asked again for which there was no room.
 const recoverAgain = 5 * time.Second
 
-// recover brings the sessions into memory whose turns are open: they go on by themselves. One that fails stands in the log; those for which
+// recover brings the sessions into memory whose turns, or runs of pipelines, are open: they go on by themselves. One that fails stands in the log; those for which
 // there is no room yet are asked again later.
 func (s *server) recover(ctx context.Context) (int, error) {
 	all, err := ask[*messages.Sessions](ctx, s.house, &messages.ListSessions{})
 	if err != nil {
 		return 0, fmt.Errorf("look for open turns: %w", err)
 	}
-	talks, err := ask[*messages.Conversations](ctx, s.house, &messages.ListConversations{})
+	amid, err := s.amid(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("look for open turns: %w", err)
-	}
-	talking := make(map[string]bool) // a turn that was asked for may not have reached its worker
-	for _, v := range talks.GetConversations() {
-		if v.GetSpeaking() != "" || v.GetWaiting() > 0 {
-			talking[v.GetSessionId()] = true
-		}
+		return 0, err
 	}
 	n := 0
 	for _, v := range all.GetSessions() {
-		if !open(v) && !talking[v.GetId()] {
+		if !open(v) && !amid[v.GetId()] {
 			continue
 		}
 		n++
@@ -162,6 +157,31 @@ func (s *server) recover(ctx context.Context) (int, error) {
 		}
 	}
 	return n, nil
+}
+
+// amid are sessions with something under way that no worker's turn shows: a turn in a shared conversation that was asked for, and may not have reached
+// its worker; a run of a pipeline between two turns, of which a question or a pause ends by its time.
+func (s *server) amid(ctx context.Context) (map[string]bool, error) {
+	talks, err := ask[*messages.Conversations](ctx, s.house, &messages.ListConversations{})
+	if err != nil {
+		return nil, fmt.Errorf("look for open turns: %w", err)
+	}
+	runs, err := ask[*messages.Runs](ctx, s.house, &messages.ListRuns{})
+	if err != nil {
+		return nil, fmt.Errorf("look for runs of pipelines: %w", err)
+	}
+	amid := make(map[string]bool)
+	for _, v := range talks.GetConversations() {
+		if v.GetSpeaking() != "" || v.GetWaiting() > 0 {
+			amid[v.GetSessionId()] = true
+		}
+	}
+	for _, r := range runs.GetRuns() {
+		if state := r.GetState(); state == pipeline.Running || state == pipeline.Waiting {
+			amid[r.GetSessionId()] = true
+		}
+	}
+	return amid, nil
 }
 
 func (s *server) wake(ctx context.Context, session string) error {
