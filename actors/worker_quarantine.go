@@ -74,9 +74,13 @@ func (w *Worker) suspend() {
 		return
 	}
 	stop := &messages.Suspended{Text: w.unfinished()}
-	rec, err := messages.NewRecord(stop, "")
+	turn := ""
+	if t := w.state.Turn(); t != nil {
+		turn = t.ID
+	}
+	rec, err := messages.NewRecord(stop, turn)
 	if err != nil { // a provider sent what is no text
-		rec, err = messages.NewRecord(mend(stop), "")
+		rec, err = messages.NewRecord(mend(stop), turn)
 	}
 	if err != nil {
 		w.log.Error("stop cannot be written down", "err", err)

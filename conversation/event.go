@@ -129,7 +129,7 @@ func project(fact proto.Message) *messages.Event {
 	case *messages.Released:
 		return &messages.Event{Type: messages.EventWorkerSpawned, Status: "released", Reason: f.GetBy()}
 	case *messages.InputAccepted:
-		return &messages.Event{Type: messages.EventInputAccepted, InputId: f.GetInputId(), Text: InputText(f.GetParts()), From: f.GetMail().GetWorkerId()}
+		return &messages.Event{Type: messages.EventInputAccepted, InputId: f.GetInputId(), Text: InputText(f.GetParts()), From: sender(f)}
 	case *messages.InputWithdrawn:
 		return &messages.Event{Type: messages.EventInputWithdrawn, InputId: f.GetInputId(), Reason: f.GetBy()}
 	case *messages.InputJoined:
@@ -159,6 +159,14 @@ func project(fact proto.Message) *messages.Event {
 		return e
 	}
 	return projectCall(fact)
+}
+
+// sender is the worker that an input comes from, or the shared conversation or the run; empty for anybody outside, whatever they call themselves.
+func sender(f *messages.InputAccepted) string {
+	if f.GetOrigin() == messages.InputAccepted_SYSTEM {
+		return f.GetFrom()
+	}
+	return f.GetMail().GetWorkerId()
 }
 
 func compactedEvent(f *messages.HistoryCompacted) *messages.Event {
@@ -212,6 +220,11 @@ func projectGeneration(fact proto.Message) *messages.Event {
 			FinishReason: f.GetFinishReason(), Usage: f.GetUsage(), Model: f.GetModel(), Scripted: f.GetScripted(),
 			DurationUs: f.GetTiming().GetDurationUs(), InsteadOf: f.GetInsteadOf(),
 		}
+	case *messages.Suspended:
+		if f.GetText() == "" {
+			return nil // a stop is nobody's business, but for what people have seen
+		}
+		return &messages.Event{Type: messages.EventGenerationSuspended, Text: f.GetText()}
 	case *messages.GenerationFailed:
 		return &messages.Event{Type: messages.EventGenerationDiscarded, GenId: f.GetGenId(), ErrorCode: f.GetClass(), Reason: f.GetMessage()}
 	}

@@ -156,7 +156,7 @@ func TestEventsSayWhatHappenedAndNothingInternal(t *testing.T) {
 		"worker_spawned": messages.EventWorkerSpawned, "worker_ended": messages.EventWorkerEnded,
 		"input_accepted": messages.EventInputAccepted, "input_withdrawn": messages.EventInputWithdrawn, "input_joined": messages.EventInputJoined, "turn_started": messages.EventTurnStarted, "turn_completed": messages.EventTurnCompleted,
 		"generation_started": messages.EventGenerationStarted, "generation_completed": messages.EventGenerationCompleted,
-		"generation_failed": messages.EventGenerationDiscarded, "tool_planned": messages.EventToolPlanned,
+		"generation_failed": messages.EventGenerationDiscarded, "suspended": messages.EventGenerationSuspended, "tool_planned": messages.EventToolPlanned,
 		"approval_requested": messages.EventApprovalRequested, "approval_resolved": messages.EventApprovalResolved,
 		"tool_dispatched": messages.EventToolDispatched, "tool_finished": messages.EventToolFinished,
 		"handed_over": messages.EventWorkerHandedOver, "outbox_enqueued": messages.EventMessageSent,
@@ -171,6 +171,29 @@ func TestEventsSayWhatHappenedAndNothingInternal(t *testing.T) {
 		if types[f] != "" {
 			t.Errorf("%s, which is nobody's business outside, gives event %q", f, types[f])
 		}
+	}
+}
+
+// TestNobodyOutsidePassesForAWorkerOrAConversation: whom an input comes from, its sender does not choose.
+func TestNobodyOutsidePassesForAWorkerOrAConversation(t *testing.T) {
+	for _, c := range []struct {
+		want string
+		f    *messages.InputAccepted
+	}{
+		{"", &messages.InputAccepted{From: "cnv_1"}},
+		{"", &messages.InputAccepted{From: "wrk_1", Origin: messages.InputAccepted_TIMER}},
+		{"cnv_1", &messages.InputAccepted{From: "cnv_1", Origin: messages.InputAccepted_SYSTEM}},
+		{"run_1", &messages.InputAccepted{From: "run_1", Origin: messages.InputAccepted_SYSTEM}},
+		{"wrk_1", &messages.InputAccepted{From: "x", Origin: messages.InputAccepted_WORKER, Mail: &messages.Mail{WorkerId: "wrk_1"}}},
+	} {
+		var p conversation.Projector
+		if e := p.Project("ses_1", "wrk_2", c.f, &messages.Record{}, 1); e.GetFrom() != c.want {
+			t.Errorf("%v is from %q", c.f, e.GetFrom())
+		}
+	}
+	var p conversation.Projector
+	if e := p.Project("ses_1", "wrk_1", &messages.Suspended{}, &messages.Record{}, 1); e != nil {
+		t.Errorf("a stop that cut off nothing gives %v", e)
 	}
 }
 

@@ -17,6 +17,7 @@ const (
 	EventTextDelta           = "text.delta"
 	EventReasoningDelta      = "reasoning.delta"
 	EventGenerationDiscarded = "generation.discarded"
+	EventGenerationSuspended = "generation.suspended" // an orderly stop cut the answer off: its text so far, which is void; it is asked for again
 	EventGenerationCompleted = "generation.completed"
 	EventToolPlanned         = "tool.planned"
 	EventApprovalRequested   = "approval.requested"

@@ -63,7 +63,7 @@ type Event struct {
 	State         string                 `protobuf:"bytes,36,opt,name=state,proto3" json:"state,omitempty"`                           // of a tool call, as listings have it (row 48); of an approval: shown | pending
 	Parent        string                 `protobuf:"bytes,37,opt,name=parent,proto3" json:"parent,omitempty"`                         // of a worker that was spawned: who delegated to it
 	By            string                 `protobuf:"bytes,50,opt,name=by,proto3" json:"by,omitempty"`                                 // who sees an approval
-	From          string                 `protobuf:"bytes,110,opt,name=from,proto3" json:"from,omitempty"`                            // worker that sent an input, or agent that gave a conversation away
+	From          string                 `protobuf:"bytes,110,opt,name=from,proto3" json:"from,omitempty"`                            // worker, shared conversation or run that an input comes from, or agent that gave a conversation away
 	To            string                 `protobuf:"bytes,111,opt,name=to,proto3" json:"to,omitempty"`                                // worker that a message goes to
 	Spent         *Amounts               `protobuf:"bytes,130,opt,name=spent,proto3" json:"spent,omitempty"`                          // of a budget: by one model call and what follows from it
 	InsteadOf     string                 `protobuf:"bytes,120,opt,name=instead_of,json=insteadOf,proto3" json:"instead_of,omitempty"` // the model that was to be asked, when another one stands in for it

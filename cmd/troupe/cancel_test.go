@@ -70,6 +70,9 @@ func TestCtrlCInTheMiddleOfAnAnswerLeavesItMarkedUntilItIsAskedForAgain(t *testi
 	if turn := shown.Turns[0]; turn.Outcome != "" || turn.Text != "" || len(turn.Generations) != 0 || !strings.HasPrefix(turn.Partial, "I think.") {
 		t.Errorf("the turn is %+v", turn)
 	}
+	if code, out, stderr := m.run("tail", id, "--replay"); code != exitDone || !strings.Contains(out, "\nI think.\n") || !strings.Contains(out, "cut off here by a stop") {
+		t.Errorf("tail ended with %d: %s%s", code, out, stderr)
+	}
 	code, out, stderr = m.run("fork", id)
 	fork := regexp.MustCompile(`ses_[0-9a-f]+`).FindString(strings.ReplaceAll(out, id, ""))
 	if code != exitDone || fork == "" {

@@ -111,6 +111,12 @@ func (v *tailText) line(e *messages.Event, w *tailWorker) string {
 		text := v.inputs[e.GetInputId()]
 		delete(v.inputs, e.GetInputId())
 		return "> " + strings.ReplaceAll(harmless(strings.TrimRight(text, "\n")), "\n", "\n> ")
+	case messages.EventGenerationSuspended:
+		note := v.style.warn("[the answer was cut off here by a stop; it is asked for again when the session goes on]")
+		if w.view.printed.Len() > 0 {
+			return note // who has followed it has the text
+		}
+		return harmless(strings.TrimRight(e.GetText(), "\n")) + "\n" + note
 	case messages.EventApprovalRequested:
 		return v.style.warn(fmt.Sprintf("%s waits for an approval: troupe approve %s (or deny)", e.GetTool(), e.GetApprovalId()))
 	case messages.EventApprovalResolved:
