@@ -100,6 +100,9 @@ func TestARunGoesOnInTheNextProcess(t *testing.T) {
 	if err != nil || len(asked) != 1 || asked[0].GetPreview() != "Publish Text.?" {
 		t.Fatalf("asked: %v, %v", asked, err)
 	}
+	if args := asked[0].GetArguments(); args != `{"choices":["publish","drop"],"step":"ask"}` {
+		t.Errorf("what may be answered is said as %s", args)
+	}
 	if err := rt.ResolveApproval(ctx, asked[0].GetApprovalId(), troupe.Answer{Decision: troupe.Approved, Message: "drop"}); err != nil {
 		t.Fatal(err)
 	}

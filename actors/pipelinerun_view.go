@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -191,9 +192,10 @@ func (r *PipelineRun) question(f *messages.HumanAsked) *messages.ApprovalView {
 	if f.GetShowJson() != "" {
 		shown += "\n\n" + f.GetShowJson()
 	}
+	arguments, _ := json.Marshal(map[string]any{"step": f.GetStep(), "choices": f.GetChoices()}) // texts, which cannot fail
 	return &messages.ApprovalView{
 		ApprovalId: f.GetApprovalId(), SessionId: r.session, WorkerId: r.id, TurnId: r.id, ExecId: f.GetStep(), Tool: "pipeline", State: "pending",
-		Arguments: fmt.Sprintf(`{"step":%q,"choices":%q}`, f.GetStep(), f.GetChoices()), Preview: shown, Kind: "arguments", Reason: "step " + f.GetStep() + " asks; approve with --reason CHOICE",
+		Arguments: string(arguments), Preview: shown, Kind: "arguments", Reason: "step " + f.GetStep() + " asks; approve with --reason CHOICE",
 		AtUnixMs: r.svc.Now().UnixMilli(), ExpiresAtUnixMs: f.GetExpiresAtUnixMs(), Unremembered: "the question of a pipeline is answered once",
 	}
 }
