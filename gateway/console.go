@@ -20,6 +20,8 @@ func (a *api) consoleRows() map[string]string {
 		"GET /{$}":                  web.Page,
 		"GET /approvals":            web.Page,
 		"GET /workers":              web.Page,
+		"GET /runs":                 web.Page,
+		"GET /runs/{id}":            web.Page,
 		"GET /sessions/{id}":        web.Page,
 		"GET /sessions/{id}/{view}": web.Page,
 		"GET /console/{file}":       "",

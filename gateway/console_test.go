@@ -10,7 +10,7 @@ import (
 
 func TestTheConsoleIsServedAndItsPolicyLetsNothingElseIn(t *testing.T) {
 	s := serve(t, always(&messages.Ack{}), gateway.Options{Authenticate: byHeader(nil)}) // nobody is known: the console is open all the same
-	for _, path := range []string{"/", "/approvals", "/workers", "/sessions/ses_1", "/sessions/ses_1/fields"} {
+	for _, path := range []string{"/", "/approvals", "/workers", "/runs", "/runs/run_1", "/sessions/ses_1", "/sessions/ses_1/fields"} {
 		res, body := s.do(t, "GET", path, "")
 		if res.StatusCode != 200 || !strings.HasPrefix(body, "<!doctype html>") || res.Header.Get("Content-Type") != "text/html; charset=utf-8" {
 			t.Errorf("%s: %s %.40s", path, res.Status, body)

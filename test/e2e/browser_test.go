@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -224,6 +225,34 @@ func (x *tab) pressUntil(key, expression string) {
 			x.do("press "+key, chromedp.KeyEvent(key))
 		}
 	}
+}
+
+// press presses keys where the focus is.
+func (x *tab) press(keys string, options ...chromedp.KeyOption) {
+	x.t.Helper()
+	x.do("press "+keys, chromedp.KeyEvent(keys, options...))
+}
+
+// tabTo goes on with the Tab key until what begins with a label has the focus, and sees to it that this can be seen.
+func (x *tab) tabTo(label string, options ...chromedp.KeyOption) {
+	x.t.Helper()
+	has := fmt.Sprintf(`((e) => (e.getAttribute('aria-label') ?? '').startsWith(%[1]q) || (e.placeholder ?? '').startsWith(%[1]q) || e.innerText.trim().startsWith(%[1]q))(document.activeElement) && document.activeElement !== document.body && document.activeElement.id !== 'main'`, label)
+	for range 100 {
+		x.press("\t", options...)
+		if value[bool](x, has) {
+			if !value[bool](x, `((e, s) => e.checkVisibility() && s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 2)(document.activeElement, getComputedStyle(document.activeElement))`) {
+				x.t.Errorf("who has come to %s with the keyboard does not see it", label)
+			}
+			return
+		}
+	}
+	x.fail("tab to "+label, errors.New("it is not reached"))
+}
+
+// tabBackTo is tabTo, backwards.
+func (x *tab) tabBackTo(label string) {
+	x.t.Helper()
+	x.tabTo(label, chromedp.KeyModifiers(chromedp.ModifierShift))
 }
 
 // size is the window's, and its colours.

@@ -27,6 +27,21 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		"a budget is seen, and raised":                                    budgetsAreRaised,
 		"who works for whom is seen, and who stands in":                   treesAreShown,
 		"nothing stands in the way of anybody":                            nothingInTheWay,
+		"nothing stands in the way of who looks at runs":                  nothingInTheWayOfRuns,
+		"a server that stops is outlived, and what it cut off is marked":  stopsAreSeen,
+		"a server that is killed is outlived":                             killsAreSeen,
+		"what a stop left of an answer is shown":                          partsAreKept,
+		"an input stands where it joined the turn":                        inputsJoin,
+		"commands in the background are seen, and ended":                  jobsAreEnded,
+		"time passes":                          timePasses,
+		"a hundred thousand lines stay usable": longTexts,
+		"a call travels to another machine when a person says so":        callsTravel,
+		"of two answers the first counts, and the other one hears of it": othersAnswer,
+		"a question that is over goes, and says so":                      questionsEnd,
+		"a token that is revoked ends the page":                          tokensEnd,
+		"the keyboard is enough":                                         keysSuffice,
+		"a run is followed, and who said what in it":                     runsAreShown,
+		"what the store has lost is told":                                damageIsTold,
 	} {
 		t.Run(name, func(t *testing.T) { claim(browser, t) })
 	}

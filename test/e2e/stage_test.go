@@ -25,11 +25,17 @@ type stage struct {
 // newStage starts a runtime whose model is a script of these rules.
 func newStage(t *testing.T, rules string, o gateway.Options) *stage {
 	t.Helper()
+	return newStageOf(t, troupe.Options{Model: scripted(t, rules)}, o)
+}
+
+// scripted is a model of these rules.
+func scripted(t *testing.T, rules string) troupe.Model {
+	t.Helper()
 	s, err := script.Parse("console.yaml", []byte("rules:\n"+rules))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newStageOf(t, troupe.Options{Model: s.Model()}, o)
+	return s.Model()
 }
 
 // newStageOf starts a runtime.

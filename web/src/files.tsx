@@ -4,7 +4,8 @@ import { filePath, get, type Refused, remove, request, sessionPath } from './api
 import { refused, usePolled } from './hooks';
 import { Empty, Pager, pageOf, Trouble } from './parts';
 import { filter, type Place } from './route';
-import { Ago, count, Long, marked, plain } from './text';
+import { Ago } from './now';
+import { count, Long, marked, plain } from './text';
 import type { FileEntry } from './types';
 
 const rows = 50;

@@ -3,13 +3,15 @@
 import { amounts } from './budget';
 import type { Event, Usage } from './types';
 
-export interface Generation { kind: 'generation'; id: string; model: string; text: string; reasoning: string; state: 'open' | 'done' | 'discarded'; note: string; scripted: boolean; insteadOf: string }
+export interface Generation { kind: 'generation'; id: string; model: string; text: string; reasoning: string; state: 'open' | 'suspended' | 'done' | 'discarded'; note: string; scripted: boolean; insteadOf: string; cut: boolean }
 export interface Call {
   kind: 'call'; id: string; callID: string; tool: string; args: string; workspace: string; state: string; status: string; text: string; diff: string;
   code: string; truncated: boolean; us: number; asked: string; decision: string; note: string; done: number; total: number; unit: string;
 }
-export type Step = Generation | Call;
-/** Said is an input, and the worker that it comes from; '' is a person. */
+/** Joined is an input that came while the turn was under way, at the place where the model read it. */
+export interface Joined { kind: 'joined'; id: string; said: Said }
+export type Step = Generation | Call | Joined;
+/** Said is an input, and the worker or shared conversation that it comes from; '' is a person. */
 export interface Said { text: string; from: string }
 export interface Turn {
   kind: 'turn'; id: string; worker: string; at: string; inputs: Said[]; steps: Step[]; outcome: string; reason: string; usage: Usage | null; text: string;
@@ -43,7 +45,7 @@ export class Transcript {
       case 'field.changed': this.fields++; return this.note(e, fieldText(e.details));
       case 'history.compacted': return this.note(e, `older turns were ${e.status ?? 'summarised'}: ${e.done ?? 0} of ${e.total ?? 0} tokens are left`);
       case 'budget.changed': if (e.status === 'changed') this.note(e, `the budget is now ${amounts(e.budget ?? {})}${e.reason ? ` (${e.reason})` : ''}`); return;
-      case 'workspace.progress': return;
+      case 'workspace.progress': case 'approval.shown': return; // one of a run's has no turn; the others' turns show who asks by themselves
       case 'input.accepted': this.staged.push({ id: e.input_id ?? '', worker: e.worker ?? '', text: e.text ?? '', at: e.at, from: e.from || this.task(e.worker ?? '') }); return;
       case 'input.withdrawn': this.staged = this.staged.filter((s) => s.id !== e.input_id); return;
     }
@@ -86,13 +88,15 @@ export class Transcript {
       case 'turn.started': case 'input.joined': return this.started(e, t);
       case 'turn.completed':
         t.outcome = e.outcome ?? 'done'; t.reason = e.reason ?? ''; t.usage = e.usage ?? null; t.text = e.text ?? '';
-        for (const s of t.steps) if (s.kind === 'generation' && s.state === 'open') { s.state = 'discarded'; this.open.delete(s.id); }
+        this.discard(t);
         return;
       case 'generation.started': {
+        this.discard(t, e.gen_id); // one is asked for at a time: a stop or a crash cut the one before off, and no event says so
         const g = this.generation(e, t);
         g.model = e.model ?? ''; g.insteadOf = e.instead_of ?? '';
         return;
       }
+      case 'generation.suspended': return this.suspend(e, t);
       case 'text.delta': this.generation(e, t).text += e.text ?? ''; return;
       case 'reasoning.delta': this.generation(e, t).reasoning += e.text ?? ''; return;
       case 'generation.discarded': {
@@ -102,7 +106,7 @@ export class Transcript {
       }
       case 'generation.completed': {
         const g = this.generation(e, t);
-        g.state = 'done'; g.text = e.text ?? ''; g.model = e.model ?? g.model; g.insteadOf = e.instead_of ?? g.insteadOf; g.scripted = !!e.scripted; this.scripted ||= g.scripted; this.open.delete(g.id);
+        g.state = 'done'; g.text = e.text ?? ''; g.model = e.model ?? g.model; g.insteadOf = e.instead_of ?? g.insteadOf; g.scripted = !!e.scripted; g.cut = e.finish_reason === 'cancelled'; this.scripted ||= g.scripted; this.open.delete(g.id);
         return;
       }
       default: return this.inCall(e, t);
@@ -112,13 +116,33 @@ export class Transcript {
   private started(e: Event, t: Turn): void {
     const i = this.staged.findIndex((s) => s.id === e.input_id && (!s.worker || s.worker === t.worker));
     const s = i >= 0 ? this.staged.splice(i, 1)[0] : undefined;
-    if (s) t.inputs.push({ text: s.text, from: s.from });
+    if (!s) return;
+    const said = { text: s.text, from: s.from };
+    if (e.type === 'input.joined') t.steps.push({ kind: 'joined', id: s.id, said });
+    else t.inputs.push(said);
+  }
+
+  /** discard ends the answers of a turn that are under way, but for one. */
+  private discard(t: Turn, but = ''): void {
+    for (const s of t.steps) {
+      if (s.kind !== 'generation' || s.id === but || (s.state !== 'open' && s.state !== 'suspended')) continue;
+      s.state = 'discarded';
+      this.open.delete(s.id);
+    }
+  }
+
+  /** suspend is what an orderly stop left of the answer under way, of which deltas may have been missed. */
+  private suspend(e: Event, t: Turn): void {
+    const g = t.steps.findLast((s): s is Generation => s.kind === 'generation' && s.state === 'open') ?? this.generation(e, t);
+    g.state = 'suspended';
+    g.text = e.text ?? '';
+    this.open.delete(g.id);
   }
 
   private generation(e: Event, t: Turn): Generation {
     const id = e.gen_id ?? '';
     for (const s of t.steps) if (s.kind === 'generation' && s.id === id) return s;
-    const g: Generation = { kind: 'generation', id, model: e.model ?? '', text: '', reasoning: '', state: 'open', note: '', scripted: false, insteadOf: '' };
+    const g: Generation = { kind: 'generation', id, model: e.model ?? '', text: '', reasoning: '', state: 'open', note: '', scripted: false, insteadOf: '', cut: false };
     t.steps.push(g);
     this.open.set(id, g);
     return g;
@@ -127,7 +151,7 @@ export class Transcript {
   private inCall(e: Event, t: Turn): void {
     const c = this.call(e, t);
     if (!c) return;
-    if (e.state && e.type !== 'approval.shown') c.state = e.state;
+    if (e.state) c.state = e.state;
     if (e.tool) c.tool = e.tool;
     switch (e.type) {
       case 'tool.planned': c.args = e.arguments ?? ''; c.workspace = e.workspace ?? ''; c.callID = e.call_id ?? ''; return;
@@ -149,7 +173,6 @@ export class Transcript {
       if (known[0] !== t) known[0].rev++;
       return known[1];
     }
-    if (e.type === 'approval.shown') return undefined;
     const c: Call = {
       kind: 'call', id, callID: e.call_id ?? '', tool: e.tool ?? '', args: '', workspace: '', state: '', status: '', text: '', diff: '', code: '',
       truncated: false, us: 0, asked: '', decision: '', note: '', done: 0, total: 0, unit: '',

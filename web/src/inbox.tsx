@@ -4,12 +4,13 @@ import { ApprovalCard, keyed } from './approval';
 import type { Loaded } from './hooks';
 import { Empty, Pager, pageOf, State, Trouble } from './parts';
 import { filter, type Place } from './route';
-import { Ago, plain } from './text';
+import { Ago } from './now';
+import { plain } from './text';
 import type { Approval } from './types';
 
 const rows = 20;
 
-export function Inbox(p: { place: Place; approvals: Loaded<Approval[]>; answered: (id: string) => void }) {
+export function Inbox(p: { place: Place; approvals: Loaded<Approval[]>; answered: (id: string, why?: string) => void }) {
   const all = p.approvals.value;
   const chosen = p.place.query.get('id') ?? '';
   const session = p.place.query.get('session') ?? '';
@@ -32,10 +33,10 @@ export function Inbox(p: { place: Place; approvals: Loaded<Approval[]>; answered
   });
 
   // An answered one makes room for the next in line, which gets the address.
-  const gone = (a: Approval) => {
+  const gone = (a: Approval, why?: string) => {
     const next = list[at + 1] ?? list[at - 1];
     filter({ id: next ? next.id : '' });
-    p.answered(a.id);
+    p.answered(a.id, why);
   };
   const asked = Number(p.place.query.get('page'));
   const page = pageOf(list, asked || Math.floor(at / rows) + 1, rows);
@@ -62,7 +63,7 @@ export function Inbox(p: { place: Place; approvals: Loaded<Approval[]>; answered
             <Pager of={page} what="approvals" go={(n) => filter({ page: String(n) })} />
             <p class="hint keys"><kbd>j</kbd> next <kbd>k</kbd> previous</p>
           </div>
-          {current && <ApprovalCard key={current.id} of={current} gone={() => gone(current)} />}
+          {current && <ApprovalCard key={current.id} of={current} gone={(why) => gone(current, why)} />}
         </div>
       )}
     </>

@@ -6,37 +6,57 @@ import { BudgetView } from './budget';
 import { ChangesPage, copies } from './changes';
 import { FieldsPage } from './fields';
 import { FilesPage } from './files';
+import { type Jobs, JobsView } from './jobs';
+import { memberName, TalkPage } from './talk';
 import { type Entry, Transcript } from './fold';
 import { refused, usePolled, useRedraw, useVisible } from './hooks';
 import { Empty, Id, State, Trouble } from './parts';
 import { Link, type Place, sessionLink } from './route';
 import { follow, type StreamState } from './stream';
-import { Ago, cut, Long, marked, plain } from './text';
-import { TurnView } from './turn';
-import type { Approval, Budget, Session, Worker, Workspace } from './types';
+import { Ago } from './now';
+import { cut, Long, marked, plain } from './text';
+import { From, TurnView } from './turn';
+import type { Approval, Budget, Session, Talk, Worker, Workspace } from './types';
 import { WorkersPage } from './workers';
 
-const views = ['', 'changes', 'files', 'fields', 'workers'] as const;
-const names: Record<string, string> = { '': 'Transcript', changes: 'Changes', files: 'Files', fields: 'Fields', workers: 'Workers' };
+const views = ['', 'talk', 'changes', 'files', 'fields', 'workers'] as const;
+const names: Record<string, string> = { '': 'Transcript', talk: 'Conversations', changes: 'Changes', files: 'Files', fields: 'Fields', workers: 'Workers' };
 
-export function SessionPage(p: { id: string; place: Place; approvals: Approval[]; again: () => void; answered: (id: string) => void }) {
+export function SessionPage(p: { id: string; place: Place; approvals: Approval[]; again: () => void; answered: (id: string, why?: string) => void }) {
   const view = p.place.path[2] ?? '';
   // What does not change is asked for once: it comes with all turns. The workers say the rest.
   const shown = usePolled<Session>((signal) => get<{ session: Session }>(sessionPath(p.id), signal).then((s) => s.session), 0, p.id);
   const workers = usePolled<Worker[]>((signal) => get(sessionPath(p.id, '/workers'), signal), 3000, p.id);
   const places = usePolled<Workspace[]>((signal) => get(sessionPath(p.id, '/workspaces'), signal), 10_000, p.id);
   const [first, setFirst] = useState(''); // what was asked first, of a session that was made without
+  const jobs = usePolled<Jobs>((signal) => get(sessionPath(p.id, '/jobs'), signal), 0, p.id);
   const s = shown.value;
+  const talks = s?.conversations ?? [];
   const [budget, setBudget] = useState<Budget>();
   useEffect(() => setBudget(s?.budget), [s]);
   // What is spent comes with the whole session: it is asked for again once things are quiet for a moment.
   const later = useRef(0);
   const moved = () => {
     workers.again();
+    jobs.again();
     clearTimeout(later.current);
     if (budget) later.current = setTimeout(shown.again, 700);
   };
   useEffect(() => () => clearTimeout(later.current), [p.id]);
+  // Who shares a conversation is in the session: whoever speaks in one and is not there has joined since.
+  const asked = useRef(new Set<string>());
+  const spoke = (talk: string, worker: string) => {
+    if (memberName(talks, talk, worker) || asked.current.has(`${talk} ${worker}`)) return;
+    asked.current.add(`${talk} ${worker}`);
+    shown.again();
+  };
+  // A command that runs in the background ends without an event.
+  const left = jobs.value?.background ?? 0;
+  useEffect(() => {
+    if (!left) return;
+    const t = setTimeout(jobs.again, 5000);
+    return () => clearTimeout(t);
+  }, [jobs.value]);
   const title = plain(s?.title || first, 120) || 'Session';
   const all = workers.value ?? s?.workers ?? [];
   const copied = copies(places.value ?? s?.workspaces ?? []);
@@ -53,16 +73,18 @@ export function SessionPage(p: { id: string; place: Place; approvals: Approval[]
         )}
         {waits && <p class="notice">It waits for {marked(cut(waits, 300))}</p>}
         {budget && <BudgetView session={p.id} of={budget} changed={setBudget} />}
+        {jobs.value && <JobsView session={p.id} of={jobs.value} again={jobs.again} />}
         <Trouble error={shown.error ?? workers.error} />
         <nav class="tabs" aria-label="parts of the session">
-          {views.filter((v) => v !== 'changes' || copied.length > 0 || v === view).map((v) => <Link key={v} to={sessionLink(p.id, v && `/${v}`)} current={v === view}>{names[v]}</Link>)}
+          {views.filter((v) => v === view || (v === 'changes' ? copied.length > 0 : v !== 'talk' || talks.length > 0)).map((v) => <Link key={v} to={sessionLink(p.id, v && `/${v}`)} current={v === view}>{names[v]}</Link>)}
         </nav>
       </header>
+      {view === 'talk' && <TalkPage session={p.id} />}
       {view === 'changes' && <ChangesPage session={p.id} of={copied} place={p.place} />}
       {view === 'files' && <FilesPage session={p.id} place={p.place} />}
       {view === 'fields' && <FieldsPage session={p.id} workspaces={s?.workspaces ?? []} place={p.place} />}
       {view === 'workers' && <WorkersPage session={p.id} place={p.place} />}
-      {view === '' && <Conversation key={p.id} id={p.id} place={p.place} workers={all.length} approvals={p.approvals} again={p.again} moved={moved} begun={setFirst} answered={p.answered} />}
+      {view === '' && <Conversation key={p.id} id={p.id} place={p.place} workers={all.length} talks={talks} spoke={spoke} approvals={p.approvals} again={p.again} moved={moved} begun={setFirst} answered={p.answered} />}
     </>
   );
 }
@@ -74,7 +96,7 @@ function busiest(workers: Worker[]): string { return (workers.find((w) => !idle.
 
 const entriesShown = 30;
 
-function Conversation(p: { id: string; place: Place; workers: number; approvals: Approval[]; again: () => void; moved: () => void; begun: (text: string) => void; answered: (id: string) => void }) {
+function Conversation(p: { id: string; place: Place; workers: number; talks: Talk[]; spoke: (talk: string, worker: string) => void; approvals: Approval[]; again: () => void; moved: () => void; begun: (text: string) => void; answered: (id: string, why?: string) => void }) {
   const transcript = useRef(new Transcript());
   const seq = useRef(0);
   const redraw = useRedraw();
@@ -95,6 +117,7 @@ function Conversation(p: { id: string; place: Place; workers: number; approvals:
         t.take(e);
         if (e.type.startsWith('approval.')) latest.current.again();
         if (e.type.startsWith('turn.') || e.type.startsWith('budget.')) latest.current.moved();
+        if (e.type === 'input.accepted' && e.from?.startsWith('cnv_')) latest.current.spoke(e.from, e.worker ?? '');
         if (e.type === 'input.accepted' && t.staged.length === 1 && !t.running().length && t.entries.length < 2) latest.current.begun(e.text ?? '');
         redraw();
       },
@@ -118,21 +141,23 @@ function Conversation(p: { id: string; place: Place; workers: number; approvals:
       {t.scripted && <p class="notice">No language model is running: a script answers.</p>}
       <div class="transcript" role="log" aria-live="off" aria-label="transcript">
         {hidden > 0 && <button type="button" class="more" onClick={() => setMost(most + 100)}>Show {Math.min(100, hidden)} earlier of {hidden} entries</button>}
-        {t.entries.slice(hidden).map((e) => <EntryView key={e.id} of={e} several={p.workers > 1} />)}
+        {t.entries.slice(hidden).map((e) => <EntryView key={e.id} of={e} several={p.workers > 1} talks={p.talks} />)}
         {state === 'live' && !t.entries.length && !t.staged.length && <Empty>Nothing was said yet.</Empty>}
         {t.staged.map((s) => <StagedView key={s.id} session={p.id} of={s} gone={redraw} />)}
       </div>
-      {pending[0] && <ApprovalCard key={pending[0].id} of={pending[0]} inSession gone={() => p.answered(pending[0]?.id ?? '')} />}
+      {pending[0] && <ApprovalCard key={pending[0].id} of={pending[0]} inSession gone={(why) => p.answered(pending[0]?.id ?? '', why)} />}
       {pending.length > 1 && <p class="hint">{pending.length - 1} more wait after this one: <Link to={`/approvals?session=${encodeURIComponent(p.id)}`}>all of them</Link>.</p>}
       {!t.closed && <Prompt session={p.id} running={running} />}
     </>
   );
 }
 
-function EntryView(p: { of: Entry; several: boolean }) {
-  return p.of.kind === 'turn'
-    ? <TurnView turn={p.of} rev={p.of.rev} several={p.several} />
-    : <p class="note" id={p.of.id} dir="auto">{plain(p.of.text, 600)} <Ago at={p.of.at} /></p>;
+function EntryView(p: { of: Entry; several: boolean; talks: Talk[] }) {
+  const e = p.of;
+  const talk = e.kind === 'turn' ? p.talks.find((t) => t.id === e.inputs[0]?.from) : undefined;
+  return e.kind === 'turn'
+    ? <TurnView turn={e} rev={e.rev} several={p.several} speaker={talk && { name: memberName(p.talks, talk.id, e.worker), talk: talk.name }} />
+    : <p class="note" id={e.id} dir="auto">{plain(e.text, 600)} <Ago at={e.at} /></p>;
 }
 
 function StagedView(p: { session: string; of: { id: string; worker: string; text: string; from: string }; gone: () => void }) {
@@ -140,7 +165,7 @@ function StagedView(p: { session: string; of: { id: string; worker: string; text
   const withdraw = () => remove(sessionPath(p.session, `/inputs/${encodeURIComponent(p.of.id)}?worker=${encodeURIComponent(p.of.worker)}&by=console`)).then(p.gone, (err) => setError(refused(err)));
   return (
     <div class={`said ${p.of.from ? 'agent' : 'user'} staged`}>
-      <h3>{p.of.from ? <>Worker <Id of={p.of.from} /></> : 'You'} <small>waits for its turn</small> <button type="button" onClick={() => void withdraw()}>Withdraw</button></h3>
+      <h3><From of={p.of.from} /> <small>waits for its turn</small> <button type="button" onClick={() => void withdraw()}>Withdraw</button></h3>
       <Long text={p.of.text} />
       <Trouble error={error} />
     </div>
@@ -180,12 +205,12 @@ function Prompt(p: { session: string; running: boolean }) {
   const [error, setError] = useState<Refused>();
   const sent = useRef({ text: '', id: '' }); // the same words after a lost answer are the same input
   const [busy, setBusy] = useState(false);
-  const send = async () => {
+  const send = async (mode: 'queue' | 'steer' = 'queue') => {
     if (!text.trim() || busy) return;
-    if (sent.current.text !== text) sent.current = { text, id: crypto.randomUUID() };
+    if (sent.current.text !== mode + text) sent.current = { text: mode + text, id: crypto.randomUUID() };
     setBusy(true);
     try {
-      await post(sessionPath(p.session, '/inputs'), { text, input_id: sent.current.id, people: 'asked' });
+      await post(sessionPath(p.session, '/inputs'), { text, mode, input_id: sent.current.id, people: 'asked' });
       sent.current = { text: '', id: '' };
       setText('');
       setError(undefined);
@@ -204,6 +229,7 @@ function Prompt(p: { session: string; running: boolean }) {
       <textarea rows={2} aria-label="prompt" value={text} onKeyDown={keys} onInput={(e) => setText(e.currentTarget.value)} placeholder={p.running ? 'Waits until this turn is done' : 'What next?'} />
       <div class="answers">
         <button type="submit" class="main" disabled={busy || !text.trim()}>Send</button>
+        {p.running && <button type="button" disabled={busy || !text.trim()} title="the model reads it with its next request" onClick={() => void send('steer')}>Send into the turn</button>}
         {p.running && <button type="button" class="stop" onClick={() => void cancel()}>Stop the turn</button>}
         <small class="keys"><kbd>Enter</kbd> sends, <kbd>Shift</kbd> <kbd>Enter</kbd> begins a line</small>
       </div>

@@ -4,7 +4,8 @@ import { get, post, type Refused } from './api';
 import { refused, usePolled } from './hooks';
 import { Empty, Id, Pager, pageOf, State, Trouble } from './parts';
 import { filter, go, Link, type Place, sessionLink } from './route';
-import { Ago, marked, plain } from './text';
+import { Ago } from './now';
+import { marked, plain } from './text';
 import { type Session, workerStates } from './types';
 
 const rows = 25;

@@ -43,35 +43,29 @@ export function cut(text: string, most: number): string {
 const firstPiece = 6000;
 const nextPiece = 100_000;
 
-/** Long shows a text of any length, the rest of it on demand. */
+/** end is the end of a text, without half a character. */
+function end(text: string, most: number): string {
+  if (text.length <= most) return text;
+  const first = text.charCodeAt(text.length - most);
+  return text.slice(text.length - most + (first >= 0xdc00 && first < 0xe000 ? 1 : 0));
+}
+
+/** Long shows a text of any length, the rest of it on demand; of one that still grows, the end. */
 export function Long(p: { text: string; strict?: boolean; class?: string; first?: number; tail?: boolean }) {
   const [most, setMost] = useState(p.first ?? firstPiece);
-  const shown = cut(p.text, most);
+  const shown = p.tail ? end(p.text, most) : cut(p.text, most);
   const left = p.text.length - shown.length;
+  const more = left > 0 && <button type="button" class="more" onClick={() => setMost(most + nextPiece)}>{p.tail ? `Show more: ${count(left)} characters came before` : `Show more: ${count(left)} characters are left`}</button>;
   return (
     <>
+      {p.tail && more}
       <pre class={`text ${p.class ?? ''}`} dir="auto">{marked(shown, { strict: !!p.strict })}</pre>
-      {left > 0 && <button type="button" class="more" onClick={() => setMost(most + nextPiece)}>Show more: {count(left)} characters are left</button>}
+      {!p.tail && more}
     </>
   );
 }
 
 export function count(n: number): string { return n.toLocaleString('en'); }
-
-/** ago says how long something is past. */
-export function ago(at: string | undefined, now = Date.now()): string {
-  const t = at ? Date.parse(at) : NaN;
-  if (Number.isNaN(t)) return '';
-  const s = Math.max(0, Math.round((now - t) / 1000));
-  if (s < 60) return `${s} s ago`;
-  if (s < 3600) return `${Math.floor(s / 60)} min ago`;
-  if (s < 86_400) return `${Math.floor(s / 3600)} h ago`;
-  return `${Math.floor(s / 86_400)} d ago`;
-}
-
-export function Ago(p: { at?: string | undefined }) {
-  return p.at ? <time dateTime={p.at} title={p.at}>{ago(p.at)}</time> : null;
-}
 
 export function took(us: number): string {
   if (us < 1000) return `${us} µs`;

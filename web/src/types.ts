@@ -27,8 +27,23 @@ export interface Workspace {
 
 export interface Session {
   id: string; state: string; created_at?: string; updated_at?: string; folder?: string; agent?: string; model?: string; title?: string;
-  turns: number; usage: Usage; workspaces?: Workspace[]; workers?: Worker[]; budget?: Budget;
+  turns: number; usage: Usage; workspaces?: Workspace[]; workers?: Worker[]; budget?: Budget; conversations?: Talk[];
 }
+
+/** Talk is a conversation that workers share; in a turn of it somebody said something, or was cut off. */
+export interface Talk { id: string; name: string; speaking?: string; members?: { worker: string; name: string; turns: number; left?: string }[]; turns?: TalkTurn[] }
+export interface TalkTurn {
+  number: number; at: string; member?: string; said?: { text: string; turn?: string; by?: string }; cut?: { turn?: string; outcome?: string; code?: string; reason?: string };
+}
+
+export interface Run {
+  id: string; state: string; name: string; session: string; started_at: string; steps: number; steps_done: number; items: number; items_done: number;
+  error?: string; usage: Usage; step_list?: RunStep[];
+}
+export interface RunStep {
+  step: string; kind: string; state: string; error?: string; needs?: string[]; total: number; done: number; failed: number; per_second?: number; left_ms?: number; items?: RunItem[];
+}
+export interface RunItem { key: string; index: number; state: string; attempt?: number; worker?: string; error?: string; approval?: string }
 
 export interface Approval {
   id: string; state: string; session: string; worker: string; turn: string; agent?: string; exec_id: string; call_id?: string; tool: string;

@@ -4,7 +4,8 @@ import { refused, usePolled } from './hooks';
 import { useState } from 'preact/hooks';
 import { Empty, Id, Pager, pageOf, State, Trouble } from './parts';
 import { filter, Link, type Place, sessionLink } from './route';
-import { Ago, count, cut, marked, plain } from './text';
+import { Ago } from './now';
+import { count, cut, marked, plain } from './text';
 import { type Worker, workerStates } from './types';
 
 const rows = 50;
