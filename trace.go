@@ -53,6 +53,9 @@ func (rt *Runtime) carry(ctx context.Context, m proto.Message) proto.Message {
 func traceparent(m proto.Message) *string {
 	switch m := m.(type) {
 	case *messages.CreateSession:
+		if m.GetRun() != nil {
+			return &m.GetRun().Traceparent
+		}
 		return ofInput(m.GetFirst())
 	case *messages.ToSession:
 		switch {
@@ -60,6 +63,8 @@ func traceparent(m proto.Message) *string {
 			return ofInput(m.GetSubmit())
 		case m.GetRun() != nil:
 			return ofInput(m.GetRun().GetInput())
+		case m.GetTakeTurn() != nil:
+			return &m.GetTakeTurn().Traceparent
 		case m.GetCallTool() != nil:
 			return &m.GetCallTool().Traceparent
 		}

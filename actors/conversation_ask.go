@@ -36,7 +36,7 @@ func (v *Conversation) takeTurn(c actor.Context, m *messages.TakeTurn) {
 			v.waitFor(c, id)
 			asker, done = nil, func(actor.Context) {}
 		}
-		turn := &messages.TurnAsked{TurnId: id, WorkerId: m.GetWorkerId(), Prompt: v.svc.Redact.String(m.GetPrompt()), Name: m.GetMember()}
+		turn := &messages.TurnAsked{TurnId: id, WorkerId: m.GetWorkerId(), Prompt: v.svc.Redact.String(m.GetPrompt()), Name: m.GetMember(), Traceparent: m.GetTraceparent()}
 		if v.state.Given != nil || len(v.state.Asked) > 0 || v.svc.Still {
 			v.appendFor(c, asker, done, turn)
 			return
@@ -131,7 +131,9 @@ func (v *Conversation) gives(f *messages.TurnAsked) (facts []proto.Message) {
 	if member := v.state.Member(worker); member == nil || member.GetLeft() != "" {
 		facts = append(facts, &messages.MemberJoined{WorkerId: worker, Name: name})
 	}
-	return append(facts, v.state.Give(worker, name, f.GetTurnId(), f.GetPrompt()))
+	given := v.state.Give(worker, name, f.GetTurnId(), f.GetPrompt())
+	given.Traceparent = f.GetTraceparent()
+	return append(facts, given)
 }
 
 // submit takes a word from outside. Who has the word at that moment hears it with its next turn.

@@ -46,6 +46,7 @@ func (v *Conversation) speak(c actor.Context) {
 	svc, sys, self, session, turn := v.svc, c.ActorSystem(), c.Self(), c.Parent(), g.GetTurnId()
 	input := &messages.SubmitInput{
 		WorkerId: g.GetWorkerId(), InputId: turn, Origin: messages.InputAccepted_SYSTEM, From: v.id, Parts: textParts(v.state.Told()),
+		Traceparent: g.GetTraceparent(),
 	}
 	svc.spawn(sys, self, func(p *act.Panic) any { return &turnOver{turn: turn, err: p} }, func() any {
 		defer stop()

@@ -275,7 +275,7 @@ func (r *PipelineRun) written(c actor.Context, m *runWritten) {
 	}
 	r.under = false
 	if f := runEnd(m.facts); f != nil {
-		r.svc.traceRun(r.session, r.id, time.UnixMilli(r.state.AtMs), f.GetStatus())
+		r.svc.traceRun(r.session, r.trace(), time.UnixMilli(max(r.state.AtMs, r.state.AgainMs)), f.GetStatus())
 	}
 	if m.asked != nil {
 		r.answer(c, m.asked, nil)

@@ -146,7 +146,7 @@ func stepCall(f *messages.StepItemStarted) string {
 // start works on an item, off the mailbox.
 func (r *PipelineRun) start(c actor.Context, it *pipeline.ItemState) *working {
 	ctx, stop := context.WithCancel(context.Background())
-	j := &job{svc: r.svc, sys: c.ActorSystem(), session: c.Parent(), run: r.id, item: it.Start, input: it.Input, step: it.Step().Step, file: it.Step().File(), repair: it.Repair, budgets: it.Step().Budgets()}
+	j := &job{trace: r.svc.inRun(r.trace()), svc: r.svc, sys: c.ActorSystem(), session: c.Parent(), run: r.id, item: it.Start, input: it.Input, step: it.Step().Step, file: it.Step().File(), repair: it.Repair, budgets: it.Step().Budgets()}
 	w := &working{input: it.Input, stop: stop, recall: recallOf(it)}
 	end := &itemEnded{step: it.Step().Path, index: it.Index, input: it.Input, recall: w.recall}
 	r.svc.spawn(c.ActorSystem(), c.Self(), func(p *act.Panic) any {
@@ -166,6 +166,7 @@ type job struct {
 	sys     *actor.ActorSystem
 	session *actor.PID
 	run     string
+	trace   string // the run's span; "": there is none
 	item    *messages.StepItemStarted
 	input   string // of the newest prompt
 	repair  string // that prompt, when it is not the first
@@ -194,7 +195,7 @@ func (j *job) do(ctx context.Context) pipeline.Result {
 	if j.repair != "" {
 		_, err := patiently(ctx, func() (*messages.InputReply, error) {
 			return act.Ask[*messages.InputReply](ctx, j.sys, j.session, &messages.SubmitInput{
-				WorkerId: ready.GetWorkerId(), InputId: j.input, Parts: []*messages.Part{{Kind: &messages.Part_Text{Text: j.repair}}}, Traceparent: j.svc.inRun(j.run), //nolint:contextcheck // a run's span is the first of its trace
+				WorkerId: ready.GetWorkerId(), InputId: j.input, Parts: []*messages.Part{{Kind: &messages.Part_Text{Text: j.repair}}}, Traceparent: j.trace,
 			})
 		})
 		if err != nil {
@@ -232,7 +233,7 @@ func (j *job) turn(ctx context.Context) pipeline.Result {
 	}
 	res, err := patiently(ctx, func() (*messages.TurnResult, error) {
 		return act.Ask[*messages.TurnResult](ctx, j.sys, j.session, &messages.TakeTurn{
-			Name: name, WorkerId: ready.GetWorkerId(), TurnId: j.input, Prompt: j.item.GetPrompt(), Member: j.item.GetAgent(),
+			Name: name, WorkerId: ready.GetWorkerId(), TurnId: j.input, Prompt: j.item.GetPrompt(), Member: j.item.GetAgent(), Traceparent: j.trace,
 		})
 	})
 	if err != nil {
@@ -245,7 +246,7 @@ func (j *job) turn(ctx context.Context) pipeline.Result {
 func (j *job) spawn(ctx context.Context) (*messages.SpawnStep, error) {
 	m := &messages.SpawnStep{
 		RunId: j.run, ExecId: j.item.GetExecId(), Agent: j.item.GetAgent(), Model: j.item.GetModel(), InputId: j.item.GetInputId(),
-		Prompt: j.item.GetPrompt() + j.step.SchemaPrompt(), Origin: j.item.GetOrigin(), Budgets: j.budgets,
+		Prompt: j.item.GetPrompt() + j.step.SchemaPrompt(), Origin: j.item.GetOrigin(), Budgets: j.budgets, Traceparent: j.trace,
 	}
 	if a := j.file.Agent(m.GetAgent()); a != nil { // of the file: it has what it names, and nothing else
 		m.Alias, m.Agent, m.System = a.Name, DefaultAgent, a.System
@@ -281,7 +282,7 @@ func (j *job) tool(ctx context.Context) pipeline.Result {
 		}
 		name = "write_file"
 	}
-	m := &messages.CallTool{Tool: name, Arguments: args, CallId: stepCall(j.item), Traceparent: j.svc.inRun(j.run)} //nolint:contextcheck // as above
+	m := &messages.CallTool{Tool: name, Arguments: args, CallId: stepCall(j.item), Traceparent: j.trace}
 	reply, err := patiently(ctx, func() (*messages.ToolReply, error) {
 		return act.Ask[*messages.ToolReply](ctx, j.sys, j.session, m)
 	})

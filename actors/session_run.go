@@ -233,7 +233,7 @@ func (s *Session) spawnStep(c actor.Context, m *messages.SpawnStep) {
 		parts := s.svc.cleanParts(textParts(m.GetPrompt()))
 		n.task = s.svc.tracedInput(&messages.InputAccepted{
 			InputId: m.GetInputId(), Origin: messages.InputAccepted_SYSTEM, From: m.GetRunId(), Parts: parts, ContentHash: conversation.ContentHash(parts, nil),
-			Traceparent: s.svc.inRun(m.GetRunId()),
+			Traceparent: m.GetTraceparent(),
 		}, s.id, created.GetWorkerId())
 	}
 	s.build(c, c.Sender(), n, nil) // steps share the folder: what one leaves another one finds
@@ -317,6 +317,9 @@ func (b *sessionBuilder) run() ([]persistence.Part, error) {
 	}
 	j.Now = b.svc.Now
 	r.SessionId = b.m.GetSessionId()
+	if b.svc.Tracer == nil {
+		r.Traceparent = ""
+	}
 	rec, err := messages.NewRunRecord(r)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -46,27 +47,55 @@ func (s *Services) traceInput(f *messages.InputAccepted, session, worker string)
 	return span
 }
 
-// runSpan begins the span of a run of a pipeline, the first one of a trace. Both have ids that follow from the run's, so that whoever works on the
-// run, in whichever process and whenever, works in that trace, and nothing of it is written down.
-func (s *Services) runSpan(run string, at time.Time, attrs ...attribute.KeyValue) trace.Span {
-	return s.span(telemetry.OfTurn(context.Background(), run), telemetry.SpanRun, at, append(attrs, telemetry.Run.String(run))...)
+// runTrace is where the spans of a run are: below the span that it was begun in, or else first in a trace of their own. Their ids follow from the run's, so that
+// whoever works on the run, in whichever process and whenever, works in that trace. A run that was begun again after it had ended is told of once more, in a
+// span of its own below the first one.
+type runTrace struct {
+	run, parent string
+	again       int
+}
+
+func (r *PipelineRun) trace() runTrace {
+	return runTrace{r.id, r.state.Started.GetTraceparent(), r.state.Again}
+}
+
+// name is what the id of the newest span is made of.
+func (t runTrace) name() string {
+	if t.again == 0 {
+		return t.run
+	}
+	return fmt.Sprintf("%s#%d", t.run, t.again)
+}
+
+// runSpan begins the newest span of a run.
+func (s *Services) runSpan(t runTrace, at time.Time, attrs ...attribute.KeyValue) trace.Span {
+	attrs = append(attrs, telemetry.Run.String(t.run))
+	above := telemetry.From(context.Background(), t.parent)
+	if t.again > 0 {
+		attrs = append(attrs, telemetry.Resumed.Bool(true))
+		first := s.span(telemetry.OfTurn(above, t.run), telemetry.SpanRun, at).SpanContext() // it was told of when the run ended first
+		if first.SpanID() == telemetry.SpanOf(t.run) {
+			above = trace.ContextWithRemoteSpanContext(above, first)
+		}
+	}
+	return s.span(telemetry.OfTurn(above, t.name()), telemetry.SpanRun, at, attrs...)
 }
 
 // inRun is what names the span of a run to the work that the run asks for. "" where nobody collects traces, or whoever does gives spans ids of
 // his own: that work then begins traces of its own.
-func (s *Services) inRun(run string) string {
+func (s *Services) inRun(t runTrace) string {
 	if s.Tracer == nil {
 		return ""
 	}
-	span := s.runSpan(run, s.Now()).SpanContext() // it is never ended: the one that is told of is made at the end
-	if span.SpanID() != telemetry.SpanOf(run) {
+	span := s.runSpan(t, s.Now()).SpanContext() // it is never ended: the one that is told of is made at the end
+	if span.SpanID() != telemetry.SpanOf(t.name()) {
 		return ""
 	}
 	return telemetry.Written(span)
 }
 
 // traceRun tells of a run that is over.
-func (s *Services) traceRun(session, run string, begun time.Time, status string) {
+func (s *Services) traceRun(session string, t runTrace, begun time.Time, status string) {
 	if s.Tracer == nil {
 		return
 	}
@@ -74,7 +103,7 @@ func (s *Services) traceRun(session, run string, begun time.Time, status string)
 	if status != pipeline.Succeeded {
 		class = status
 	}
-	s.ends(s.runSpan(run, begun, telemetry.Session.String(session)), class, telemetry.Outcome.String(status))
+	s.ends(s.runSpan(t, begun, telemetry.Session.String(session)), class, telemetry.Outcome.String(status))
 }
 
 // tracedInput is traceInput for an input that is written down with something larger.

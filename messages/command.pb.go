@@ -3235,8 +3235,9 @@ type TakeTurn struct {
 	WorkerId      string                 `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // empty: the session's first worker
 	TurnId        string                 `protobuf:"bytes,3,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`       // empty: made here
 	Prompt        string                 `protobuf:"bytes,4,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	Member        string                 `protobuf:"bytes,5,opt,name=member,proto3" json:"member,omitempty"`    // what the others know it by, from when it joins; empty: its agent's name
-	Accept        bool                   `protobuf:"varint,135,opt,name=accept,proto3" json:"accept,omitempty"` // reply with a TurnAccepted as soon as the turn is durable, and do not wait for its end
+	Member        string                 `protobuf:"bytes,5,opt,name=member,proto3" json:"member,omitempty"`             // what the others know it by, from when it joins; empty: its agent's name
+	Traceparent   string                 `protobuf:"bytes,130,opt,name=traceparent,proto3" json:"traceparent,omitempty"` // as of SubmitInput
+	Accept        bool                   `protobuf:"varint,135,opt,name=accept,proto3" json:"accept,omitempty"`          // reply with a TurnAccepted as soon as the turn is durable, and do not wait for its end
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3302,6 +3303,13 @@ func (x *TakeTurn) GetPrompt() string {
 func (x *TakeTurn) GetMember() string {
 	if x != nil {
 		return x.Member
+	}
+	return ""
+}
+
+func (x *TakeTurn) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
 	}
 	return ""
 }
@@ -13589,13 +13597,14 @@ const file_command_proto_rawDesc = "" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x1b\n" +
 	"\tworker_id\x18\x02 \x01(\tR\bworkerId\"'\n" +
 	"\x11ShareConversation\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x9d\x01\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xc0\x01\n" +
 	"\bTakeTurn\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
 	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x17\n" +
 	"\aturn_id\x18\x03 \x01(\tR\x06turnId\x12\x16\n" +
 	"\x06prompt\x18\x04 \x01(\tR\x06prompt\x12\x16\n" +
-	"\x06member\x18\x05 \x01(\tR\x06member\x12\x17\n" +
+	"\x06member\x18\x05 \x01(\tR\x06member\x12!\n" +
+	"\vtraceparent\x18\x82\x01 \x01(\tR\vtraceparent\x12\x17\n" +
 	"\x06accept\x18\x87\x01 \x01(\bR\x06accept\"\xaa\x01\n" +
 	"\fTurnAccepted\x12\x1d\n" +
 	"\n" +

@@ -342,9 +342,10 @@ type RunStarted struct {
 	Sources       []*PlanSource          `protobuf:"bytes,6,rep,name=sources,proto3" json:"sources,omitempty"`                // the pipeline's file first, then those that it runs
 	EnvJson       string                 `protobuf:"bytes,7,opt,name=env_json,json=envJson,proto3" json:"env_json,omitempty"` // of the variables that are listed under env
 	By            string                 `protobuf:"bytes,8,opt,name=by,proto3" json:"by,omitempty"`
-	Model         string                 `protobuf:"bytes,9,opt,name=model,proto3" json:"model,omitempty"`        // instead of the defaults'
-	Root          string                 `protobuf:"bytes,10,opt,name=root,proto3" json:"root,omitempty"`         // folder that paths of inputs and read() are in
-	Bounded       bool                   `protobuf:"varint,124,opt,name=bounded,proto3" json:"bounded,omitempty"` // who asked for it may not name models that are files of the server: its files may not either
+	Model         string                 `protobuf:"bytes,9,opt,name=model,proto3" json:"model,omitempty"`               // instead of the defaults'
+	Root          string                 `protobuf:"bytes,10,opt,name=root,proto3" json:"root,omitempty"`                // folder that paths of inputs and read() are in
+	Bounded       bool                   `protobuf:"varint,124,opt,name=bounded,proto3" json:"bounded,omitempty"`        // who asked for it may not name models that are files of the server: its files may not either
+	Traceparent   string                 `protobuf:"bytes,130,opt,name=traceparent,proto3" json:"traceparent,omitempty"` // the span that it was begun in, of whose trace it is; empty: a trace of its own
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -454,6 +455,13 @@ func (x *RunStarted) GetBounded() bool {
 		return x.Bounded
 	}
 	return false
+}
+
+func (x *RunStarted) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
 }
 
 // PlanSource is one file of a plan.
@@ -2493,8 +2501,9 @@ type SpawnStep struct {
 	Origin         *Lineage               `protobuf:"bytes,11,opt,name=origin,proto3" json:"origin,omitempty"` // the conversation that it continues: of a worker of the same session
 	ApprovalMs     int64                  `protobuf:"varint,12,opt,name=approval_ms,json=approvalMs,proto3" json:"approval_ms,omitempty"`
 	ApprovalReason string                 `protobuf:"bytes,13,opt,name=approval_reason,json=approvalReason,proto3" json:"approval_reason,omitempty"`
-	Copied         []*Turn                `protobuf:"bytes,14,rep,name=copied,proto3" json:"copied,omitempty"`    // of origin
-	Budgets        []*StepBudget          `protobuf:"bytes,114,rep,name=budgets,proto3" json:"budgets,omitempty"` // that it spends from besides the session's, the widest first
+	Copied         []*Turn                `protobuf:"bytes,14,rep,name=copied,proto3" json:"copied,omitempty"`            // of origin
+	Budgets        []*StepBudget          `protobuf:"bytes,114,rep,name=budgets,proto3" json:"budgets,omitempty"`         // that it spends from besides the session's, the widest first
+	Traceparent    string                 `protobuf:"bytes,130,opt,name=traceparent,proto3" json:"traceparent,omitempty"` // the run's span, where its task belongs; empty: nothing is traced
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2632,6 +2641,13 @@ func (x *SpawnStep) GetBudgets() []*StepBudget {
 		return x.Budgets
 	}
 	return nil
+}
+
+func (x *SpawnStep) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
 }
 
 // ReadStepBudgets asks how the budgets of steps stand. From a PipelineRun to its Session.
@@ -2918,7 +2934,7 @@ const file_pipeline_proto_rawDesc = "" +
 	"\rrun_cancelled\x18\x0e \x01(\v2\x17.troupe.v1.RunCancelledH\x00R\frunCancelled\x12;\n" +
 	"\fplan_changed\x18\x0f \x01(\v2\x16.troupe.v1.PlanChangedH\x00R\vplanChanged\x12>\n" +
 	"\rrun_activated\x18\x10 \x01(\v2\x17.troupe.v1.RunActivatedH\x00R\frunActivatedB\x06\n" +
-	"\x04fact\"\xb4\x02\n" +
+	"\x04fact\"\xd7\x02\n" +
 	"\n" +
 	"RunStarted\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1b\n" +
@@ -2934,7 +2950,8 @@ const file_pipeline_proto_rawDesc = "" +
 	"\x05model\x18\t \x01(\tR\x05model\x12\x12\n" +
 	"\x04root\x18\n" +
 	" \x01(\tR\x04root\x12\x18\n" +
-	"\abounded\x18| \x01(\bR\abounded\"4\n" +
+	"\abounded\x18| \x01(\bR\abounded\x12!\n" +
+	"\vtraceparent\x18\x82\x01 \x01(\tR\vtraceparent\"4\n" +
 	"\n" +
 	"PlanSource\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
@@ -3117,7 +3134,7 @@ const file_pipeline_proto_rawDesc = "" +
 	"approvalId\x12\x1f\n" +
 	"\voutput_json\x18\b \x01(\tR\n" +
 	"outputJson\x12&\n" +
-	"\x05usage\x18\t \x01(\v2\x10.troupe.v1.UsageR\x05usage\"\xc4\x03\n" +
+	"\x05usage\x18\t \x01(\v2\x10.troupe.v1.UsageR\x05usage\"\xe7\x03\n" +
 	"\tSpawnStep\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x17\n" +
 	"\aexec_id\x18\x02 \x01(\tR\x06execId\x12\x14\n" +
@@ -3135,7 +3152,8 @@ const file_pipeline_proto_rawDesc = "" +
 	"approvalMs\x12'\n" +
 	"\x0fapproval_reason\x18\r \x01(\tR\x0eapprovalReason\x12'\n" +
 	"\x06copied\x18\x0e \x03(\v2\x0f.troupe.v1.TurnR\x06copied\x12/\n" +
-	"\abudgets\x18r \x03(\v2\x15.troupe.v1.StepBudgetR\abudgets\"\x11\n" +
+	"\abudgets\x18r \x03(\v2\x15.troupe.v1.StepBudgetR\abudgets\x12!\n" +
+	"\vtraceparent\x18\x82\x01 \x01(\tR\vtraceparent\"\x11\n" +
 	"\x0fReadStepBudgets\">\n" +
 	"\vStepBudgets\x12/\n" +
 	"\x05steps\x18\x01 \x03(\v2\x19.troupe.v1.StepBudgetViewR\x05steps\"'\n" +

@@ -215,6 +215,7 @@ func (j *CreateJSON) Proto() (*CreateSession, error) {
 		if err := protojson.Unmarshal(j.Run, m.GetRun()); err != nil {
 			return nil, Fail(CodeBadRequest, "run: "+err.Error(), "start runs with POST /api/pipelines/runs")
 		}
+		m.Run.Traceparent = "" // of requests that is their header's to say
 	}
 	return m, nil
 }

@@ -2272,7 +2272,8 @@ type TurnAsked struct {
 	TurnId        string                 `protobuf:"bytes,1,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
 	WorkerId      string                 `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	Prompt        string                 `protobuf:"bytes,3,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"` // that the member has asked for, if it has not joined when its turn comes
+	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`                 // that the member has asked for, if it has not joined when its turn comes
+	Traceparent   string                 `protobuf:"bytes,130,opt,name=traceparent,proto3" json:"traceparent,omitempty"` // the span that it was asked for in; empty: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2331,6 +2332,13 @@ func (x *TurnAsked) GetPrompt() string {
 func (x *TurnAsked) GetName() string {
 	if x != nil {
 		return x.Name
+	}
+	return ""
+}
+
+func (x *TurnAsked) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
 	}
 	return ""
 }
@@ -2523,9 +2531,10 @@ type TurnGiven struct {
 	TurnId        string                 `protobuf:"bytes,1,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"` // the id of its input, too
 	WorkerId      string                 `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	Prompt        string                 `protobuf:"bytes,3,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	After         uint64                 `protobuf:"varint,4,opt,name=after,proto3" json:"after,omitempty"`    // it is told what the others said behind this record
-	Upto          uint64                 `protobuf:"varint,5,opt,name=upto,proto3" json:"upto,omitempty"`      // and up to this one
-	Member        string                 `protobuf:"bytes,135,opt,name=member,proto3" json:"member,omitempty"` // its name
+	After         uint64                 `protobuf:"varint,4,opt,name=after,proto3" json:"after,omitempty"`              // it is told what the others said behind this record
+	Upto          uint64                 `protobuf:"varint,5,opt,name=upto,proto3" json:"upto,omitempty"`                // and up to this one
+	Member        string                 `protobuf:"bytes,135,opt,name=member,proto3" json:"member,omitempty"`           // its name
+	Traceparent   string                 `protobuf:"bytes,130,opt,name=traceparent,proto3" json:"traceparent,omitempty"` // the span that it was asked for in; empty: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2598,6 +2607,13 @@ func (x *TurnGiven) GetUpto() uint64 {
 func (x *TurnGiven) GetMember() string {
 	if x != nil {
 		return x.Member
+	}
+	return ""
+}
+
+func (x *TurnGiven) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
 	}
 	return ""
 }
@@ -4113,12 +4129,13 @@ const file_session_proto_rawDesc = "" +
 	"\n" +
 	"turn_asked\x18\x87\x01 \x01(\v2\x14.troupe.v1.TurnAskedH\x00R\tturnAsked\x12B\n" +
 	"\x0eturn_withdrawn\x18\x88\x01 \x01(\v2\x18.troupe.v1.TurnWithdrawnH\x00R\rturnWithdrawnB\x06\n" +
-	"\x04fact\"m\n" +
+	"\x04fact\"\x90\x01\n" +
 	"\tTurnAsked\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1b\n" +
 	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x16\n" +
 	"\x06prompt\x18\x03 \x01(\tR\x06prompt\x12\x12\n" +
-	"\x04name\x18\x04 \x01(\tR\x04name\"m\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x12!\n" +
+	"\vtraceparent\x18\x82\x01 \x01(\tR\vtraceparent\"m\n" +
 	"\rTurnWithdrawn\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1b\n" +
 	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x0e\n" +
@@ -4131,14 +4148,15 @@ const file_session_proto_rawDesc = "" +
 	"\x04name\x18n \x01(\tR\x04name\"?\n" +
 	"\fMemberJoined\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x12\n" +
-	"\x04name\x18Z \x01(\tR\x04name\"\x9c\x01\n" +
+	"\x04name\x18Z \x01(\tR\x04name\"\xbf\x01\n" +
 	"\tTurnGiven\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x1b\n" +
 	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x16\n" +
 	"\x06prompt\x18\x03 \x01(\tR\x06prompt\x12\x14\n" +
 	"\x05after\x18\x04 \x01(\x04R\x05after\x12\x12\n" +
 	"\x04upto\x18\x05 \x01(\x04R\x04upto\x12\x17\n" +
-	"\x06member\x18\x87\x01 \x01(\tR\x06member\"\xe1\x01\n" +
+	"\x06member\x18\x87\x01 \x01(\tR\x06member\x12!\n" +
+	"\vtraceparent\x18\x82\x01 \x01(\tR\vtraceparent\"\xe1\x01\n" +
 	"\rTurnSubmitted\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12\x17\n" +
 	"\aturn_id\x18\x02 \x01(\tR\x06turnId\x12\x12\n" +

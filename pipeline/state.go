@@ -33,6 +33,8 @@ type State struct {
 	Seq       uint64 // of the newest record
 	AtMs      int64  // of the first
 	UpdatedMs int64
+	Again     int   // how often it was begun again after it had ended
+	AgainMs   int64 // when that was last; 0: never
 
 	top     *scope
 	options Options
@@ -111,6 +113,9 @@ func (s *State) Apply(fact proto.Message, r *messages.Record) error {
 	case *messages.PlanChanged:
 		return s.change(f)
 	case *messages.RunResumed:
+		if s.Finished != nil {
+			s.Again, s.AgainMs = s.Again+1, r.GetAtUnixMs()
+		}
 		s.resume(r.GetAtUnixMs())
 		s.unpaced()
 	case *messages.RunActivated:
