@@ -89,7 +89,7 @@ func cutAll(t *testing.T, x *cutExample) {
 func (x *cutExample) until(t *testing.T, store persistence.Store, dir string, cut int) string {
 	t.Helper()
 	m := newMortal(store, cut)
-	rt, err := troupe.New(t.Context(), troupe.Options{Store: m, DataDir: t.TempDir(), Model: scripted(x.models)})
+	rt, err := troupe.New(t.Context(), troupe.Options{Store: m, DataDir: t.TempDir(), Model: scripted(x.models), Sandbox: unconfined(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func (x *cutExample) until(t *testing.T, store persistence.Store, dir string, cu
 	}()
 	began := make(chan *troupe.Run, 1)
 	go func() {
-		if run, err := rt.RunPipeline(ctx, x.plan, troupe.RunOptions{Dir: dir, Trust: troupe.Full}); err == nil {
+		if run, err := rt.RunPipeline(ctx, x.plan, troupe.RunOptions{Dir: dir, Trust: troupe.Full, Inputs: exampleInputs(x.plan.Root.Name)}); err == nil {
 			began <- run
 		}
 	}()
@@ -140,7 +140,7 @@ func (x *cutExample) until(t *testing.T, store persistence.Store, dir string, cu
 // onwards goes on with the run in the next process.
 func (x *cutExample) onwards(t *testing.T, store persistence.Store, dir, id string, cut int) {
 	t.Helper()
-	rt, err := troupe.New(t.Context(), troupe.Options{Store: store, DataDir: t.TempDir(), Model: scripted(x.models)})
+	rt, err := troupe.New(t.Context(), troupe.Options{Store: store, DataDir: t.TempDir(), Model: scripted(x.models), Sandbox: unconfined(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

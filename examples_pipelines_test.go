@@ -1,6 +1,7 @@
 package troupe_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -38,8 +39,8 @@ func TestExamplesOfPipelinesRunToTheirOutputs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rt, ctx := runtimeOf(t, troupe.Options{Model: scripted(string(models))})
-			run, err := rt.RunPipeline(ctx, p, troupe.RunOptions{Dir: exampleFolder(t, p.Root.Name), Trust: troupe.Full})
+			rt, ctx := runtimeOf(t, troupe.Options{Model: scripted(string(models)), Sandbox: unconfined(t)})
+			run, err := rt.RunPipeline(ctx, p, troupe.RunOptions{Dir: exampleFolder(t, p.Root.Name), Trust: troupe.Full, Inputs: exampleInputs(p.Root.Name)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -69,6 +70,9 @@ func through(t *testing.T, rt *troupe.Runtime, run *troupe.Run) *troupe.RunView 
 			t.Fatal(err)
 		}
 		for _, a := range asked {
+			if !json.Valid([]byte(a.GetArguments())) {
+				t.Errorf("what is asked has arguments that are no JSON: %s", a.GetArguments())
+			}
 			_ = rt.ResolveApproval(ctx, a.GetApprovalId(), troupe.Answer{Decision: troupe.Approved}) // it may be answered already
 		}
 		select {
@@ -94,7 +98,10 @@ func exampleFolder(t *testing.T, name string) string {
 			files[fmt.Sprintf("f%03d.txt", i)] = text
 		}
 	case "triage_tests":
-		files = map[string]string{"test.log": "FAIL TestSum\n", "sum.txt": "a - b\n"}
+		files = map[string]string{"check.sh": "if grep -q 'total%n' bill.go; then echo ok; else echo '--- FAIL: TestUnevenSplit'; exit 1; fi\n"}
+		if err := os.CopyFS(dir, os.DirFS("examples/broken")); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -102,6 +109,56 @@ func exampleFolder(t *testing.T, name string) string {
 		}
 	}
 	return dir
+}
+
+// exampleInputs have the tests of an example run in no time. Its own default, which takes seconds, is used by TestTheTriageOfTestsMendsThem.
+func exampleInputs(name string) map[string]any {
+	if name == "triage_tests" {
+		return map[string]any{"command": "sh check.sh"}
+	}
+	return nil
+}
+
+// The example that mends tests runs them, and lets them tell whether they are mended.
+func TestTheTriageOfTestsMendsThem(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds and runs a package's tests twice, which takes seconds")
+	}
+	p, rt, ctx := readyExample(t, "triage_tests.yaml")
+	dir := exampleFolder(t, p.Root.Name)
+	run, err := rt.RunPipeline(ctx, p, troupe.RunOptions{Dir: dir, Trust: troupe.Full})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := through(t, rt, run); !strings.Contains(v.GetOutputsJson(), `"passed":true`) {
+		t.Errorf("%s: %s: %s", v.GetState(), v.GetError(), v.GetOutputsJson())
+	}
+	again, err := rt.RunPipeline(ctx, p, troupe.RunOptions{Dir: dir, Trust: troupe.Full})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := through(t, rt, again); !strings.Contains(v.GetOutputsJson(), `"summary":"nothing failed"`) || !strings.Contains(v.GetOutputsJson(), `"passed":true`) {
+		t.Errorf("when nothing fails: %s: %s: %s", v.GetState(), v.GetError(), v.GetOutputsJson())
+	}
+}
+
+// readyExample is an example, and a runtime whose model is the script beside it.
+func readyExample(t *testing.T, file string) (*pipeline.Plan, *troupe.Runtime, context.Context) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("examples/pipelines", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := pipeline.Parse(file, string(text), pipeline.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	models, err := os.ReadFile("examples/pipelines/models.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt, ctx := runtimeOf(t, troupe.Options{Model: scripted(string(models)), Sandbox: unconfined(t)})
+	return p, rt, ctx
 }
 
 func sameJSON(t *testing.T, a, b string) bool {

@@ -302,6 +302,8 @@ func classOfTool(reply *messages.ToolReply) string {
 		return "timeout"
 	case messages.ToolFinished_DENIED:
 		return "denied"
+	case messages.ToolFinished_INTERRUPTED_UNKNOWN:
+		return pipeline.Unknown
 	default:
 	}
 	return reply.GetErrorCode()

@@ -151,9 +151,12 @@ func (s *source) limits(f *File, node ast.Node) {
 	})
 }
 
+// Unknown is the class of a tool's call that a crash cut off, and that may have run.
+const Unknown = "unknown"
+
 // retryClasses are what can be tried again.
 func retryClasses() []string {
-	return []string{"rate_limited", "overloaded", "timeout", "truncated", "schema"}
+	return []string{"rate_limited", "overloaded", "timeout", "truncated", "schema", Unknown}
 }
 
 func (s *source) retry(node ast.Node) *Retry {

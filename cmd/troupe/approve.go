@@ -141,7 +141,11 @@ func approvalText(v *messages.ApprovalView) string {
 	if v.GetParent() != "" {
 		who = fmt.Sprintf(" of agent %s (%s), to which %s delegated,", visible(cmp.Or(v.GetAgent(), "default")), v.GetWorkerId(), v.GetParent())
 	}
-	fmt.Fprintf(&b, "troupe: %s%s wants to run in %s:", visible(v.GetTool()), who, visible(v.GetWorkspace()))
+	if v.GetWorkerId() == messages.RunOf(v.GetSessionId()) { // the question of a pipeline
+		fmt.Fprintf(&b, "troupe: step %s of %s asks:", visible(v.GetExecId()), v.GetWorkerId())
+	} else {
+		fmt.Fprintf(&b, "troupe: %s%s wants to run in %s:", visible(v.GetTool()), who, visible(v.GetWorkspace()))
+	}
 	for line := range strings.Lines(strings.TrimRight(v.GetPreview(), "\n")) {
 		b.WriteString("\n  " + visible(strings.TrimRight(line, "\n")))
 	}

@@ -80,7 +80,7 @@ type Retry struct {
 	Max     int
 	Backoff string // constant, linear or exponential
 	Initial time.Duration
-	On      []string // rate_limited, overloaded, timeout, truncated, schema
+	On      []string // rate_limited, overloaded, timeout, truncated, schema, unknown
 }
 
 func (r *Retry) doc() *retryDoc {
