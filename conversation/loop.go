@@ -1,7 +1,9 @@
 package conversation
 
 import (
+	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -35,8 +37,24 @@ type step struct {
 // same says whether two steps made the same calls with the same results. Texts are compared and not copied: this is asked after every step.
 func (s step) same(o step) bool {
 	return slices.EqualFunc(s.calls, o.calls, func(a, b tried) bool {
-		return a.name == b.name && a.arguments == b.arguments && a.finished.GetStatus() == b.finished.GetStatus() && a.finished.GetContent() == b.finished.GetContent()
+		return a.name == b.name && a.finished.GetStatus() == b.finished.GetStatus() && a.finished.GetContent() == b.finished.GetContent() && sameArguments(a.arguments, b.arguments)
 	})
+}
+
+// sameArguments says whether two calls ask for the same, however it is spelled: models put keys in another order and spaces elsewhere. It is
+// asked last, since what differs in its text has to be decoded.
+func sameArguments(a, b string) bool {
+	if a == b {
+		return true
+	}
+	var x, y any
+	return decodeArguments(a, &x) && decodeArguments(b, &y) && reflect.DeepEqual(x, y)
+}
+
+func decodeArguments(text string, into *any) bool {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber() // two large numbers are not the same because a float holds neither
+	return d.Decode(into) == nil
 }
 
 // tried are the turn's calls, as they are once facts that are about to be written are applied.

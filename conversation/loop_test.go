@@ -1,6 +1,7 @@
 package conversation_test
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,7 +12,7 @@ import (
 	"github.com/troupe-dev/troupe/messages"
 )
 
-// tryOut lives through a turn whose steps are words, each one call `name:result` or `name!error`. It returns what is said at which step, and
+// tryOut lives through a turn whose steps are words, each one call `name:result` or `name!error`, with `|arguments` behind them or none. It returns what is said at which step, and
 // at which step the turn is stuck (0: never), and why. What is said is in the facts: at the end the journal, folded again, decides the same.
 func tryOut(t *testing.T, repeats int, words ...string) (said map[int]string, stuck int, why string) {
 	t.Helper()
@@ -21,6 +22,7 @@ func tryOut(t *testing.T, repeats int, words ...string) (said map[int]string, st
 	said = make(map[int]string)
 	for i, word := range words {
 		gen, exec := fmt.Sprint("gen_", i), fmt.Sprint("exe_", i)
+		word, args, _ := strings.Cut(word, "|")
 		name, result, ok := strings.Cut(word, ":")
 		status := messages.ToolFinished_OK
 		if !ok {
@@ -28,7 +30,7 @@ func tryOut(t *testing.T, repeats int, words ...string) (said map[int]string, st
 			status = messages.ToolFinished_ERROR
 		}
 		mustWrite(t, j, &messages.GenerationStarted{GenId: gen},
-			&messages.GenerationCompleted{GenId: gen, FinishReason: "tool_calls", ToolCalls: []*messages.ToolCall{{Id: "c", Name: name, Arguments: "{}"}}},
+			&messages.GenerationCompleted{GenId: gen, FinishReason: "tool_calls", ToolCalls: []*messages.ToolCall{{Id: "c", Name: name, Arguments: cmp.Or(args, "{}")}}},
 			&messages.ToolPlanned{ExecId: exec, CallId: "c", Tool: name, Effect: messages.Effect_PURE})
 		done := &messages.ToolFinished{ExecId: exec, CallId: "c", Tool: name, Status: status, Content: result}
 		if _, text := j.s.Nudge([]proto.Message{done}, lim); text != "" {
@@ -71,15 +73,19 @@ func TestCirclesAreSeenAndToldToTheModelBeforeTheTurnEnds(t *testing.T) {
 		stuck int
 		why   string
 	}{
-		"the same call":          {repeat(9, "a:x"), 3, 5, "a was called 5 times in a row"},
-		"ping-pong":              {repeat(9, "a:x", "b:y"), 6, 10, "a, b, 5 times in turn"},
-		"three in turn":          {repeat(9, "a:x", "b:y", "c:z"), 9, 15, "goes in circles"},
-		"failures of all kinds":  {[]string{"a!1", "b!2", "a!3", "c!4", "a!5", "a!6", "b!7", "a!8", "c!9", "a!10", "a!11"}, 5, 10, "the last 10 steps have all failed"},
-		"a success in between":   {[]string{"a!1", "b!2", "a!3", "c!4", "a:5", "a!6", "b!7", "a!8", "c!9", "a:10", "a!11"}, 0, 0, ""},
-		"polling":                {polling, 0, 0, ""},
-		"polling among others":   {[]string{"a:1", "b:y", "a:2", "b:y", "a:3", "b:y", "a:4", "b:y", "a:5", "b:y", "a:6", "b:y"}, 0, 0, ""},
-		"twice is no circle":     {[]string{"a:x", "a:x", "b:y", "a:x", "a:x", "c:z"}, 0, 0, ""},
-		"it heeds what was said": {[]string{"a:x", "a:x", "a:x", "b:y", "c:z", "d:w"}, 3, 0, ""},
+		"the same call":            {repeat(9, "a:x"), 3, 5, "a was called 5 times in a row"},
+		"the same in other words":  {repeat(3, `a:x|{"p":"f","n":1}`, `a:x|{ "n": 1, "p": "f" }`), 3, 5, "a was called 5 times in a row"},
+		"ping-pong in other words": {repeat(5, `a:x|{"p":"f","n":1}`, "b:y", `a:x|{"n":1,"p":"f"}`, "b:y"), 6, 10, "a, b, 5 times in turn"},
+		"other arguments":          {[]string{`a:x|{"n":1}`, `a:x|{"n":2}`, `a:x|{"n":3}`, `a:x|{"n":4}`, `a:x|{"n":5}`, `a:x|{"n":[6]}`, `a:x|{"n":`}, 0, 0, ""},
+		"large numbers":            {[]string{`a:x|{"n":9007199254740993}`, `a:x|{"n":9007199254740992}`, `a:x|{"n":9007199254740993}`, `a:x|{"n":9007199254740994}`, `a:x|{"n":9007199254740995}`}, 0, 0, ""},
+		"ping-pong":                {repeat(9, "a:x", "b:y"), 6, 10, "a, b, 5 times in turn"},
+		"three in turn":            {repeat(9, "a:x", "b:y", "c:z"), 9, 15, "goes in circles"},
+		"failures of all kinds":    {[]string{"a!1", "b!2", "a!3", "c!4", "a!5", "a!6", "b!7", "a!8", "c!9", "a!10", "a!11"}, 5, 10, "the last 10 steps have all failed"},
+		"a success in between":     {[]string{"a!1", "b!2", "a!3", "c!4", "a:5", "a!6", "b!7", "a!8", "c!9", "a:10", "a!11"}, 0, 0, ""},
+		"polling":                  {polling, 0, 0, ""},
+		"polling among others":     {[]string{"a:1", "b:y", "a:2", "b:y", "a:3", "b:y", "a:4", "b:y", "a:5", "b:y", "a:6", "b:y"}, 0, 0, ""},
+		"twice is no circle":       {[]string{"a:x", "a:x", "b:y", "a:x", "a:x", "c:z"}, 0, 0, ""},
+		"it heeds what was said":   {[]string{"a:x", "a:x", "a:x", "b:y", "c:z", "d:w"}, 3, 0, ""},
 	} {
 		said, stuck, why := tryOut(t, 5, c.words...)
 		if c.told == 0 && len(said) > 0 || c.told > 0 && (len(said) != 1 || said[c.told] == "") {

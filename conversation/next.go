@@ -152,7 +152,7 @@ func (t *Turn) repeats(last *messages.ToolFinished) int {
 	n := 0
 	for _, c := range slices.Backward(t.AllCalls) {
 		newest := t.AllCalls[len(t.AllCalls)-1]
-		if c.Name != newest.Name || c.Arguments != newest.Arguments || content(c) != content(newest) {
+		if c.Name != newest.Name || content(c) != content(newest) || !sameArguments(c.Arguments, newest.Arguments) {
 			break
 		}
 		if c.Plan.GetOrdinal() == 0 {
