@@ -38,6 +38,7 @@ type holder struct {
 	request uint64
 	holds   bool // a permit; else it waits
 
+	tenant     string
 	session    string
 	background bool
 	arrival    uint64 // its number in the queue
@@ -91,7 +92,7 @@ func (l *Limiter) Receive(c actor.Context) {
 }
 
 func (l *Limiter) acquire(c actor.Context, m *messages.AcquirePermit) {
-	h := &holder{who: c.Sender(), request: m.GetRequest(), session: m.GetSession(), background: m.GetBackground()}
+	h := &holder{who: c.Sender(), request: m.GetRequest(), tenant: m.GetTenant(), session: m.GetSession(), background: m.GetBackground()}
 	if h.session == "" {
 		h.session = h.who.GetId()
 	}

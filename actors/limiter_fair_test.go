@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/troupe-dev/troupe/actors"
+	"github.com/troupe-dev/troupe/actors/act"
 	"github.com/troupe-dev/troupe/actors/actortest"
 	"github.com/troupe-dev/troupe/messages"
 	"github.com/troupe-dev/troupe/model"
@@ -46,6 +47,20 @@ func TestSessionsTakeTurnsHoweverMuchOneOfThemAsksFor(t *testing.T) {
 	}
 	wishes = append(wishes, &messages.AcquirePermit{Session: "b"}, &messages.AcquirePermit{Session: "c"}, &messages.AcquirePermit{Session: "b"})
 	if got, want := order(t, wishes...), []uint64{0, 6, 7, 1, 8, 2, 3, 4, 5}; !slices.Equal(got, want) {
+		t.Errorf("served in the order %v, want %v", got, want)
+	}
+}
+
+// TestTenantsTakeTurnsHoweverManySessionsOneOfThemHas: one tenant has six sessions that wait, and another one one, which came last.
+func TestTenantsTakeTurnsHoweverManySessionsOneOfThemHas(t *testing.T) {
+	var wishes []*messages.AcquirePermit
+	for i := range 6 {
+		wishes = append(wishes, &messages.AcquirePermit{Tenant: "large", Session: fmt.Sprint("session ", i)})
+	}
+	for range 3 {
+		wishes = append(wishes, &messages.AcquirePermit{Tenant: "small", Session: "its only one"})
+	}
+	if got, want := order(t, wishes...), []uint64{0, 6, 1, 7, 2, 8, 3, 4, 5}; !slices.Equal(got, want) {
 		t.Errorf("served in the order %v, want %v", got, want)
 	}
 }
@@ -223,5 +238,37 @@ func TestATurnThatIsOutOfTimeSaysWhatItWaitedFor(t *testing.T) {
 	res := actortest.Wait(t, "the turn", turn).Reply
 	if why := res.GetReason(); res.GetOutcome() != messages.TurnCompleted_TIMEOUT || !strings.Contains(why, "it waited for another try at the model") || !strings.Contains(why, "slow down") {
 		t.Errorf("the turn: %v", res)
+	}
+}
+
+// TestASessionIsServedAsItsTenants has the calls of real sessions wait behind one. That one does not count: while nobody waits, all is forgotten.
+func TestASessionIsServedAsItsTenants(t *testing.T) {
+	gate, asked := actortest.NewGate(), make(chan string, 16)
+	h := actortest.New(t, actortest.Options{Limits: actors.Limits{ModelCalls: 1}, Model: actortest.Model(func(ctx context.Context, r *model.Request) actortest.Reply {
+		asked <- actortest.Asked(r)
+		return actortest.Reply{Text: "yes", Err: gate.Pass(ctx)}
+	})})
+	waiting := func() int32 {
+		v, err := act.Ask[*messages.ActorView](t.Context(), h.Sys, h.Sys.NewLocalPID("troupe/limiter-default"), &messages.DescribeTree{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v.GetPending()
+	}
+	for i, name := range []string{"a0", "a1", "a2", "a3", "b0"} {
+		s, _ := h.Create(&messages.CreateSession{Tenant: name[:1]})
+		submit(h, s, name)
+		if i == 0 {
+			actortest.Wait(t, "the first call", gate.Came)
+		}
+		actortest.Until(t, name+" waits", func() bool { return waiting() == int32(i) })
+	}
+	gate.Open()
+	var got []string
+	for range 5 {
+		got = append(got, actortest.Wait(t, "a call", asked))
+	}
+	if want := []string{"a0", "a1", "b0", "a2", "a3"}; !slices.Equal(got, want) {
+		t.Errorf("served in the order %v, want %v", got, want)
 	}
 }

@@ -6,15 +6,24 @@ import (
 	"slices"
 )
 
-// turns are those who wait, and say whose turn it is. Sessions take turns, whatever each of them asks for; within one it goes by arrival. What nobody waits for himself
-// goes behind, but every fourth permit while it waits. Each step costs the logarithm of how many sessions wait.
+// turns are those who wait, and say whose turn it is. Tenants take turns, however many sessions each of them has; of one tenant, its sessions do, whatever each of
+// them asks for; within one it goes by arrival. What nobody waits for himself goes behind, but every fourth permit while it waits. Each step costs the logarithm of
+// how many sessions wait.
 type turns struct {
 	count   uint64
 	ahead   int // permits given past what waits in the background
 	arrived uint64
-	shares  map[string]*share // by session
-	heaps   [2]shares         // of the sessions that wait, the next one first: [background]
+	tenants map[string]*party
+	heaps   [2]ranks[*party] // those of whom somebody waits, the next one first: [background]
 	waiting int
+}
+
+// party is what a tenant has of the turns.
+type party struct {
+	last, came uint64            // when it was served last, or came; and its place among those who came then
+	shares     map[string]*share // by session
+	heaps      [2]ranks[*share]  // of the sessions that wait, the next one first: [background]
+	at         [2]int            // its place in the heaps
 }
 
 // share is what a session has of the turns.
@@ -34,24 +43,39 @@ func (h *holder) class() int {
 	return 0
 }
 
-// add puts one in line. A session that is new gets its place before the one that was served last, and behind all that wait longer.
-func (t *turns) add(h *holder) {
-	if t.shares == nil {
-		t.shares = make(map[string]*share)
-		t.heaps = [2]shares{{class: 0}, {class: 1}}
+// of gives the places that a waiter has in the turns. Who is new gets a place before the one that was served last, and behind all that wait longer.
+func (t *turns) of(h *holder) (*party, *share) {
+	if t.tenants == nil {
+		t.tenants = make(map[string]*party)
+		t.heaps = [2]ranks[*party]{{class: 0}, {class: 1}}
 	}
-	s := t.shares[h.session]
+	now := max(1, 2*t.count) - 1
+	p := t.tenants[h.tenant]
+	if p == nil {
+		p = &party{last: now, came: t.arrived, shares: make(map[string]*share), heaps: [2]ranks[*share]{{class: 0}, {class: 1}}}
+		t.tenants[h.tenant] = p
+	}
+	s := p.shares[h.session]
 	if s == nil {
-		s = &share{last: max(1, 2*t.count) - 1}
-		t.shares[h.session] = s
+		s = &share{last: now}
+		p.shares[h.session] = s
 	}
+	return p, s
+}
+
+// add puts one in line.
+func (t *turns) add(h *holder) {
 	t.arrived++
 	t.waiting++
 	h.arrival = t.arrived
+	p, s := t.of(h)
 	k := h.class()
 	s.lines[k] = append(s.lines[k], h)
 	if len(s.lines[k]) == 1 {
-		heap.Push(&t.heaps[k], s)
+		heap.Push(&p.heaps[k], s)
+	}
+	if p.heaps[k].Len() == 1 && len(s.lines[k]) == 1 {
+		heap.Push(&t.heaps[k], p)
 	}
 }
 
@@ -64,20 +88,23 @@ func (t *turns) next() *holder {
 	if t.heaps[k].Len() == 0 {
 		return nil
 	}
-	return t.heaps[k].of[0].lines[k][0]
+	return t.heaps[k].of[0].heaps[k].of[0].lines[k][0]
 }
 
 // serve takes one who waits out of the line, as served.
 func (t *turns) serve(h *holder) {
-	s := t.shares[h.session]
+	p, s := t.of(h)
 	t.count++
-	s.last = 2 * t.count
+	p.last, s.last = 2*t.count, 2*t.count
 	if !t.leave(h) {
 		return
 	}
-	for k := range s.lines { // it goes behind the others
+	for k := range s.lines { // they go behind the others
 		if len(s.lines[k]) > 0 {
-			heap.Fix(&t.heaps[k], s.at[k])
+			heap.Fix(&p.heaps[k], s.at[k])
+		}
+		if p.heaps[k].Len() > 0 {
+			heap.Fix(&t.heaps[k], p.at[k])
 		}
 	}
 	switch {
@@ -98,10 +125,8 @@ func (t *turns) drop(h *holder) {
 }
 
 func (t *turns) leave(h *holder) bool {
-	s, k := t.shares[h.session], h.class()
-	if s == nil {
-		return false
-	}
+	p, s := t.of(h)
+	k := h.class()
 	at := slices.Index(s.lines[k], h)
 	if at < 0 {
 		return false
@@ -111,9 +136,12 @@ func (t *turns) leave(h *holder) bool {
 	switch {
 	case len(s.lines[k]) == 0:
 		s.lines[k] = nil
-		heap.Remove(&t.heaps[k], s.at[k])
+		heap.Remove(&p.heaps[k], s.at[k])
 	case at == 0:
-		heap.Fix(&t.heaps[k], s.at[k])
+		heap.Fix(&p.heaps[k], s.at[k])
+	}
+	if p.heaps[k].Len() == 0 {
+		heap.Remove(&t.heaps[k], p.at[k])
 	}
 	return true
 }
@@ -124,9 +152,14 @@ func (t *turns) inOrder() []*holder {
 	for _, h := range t.all() {
 		same := *h
 		then.add(&same)
-		then.shares[h.session].last = t.shares[h.session].last
+		p, s := t.of(h)
+		q, r := then.of(&same)
+		q.last, q.came, r.last = p.last, p.came, s.last
 	}
 	for k := range then.heaps {
+		for _, p := range then.heaps[k].of {
+			heap.Init(&p.heaps[k])
+		}
 		heap.Init(&then.heaps[k])
 	}
 	then.count, then.ahead = t.count, t.ahead
@@ -142,50 +175,74 @@ func (t *turns) inOrder() []*holder {
 func (t *turns) all() []*holder {
 	var out []*holder
 	for k := range t.heaps {
-		for _, s := range t.heaps[k].of {
-			out = append(out, s.lines[k]...)
+		for _, p := range t.heaps[k].of {
+			for _, s := range p.heaps[k].of {
+				out = append(out, s.lines[k]...)
+			}
 		}
 	}
 	slices.SortFunc(out, func(a, b *holder) int { return cmp.Compare(a.arrival, b.arrival) })
 	return out
 }
 
-// shares is a heap of sessions that wait, for package heap.
-type shares struct {
+// before says who comes first: who was served longer ago, and then who came first.
+func (p *party) before(o *party, _ int) bool {
+	if p.last != o.last {
+		return p.last < o.last
+	}
+	return p.came < o.came
+}
+
+func (p *party) put(class, at int) { p.at[class] = at }
+
+// before says who comes first: who was served longer ago, and then who asked first.
+func (s *share) before(o *share, class int) bool {
+	if s.last != o.last {
+		return s.last < o.last
+	}
+	return s.lines[class][0].arrival < o.lines[class][0].arrival
+}
+
+func (s *share) put(class, at int) { s.at[class] = at }
+
+// ranked is what stands in ranks, and knows its place there.
+type ranked[T any] interface {
+	before(o T, class int) bool
+	put(class, at int)
+}
+
+// ranks is a heap of those that wait, for package heap.
+type ranks[T ranked[T]] struct {
 	class int
-	of    []*share
+	of    []T
 }
 
 // Len is how many wait.
-func (q *shares) Len() int { return len(q.of) }
+func (q *ranks[T]) Len() int { return len(q.of) }
 
-// Less says who comes first: who was served longer ago, and then who asked first.
-func (q *shares) Less(i, j int) bool {
-	a, b := q.of[i], q.of[j]
-	if a.last != b.last {
-		return a.last < b.last
-	}
-	return a.lines[q.class][0].arrival < b.lines[q.class][0].arrival
-}
+// Less says who comes first.
+func (q *ranks[T]) Less(i, j int) bool { return q.of[i].before(q.of[j], q.class) }
 
 // Swap changes two places.
-func (q *shares) Swap(i, j int) {
+func (q *ranks[T]) Swap(i, j int) {
 	q.of[i], q.of[j] = q.of[j], q.of[i]
-	q.of[i].at[q.class], q.of[j].at[q.class] = i, j
+	q.of[i].put(q.class, i)
+	q.of[j].put(q.class, j)
 }
 
 // Push adds at the end.
-func (q *shares) Push(x any) {
-	s := x.(*share)
-	s.at[q.class] = len(q.of)
-	q.of = append(q.of, s)
+func (q *ranks[T]) Push(x any) {
+	one := x.(T)
+	one.put(q.class, len(q.of))
+	q.of = append(q.of, one)
 }
 
 // Pop takes from the end.
-func (q *shares) Pop() any {
+func (q *ranks[T]) Pop() any {
 	end := len(q.of) - 1
-	s := q.of[end]
-	q.of[end] = nil
+	one := q.of[end]
+	var none T
+	q.of[end] = none
 	q.of = q.of[:end]
-	return s
+	return one
 }

@@ -40,13 +40,23 @@ func TestNewSessionsDoNotKeepOldOnesWaiting(t *testing.T) {
 type plain struct {
 	count uint64
 	ahead int
-	last  map[string]uint64
+	last  map[string]uint64 // of sessions, and of tenants, which are written large
 	queue []*holder
+	came  []string
+}
+
+func (p *plain) ranks(h *holder) [2]uint64 {
+	return [2]uint64{p.last[h.tenant], p.last[h.tenant+h.session]}
 }
 
 func (p *plain) add(h *holder) {
-	if _, known := p.last[h.session]; !known {
-		p.last[h.session] = max(1, 2*p.count) - 1
+	for _, name := range []string{h.tenant, h.tenant + h.session} {
+		if _, known := p.last[name]; !known {
+			p.last[name] = max(1, 2*p.count) - 1
+		}
+	}
+	if !slices.Contains(p.came, h.tenant) {
+		p.came = append(p.came, h.tenant)
 	}
 	p.queue = append(p.queue, h)
 }
@@ -54,7 +64,8 @@ func (p *plain) add(h *holder) {
 func (p *plain) next() *holder {
 	best := p.queue[0]
 	for _, h := range p.queue {
-		first := p.last[h.session] < p.last[best.session]
+		a, b := p.ranks(h), p.ranks(best)
+		first := a[0] < b[0] || a[0] == b[0] && slices.Index(p.came, h.tenant) < slices.Index(p.came, best.tenant) || h.tenant == best.tenant && a[1] < b[1]
 		if h.background != best.background {
 			first = h.background == (p.ahead >= mostAhead)
 		}
@@ -74,7 +85,7 @@ func (p *plain) drop(h *holder) {
 
 func (p *plain) serve(h *holder) {
 	p.count++
-	p.last[h.session] = 2 * p.count
+	p.last[h.tenant], p.last[h.tenant+h.session] = 2*p.count, 2*p.count
 	switch {
 	case h.background:
 		p.ahead = 0
@@ -92,7 +103,7 @@ func TestTurnsAreThoseOfTheWholeQueue(t *testing.T) {
 		for step := range 400 {
 			switch n := r.IntN(10); {
 			case n < 5 || len(want.queue) == 0:
-				h := &holder{session: string(rune('a' + r.IntN(6))), background: r.IntN(3) == 0}
+				h := &holder{tenant: string(rune('A' + r.IntN(3))), session: string(rune('a' + r.IntN(4))), background: r.IntN(3) == 0}
 				got.add(h)
 				want.add(h)
 			case n == 5:
@@ -102,7 +113,7 @@ func TestTurnsAreThoseOfTheWholeQueue(t *testing.T) {
 			default:
 				order := got.inOrder()
 				h := want.next()
-				if got.next() != h || len(order) != len(want.queue) || order[0].arrival == 0 || order[0].session != h.session || order[0].background != h.background {
+				if got.next() != h || len(order) != len(want.queue) || order[0].arrival == 0 || order[0].tenant != h.tenant || order[0].session != h.session || order[0].background != h.background {
 					t.Fatalf("seed %d, step %d: %+v is next, wanted is %+v", seed, step, got.next(), h)
 				}
 				got.serve(h)

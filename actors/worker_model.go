@@ -135,7 +135,7 @@ func (w *Worker) askPermit(c actor.Context) {
 // permitWish asks for a place in the queue; again after the Limiter was replaced.
 func (w *Worker) permitWish(again bool) *messages.AcquirePermit {
 	return &messages.AcquirePermit{
-		Request: w.gen.request, Again: again, Session: w.session, Background: w.state.Parent() != "", UnlessOpen: !w.gen.summary && w.mayAskAnother(),
+		Request: w.gen.request, Again: again, Tenant: w.newest.GetTenant(), Session: w.session, Background: w.state.Parent() != "", UnlessOpen: !w.gen.summary && w.mayAskAnother(),
 	}
 }
 

@@ -9173,6 +9173,7 @@ type AcquirePermit struct {
 	Again         bool                   `protobuf:"varint,2,opt,name=again,proto3" json:"again,omitempty"`                               // as of a lease
 	Session       string                 `protobuf:"bytes,82,opt,name=session,proto3" json:"session,omitempty"`                           // sessions take turns
 	Background    bool                   `protobuf:"varint,83,opt,name=background,proto3" json:"background,omitempty"`                    // nobody waits for it himself: others go first
+	Tenant        string                 `protobuf:"bytes,135,opt,name=tenant,proto3" json:"tenant,omitempty"`                            // whose session it is: tenants take turns, and then their sessions
 	UnlessOpen    bool                   `protobuf:"varint,120,opt,name=unless_open,json=unlessOpen,proto3" json:"unless_open,omitempty"` // another model would be asked: PermitDenied, when the provider is out of order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -9234,6 +9235,13 @@ func (x *AcquirePermit) GetBackground() bool {
 		return x.Background
 	}
 	return false
+}
+
+func (x *AcquirePermit) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
 }
 
 func (x *AcquirePermit) GetUnlessOpen() bool {
@@ -14097,14 +14105,15 @@ const file_command_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"6\n" +
 	"\bReplaced\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xa0\x01\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xb9\x01\n" +
 	"\rAcquirePermit\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12\x14\n" +
 	"\x05again\x18\x02 \x01(\bR\x05again\x12\x18\n" +
 	"\asession\x18R \x01(\tR\asession\x12\x1e\n" +
 	"\n" +
 	"background\x18S \x01(\bR\n" +
-	"background\x12\x1f\n" +
+	"background\x12\x17\n" +
+	"\x06tenant\x18\x87\x01 \x01(\tR\x06tenant\x12\x1f\n" +
 	"\vunless_open\x18x \x01(\bR\n" +
 	"unlessOpenJ\x04\bT\x10U\")\n" +
 	"\rPermitGranted\x12\x18\n" +
