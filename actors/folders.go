@@ -205,9 +205,9 @@ func (f *Folders) ended(l *messages.LeaseToken, exec string) {
 
 // leftRunning is a job, and how it is asked to end.
 type leftRunning struct {
-	worker, workspace string
-	end               func(why string)
-	gone              chan struct{} // closed when nothing of it is left
+	worker, session, workspace string
+	end                        func(why string)
+	gone                       chan struct{} // closed when nothing of it is left
 }
 
 // keep notes a job; nil: it has ended.
@@ -276,6 +276,16 @@ func (f *Folders) end(job, why string) {
 	if left != nil {
 		left.end(why)
 	}
+}
+
+// whose says whose a job is; "" when nobody knows.
+func (f *Folders) whose(job string) (worker, session string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if left := f.jobs[job]; left != nil {
+		return left.worker, left.session
+	}
+	return "", ""
 }
 
 // running is what still runs in a workspace, by lease token.

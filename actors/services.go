@@ -138,6 +138,7 @@ type Services struct {
 	props   struct{ worker, executor, run, conversation *actor.Props }
 	offers  sync.Map // joined tool names -> []model.ToolDef: one slice for all workers with that toolset
 	folders *Folders
+	away    awayJobs // that run on machines of workspaces' owners
 	rules   ruleBook // that outlast a session
 	fields  fielded  // which workspaces have fields
 	shown   showings

@@ -100,6 +100,9 @@ func (s *Session) change(c actor.Context, asker *actor.PID, fact func() (f proto
 		}
 		r.facts = []proto.Message{f}
 		r.write(svc, sys, journal, facts)
+		if d, ok := f.(*messages.WorkspaceDetached); ok && r.fail == nil {
+			svc.endAwayIn(Place{facts.created.GetSessionId(), d.GetUri()}, "its workspace was detached")
+		}
 		if uri != "" && r.fail == nil {
 			r.reply = named(r.grant.GetWorkspaces(), uri)
 		}

@@ -102,6 +102,8 @@ func (s *Session) end(c actor.Context, e ending) {
 		_, barred, fail := each(ctx, sys, self, e.workers, func(id string) proto.Message {
 			return &messages.DeleteWorker{WorkerId: id, By: e.by, Reason: e.reason}
 		})
+		svc.folders.endOf(e.workers, "its agent was deleted") // on machines of others, too
+		svc.away.forget(e.workers)
 		for _, id := range barred { // it writes nothing more, whether its end has come or not: the claim takes its journal from it
 			// One that is damaged is written by nobody.
 			if err := closeJournal(ctx, svc, session, id, e.reason); err != nil && !damaged(err) && fail == nil {

@@ -29,6 +29,7 @@ type ToolExecutor struct {
 	log     *slog.Logger
 	running map[string]*execution
 	jobs    *tools.Jobs
+	beside  bool // jobs knows of those on other machines
 }
 
 type execution struct {
@@ -121,6 +122,10 @@ func (x *ToolExecutor) execute(c actor.Context, m *messages.Execute) {
 	x.running[m.GetExecId()] = e
 	if !waits(m) {
 		x.begun(c, &callBegun{m.GetExecId()})
+	}
+	if worker := m.GetWorkerId(); !x.beside { // before anything runs that looks at jobs
+		x.beside = true
+		x.jobs.Beside(func() *tools.Jobs { return x.svc.away.peek(worker) })
 	}
 	sys, self, worker := c.ActorSystem(), c.Self(), c.Parent()
 	r := &run{svc: x.svc, sys: sys, worker: worker, m: m, start: time.Now(), jobs: x.jobs, begun: func() { sys.Root.Send(self, &callBegun{m.GetExecId()}) }}

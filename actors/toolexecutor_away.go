@@ -41,6 +41,9 @@ func (r *run) away(ctx context.Context, spec *tools.Spec) *messages.ToolReply {
 	if bad := r.approvedArguments(json.RawMessage(r.m.GetArguments())); bad != nil {
 		return bad
 	}
+	if j := r.leaves(spec); j != nil {
+		return r.leaveAway(ctx, j)
+	}
 	if once(spec.Effect) && !r.m.GetReconcile() {
 		return r.noted(func() *messages.ToolReply { return r.deliver(ctx) })
 	}

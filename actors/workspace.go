@@ -19,7 +19,7 @@ import (
 //
 // Owns: the lease queue, the newest fencing token (epoch << 32 + n: it only grows, since n counts the leases
 // of all workspaces since the start, and the epoch the starts), the count of effects per token, the fields (workspace_fields.go). Accepts: ReadFields,
-// SetField, DeclareFields, AcquireLease (LeaseGranted or LeaseQueued at once, LeaseGranted when
+// SetField, DeclareFields, KeepJob, AcquireLease (LeaseGranted or LeaseQueued at once, LeaseGranted when
 // the turn comes), ReleaseLease, EffectBegun, EffectEnded, DescribeWorkspace, Terminated of a holder.
 // A lease passes on only when its effects have ended: a dead worker's command may still run. Jobs, which calls left running,
 // move on to their worker's next lease while nobody else waits; when somebody does, they are ended.
@@ -43,6 +43,7 @@ type Workspace struct {
 type lease struct {
 	who      *actor.PID
 	worker   string
+	of       string // the session, where who does not say
 	parent   string // whose lease it works under; "" under its own
 	request  uint64
 	shared   bool
@@ -103,6 +104,9 @@ func (w *Workspace) serve(c actor.Context) {
 		w.begun(c, m)
 	case *messages.EffectEnded:
 		w.ended(c, m)
+	case *messages.KeepJob:
+		w.keepJob(m)
+		w.grant(c)
 	case *messages.DescribeWorkspace:
 		c.Respond(w.view())
 	case *messages.RetireWorkspace:
@@ -144,10 +148,24 @@ func (w *Workspace) inherit() {
 	for token, execs := range w.svc.folders.running(w.uri) {
 		l := &lease{token: token, released: true, effects: make(map[string]bool, len(execs))}
 		for _, exec := range execs {
+			if worker, session := w.svc.folders.whose(exec); worker != "" {
+				w.keepJob(&messages.KeepJob{JobId: exec, WorkerId: worker, SessionId: session})
+				continue
+			}
 			l.effects[exec] = true
 		}
-		w.held = append(w.held, l)
+		if len(l.effects) > 0 {
+			w.held = append(w.held, l)
+		}
 	}
+}
+
+// keepJob counts a job that runs here as what a turn of its worker has left behind.
+func (w *Workspace) keepJob(m *messages.KeepJob) {
+	if slices.ContainsFunc(w.held, func(l *lease) bool { return l.effects[m.GetJobId()] }) {
+		return
+	}
+	w.held = append(w.held, &lease{worker: m.GetWorkerId(), of: m.GetSessionId(), released: true, effects: map[string]bool{m.GetJobId(): true}})
 }
 
 func (w *Workspace) acquire(c actor.Context, m *messages.AcquireLease) {

@@ -49,6 +49,9 @@ func inOneSession(a, b *lease) bool {
 
 // session is whose worker has the lease; "" when it is nobody's, or nobody knows.
 func (l *lease) session() string {
+	if l.of != "" {
+		return l.of
+	}
 	if path := strings.Split(l.who.GetId(), "/"); len(path) > 2 { // root, session, worker
 		return path[1]
 	}

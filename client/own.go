@@ -1,11 +1,13 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -78,6 +80,9 @@ type owning struct {
 	over  map[string]bool               // that were answered before they were
 	queue chan *messages.ApprovalView
 	left  chan struct{} // closed: the server knows that the owner leaves
+
+	keeps   bool   // the server looks after jobs; of the reader alone, as what follows
+	unwatch func() // ends what tells of jobs
 }
 
 // Own makes the caller the owner of a workspace for as long as one connection lasts. A refusal of the server is a *messages.Failure; ErrLost
@@ -98,6 +103,9 @@ func (c *Client) Own(ctx context.Context, o *Ownership) error {
 	_ = ws.CloseNow() // it is over on either side
 	x.calls.Wait()
 	x.tasks.Wait()
+	if x.unwatch != nil {
+		x.unwatch()
+	}
 	return err
 }
 
@@ -125,12 +133,17 @@ func (x *owning) serve(ctx context.Context) error {
 	if _, shows := x.o.Owner.(previewer); shows {
 		features = append(features, messages.FeaturePreview)
 	}
+	if x.jobs() != nil {
+		features = append(features, messages.FeatureJobs)
+	}
 	if x.o.Approve != nil {
 		features = append(features, messages.FeatureApprovals)
 		x.tasks.Go(x.ask)
 	}
-	x.send(&messages.HelloFrame{Version: messages.FrameVersion, Client: x.o.Client, Name: x.o.Program, Features: features})                             //nolint:contextcheck // the connection has a context of its own
-	x.send(&messages.AttachFrame{Session: x.o.Session, Workspace: x.o.Workspace, Name: x.o.Name, Trust: x.o.Trust, Tools: x.o.Tools, Steal: x.o.Steal}) //nolint:contextcheck // the connection has a context of its own
+	x.send(&messages.HelloFrame{Version: messages.FrameVersion, Client: x.o.Client, Name: x.o.Program, Features: features}) //nolint:contextcheck // the connection has a context of its own
+	x.send(&messages.AttachFrame{                                                                                           //nolint:contextcheck // the connection has a context of its own
+		Session: x.o.Session, Workspace: x.o.Workspace, Name: x.o.Name, Trust: x.o.Trust, Tools: x.o.Tools, Steal: x.o.Steal, Jobs: x.announced(),
+	})
 	x.tasks.Go(x.ping)
 	read := make(chan error, 1)
 	x.tasks.Go(func() { read <- x.read() }) //nolint:contextcheck // the connection has a context of its own
@@ -171,9 +184,12 @@ func (x *owning) read() error {
 				close(x.left)
 				return ErrLost
 			}
+			x.tellJobs()
 			if x.o.Attached != nil {
 				x.o.Attached(f)
 			}
+		case *messages.HelloFrame:
+			x.keeps = slices.Contains(f.Features, messages.FeatureJobs)
 		case *messages.ErrorFrame:
 			if f.About == messages.FrameAttach || f.About == messages.FrameHello {
 				return messages.Fail(f.Code, f.Message, f.Hint)
@@ -198,6 +214,7 @@ func (x *owning) read() error {
 // call runs a call, or finds out what became of it, and says so.
 func (x *owning) call(f *messages.ToolCallFrame) {
 	m := execute(f)
+	m.KeepsJobs = x.keeps
 	select {
 	case x.room <- struct{}{}:
 	default:
@@ -261,6 +278,10 @@ func (x *owning) resolved(f *messages.RequestResolvedFrame) {
 			x.over[f.ApprovalID] = true
 		}
 		x.mu.Unlock()
+	case f.State == messages.CallCancelled && strings.HasPrefix(f.CallID, messages.JobPrefix):
+		if o := x.jobs(); o != nil {
+			o.EndJob(f.CallID, cmp.Or(f.Reason, "the server wants it to end"))
+		}
 	case f.State == messages.CallCancelled:
 		exec, _ := splitWireID(f.CallID)
 		x.o.Owner.Cancel(exec)

@@ -26,6 +26,7 @@ const (
 	queueBytes  = 4 * messages.MaxFrame
 	maxOwnCalls = 16 // that one connection has under way in sessions
 	maxSessions = 64 // that one connection takes part in
+	queueWords  = 64 // of an owner, that wait to be heard
 )
 
 // WorkspaceOwner is a connection to the machine that owns a workspace; it means what the house means by it.
@@ -39,6 +40,12 @@ type WorkspaceOwner = interface {
 type Owners interface {
 	// ConnectOwner makes a connection the owner of a workspace of a session, until leave, for good or not. A refusal is a *messages.Failure.
 	ConnectOwner(ctx context.Context, m *messages.ConnectOwner, owner WorkspaceOwner) (epoch uint64, leave func(forGood bool), err error)
+}
+
+// OwnedJobs is a Backend that looks after what calls left running on the machines of owners.
+type OwnedJobs interface {
+	// OwnedJob takes what an owner says of a job. A refusal is a *messages.Failure.
+	OwnedJob(ctx context.Context, m *messages.OwnedJob) error
 }
 
 // sockets are the open WebSockets.
@@ -70,7 +77,10 @@ type conn struct {
 	mu       sync.Mutex
 	sessions map[string]bool              // that it takes part in
 	owned    map[place]func(forGood bool) // that it owns
+	epochs   map[place]uint64             // of those
 	calls    int                          // of its own, under way
+
+	words chan func() // of an owner about its jobs, and that it leaves: in their order, off the reader
 }
 
 type place struct{ session, uri string }
@@ -111,8 +121,9 @@ func (a *api) socket(w http.ResponseWriter, r *http.Request) {
 	defer unwatch()
 	c := &conn{
 		a: a, ws: ws, who: PrincipalOf(r.Context()), ctx: ctx, close: cancel, queue: make(chan []byte, queueFrames),
-		sessions: make(map[string]bool), owned: make(map[place]func(bool)),
+		sessions: make(map[string]bool), owned: make(map[place]func(bool)), epochs: make(map[place]uint64), words: make(chan func(), queueWords),
 	}
+	c.spawn(c.hearOwner)
 	c.spawn(c.write)
 	c.spawn(c.ping)
 	c.spawn(func() {
@@ -229,6 +240,8 @@ func (c *conn) take(f messages.Frame) {
 		c.approve(f)
 	case *messages.ProgressFrame:
 		c.progress(f)
+	case *messages.JobFrame:
+		c.job(f)
 	case *messages.PingFrame:
 		if !f.Pong {
 			c.send(&messages.PingFrame{ID: f.ID, Pong: true})
@@ -252,8 +265,8 @@ func (c *conn) hello(f *messages.HelloFrame) {
 	}
 	c.greeted = true
 	c.client, c.name = f.Client, f.Name
-	for _, known := range []string{messages.FeatureApprovals, messages.FeatureErrorCode, messages.FeatureEvents, messages.FeatureProgress, messages.FeaturePreview} {
-		if slices.Contains(f.Features, known) {
+	for _, known := range []string{messages.FeatureApprovals, messages.FeatureErrorCode, messages.FeatureEvents, messages.FeatureProgress, messages.FeaturePreview, messages.FeatureJobs} {
+		if slices.Contains(f.Features, known) && (known != messages.FeatureJobs || c.a.keepsJobs()) {
 			c.features = append(c.features, known)
 		}
 	}

@@ -21,7 +21,10 @@ func (c *conn) needs(s Scope) error {
 // attach makes the connection take part in a session, off the reader.
 func (c *conn) attach(f *messages.AttachFrame) {
 	if f.Leave {
-		c.leave(place{f.Session, f.Workspace})
+		p := place{f.Session, f.Workspace}
+		if !c.later(func() { c.leave(p) }) { // how its jobs ended is heard before
+			c.leave(p)
+		}
 		return
 	}
 	if c.busy() {
@@ -96,11 +99,16 @@ func (c *conn) attached(f *messages.AttachFrame) (*messages.AttachFrame, error) 
 		}
 	}
 	m := &messages.ConnectOwner{SessionId: f.Session, Uri: g.GetUri(), Client: c.client, Steal: f.Steal, TokenId: c.who.Name}
+	if c.has(messages.FeatureJobs) {
+		for _, j := range f.Jobs {
+			m.Jobs = append(m.Jobs, j.Proto())
+		}
+	}
 	epoch, leave, err := owners.ConnectOwner(c.asking(), m, c)
 	if err != nil {
 		return nil, err
 	}
-	if !c.own(place{f.Session, g.GetUri()}, leave) {
+	if !c.own(place{f.Session, g.GetUri()}, epoch, leave) {
 		leave(false)
 		return nil, context.Cause(c.ctx)
 	}
@@ -163,13 +171,13 @@ func ownedBy(all *messages.Workspaces, uri string) *messages.WorkspaceGrant {
 }
 
 // own keeps a place of the connection; false: the connection has ended.
-func (c *conn) own(p place, leave func(bool)) bool {
+func (c *conn) own(p place, epoch uint64, leave func(bool)) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.owned == nil {
 		return false
 	}
-	c.owned[p] = leave
+	c.owned[p], c.epochs[p] = leave, epoch
 	return true
 }
 
@@ -178,6 +186,7 @@ func (c *conn) leave(p place) {
 	c.mu.Lock()
 	fn := c.owned[p]
 	delete(c.owned, p)
+	delete(c.epochs, p)
 	c.mu.Unlock()
 	if fn != nil {
 		fn(true)

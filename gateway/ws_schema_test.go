@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "write docs/ws.schema.json anew")
 func frames() []messages.Frame {
 	return []messages.Frame{
 		&messages.HelloFrame{}, &messages.AttachFrame{}, &messages.ToolCallFrame{}, &messages.ToolResultFrame{}, &messages.ApprovalRequestFrame{},
-		&messages.ApprovalResponseFrame{}, &messages.RequestResolvedFrame{}, &messages.ErrorFrame{}, &messages.PingFrame{}, &messages.ProgressFrame{}, &messages.EventFrame{},
+		&messages.ApprovalResponseFrame{}, &messages.RequestResolvedFrame{}, &messages.ErrorFrame{}, &messages.PingFrame{}, &messages.ProgressFrame{}, &messages.EventFrame{}, &messages.JobFrame{},
 	}
 }
 
@@ -68,15 +68,16 @@ func TestEveryFrameSurvivesTheWire(t *testing.T) {
 	text, after := "File not found: a", uint64(7)
 	for _, f := range []messages.Frame{
 		&messages.HelloFrame{Type: "hello", Version: 1, Client: "c", Name: "n", Features: []string{"approvals"}},
-		&messages.AttachFrame{Type: "attach", Session: "s", Workspace: "lap:/x", Name: "n", Trust: "full", Tools: []string{"grep"}, Steal: true, Leave: true, After: &after, Epoch: 2, Attached: &messages.WorkspaceJSON{ID: "i", Tools: []string{"x"}}},
+		&messages.AttachFrame{Type: "attach", Session: "s", Workspace: "lap:/x", Name: "n", Trust: "full", Tools: []string{"grep"}, Steal: true, Leave: true, After: &after, Jobs: []messages.JobJSON{{JobID: "job_1", State: "running"}}, Epoch: 2, Attached: &messages.WorkspaceJSON{ID: "i", Tools: []string{"x"}}},
 		&messages.ToolCallFrame{Type: "tool_call", CallID: "c", ToolName: "t", Arguments: json.RawMessage(`{"a":1}`), RequiresApproval: true, RequiresConfirmation: true, Session: "s", Workspace: "w", ExecID: "e", Attempt: 2, ApprovalID: "a", ApprovedBy: "b", Agent: "g", Worker: "w", TimeoutMs: 3, KnownFiles: []messages.FileHashJSON{{Path: "p", SHA256: "h"}}, Preview: true, ApprovedFiles: []messages.FileHashJSON{{Path: "p", SHA256: "h", PlannedSHA256: "q"}}, ApprovedEdited: true},
 		&messages.ToolResultFrame{Type: "tool_result", CallID: "c", Result: json.RawMessage(`{"content":"x"}`)},
 		&messages.ToolResultFrame{Type: "tool_result", CallID: "c", Error: &text, ErrorCode: "file_not_found", Message: "m", Details: json.RawMessage(`{}`)},
 		&messages.ApprovalRequestFrame{Type: "approval_request", Approval: messages.ApprovalJSON{ID: "a", Rules: []string{"r"}}},
 		&messages.ApprovalResponseFrame{Type: "approval_response", ApprovalID: "a", AnswerJSON: messages.AnswerJSON{Decision: "approved", Message: "m"}},
-		&messages.RequestResolvedFrame{Type: "request_resolved", ApprovalID: "a", Decision: "rejected", By: "b", CallID: "c", State: "settled"},
+		&messages.RequestResolvedFrame{Type: "request_resolved", ApprovalID: "a", Decision: "rejected", By: "b", CallID: "c", State: "settled", Reason: "r"},
 		&messages.ErrorFrame{Type: "error", Code: "c", Message: "m", Hint: "h", About: "attach", CallID: "i", ApprovalID: "a", Session: "s"},
 		&messages.PingFrame{Type: "ping", ID: "i", Pong: true},
+		&messages.JobFrame{Type: "job", JobJSON: messages.JobJSON{JobID: "job_1", Session: "s", Worker: "w", Workspace: "lap:/x", Command: "c", State: "exited", Note: "n", ExitCode: 1, Signal: "SIGKILL", DurationMs: 2, StartedMs: 3, Output: "o", Dropped: 4}},
 		&messages.ProgressFrame{Type: "progress", CallID: "c", Done: 1, Total: 2, Unit: "bytes", Text: "t"},
 	} {
 		b, err := messages.EncodeFrame(f)

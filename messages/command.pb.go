@@ -73,7 +73,7 @@ func (x ReleasePermit_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ReleasePermit_Outcome.Descriptor instead.
 func (ReleasePermit_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{119, 0}
+	return file_command_proto_rawDescGZIP(), []int{120, 0}
 }
 
 type UseFile_Action int32
@@ -125,7 +125,7 @@ func (x UseFile_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UseFile_Action.Descriptor instead.
 func (UseFile_Action) EnumDescriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{147, 0}
+	return file_command_proto_rawDescGZIP(), []int{148, 0}
 }
 
 // CreateSession makes a session, its first worker and, when given, the first input, in one append.
@@ -8701,6 +8701,75 @@ func (x *EffectEnded) GetExecId() string {
 	return ""
 }
 
+// KeepJob counts a job that runs in a workspace, whoever holds it: its owner elsewhere says so. Without a reply.
+type KeepJob struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Workspace     string                 `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	JobId         string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	WorkerId      string                 `protobuf:"bytes,3,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	SessionId     string                 `protobuf:"bytes,4,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeepJob) Reset() {
+	*x = KeepJob{}
+	mi := &file_command_proto_msgTypes[107]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeepJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeepJob) ProtoMessage() {}
+
+func (x *KeepJob) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[107]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeepJob.ProtoReflect.Descriptor instead.
+func (*KeepJob) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{107}
+}
+
+func (x *KeepJob) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *KeepJob) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *KeepJob) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *KeepJob) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
 // OpenWorkspace tells a Workspace which one it is. Sent to the Supervisor, which spawns it. Reply: WorkspaceReady of the
 // Supervisor, Ack of the Workspace.
 type OpenWorkspace struct {
@@ -8714,7 +8783,7 @@ type OpenWorkspace struct {
 
 func (x *OpenWorkspace) Reset() {
 	*x = OpenWorkspace{}
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8726,7 +8795,7 @@ func (x *OpenWorkspace) String() string {
 func (*OpenWorkspace) ProtoMessage() {}
 
 func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[107]
+	mi := &file_command_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8739,7 +8808,7 @@ func (x *OpenWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkspace.ProtoReflect.Descriptor instead.
 func (*OpenWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{107}
+	return file_command_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *OpenWorkspace) GetGrant() *WorkspaceGrant {
@@ -8772,7 +8841,7 @@ type WorkspaceReady struct {
 
 func (x *WorkspaceReady) Reset() {
 	*x = WorkspaceReady{}
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8784,7 +8853,7 @@ func (x *WorkspaceReady) String() string {
 func (*WorkspaceReady) ProtoMessage() {}
 
 func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[108]
+	mi := &file_command_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8797,7 +8866,7 @@ func (x *WorkspaceReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceReady.ProtoReflect.Descriptor instead.
 func (*WorkspaceReady) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{108}
+	return file_command_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *WorkspaceReady) GetOverlaps() []*WorkspaceRef {
@@ -8818,7 +8887,7 @@ type KeepWorkspaces struct {
 
 func (x *KeepWorkspaces) Reset() {
 	*x = KeepWorkspaces{}
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8830,7 +8899,7 @@ func (x *KeepWorkspaces) String() string {
 func (*KeepWorkspaces) ProtoMessage() {}
 
 func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[109]
+	mi := &file_command_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8843,7 +8912,7 @@ func (x *KeepWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepWorkspaces.ProtoReflect.Descriptor instead.
 func (*KeepWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{109}
+	return file_command_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *KeepWorkspaces) GetSessionId() string {
@@ -8871,7 +8940,7 @@ type RetireWorkspace struct {
 
 func (x *RetireWorkspace) Reset() {
 	*x = RetireWorkspace{}
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8883,7 +8952,7 @@ func (x *RetireWorkspace) String() string {
 func (*RetireWorkspace) ProtoMessage() {}
 
 func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[110]
+	mi := &file_command_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8896,7 +8965,7 @@ func (x *RetireWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireWorkspace.ProtoReflect.Descriptor instead.
 func (*RetireWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{110}
+	return file_command_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *RetireWorkspace) GetGeneration() uint64 {
@@ -8916,7 +8985,7 @@ type WorkspaceUnused struct {
 
 func (x *WorkspaceUnused) Reset() {
 	*x = WorkspaceUnused{}
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8928,7 +8997,7 @@ func (x *WorkspaceUnused) String() string {
 func (*WorkspaceUnused) ProtoMessage() {}
 
 func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[111]
+	mi := &file_command_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8941,7 +9010,7 @@ func (x *WorkspaceUnused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceUnused.ProtoReflect.Descriptor instead.
 func (*WorkspaceUnused) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{111}
+	return file_command_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *WorkspaceUnused) GetId() string {
@@ -8966,7 +9035,7 @@ type DescribeWorkspace struct {
 
 func (x *DescribeWorkspace) Reset() {
 	*x = DescribeWorkspace{}
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8978,7 +9047,7 @@ func (x *DescribeWorkspace) String() string {
 func (*DescribeWorkspace) ProtoMessage() {}
 
 func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[112]
+	mi := &file_command_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8991,7 +9060,7 @@ func (x *DescribeWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorkspace.ProtoReflect.Descriptor instead.
 func (*DescribeWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{112}
+	return file_command_proto_rawDescGZIP(), []int{113}
 }
 
 type WorkspaceView struct {
@@ -9007,7 +9076,7 @@ type WorkspaceView struct {
 
 func (x *WorkspaceView) Reset() {
 	*x = WorkspaceView{}
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9019,7 +9088,7 @@ func (x *WorkspaceView) String() string {
 func (*WorkspaceView) ProtoMessage() {}
 
 func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[113]
+	mi := &file_command_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9032,7 +9101,7 @@ func (x *WorkspaceView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceView.ProtoReflect.Descriptor instead.
 func (*WorkspaceView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{113}
+	return file_command_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *WorkspaceView) GetUri() string {
@@ -9080,7 +9149,7 @@ type FindActor struct {
 
 func (x *FindActor) Reset() {
 	*x = FindActor{}
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9092,7 +9161,7 @@ func (x *FindActor) String() string {
 func (*FindActor) ProtoMessage() {}
 
 func (x *FindActor) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[114]
+	mi := &file_command_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9105,7 +9174,7 @@ func (x *FindActor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindActor.ProtoReflect.Descriptor instead.
 func (*FindActor) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{114}
+	return file_command_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *FindActor) GetName() string {
@@ -9125,7 +9194,7 @@ type Replaced struct {
 
 func (x *Replaced) Reset() {
 	*x = Replaced{}
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9137,7 +9206,7 @@ func (x *Replaced) String() string {
 func (*Replaced) ProtoMessage() {}
 
 func (x *Replaced) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[115]
+	mi := &file_command_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9150,7 +9219,7 @@ func (x *Replaced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replaced.ProtoReflect.Descriptor instead.
 func (*Replaced) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{115}
+	return file_command_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *Replaced) GetName() string {
@@ -9181,7 +9250,7 @@ type AcquirePermit struct {
 
 func (x *AcquirePermit) Reset() {
 	*x = AcquirePermit{}
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9193,7 +9262,7 @@ func (x *AcquirePermit) String() string {
 func (*AcquirePermit) ProtoMessage() {}
 
 func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[116]
+	mi := &file_command_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9206,7 +9275,7 @@ func (x *AcquirePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquirePermit.ProtoReflect.Descriptor instead.
 func (*AcquirePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{116}
+	return file_command_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *AcquirePermit) GetRequest() uint64 {
@@ -9260,7 +9329,7 @@ type PermitGranted struct {
 
 func (x *PermitGranted) Reset() {
 	*x = PermitGranted{}
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9272,7 +9341,7 @@ func (x *PermitGranted) String() string {
 func (*PermitGranted) ProtoMessage() {}
 
 func (x *PermitGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[117]
+	mi := &file_command_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9285,7 +9354,7 @@ func (x *PermitGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitGranted.ProtoReflect.Descriptor instead.
 func (*PermitGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{117}
+	return file_command_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *PermitGranted) GetRequest() uint64 {
@@ -9306,7 +9375,7 @@ type PermitDenied struct {
 
 func (x *PermitDenied) Reset() {
 	*x = PermitDenied{}
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9318,7 +9387,7 @@ func (x *PermitDenied) String() string {
 func (*PermitDenied) ProtoMessage() {}
 
 func (x *PermitDenied) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[118]
+	mi := &file_command_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9331,7 +9400,7 @@ func (x *PermitDenied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitDenied.ProtoReflect.Descriptor instead.
 func (*PermitDenied) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{118}
+	return file_command_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *PermitDenied) GetRequest() uint64 {
@@ -9361,7 +9430,7 @@ type ReleasePermit struct {
 
 func (x *ReleasePermit) Reset() {
 	*x = ReleasePermit{}
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9373,7 +9442,7 @@ func (x *ReleasePermit) String() string {
 func (*ReleasePermit) ProtoMessage() {}
 
 func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[119]
+	mi := &file_command_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9386,7 +9455,7 @@ func (x *ReleasePermit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleasePermit.ProtoReflect.Descriptor instead.
 func (*ReleasePermit) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{119}
+	return file_command_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *ReleasePermit) GetRequest() uint64 {
@@ -9439,7 +9508,7 @@ type AskBudget struct {
 
 func (x *AskBudget) Reset() {
 	*x = AskBudget{}
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9451,7 +9520,7 @@ func (x *AskBudget) String() string {
 func (*AskBudget) ProtoMessage() {}
 
 func (x *AskBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[120]
+	mi := &file_command_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9464,7 +9533,7 @@ func (x *AskBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskBudget.ProtoReflect.Descriptor instead.
 func (*AskBudget) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{120}
+	return file_command_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *AskBudget) GetWorkerId() string {
@@ -9514,7 +9583,7 @@ type BudgetGranted struct {
 
 func (x *BudgetGranted) Reset() {
 	*x = BudgetGranted{}
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9526,7 +9595,7 @@ func (x *BudgetGranted) String() string {
 func (*BudgetGranted) ProtoMessage() {}
 
 func (x *BudgetGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[121]
+	mi := &file_command_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9539,7 +9608,7 @@ func (x *BudgetGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetGranted.ProtoReflect.Descriptor instead.
 func (*BudgetGranted) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{121}
+	return file_command_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *BudgetGranted) GetAsk() uint64 {
@@ -9582,7 +9651,7 @@ type BudgetRefused struct {
 
 func (x *BudgetRefused) Reset() {
 	*x = BudgetRefused{}
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9594,7 +9663,7 @@ func (x *BudgetRefused) String() string {
 func (*BudgetRefused) ProtoMessage() {}
 
 func (x *BudgetRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[122]
+	mi := &file_command_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9607,7 +9676,7 @@ func (x *BudgetRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetRefused.ProtoReflect.Descriptor instead.
 func (*BudgetRefused) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{122}
+	return file_command_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *BudgetRefused) GetAsk() uint64 {
@@ -9649,7 +9718,7 @@ type BudgetShort struct {
 
 func (x *BudgetShort) Reset() {
 	*x = BudgetShort{}
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9661,7 +9730,7 @@ func (x *BudgetShort) String() string {
 func (*BudgetShort) ProtoMessage() {}
 
 func (x *BudgetShort) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[123]
+	mi := &file_command_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9674,7 +9743,7 @@ func (x *BudgetShort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetShort.ProtoReflect.Descriptor instead.
 func (*BudgetShort) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{123}
+	return file_command_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *BudgetShort) GetAsk() uint64 {
@@ -9709,7 +9778,7 @@ type ReportBudget struct {
 
 func (x *ReportBudget) Reset() {
 	*x = ReportBudget{}
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9721,7 +9790,7 @@ func (x *ReportBudget) String() string {
 func (*ReportBudget) ProtoMessage() {}
 
 func (x *ReportBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[124]
+	mi := &file_command_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9734,7 +9803,7 @@ func (x *ReportBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportBudget.ProtoReflect.Descriptor instead.
 func (*ReportBudget) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{124}
+	return file_command_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *ReportBudget) GetWorkerId() string {
@@ -9784,13 +9853,14 @@ type Execute struct {
 	Abandon            bool                   `protobuf:"varint,26,opt,name=abandon,proto3" json:"abandon,omitempty"`                                           // only end the child that it has begun
 	RequiresApproval   bool                   `protobuf:"varint,91,opt,name=requires_approval,json=requiresApproval,proto3" json:"requires_approval,omitempty"` // for an owner elsewhere: ask, whatever its own policy says
 	Traceparent        string                 `protobuf:"bytes,60,opt,name=traceparent,proto3" json:"traceparent,omitempty"`                                    // the span of the call; empty: it has none
+	KeepsJobs          bool                   `protobuf:"varint,126,opt,name=keeps_jobs,json=keepsJobs,proto3" json:"keeps_jobs,omitempty"`                     // for an owner elsewhere: what the call leaves running is looked after here
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Execute) Reset() {
 	*x = Execute{}
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9802,7 +9872,7 @@ func (x *Execute) String() string {
 func (*Execute) ProtoMessage() {}
 
 func (x *Execute) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[125]
+	mi := &file_command_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9815,7 +9885,7 @@ func (x *Execute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Execute.ProtoReflect.Descriptor instead.
 func (*Execute) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{125}
+	return file_command_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *Execute) GetExecId() string {
@@ -10028,6 +10098,13 @@ func (x *Execute) GetTraceparent() string {
 	return ""
 }
 
+func (x *Execute) GetKeepsJobs() bool {
+	if x != nil {
+		return x.KeepsJobs
+	}
+	return false
+}
+
 // ToolReply is what became of one call.
 type ToolReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -10054,7 +10131,7 @@ type ToolReply struct {
 
 func (x *ToolReply) Reset() {
 	*x = ToolReply{}
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10066,7 +10143,7 @@ func (x *ToolReply) String() string {
 func (*ToolReply) ProtoMessage() {}
 
 func (x *ToolReply) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[126]
+	mi := &file_command_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10079,7 +10156,7 @@ func (x *ToolReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolReply.ProtoReflect.Descriptor instead.
 func (*ToolReply) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{126}
+	return file_command_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *ToolReply) GetExecId() string {
@@ -10214,7 +10291,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10226,7 +10303,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[127]
+	mi := &file_command_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10239,7 +10316,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{127}
+	return file_command_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *LedgerEntry) GetExecId() string {
@@ -10281,7 +10358,7 @@ type CancelCalls struct {
 
 func (x *CancelCalls) Reset() {
 	*x = CancelCalls{}
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10293,7 +10370,7 @@ func (x *CancelCalls) String() string {
 func (*CancelCalls) ProtoMessage() {}
 
 func (x *CancelCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[128]
+	mi := &file_command_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10306,7 +10383,7 @@ func (x *CancelCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCalls.ProtoReflect.Descriptor instead.
 func (*CancelCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{128}
+	return file_command_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *CancelCalls) GetExecIds() []string {
@@ -10338,7 +10415,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10350,7 +10427,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[129]
+	mi := &file_command_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10363,7 +10440,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{129}
+	return file_command_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *Progress) GetExecId() string {
@@ -10417,7 +10494,7 @@ type ListProjects struct {
 
 func (x *ListProjects) Reset() {
 	*x = ListProjects{}
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10429,7 +10506,7 @@ func (x *ListProjects) String() string {
 func (*ListProjects) ProtoMessage() {}
 
 func (x *ListProjects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[130]
+	mi := &file_command_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10442,7 +10519,7 @@ func (x *ListProjects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProjects.ProtoReflect.Descriptor instead.
 func (*ListProjects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{130}
+	return file_command_proto_rawDescGZIP(), []int{131}
 }
 
 type Projects struct {
@@ -10454,7 +10531,7 @@ type Projects struct {
 
 func (x *Projects) Reset() {
 	*x = Projects{}
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10466,7 +10543,7 @@ func (x *Projects) String() string {
 func (*Projects) ProtoMessage() {}
 
 func (x *Projects) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[131]
+	mi := &file_command_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10479,7 +10556,7 @@ func (x *Projects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Projects.ProtoReflect.Descriptor instead.
 func (*Projects) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{131}
+	return file_command_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *Projects) GetProjects() []*Project {
@@ -10500,7 +10577,7 @@ type SaveProject struct {
 
 func (x *SaveProject) Reset() {
 	*x = SaveProject{}
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10512,7 +10589,7 @@ func (x *SaveProject) String() string {
 func (*SaveProject) ProtoMessage() {}
 
 func (x *SaveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[132]
+	mi := &file_command_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10525,7 +10602,7 @@ func (x *SaveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveProject.ProtoReflect.Descriptor instead.
 func (*SaveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{132}
+	return file_command_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *SaveProject) GetName() string {
@@ -10552,7 +10629,7 @@ type RemoveProject struct {
 
 func (x *RemoveProject) Reset() {
 	*x = RemoveProject{}
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10564,7 +10641,7 @@ func (x *RemoveProject) String() string {
 func (*RemoveProject) ProtoMessage() {}
 
 func (x *RemoveProject) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[133]
+	mi := &file_command_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10577,7 +10654,7 @@ func (x *RemoveProject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveProject.ProtoReflect.Descriptor instead.
 func (*RemoveProject) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{133}
+	return file_command_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *RemoveProject) GetProject() string {
@@ -10599,7 +10676,7 @@ type SetVariables struct {
 
 func (x *SetVariables) Reset() {
 	*x = SetVariables{}
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10611,7 +10688,7 @@ func (x *SetVariables) String() string {
 func (*SetVariables) ProtoMessage() {}
 
 func (x *SetVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[134]
+	mi := &file_command_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10624,7 +10701,7 @@ func (x *SetVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVariables.ProtoReflect.Descriptor instead.
 func (*SetVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{134}
+	return file_command_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *SetVariables) GetProject() string {
@@ -10658,7 +10735,7 @@ type TakeVariables struct {
 
 func (x *TakeVariables) Reset() {
 	*x = TakeVariables{}
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10670,7 +10747,7 @@ func (x *TakeVariables) String() string {
 func (*TakeVariables) ProtoMessage() {}
 
 func (x *TakeVariables) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[135]
+	mi := &file_command_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10683,7 +10760,7 @@ func (x *TakeVariables) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeVariables.ProtoReflect.Descriptor instead.
 func (*TakeVariables) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{135}
+	return file_command_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *TakeVariables) GetProjectId() string {
@@ -10703,7 +10780,7 @@ type ReadFields struct {
 
 func (x *ReadFields) Reset() {
 	*x = ReadFields{}
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10715,7 +10792,7 @@ func (x *ReadFields) String() string {
 func (*ReadFields) ProtoMessage() {}
 
 func (x *ReadFields) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[136]
+	mi := &file_command_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10728,7 +10805,7 @@ func (x *ReadFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFields.ProtoReflect.Descriptor instead.
 func (*ReadFields) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{136}
+	return file_command_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *ReadFields) GetWorkspace() string {
@@ -10750,7 +10827,7 @@ type FieldsView struct {
 
 func (x *FieldsView) Reset() {
 	*x = FieldsView{}
-	mi := &file_command_proto_msgTypes[137]
+	mi := &file_command_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10762,7 +10839,7 @@ func (x *FieldsView) String() string {
 func (*FieldsView) ProtoMessage() {}
 
 func (x *FieldsView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[137]
+	mi := &file_command_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10775,7 +10852,7 @@ func (x *FieldsView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldsView.ProtoReflect.Descriptor instead.
 func (*FieldsView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{137}
+	return file_command_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *FieldsView) GetWorkspace() string {
@@ -10822,7 +10899,7 @@ type FieldView struct {
 
 func (x *FieldView) Reset() {
 	*x = FieldView{}
-	mi := &file_command_proto_msgTypes[138]
+	mi := &file_command_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10834,7 +10911,7 @@ func (x *FieldView) String() string {
 func (*FieldView) ProtoMessage() {}
 
 func (x *FieldView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[138]
+	mi := &file_command_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10847,7 +10924,7 @@ func (x *FieldView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldView.ProtoReflect.Descriptor instead.
 func (*FieldView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{138}
+	return file_command_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *FieldView) GetName() string {
@@ -10924,7 +11001,7 @@ type SetField struct {
 
 func (x *SetField) Reset() {
 	*x = SetField{}
-	mi := &file_command_proto_msgTypes[139]
+	mi := &file_command_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10936,7 +11013,7 @@ func (x *SetField) String() string {
 func (*SetField) ProtoMessage() {}
 
 func (x *SetField) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[139]
+	mi := &file_command_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10949,7 +11026,7 @@ func (x *SetField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetField.ProtoReflect.Descriptor instead.
 func (*SetField) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{139}
+	return file_command_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *SetField) GetWorkspace() string {
@@ -11019,7 +11096,7 @@ type FieldUpdated struct {
 
 func (x *FieldUpdated) Reset() {
 	*x = FieldUpdated{}
-	mi := &file_command_proto_msgTypes[140]
+	mi := &file_command_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11031,7 +11108,7 @@ func (x *FieldUpdated) String() string {
 func (*FieldUpdated) ProtoMessage() {}
 
 func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[140]
+	mi := &file_command_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11044,7 +11121,7 @@ func (x *FieldUpdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldUpdated.ProtoReflect.Descriptor instead.
 func (*FieldUpdated) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{140}
+	return file_command_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *FieldUpdated) GetWorkspace() string {
@@ -11081,7 +11158,7 @@ type DeclareFields struct {
 
 func (x *DeclareFields) Reset() {
 	*x = DeclareFields{}
-	mi := &file_command_proto_msgTypes[141]
+	mi := &file_command_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11093,7 +11170,7 @@ func (x *DeclareFields) String() string {
 func (*DeclareFields) ProtoMessage() {}
 
 func (x *DeclareFields) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[141]
+	mi := &file_command_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11106,7 +11183,7 @@ func (x *DeclareFields) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeclareFields.ProtoReflect.Descriptor instead.
 func (*DeclareFields) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{141}
+	return file_command_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *DeclareFields) GetWorkspace() string {
@@ -11148,7 +11225,7 @@ type FieldChanged struct {
 
 func (x *FieldChanged) Reset() {
 	*x = FieldChanged{}
-	mi := &file_command_proto_msgTypes[142]
+	mi := &file_command_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11160,7 +11237,7 @@ func (x *FieldChanged) String() string {
 func (*FieldChanged) ProtoMessage() {}
 
 func (x *FieldChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[142]
+	mi := &file_command_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11173,7 +11250,7 @@ func (x *FieldChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldChanged.ProtoReflect.Descriptor instead.
 func (*FieldChanged) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{142}
+	return file_command_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *FieldChanged) GetId() string {
@@ -11200,7 +11277,7 @@ type DiffCopy struct {
 
 func (x *DiffCopy) Reset() {
 	*x = DiffCopy{}
-	mi := &file_command_proto_msgTypes[143]
+	mi := &file_command_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11212,7 +11289,7 @@ func (x *DiffCopy) String() string {
 func (*DiffCopy) ProtoMessage() {}
 
 func (x *DiffCopy) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[143]
+	mi := &file_command_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11225,7 +11302,7 @@ func (x *DiffCopy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffCopy.ProtoReflect.Descriptor instead.
 func (*DiffCopy) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{143}
+	return file_command_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *DiffCopy) GetWorker() string {
@@ -11247,7 +11324,7 @@ type ApplyCopy struct {
 
 func (x *ApplyCopy) Reset() {
 	*x = ApplyCopy{}
-	mi := &file_command_proto_msgTypes[144]
+	mi := &file_command_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11259,7 +11336,7 @@ func (x *ApplyCopy) String() string {
 func (*ApplyCopy) ProtoMessage() {}
 
 func (x *ApplyCopy) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[144]
+	mi := &file_command_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11272,7 +11349,7 @@ func (x *ApplyCopy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyCopy.ProtoReflect.Descriptor instead.
 func (*ApplyCopy) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{144}
+	return file_command_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *ApplyCopy) GetBy() string {
@@ -11301,7 +11378,7 @@ type Changes struct {
 
 func (x *Changes) Reset() {
 	*x = Changes{}
-	mi := &file_command_proto_msgTypes[145]
+	mi := &file_command_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11313,7 +11390,7 @@ func (x *Changes) String() string {
 func (*Changes) ProtoMessage() {}
 
 func (x *Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[145]
+	mi := &file_command_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11326,7 +11403,7 @@ func (x *Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changes.ProtoReflect.Descriptor instead.
 func (*Changes) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{145}
+	return file_command_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *Changes) GetFolder() string {
@@ -11370,7 +11447,7 @@ type FileChange struct {
 
 func (x *FileChange) Reset() {
 	*x = FileChange{}
-	mi := &file_command_proto_msgTypes[146]
+	mi := &file_command_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11382,7 +11459,7 @@ func (x *FileChange) String() string {
 func (*FileChange) ProtoMessage() {}
 
 func (x *FileChange) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[146]
+	mi := &file_command_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11395,7 +11472,7 @@ func (x *FileChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
 func (*FileChange) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{146}
+	return file_command_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *FileChange) GetPath() string {
@@ -11446,7 +11523,7 @@ type UseFile struct {
 
 func (x *UseFile) Reset() {
 	*x = UseFile{}
-	mi := &file_command_proto_msgTypes[147]
+	mi := &file_command_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11458,7 +11535,7 @@ func (x *UseFile) String() string {
 func (*UseFile) ProtoMessage() {}
 
 func (x *UseFile) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[147]
+	mi := &file_command_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11471,7 +11548,7 @@ func (x *UseFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseFile.ProtoReflect.Descriptor instead.
 func (*UseFile) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{147}
+	return file_command_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *UseFile) GetAction() UseFile_Action {
@@ -11505,7 +11582,7 @@ type Files struct {
 
 func (x *Files) Reset() {
 	*x = Files{}
-	mi := &file_command_proto_msgTypes[148]
+	mi := &file_command_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11517,7 +11594,7 @@ func (x *Files) String() string {
 func (*Files) ProtoMessage() {}
 
 func (x *Files) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[148]
+	mi := &file_command_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11530,7 +11607,7 @@ func (x *Files) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Files.ProtoReflect.Descriptor instead.
 func (*Files) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{148}
+	return file_command_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *Files) GetEntries() []*FileEntry {
@@ -11559,7 +11636,7 @@ type FileEntry struct {
 
 func (x *FileEntry) Reset() {
 	*x = FileEntry{}
-	mi := &file_command_proto_msgTypes[149]
+	mi := &file_command_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11571,7 +11648,7 @@ func (x *FileEntry) String() string {
 func (*FileEntry) ProtoMessage() {}
 
 func (x *FileEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[149]
+	mi := &file_command_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11584,7 +11661,7 @@ func (x *FileEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEntry.ProtoReflect.Descriptor instead.
 func (*FileEntry) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{149}
+	return file_command_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *FileEntry) GetPath() string {
@@ -11625,7 +11702,7 @@ type ListSessions struct {
 
 func (x *ListSessions) Reset() {
 	*x = ListSessions{}
-	mi := &file_command_proto_msgTypes[150]
+	mi := &file_command_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11637,7 +11714,7 @@ func (x *ListSessions) String() string {
 func (*ListSessions) ProtoMessage() {}
 
 func (x *ListSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[150]
+	mi := &file_command_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11650,7 +11727,7 @@ func (x *ListSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessions.ProtoReflect.Descriptor instead.
 func (*ListSessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{150}
+	return file_command_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *ListSessions) GetFolder() string {
@@ -11676,7 +11753,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_command_proto_msgTypes[151]
+	mi := &file_command_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11688,7 +11765,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[151]
+	mi := &file_command_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11701,7 +11778,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{151}
+	return file_command_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *Sessions) GetSessions() []*SessionView {
@@ -11720,7 +11797,7 @@ type ListWorkers struct {
 
 func (x *ListWorkers) Reset() {
 	*x = ListWorkers{}
-	mi := &file_command_proto_msgTypes[152]
+	mi := &file_command_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11732,7 +11809,7 @@ func (x *ListWorkers) String() string {
 func (*ListWorkers) ProtoMessage() {}
 
 func (x *ListWorkers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[152]
+	mi := &file_command_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11745,7 +11822,7 @@ func (x *ListWorkers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkers.ProtoReflect.Descriptor instead.
 func (*ListWorkers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{152}
+	return file_command_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *ListWorkers) GetSessionId() string {
@@ -11764,7 +11841,7 @@ type Workers struct {
 
 func (x *Workers) Reset() {
 	*x = Workers{}
-	mi := &file_command_proto_msgTypes[153]
+	mi := &file_command_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11776,7 +11853,7 @@ func (x *Workers) String() string {
 func (*Workers) ProtoMessage() {}
 
 func (x *Workers) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[153]
+	mi := &file_command_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11789,7 +11866,7 @@ func (x *Workers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workers.ProtoReflect.Descriptor instead.
 func (*Workers) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{153}
+	return file_command_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *Workers) GetWorkers() []*WorkerView {
@@ -11809,7 +11886,7 @@ type ListWorkspaces struct {
 
 func (x *ListWorkspaces) Reset() {
 	*x = ListWorkspaces{}
-	mi := &file_command_proto_msgTypes[154]
+	mi := &file_command_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11821,7 +11898,7 @@ func (x *ListWorkspaces) String() string {
 func (*ListWorkspaces) ProtoMessage() {}
 
 func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[154]
+	mi := &file_command_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11834,7 +11911,7 @@ func (x *ListWorkspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkspaces.ProtoReflect.Descriptor instead.
 func (*ListWorkspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{154}
+	return file_command_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *ListWorkspaces) GetSessionId() string {
@@ -11853,7 +11930,7 @@ type Workspaces struct {
 
 func (x *Workspaces) Reset() {
 	*x = Workspaces{}
-	mi := &file_command_proto_msgTypes[155]
+	mi := &file_command_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11865,7 +11942,7 @@ func (x *Workspaces) String() string {
 func (*Workspaces) ProtoMessage() {}
 
 func (x *Workspaces) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[155]
+	mi := &file_command_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11878,7 +11955,7 @@ func (x *Workspaces) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workspaces.ProtoReflect.Descriptor instead.
 func (*Workspaces) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{155}
+	return file_command_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *Workspaces) GetWorkspaces() []*SessionWorkspace {
@@ -11899,7 +11976,7 @@ type SessionWorkspace struct {
 
 func (x *SessionWorkspace) Reset() {
 	*x = SessionWorkspace{}
-	mi := &file_command_proto_msgTypes[156]
+	mi := &file_command_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11911,7 +11988,7 @@ func (x *SessionWorkspace) String() string {
 func (*SessionWorkspace) ProtoMessage() {}
 
 func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[156]
+	mi := &file_command_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11924,7 +12001,7 @@ func (x *SessionWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionWorkspace.ProtoReflect.Descriptor instead.
 func (*SessionWorkspace) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{156}
+	return file_command_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *SessionWorkspace) GetSessionId() string {
@@ -11958,7 +12035,7 @@ type ListCalls struct {
 
 func (x *ListCalls) Reset() {
 	*x = ListCalls{}
-	mi := &file_command_proto_msgTypes[157]
+	mi := &file_command_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11970,7 +12047,7 @@ func (x *ListCalls) String() string {
 func (*ListCalls) ProtoMessage() {}
 
 func (x *ListCalls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[157]
+	mi := &file_command_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11983,7 +12060,7 @@ func (x *ListCalls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCalls.ProtoReflect.Descriptor instead.
 func (*ListCalls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{157}
+	return file_command_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *ListCalls) GetSessionId() string {
@@ -12010,7 +12087,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_command_proto_msgTypes[158]
+	mi := &file_command_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12022,7 +12099,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[158]
+	mi := &file_command_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12035,7 +12112,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{158}
+	return file_command_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *Calls) GetCalls() []*CallView {
@@ -12064,7 +12141,7 @@ type Unread struct {
 
 func (x *Unread) Reset() {
 	*x = Unread{}
-	mi := &file_command_proto_msgTypes[159]
+	mi := &file_command_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12076,7 +12153,7 @@ func (x *Unread) String() string {
 func (*Unread) ProtoMessage() {}
 
 func (x *Unread) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[159]
+	mi := &file_command_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12089,7 +12166,7 @@ func (x *Unread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unread.ProtoReflect.Descriptor instead.
 func (*Unread) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{159}
+	return file_command_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *Unread) GetSessionId() string {
@@ -12123,7 +12200,7 @@ type Show struct {
 
 func (x *Show) Reset() {
 	*x = Show{}
-	mi := &file_command_proto_msgTypes[160]
+	mi := &file_command_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12135,7 +12212,7 @@ func (x *Show) String() string {
 func (*Show) ProtoMessage() {}
 
 func (x *Show) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[160]
+	mi := &file_command_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12148,7 +12225,7 @@ func (x *Show) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Show.ProtoReflect.Descriptor instead.
 func (*Show) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{160}
+	return file_command_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *Show) GetId() string {
@@ -12169,7 +12246,7 @@ type Shown struct {
 
 func (x *Shown) Reset() {
 	*x = Shown{}
-	mi := &file_command_proto_msgTypes[161]
+	mi := &file_command_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12181,7 +12258,7 @@ func (x *Shown) String() string {
 func (*Shown) ProtoMessage() {}
 
 func (x *Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[161]
+	mi := &file_command_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12194,7 +12271,7 @@ func (x *Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shown.ProtoReflect.Descriptor instead.
 func (*Shown) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{161}
+	return file_command_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *Shown) GetSession() *SessionView {
@@ -12239,7 +12316,7 @@ type TurnView struct {
 
 func (x *TurnView) Reset() {
 	*x = TurnView{}
-	mi := &file_command_proto_msgTypes[162]
+	mi := &file_command_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12251,7 +12328,7 @@ func (x *TurnView) String() string {
 func (*TurnView) ProtoMessage() {}
 
 func (x *TurnView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[162]
+	mi := &file_command_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12264,7 +12341,7 @@ func (x *TurnView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnView.ProtoReflect.Descriptor instead.
 func (*TurnView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{162}
+	return file_command_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *TurnView) GetTurnId() string {
@@ -12376,7 +12453,7 @@ type GenerationView struct {
 
 func (x *GenerationView) Reset() {
 	*x = GenerationView{}
-	mi := &file_command_proto_msgTypes[163]
+	mi := &file_command_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12388,7 +12465,7 @@ func (x *GenerationView) String() string {
 func (*GenerationView) ProtoMessage() {}
 
 func (x *GenerationView) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[163]
+	mi := &file_command_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12401,7 +12478,7 @@ func (x *GenerationView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationView.ProtoReflect.Descriptor instead.
 func (*GenerationView) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{163}
+	return file_command_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *GenerationView) GetGenId() string {
@@ -12484,7 +12561,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_command_proto_msgTypes[164]
+	mi := &file_command_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12496,7 +12573,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[164]
+	mi := &file_command_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12509,7 +12586,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{164}
+	return file_command_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *Verify) GetSessionIds() []string {
@@ -12530,7 +12607,7 @@ type Verified struct {
 
 func (x *Verified) Reset() {
 	*x = Verified{}
-	mi := &file_command_proto_msgTypes[165]
+	mi := &file_command_proto_msgTypes[166]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12542,7 +12619,7 @@ func (x *Verified) String() string {
 func (*Verified) ProtoMessage() {}
 
 func (x *Verified) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[165]
+	mi := &file_command_proto_msgTypes[166]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12555,7 +12632,7 @@ func (x *Verified) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verified.ProtoReflect.Descriptor instead.
 func (*Verified) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{165}
+	return file_command_proto_rawDescGZIP(), []int{166}
 }
 
 func (x *Verified) GetStreams() int64 {
@@ -12590,7 +12667,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_command_proto_msgTypes[166]
+	mi := &file_command_proto_msgTypes[167]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12602,7 +12679,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[166]
+	mi := &file_command_proto_msgTypes[167]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12615,7 +12692,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{166}
+	return file_command_proto_rawDescGZIP(), []int{167}
 }
 
 func (x *Finding) GetStream() string {
@@ -12648,7 +12725,7 @@ type ListDamage struct {
 
 func (x *ListDamage) Reset() {
 	*x = ListDamage{}
-	mi := &file_command_proto_msgTypes[167]
+	mi := &file_command_proto_msgTypes[168]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12660,7 +12737,7 @@ func (x *ListDamage) String() string {
 func (*ListDamage) ProtoMessage() {}
 
 func (x *ListDamage) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[167]
+	mi := &file_command_proto_msgTypes[168]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12673,7 +12750,7 @@ func (x *ListDamage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDamage.ProtoReflect.Descriptor instead.
 func (*ListDamage) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{167}
+	return file_command_proto_rawDescGZIP(), []int{168}
 }
 
 type Damage struct {
@@ -12685,7 +12762,7 @@ type Damage struct {
 
 func (x *Damage) Reset() {
 	*x = Damage{}
-	mi := &file_command_proto_msgTypes[168]
+	mi := &file_command_proto_msgTypes[169]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12697,7 +12774,7 @@ func (x *Damage) String() string {
 func (*Damage) ProtoMessage() {}
 
 func (x *Damage) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[168]
+	mi := &file_command_proto_msgTypes[169]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12710,7 +12787,7 @@ func (x *Damage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Damage.ProtoReflect.Descriptor instead.
 func (*Damage) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{168}
+	return file_command_proto_rawDescGZIP(), []int{169}
 }
 
 func (x *Damage) GetFindings() []*Finding {
@@ -12733,7 +12810,7 @@ type ForkSession struct {
 
 func (x *ForkSession) Reset() {
 	*x = ForkSession{}
-	mi := &file_command_proto_msgTypes[169]
+	mi := &file_command_proto_msgTypes[170]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12745,7 +12822,7 @@ func (x *ForkSession) String() string {
 func (*ForkSession) ProtoMessage() {}
 
 func (x *ForkSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[169]
+	mi := &file_command_proto_msgTypes[170]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12758,7 +12835,7 @@ func (x *ForkSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSession.ProtoReflect.Descriptor instead.
 func (*ForkSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{169}
+	return file_command_proto_rawDescGZIP(), []int{170}
 }
 
 func (x *ForkSession) GetSessionId() string {
@@ -12797,7 +12874,7 @@ type Forked struct {
 
 func (x *Forked) Reset() {
 	*x = Forked{}
-	mi := &file_command_proto_msgTypes[170]
+	mi := &file_command_proto_msgTypes[171]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12809,7 +12886,7 @@ func (x *Forked) String() string {
 func (*Forked) ProtoMessage() {}
 
 func (x *Forked) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[170]
+	mi := &file_command_proto_msgTypes[171]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12822,7 +12899,7 @@ func (x *Forked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forked.ProtoReflect.Descriptor instead.
 func (*Forked) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{170}
+	return file_command_proto_rawDescGZIP(), []int{171}
 }
 
 func (x *Forked) GetSession() *SessionView {
@@ -12885,7 +12962,7 @@ type ImportSession struct {
 
 func (x *ImportSession) Reset() {
 	*x = ImportSession{}
-	mi := &file_command_proto_msgTypes[171]
+	mi := &file_command_proto_msgTypes[172]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12897,7 +12974,7 @@ func (x *ImportSession) String() string {
 func (*ImportSession) ProtoMessage() {}
 
 func (x *ImportSession) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[171]
+	mi := &file_command_proto_msgTypes[172]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12910,7 +12987,7 @@ func (x *ImportSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportSession.ProtoReflect.Descriptor instead.
 func (*ImportSession) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{171}
+	return file_command_proto_rawDescGZIP(), []int{172}
 }
 
 func (x *ImportSession) GetNewId() bool {
@@ -12944,7 +13021,7 @@ type Imported struct {
 
 func (x *Imported) Reset() {
 	*x = Imported{}
-	mi := &file_command_proto_msgTypes[172]
+	mi := &file_command_proto_msgTypes[173]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12956,7 +13033,7 @@ func (x *Imported) String() string {
 func (*Imported) ProtoMessage() {}
 
 func (x *Imported) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[172]
+	mi := &file_command_proto_msgTypes[173]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12969,7 +13046,7 @@ func (x *Imported) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Imported.ProtoReflect.Descriptor instead.
 func (*Imported) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{172}
+	return file_command_proto_rawDescGZIP(), []int{173}
 }
 
 func (x *Imported) GetSession() *SessionView {
@@ -13047,7 +13124,7 @@ type ModeSettled struct {
 
 func (x *ModeSettled) Reset() {
 	*x = ModeSettled{}
-	mi := &file_command_proto_msgTypes[173]
+	mi := &file_command_proto_msgTypes[174]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13059,7 +13136,7 @@ func (x *ModeSettled) String() string {
 func (*ModeSettled) ProtoMessage() {}
 
 func (x *ModeSettled) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[173]
+	mi := &file_command_proto_msgTypes[174]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13072,7 +13149,7 @@ func (x *ModeSettled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModeSettled.ProtoReflect.Descriptor instead.
 func (*ModeSettled) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{173}
+	return file_command_proto_rawDescGZIP(), []int{174}
 }
 
 func (x *ModeSettled) GetWorkspace() string {
@@ -13105,7 +13182,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_command_proto_msgTypes[174]
+	mi := &file_command_proto_msgTypes[175]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13117,7 +13194,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[174]
+	mi := &file_command_proto_msgTypes[175]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13130,7 +13207,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{174}
+	return file_command_proto_rawDescGZIP(), []int{175}
 }
 
 type Holder struct {
@@ -13145,7 +13222,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_command_proto_msgTypes[175]
+	mi := &file_command_proto_msgTypes[176]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13157,7 +13234,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[175]
+	mi := &file_command_proto_msgTypes[176]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13170,7 +13247,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{175}
+	return file_command_proto_rawDescGZIP(), []int{176}
 }
 
 func (x *Holder) GetPid() int32 {
@@ -13212,7 +13289,7 @@ type RegisterHost struct {
 
 func (x *RegisterHost) Reset() {
 	*x = RegisterHost{}
-	mi := &file_command_proto_msgTypes[176]
+	mi := &file_command_proto_msgTypes[177]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13224,7 +13301,7 @@ func (x *RegisterHost) String() string {
 func (*RegisterHost) ProtoMessage() {}
 
 func (x *RegisterHost) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[176]
+	mi := &file_command_proto_msgTypes[177]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13237,7 +13314,7 @@ func (x *RegisterHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterHost.ProtoReflect.Descriptor instead.
 func (*RegisterHost) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{176}
+	return file_command_proto_rawDescGZIP(), []int{177}
 }
 
 func (x *RegisterHost) GetHost() string {
@@ -13262,13 +13339,14 @@ type ConnectOwner struct {
 	Client        string                 `protobuf:"bytes,3,opt,name=client,proto3" json:"client,omitempty"`                  // the same for each connection of one program: it replaces its own without stealing
 	Steal         bool                   `protobuf:"varint,4,opt,name=steal,proto3" json:"steal,omitempty"`                   // take the place of another program
 	TokenId       string                 `protobuf:"bytes,5,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"` // who says so; empty: the user of the runtime
+	Jobs          []*OwnedJob            `protobuf:"bytes,127,rep,name=jobs,proto3" json:"jobs,omitempty"`                    // that it has: those that run, and those whose end is not kept here yet
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ConnectOwner) Reset() {
 	*x = ConnectOwner{}
-	mi := &file_command_proto_msgTypes[177]
+	mi := &file_command_proto_msgTypes[178]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13280,7 +13358,7 @@ func (x *ConnectOwner) String() string {
 func (*ConnectOwner) ProtoMessage() {}
 
 func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_command_proto_msgTypes[177]
+	mi := &file_command_proto_msgTypes[178]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13293,7 +13371,7 @@ func (x *ConnectOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectOwner.ProtoReflect.Descriptor instead.
 func (*ConnectOwner) Descriptor() ([]byte, []int) {
-	return file_command_proto_rawDescGZIP(), []int{177}
+	return file_command_proto_rawDescGZIP(), []int{178}
 }
 
 func (x *ConnectOwner) GetSessionId() string {
@@ -13329,6 +13407,163 @@ func (x *ConnectOwner) GetTokenId() string {
 		return x.TokenId
 	}
 	return ""
+}
+
+func (x *ConnectOwner) GetJobs() []*OwnedJob {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+// OwnedJob is a command that a call left running on the machine that owns its workspace. The owner tells of its end, and at each connection
+// of all that it has; what it tells is settled like a result, by its job id.
+type OwnedJob struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	SessionId     string                 `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	WorkerId      string                 `protobuf:"bytes,3,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // whose it is
+	Uri           string                 `protobuf:"bytes,4,opt,name=uri,proto3" json:"uri,omitempty"`                           // HOST:PATH
+	Command       string                 `protobuf:"bytes,5,opt,name=command,proto3" json:"command,omitempty"`
+	State         string                 `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"` // running | exited | killed | failed | unknown
+	Note          string                 `protobuf:"bytes,7,opt,name=note,proto3" json:"note,omitempty"`   // the state in a sentence
+	ExitCode      int32                  `protobuf:"varint,8,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	Signal        string                 `protobuf:"bytes,9,opt,name=signal,proto3" json:"signal,omitempty"`
+	DurationMs    int64                  `protobuf:"varint,10,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	StartedUnixMs int64                  `protobuf:"varint,11,opt,name=started_unix_ms,json=startedUnixMs,proto3" json:"started_unix_ms,omitempty"`
+	Output        string                 `protobuf:"bytes,12,opt,name=output,proto3" json:"output,omitempty"`    // the newest of it, when it has ended
+	Dropped       int64                  `protobuf:"varint,13,opt,name=dropped,proto3" json:"dropped,omitempty"` // bytes before that
+	Epoch         uint64                 `protobuf:"varint,14,opt,name=epoch,proto3" json:"epoch,omitempty"`     // of the connection that tells
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OwnedJob) Reset() {
+	*x = OwnedJob{}
+	mi := &file_command_proto_msgTypes[179]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OwnedJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OwnedJob) ProtoMessage() {}
+
+func (x *OwnedJob) ProtoReflect() protoreflect.Message {
+	mi := &file_command_proto_msgTypes[179]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OwnedJob.ProtoReflect.Descriptor instead.
+func (*OwnedJob) Descriptor() ([]byte, []int) {
+	return file_command_proto_rawDescGZIP(), []int{179}
+}
+
+func (x *OwnedJob) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *OwnedJob) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *OwnedJob) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *OwnedJob) GetUri() string {
+	if x != nil {
+		return x.Uri
+	}
+	return ""
+}
+
+func (x *OwnedJob) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *OwnedJob) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *OwnedJob) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+func (x *OwnedJob) GetExitCode() int32 {
+	if x != nil {
+		return x.ExitCode
+	}
+	return 0
+}
+
+func (x *OwnedJob) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+func (x *OwnedJob) GetDurationMs() int64 {
+	if x != nil {
+		return x.DurationMs
+	}
+	return 0
+}
+
+func (x *OwnedJob) GetStartedUnixMs() int64 {
+	if x != nil {
+		return x.StartedUnixMs
+	}
+	return 0
+}
+
+func (x *OwnedJob) GetOutput() string {
+	if x != nil {
+		return x.Output
+	}
+	return ""
+}
+
+func (x *OwnedJob) GetDropped() int64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+func (x *OwnedJob) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
 }
 
 var File_command_proto protoreflect.FileDescriptor
@@ -14072,7 +14307,13 @@ const file_command_proto_rawDesc = "" +
 	"\vEffectEnded\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x17\n" +
-	"\aexec_id\x18\x03 \x01(\tR\x06execId\"u\n" +
+	"\aexec_id\x18\x03 \x01(\tR\x06execId\"z\n" +
+	"\aKeepJob\x12\x1c\n" +
+	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x15\n" +
+	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12\x1b\n" +
+	"\tworker_id\x18\x03 \x01(\tR\bworkerId\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x04 \x01(\tR\tsessionId\"u\n" +
 	"\rOpenWorkspace\x12/\n" +
 	"\x05grant\x18\x01 \x01(\v2\x19.troupe.v1.WorkspaceGrantR\x05grant\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x1d\n" +
@@ -14156,7 +14397,7 @@ const file_command_proto_rawDesc = "" +
 	"\x04step\x18r \x01(\tR\x04step\"U\n" +
 	"\fReportBudget\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x12(\n" +
-	"\x05spent\x18\x02 \x01(\v2\x12.troupe.v1.AmountsR\x05spent\"\xbe\b\n" +
+	"\x05spent\x18\x02 \x01(\v2\x12.troupe.v1.AmountsR\x05spent\"\xdd\b\n" +
 	"\aExecute\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x12\n" +
@@ -14193,7 +14434,9 @@ const file_command_proto_rawDesc = "" +
 	"\x05child\x18\x19 \x01(\v2\x15.troupe.v1.SpawnChildR\x05child\x12\x18\n" +
 	"\aabandon\x18\x1a \x01(\bR\aabandon\x12+\n" +
 	"\x11requires_approval\x18[ \x01(\bR\x10requiresApproval\x12 \n" +
-	"\vtraceparent\x18< \x01(\tR\vtraceparent\"\x92\x04\n" +
+	"\vtraceparent\x18< \x01(\tR\vtraceparent\x12\x1d\n" +
+	"\n" +
+	"keeps_jobs\x18~ \x01(\bR\tkeepsJobs\"\x92\x04\n" +
 	"\tToolReply\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\x12\x12\n" +
@@ -14447,14 +14690,33 @@ const file_command_proto_rawDesc = "" +
 	"\x12started_at_unix_ms\x18\x04 \x01(\x03R\x0fstartedAtUnixMs\"=\n" +
 	"\fRegisterHost\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x19\n" +
-	"\btoken_id\x18\x02 \x01(\tR\atokenId\"\x88\x01\n" +
+	"\btoken_id\x18\x02 \x01(\tR\atokenId\"\xb1\x01\n" +
 	"\fConnectOwner\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x10\n" +
 	"\x03uri\x18\x02 \x01(\tR\x03uri\x12\x16\n" +
 	"\x06client\x18\x03 \x01(\tR\x06client\x12\x14\n" +
 	"\x05steal\x18\x04 \x01(\bR\x05steal\x12\x19\n" +
-	"\btoken_id\x18\x05 \x01(\tR\atokenIdB0Z.github.com/troupe-dev/troupe/messages;messagesb\x06proto3"
+	"\btoken_id\x18\x05 \x01(\tR\atokenId\x12'\n" +
+	"\x04jobs\x18\x7f \x03(\v2\x13.troupe.v1.OwnedJobR\x04jobs\"\xf9\x02\n" +
+	"\bOwnedJob\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x02 \x01(\tR\tsessionId\x12\x1b\n" +
+	"\tworker_id\x18\x03 \x01(\tR\bworkerId\x12\x10\n" +
+	"\x03uri\x18\x04 \x01(\tR\x03uri\x12\x18\n" +
+	"\acommand\x18\x05 \x01(\tR\acommand\x12\x14\n" +
+	"\x05state\x18\x06 \x01(\tR\x05state\x12\x12\n" +
+	"\x04note\x18\a \x01(\tR\x04note\x12\x1b\n" +
+	"\texit_code\x18\b \x01(\x05R\bexitCode\x12\x16\n" +
+	"\x06signal\x18\t \x01(\tR\x06signal\x12\x1f\n" +
+	"\vduration_ms\x18\n" +
+	" \x01(\x03R\n" +
+	"durationMs\x12&\n" +
+	"\x0fstarted_unix_ms\x18\v \x01(\x03R\rstartedUnixMs\x12\x16\n" +
+	"\x06output\x18\f \x01(\tR\x06output\x12\x18\n" +
+	"\adropped\x18\r \x01(\x03R\adropped\x12\x14\n" +
+	"\x05epoch\x18\x0e \x01(\x04R\x05epochB0Z.github.com/troupe-dev/troupe/messages;messagesb\x06proto3"
 
 var (
 	file_command_proto_rawDescOnce sync.Once
@@ -14469,7 +14731,7 @@ func file_command_proto_rawDescGZIP() []byte {
 }
 
 var file_command_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 178)
+var file_command_proto_msgTypes = make([]protoimpl.MessageInfo, 180)
 var file_command_proto_goTypes = []any{
 	(ReleasePermit_Outcome)(0),   // 0: troupe.v1.ReleasePermit.Outcome
 	(UseFile_Action)(0),          // 1: troupe.v1.UseFile.Action
@@ -14580,133 +14842,135 @@ var file_command_proto_goTypes = []any{
 	(*EffectBegun)(nil),          // 106: troupe.v1.EffectBegun
 	(*EffectAllowed)(nil),        // 107: troupe.v1.EffectAllowed
 	(*EffectEnded)(nil),          // 108: troupe.v1.EffectEnded
-	(*OpenWorkspace)(nil),        // 109: troupe.v1.OpenWorkspace
-	(*WorkspaceReady)(nil),       // 110: troupe.v1.WorkspaceReady
-	(*KeepWorkspaces)(nil),       // 111: troupe.v1.KeepWorkspaces
-	(*RetireWorkspace)(nil),      // 112: troupe.v1.RetireWorkspace
-	(*WorkspaceUnused)(nil),      // 113: troupe.v1.WorkspaceUnused
-	(*DescribeWorkspace)(nil),    // 114: troupe.v1.DescribeWorkspace
-	(*WorkspaceView)(nil),        // 115: troupe.v1.WorkspaceView
-	(*FindActor)(nil),            // 116: troupe.v1.FindActor
-	(*Replaced)(nil),             // 117: troupe.v1.Replaced
-	(*AcquirePermit)(nil),        // 118: troupe.v1.AcquirePermit
-	(*PermitGranted)(nil),        // 119: troupe.v1.PermitGranted
-	(*PermitDenied)(nil),         // 120: troupe.v1.PermitDenied
-	(*ReleasePermit)(nil),        // 121: troupe.v1.ReleasePermit
-	(*AskBudget)(nil),            // 122: troupe.v1.AskBudget
-	(*BudgetGranted)(nil),        // 123: troupe.v1.BudgetGranted
-	(*BudgetRefused)(nil),        // 124: troupe.v1.BudgetRefused
-	(*BudgetShort)(nil),          // 125: troupe.v1.BudgetShort
-	(*ReportBudget)(nil),         // 126: troupe.v1.ReportBudget
-	(*Execute)(nil),              // 127: troupe.v1.Execute
-	(*ToolReply)(nil),            // 128: troupe.v1.ToolReply
-	(*LedgerEntry)(nil),          // 129: troupe.v1.LedgerEntry
-	(*CancelCalls)(nil),          // 130: troupe.v1.CancelCalls
-	(*Progress)(nil),             // 131: troupe.v1.Progress
-	(*ListProjects)(nil),         // 132: troupe.v1.ListProjects
-	(*Projects)(nil),             // 133: troupe.v1.Projects
-	(*SaveProject)(nil),          // 134: troupe.v1.SaveProject
-	(*RemoveProject)(nil),        // 135: troupe.v1.RemoveProject
-	(*SetVariables)(nil),         // 136: troupe.v1.SetVariables
-	(*TakeVariables)(nil),        // 137: troupe.v1.TakeVariables
-	(*ReadFields)(nil),           // 138: troupe.v1.ReadFields
-	(*FieldsView)(nil),           // 139: troupe.v1.FieldsView
-	(*FieldView)(nil),            // 140: troupe.v1.FieldView
-	(*SetField)(nil),             // 141: troupe.v1.SetField
-	(*FieldUpdated)(nil),         // 142: troupe.v1.FieldUpdated
-	(*DeclareFields)(nil),        // 143: troupe.v1.DeclareFields
-	(*FieldChanged)(nil),         // 144: troupe.v1.FieldChanged
-	(*DiffCopy)(nil),             // 145: troupe.v1.DiffCopy
-	(*ApplyCopy)(nil),            // 146: troupe.v1.ApplyCopy
-	(*Changes)(nil),              // 147: troupe.v1.Changes
-	(*FileChange)(nil),           // 148: troupe.v1.FileChange
-	(*UseFile)(nil),              // 149: troupe.v1.UseFile
-	(*Files)(nil),                // 150: troupe.v1.Files
-	(*FileEntry)(nil),            // 151: troupe.v1.FileEntry
-	(*ListSessions)(nil),         // 152: troupe.v1.ListSessions
-	(*Sessions)(nil),             // 153: troupe.v1.Sessions
-	(*ListWorkers)(nil),          // 154: troupe.v1.ListWorkers
-	(*Workers)(nil),              // 155: troupe.v1.Workers
-	(*ListWorkspaces)(nil),       // 156: troupe.v1.ListWorkspaces
-	(*Workspaces)(nil),           // 157: troupe.v1.Workspaces
-	(*SessionWorkspace)(nil),     // 158: troupe.v1.SessionWorkspace
-	(*ListCalls)(nil),            // 159: troupe.v1.ListCalls
-	(*Calls)(nil),                // 160: troupe.v1.Calls
-	(*Unread)(nil),               // 161: troupe.v1.Unread
-	(*Show)(nil),                 // 162: troupe.v1.Show
-	(*Shown)(nil),                // 163: troupe.v1.Shown
-	(*TurnView)(nil),             // 164: troupe.v1.TurnView
-	(*GenerationView)(nil),       // 165: troupe.v1.GenerationView
-	(*Verify)(nil),               // 166: troupe.v1.Verify
-	(*Verified)(nil),             // 167: troupe.v1.Verified
-	(*Finding)(nil),              // 168: troupe.v1.Finding
-	(*ListDamage)(nil),           // 169: troupe.v1.ListDamage
-	(*Damage)(nil),               // 170: troupe.v1.Damage
-	(*ForkSession)(nil),          // 171: troupe.v1.ForkSession
-	(*Forked)(nil),               // 172: troupe.v1.Forked
-	(*ImportSession)(nil),        // 173: troupe.v1.ImportSession
-	(*Imported)(nil),             // 174: troupe.v1.Imported
-	(*ModeSettled)(nil),          // 175: troupe.v1.ModeSettled
-	(*Hello)(nil),                // 176: troupe.v1.Hello
-	(*Holder)(nil),               // 177: troupe.v1.Holder
-	(*RegisterHost)(nil),         // 178: troupe.v1.RegisterHost
-	(*ConnectOwner)(nil),         // 179: troupe.v1.ConnectOwner
-	(*EnvVar)(nil),               // 180: troupe.v1.EnvVar
-	(*Lineage)(nil),              // 181: troupe.v1.Lineage
-	(*Turn)(nil),                 // 182: troupe.v1.Turn
-	(Persist_Policy)(0),          // 183: troupe.v1.Persist.Policy
-	(*RunStarted)(nil),           // 184: troupe.v1.RunStarted
-	(*Budget)(nil),               // 185: troupe.v1.Budget
-	(*Amounts)(nil),              // 186: troupe.v1.Amounts
-	(Trust_Level)(0),             // 187: troupe.v1.Trust.Level
-	(*ShowRun)(nil),              // 188: troupe.v1.ShowRun
-	(*ResumeRun)(nil),            // 189: troupe.v1.ResumeRun
-	(*CancelRun)(nil),            // 190: troupe.v1.CancelRun
-	(*AwaitRun)(nil),             // 191: troupe.v1.AwaitRun
-	(*Part)(nil),                 // 192: troupe.v1.Part
-	(InputAccepted_Mode)(0),      // 193: troupe.v1.InputAccepted.Mode
-	(InputAccepted_Origin)(0),    // 194: troupe.v1.InputAccepted.Origin
-	(InputAccepted_People)(0),    // 195: troupe.v1.InputAccepted.People
-	(TurnCompleted_Outcome)(0),   // 196: troupe.v1.TurnCompleted.Outcome
-	(*Usage)(nil),                // 197: troupe.v1.Usage
-	(*Place)(nil),                // 198: troupe.v1.Place
-	(*Bounds)(nil),               // 199: troupe.v1.Bounds
-	(*OutboxEnqueued)(nil),       // 200: troupe.v1.OutboxEnqueued
-	(*TurnSubmitted)(nil),        // 201: troupe.v1.TurnSubmitted
-	(*TurnCut)(nil),              // 202: troupe.v1.TurnCut
-	(CallResolved_Resolution)(0), // 203: troupe.v1.CallResolved.Resolution
-	(Decision_Value)(0),          // 204: troupe.v1.Decision.Value
-	(*Failure)(nil),              // 205: troupe.v1.Failure
-	(TimerSet_Misfire)(0),        // 206: troupe.v1.TimerSet.Misfire
-	(*Event)(nil),                // 207: troupe.v1.Event
-	(*WorkspaceGrant)(nil),       // 208: troupe.v1.WorkspaceGrant
-	(*BudgetView)(nil),           // 209: troupe.v1.BudgetView
-	(*StepBudgetView)(nil),       // 210: troupe.v1.StepBudgetView
-	(*Grant)(nil),                // 211: troupe.v1.Grant
-	(*WorkspaceRef)(nil),         // 212: troupe.v1.WorkspaceRef
-	(*LeaseToken)(nil),           // 213: troupe.v1.LeaseToken
-	(*FileHash)(nil),             // 214: troupe.v1.FileHash
-	(ToolFinished_Status)(0),     // 215: troupe.v1.ToolFinished.Status
-	(*Project)(nil),              // 216: troupe.v1.Project
-	(*Variable)(nil),             // 217: troupe.v1.Variable
-	(*FieldSet)(nil),             // 218: troupe.v1.FieldSet
-	(*FieldNoted)(nil),           // 219: troupe.v1.FieldNoted
-	(*Timing)(nil),               // 220: troupe.v1.Timing
+	(*KeepJob)(nil),              // 109: troupe.v1.KeepJob
+	(*OpenWorkspace)(nil),        // 110: troupe.v1.OpenWorkspace
+	(*WorkspaceReady)(nil),       // 111: troupe.v1.WorkspaceReady
+	(*KeepWorkspaces)(nil),       // 112: troupe.v1.KeepWorkspaces
+	(*RetireWorkspace)(nil),      // 113: troupe.v1.RetireWorkspace
+	(*WorkspaceUnused)(nil),      // 114: troupe.v1.WorkspaceUnused
+	(*DescribeWorkspace)(nil),    // 115: troupe.v1.DescribeWorkspace
+	(*WorkspaceView)(nil),        // 116: troupe.v1.WorkspaceView
+	(*FindActor)(nil),            // 117: troupe.v1.FindActor
+	(*Replaced)(nil),             // 118: troupe.v1.Replaced
+	(*AcquirePermit)(nil),        // 119: troupe.v1.AcquirePermit
+	(*PermitGranted)(nil),        // 120: troupe.v1.PermitGranted
+	(*PermitDenied)(nil),         // 121: troupe.v1.PermitDenied
+	(*ReleasePermit)(nil),        // 122: troupe.v1.ReleasePermit
+	(*AskBudget)(nil),            // 123: troupe.v1.AskBudget
+	(*BudgetGranted)(nil),        // 124: troupe.v1.BudgetGranted
+	(*BudgetRefused)(nil),        // 125: troupe.v1.BudgetRefused
+	(*BudgetShort)(nil),          // 126: troupe.v1.BudgetShort
+	(*ReportBudget)(nil),         // 127: troupe.v1.ReportBudget
+	(*Execute)(nil),              // 128: troupe.v1.Execute
+	(*ToolReply)(nil),            // 129: troupe.v1.ToolReply
+	(*LedgerEntry)(nil),          // 130: troupe.v1.LedgerEntry
+	(*CancelCalls)(nil),          // 131: troupe.v1.CancelCalls
+	(*Progress)(nil),             // 132: troupe.v1.Progress
+	(*ListProjects)(nil),         // 133: troupe.v1.ListProjects
+	(*Projects)(nil),             // 134: troupe.v1.Projects
+	(*SaveProject)(nil),          // 135: troupe.v1.SaveProject
+	(*RemoveProject)(nil),        // 136: troupe.v1.RemoveProject
+	(*SetVariables)(nil),         // 137: troupe.v1.SetVariables
+	(*TakeVariables)(nil),        // 138: troupe.v1.TakeVariables
+	(*ReadFields)(nil),           // 139: troupe.v1.ReadFields
+	(*FieldsView)(nil),           // 140: troupe.v1.FieldsView
+	(*FieldView)(nil),            // 141: troupe.v1.FieldView
+	(*SetField)(nil),             // 142: troupe.v1.SetField
+	(*FieldUpdated)(nil),         // 143: troupe.v1.FieldUpdated
+	(*DeclareFields)(nil),        // 144: troupe.v1.DeclareFields
+	(*FieldChanged)(nil),         // 145: troupe.v1.FieldChanged
+	(*DiffCopy)(nil),             // 146: troupe.v1.DiffCopy
+	(*ApplyCopy)(nil),            // 147: troupe.v1.ApplyCopy
+	(*Changes)(nil),              // 148: troupe.v1.Changes
+	(*FileChange)(nil),           // 149: troupe.v1.FileChange
+	(*UseFile)(nil),              // 150: troupe.v1.UseFile
+	(*Files)(nil),                // 151: troupe.v1.Files
+	(*FileEntry)(nil),            // 152: troupe.v1.FileEntry
+	(*ListSessions)(nil),         // 153: troupe.v1.ListSessions
+	(*Sessions)(nil),             // 154: troupe.v1.Sessions
+	(*ListWorkers)(nil),          // 155: troupe.v1.ListWorkers
+	(*Workers)(nil),              // 156: troupe.v1.Workers
+	(*ListWorkspaces)(nil),       // 157: troupe.v1.ListWorkspaces
+	(*Workspaces)(nil),           // 158: troupe.v1.Workspaces
+	(*SessionWorkspace)(nil),     // 159: troupe.v1.SessionWorkspace
+	(*ListCalls)(nil),            // 160: troupe.v1.ListCalls
+	(*Calls)(nil),                // 161: troupe.v1.Calls
+	(*Unread)(nil),               // 162: troupe.v1.Unread
+	(*Show)(nil),                 // 163: troupe.v1.Show
+	(*Shown)(nil),                // 164: troupe.v1.Shown
+	(*TurnView)(nil),             // 165: troupe.v1.TurnView
+	(*GenerationView)(nil),       // 166: troupe.v1.GenerationView
+	(*Verify)(nil),               // 167: troupe.v1.Verify
+	(*Verified)(nil),             // 168: troupe.v1.Verified
+	(*Finding)(nil),              // 169: troupe.v1.Finding
+	(*ListDamage)(nil),           // 170: troupe.v1.ListDamage
+	(*Damage)(nil),               // 171: troupe.v1.Damage
+	(*ForkSession)(nil),          // 172: troupe.v1.ForkSession
+	(*Forked)(nil),               // 173: troupe.v1.Forked
+	(*ImportSession)(nil),        // 174: troupe.v1.ImportSession
+	(*Imported)(nil),             // 175: troupe.v1.Imported
+	(*ModeSettled)(nil),          // 176: troupe.v1.ModeSettled
+	(*Hello)(nil),                // 177: troupe.v1.Hello
+	(*Holder)(nil),               // 178: troupe.v1.Holder
+	(*RegisterHost)(nil),         // 179: troupe.v1.RegisterHost
+	(*ConnectOwner)(nil),         // 180: troupe.v1.ConnectOwner
+	(*OwnedJob)(nil),             // 181: troupe.v1.OwnedJob
+	(*EnvVar)(nil),               // 182: troupe.v1.EnvVar
+	(*Lineage)(nil),              // 183: troupe.v1.Lineage
+	(*Turn)(nil),                 // 184: troupe.v1.Turn
+	(Persist_Policy)(0),          // 185: troupe.v1.Persist.Policy
+	(*RunStarted)(nil),           // 186: troupe.v1.RunStarted
+	(*Budget)(nil),               // 187: troupe.v1.Budget
+	(*Amounts)(nil),              // 188: troupe.v1.Amounts
+	(Trust_Level)(0),             // 189: troupe.v1.Trust.Level
+	(*ShowRun)(nil),              // 190: troupe.v1.ShowRun
+	(*ResumeRun)(nil),            // 191: troupe.v1.ResumeRun
+	(*CancelRun)(nil),            // 192: troupe.v1.CancelRun
+	(*AwaitRun)(nil),             // 193: troupe.v1.AwaitRun
+	(*Part)(nil),                 // 194: troupe.v1.Part
+	(InputAccepted_Mode)(0),      // 195: troupe.v1.InputAccepted.Mode
+	(InputAccepted_Origin)(0),    // 196: troupe.v1.InputAccepted.Origin
+	(InputAccepted_People)(0),    // 197: troupe.v1.InputAccepted.People
+	(TurnCompleted_Outcome)(0),   // 198: troupe.v1.TurnCompleted.Outcome
+	(*Usage)(nil),                // 199: troupe.v1.Usage
+	(*Place)(nil),                // 200: troupe.v1.Place
+	(*Bounds)(nil),               // 201: troupe.v1.Bounds
+	(*OutboxEnqueued)(nil),       // 202: troupe.v1.OutboxEnqueued
+	(*TurnSubmitted)(nil),        // 203: troupe.v1.TurnSubmitted
+	(*TurnCut)(nil),              // 204: troupe.v1.TurnCut
+	(CallResolved_Resolution)(0), // 205: troupe.v1.CallResolved.Resolution
+	(Decision_Value)(0),          // 206: troupe.v1.Decision.Value
+	(*Failure)(nil),              // 207: troupe.v1.Failure
+	(TimerSet_Misfire)(0),        // 208: troupe.v1.TimerSet.Misfire
+	(*Event)(nil),                // 209: troupe.v1.Event
+	(*WorkspaceGrant)(nil),       // 210: troupe.v1.WorkspaceGrant
+	(*BudgetView)(nil),           // 211: troupe.v1.BudgetView
+	(*StepBudgetView)(nil),       // 212: troupe.v1.StepBudgetView
+	(*Grant)(nil),                // 213: troupe.v1.Grant
+	(*WorkspaceRef)(nil),         // 214: troupe.v1.WorkspaceRef
+	(*LeaseToken)(nil),           // 215: troupe.v1.LeaseToken
+	(*FileHash)(nil),             // 216: troupe.v1.FileHash
+	(ToolFinished_Status)(0),     // 217: troupe.v1.ToolFinished.Status
+	(*Project)(nil),              // 218: troupe.v1.Project
+	(*Variable)(nil),             // 219: troupe.v1.Variable
+	(*FieldSet)(nil),             // 220: troupe.v1.FieldSet
+	(*FieldNoted)(nil),           // 221: troupe.v1.FieldNoted
+	(*Timing)(nil),               // 222: troupe.v1.Timing
 }
 var file_command_proto_depIdxs = []int32{
 	4,   // 0: troupe.v1.CreateSession.workspaces:type_name -> troupe.v1.WorkspaceSpec
-	180, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
+	182, // 1: troupe.v1.CreateSession.env:type_name -> troupe.v1.EnvVar
 	13,  // 2: troupe.v1.CreateSession.first:type_name -> troupe.v1.SubmitInput
-	181, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
-	182, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
-	183, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
-	184, // 6: troupe.v1.CreateSession.run:type_name -> troupe.v1.RunStarted
-	185, // 7: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
-	186, // 8: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
-	187, // 9: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
+	183, // 3: troupe.v1.CreateSession.origin:type_name -> troupe.v1.Lineage
+	184, // 4: troupe.v1.CreateSession.copied:type_name -> troupe.v1.Turn
+	185, // 5: troupe.v1.CreateSession.persist:type_name -> troupe.v1.Persist.Policy
+	186, // 6: troupe.v1.CreateSession.run:type_name -> troupe.v1.RunStarted
+	187, // 7: troupe.v1.CreateSession.budget:type_name -> troupe.v1.Budget
+	188, // 8: troupe.v1.AddBudget.add:type_name -> troupe.v1.Amounts
+	189, // 9: troupe.v1.WorkspaceSpec.trust:type_name -> troupe.v1.Trust.Level
 	5,   // 10: troupe.v1.WorkspaceSpec.bounds:type_name -> troupe.v1.PathBounds
 	4,   // 11: troupe.v1.AttachWorkspace.workspace:type_name -> troupe.v1.WorkspaceSpec
-	187, // 12: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
+	189, // 12: troupe.v1.ChangeTrust.trust:type_name -> troupe.v1.Trust.Level
 	13,  // 13: troupe.v1.ToSession.submit:type_name -> troupe.v1.SubmitInput
 	16,  // 14: troupe.v1.ToSession.await_turn:type_name -> troupe.v1.AwaitTurn
 	19,  // 15: troupe.v1.ToSession.cancel:type_name -> troupe.v1.CancelSession
@@ -14735,20 +14999,20 @@ var file_command_proto_depIdxs = []int32{
 	49,  // 38: troupe.v1.ToSession.resolve_approval:type_name -> troupe.v1.ResolveApproval
 	6,   // 39: troupe.v1.ToSession.attach_workspace:type_name -> troupe.v1.AttachWorkspace
 	7,   // 40: troupe.v1.ToSession.detach_workspace:type_name -> troupe.v1.DetachWorkspace
-	149, // 41: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
-	137, // 42: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
+	150, // 41: troupe.v1.ToSession.use_file:type_name -> troupe.v1.UseFile
+	138, // 42: troupe.v1.ToSession.take_variables:type_name -> troupe.v1.TakeVariables
 	55,  // 43: troupe.v1.ToSession.revoke_rule:type_name -> troupe.v1.RevokeRule
 	8,   // 44: troupe.v1.ToSession.change_trust:type_name -> troupe.v1.ChangeTrust
-	138, // 45: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
-	141, // 46: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
-	143, // 47: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
-	145, // 48: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
-	146, // 49: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
+	139, // 45: troupe.v1.ToSession.read_fields:type_name -> troupe.v1.ReadFields
+	142, // 46: troupe.v1.ToSession.set_field:type_name -> troupe.v1.SetField
+	144, // 47: troupe.v1.ToSession.declare_fields:type_name -> troupe.v1.DeclareFields
+	146, // 48: troupe.v1.ToSession.diff_copy:type_name -> troupe.v1.DiffCopy
+	147, // 49: troupe.v1.ToSession.apply_copy:type_name -> troupe.v1.ApplyCopy
 	3,   // 50: troupe.v1.ToSession.add_budget:type_name -> troupe.v1.AddBudget
-	188, // 51: troupe.v1.ToSession.show_run:type_name -> troupe.v1.ShowRun
-	189, // 52: troupe.v1.ToSession.resume_run:type_name -> troupe.v1.ResumeRun
-	190, // 53: troupe.v1.ToSession.cancel_run:type_name -> troupe.v1.CancelRun
-	191, // 54: troupe.v1.ToSession.await_run:type_name -> troupe.v1.AwaitRun
+	190, // 51: troupe.v1.ToSession.show_run:type_name -> troupe.v1.ShowRun
+	191, // 52: troupe.v1.ToSession.resume_run:type_name -> troupe.v1.ResumeRun
+	192, // 53: troupe.v1.ToSession.cancel_run:type_name -> troupe.v1.CancelRun
+	193, // 54: troupe.v1.ToSession.await_run:type_name -> troupe.v1.AwaitRun
 	84,  // 55: troupe.v1.ToSession.announce:type_name -> troupe.v1.Announce
 	31,  // 56: troupe.v1.ToSession.share_conversation:type_name -> troupe.v1.ShareConversation
 	36,  // 57: troupe.v1.ToSession.submit_turn:type_name -> troupe.v1.SubmitTurn
@@ -14758,109 +15022,110 @@ var file_command_proto_depIdxs = []int32{
 	35,  // 61: troupe.v1.ToSession.withdraw_turn:type_name -> troupe.v1.WithdrawTurn
 	11,  // 62: troupe.v1.ActorView.children:type_name -> troupe.v1.ActorView
 	11,  // 63: troupe.v1.Tree.root:type_name -> troupe.v1.ActorView
-	192, // 64: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
-	193, // 65: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
-	194, // 66: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
-	195, // 67: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
+	194, // 64: troupe.v1.SubmitInput.parts:type_name -> troupe.v1.Part
+	195, // 65: troupe.v1.SubmitInput.mode:type_name -> troupe.v1.InputAccepted.Mode
+	196, // 66: troupe.v1.SubmitInput.origin:type_name -> troupe.v1.InputAccepted.Origin
+	197, // 67: troupe.v1.SubmitInput.people:type_name -> troupe.v1.InputAccepted.People
 	13,  // 68: troupe.v1.RunInput.input:type_name -> troupe.v1.SubmitInput
-	196, // 69: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
-	197, // 70: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
+	198, // 69: troupe.v1.TurnResult.outcome:type_name -> troupe.v1.TurnCompleted.Outcome
+	199, // 70: troupe.v1.TurnResult.usage:type_name -> troupe.v1.Usage
 	18,  // 71: troupe.v1.TurnResult.tool_calls:type_name -> troupe.v1.ToolCallView
 	22,  // 72: troupe.v1.Inputs.inputs:type_name -> troupe.v1.InputView
-	181, // 73: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
-	182, // 74: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
-	192, // 75: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
-	198, // 76: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
-	199, // 77: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
-	195, // 78: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
-	200, // 79: troupe.v1.DeliverMail.mail:type_name -> troupe.v1.OutboxEnqueued
+	183, // 73: troupe.v1.SpawnWorker.origin:type_name -> troupe.v1.Lineage
+	184, // 74: troupe.v1.SpawnWorker.copied:type_name -> troupe.v1.Turn
+	194, // 75: troupe.v1.SpawnChild.task:type_name -> troupe.v1.Part
+	200, // 76: troupe.v1.SpawnChild.places:type_name -> troupe.v1.Place
+	201, // 77: troupe.v1.SpawnChild.bounds:type_name -> troupe.v1.Bounds
+	197, // 78: troupe.v1.SpawnChild.people:type_name -> troupe.v1.InputAccepted.People
+	202, // 79: troupe.v1.DeliverMail.mail:type_name -> troupe.v1.OutboxEnqueued
 	40,  // 80: troupe.v1.SharedConversation.turns:type_name -> troupe.v1.SharedTurn
 	41,  // 81: troupe.v1.SharedConversation.members:type_name -> troupe.v1.SharedMember
 	39,  // 82: troupe.v1.SharedConversation.queue:type_name -> troupe.v1.WaitingTurn
-	201, // 83: troupe.v1.SharedTurn.turn:type_name -> troupe.v1.TurnSubmitted
-	202, // 84: troupe.v1.SharedTurn.cut:type_name -> troupe.v1.TurnCut
-	197, // 85: troupe.v1.SharedMember.usage:type_name -> troupe.v1.Usage
+	203, // 83: troupe.v1.SharedTurn.turn:type_name -> troupe.v1.TurnSubmitted
+	204, // 84: troupe.v1.SharedTurn.cut:type_name -> troupe.v1.TurnCut
+	199, // 85: troupe.v1.SharedMember.usage:type_name -> troupe.v1.Usage
 	38,  // 86: troupe.v1.Conversations.conversations:type_name -> troupe.v1.SharedConversation
-	203, // 87: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
-	204, // 88: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
+	205, // 87: troupe.v1.ResolveCall.resolution:type_name -> troupe.v1.CallResolved.Resolution
+	206, // 88: troupe.v1.ResolveApproval.decision:type_name -> troupe.v1.Decision.Value
 	52,  // 89: troupe.v1.Remembered.rule:type_name -> troupe.v1.RuleView
-	205, // 90: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
+	207, // 90: troupe.v1.Remembered.failure:type_name -> troupe.v1.Failure
 	52,  // 91: troupe.v1.Rules.rules:type_name -> troupe.v1.RuleView
-	192, // 92: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
-	206, // 93: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
+	194, // 92: troupe.v1.SetTimer.parts:type_name -> troupe.v1.Part
+	208, // 93: troupe.v1.SetTimer.misfire:type_name -> troupe.v1.TimerSet.Misfire
 	62,  // 94: troupe.v1.Timers.timers:type_name -> troupe.v1.TimerView
-	207, // 95: troupe.v1.Published.events:type_name -> troupe.v1.Event
-	182, // 96: troupe.v1.History.turns:type_name -> troupe.v1.Turn
-	199, // 97: troupe.v1.NarrowChild.bounds:type_name -> troupe.v1.Bounds
-	208, // 98: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
+	209, // 95: troupe.v1.Published.events:type_name -> troupe.v1.Event
+	184, // 96: troupe.v1.History.turns:type_name -> troupe.v1.Turn
+	201, // 97: troupe.v1.NarrowChild.bounds:type_name -> troupe.v1.Bounds
+	210, // 98: troupe.v1.SessionView.workspaces:type_name -> troupe.v1.WorkspaceGrant
 	78,  // 99: troupe.v1.SessionView.workers:type_name -> troupe.v1.WorkerView
-	197, // 100: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
+	199, // 100: troupe.v1.SessionView.usage:type_name -> troupe.v1.Usage
 	14,  // 101: troupe.v1.SessionView.first:type_name -> troupe.v1.InputReply
-	183, // 102: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
-	209, // 103: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
+	185, // 102: troupe.v1.SessionView.persist:type_name -> troupe.v1.Persist.Policy
+	211, // 103: troupe.v1.SessionView.budget:type_name -> troupe.v1.BudgetView
 	38,  // 104: troupe.v1.SessionView.conversations:type_name -> troupe.v1.SharedConversation
-	210, // 105: troupe.v1.SessionView.step_budgets:type_name -> troupe.v1.StepBudgetView
-	197, // 106: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
-	186, // 107: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
-	186, // 108: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
+	212, // 105: troupe.v1.SessionView.step_budgets:type_name -> troupe.v1.StepBudgetView
+	199, // 106: troupe.v1.WorkerView.usage:type_name -> troupe.v1.Usage
+	188, // 107: troupe.v1.WorkerView.spent:type_name -> troupe.v1.Amounts
+	188, // 108: troupe.v1.WorkerView.reserved:type_name -> troupe.v1.Amounts
 	79,  // 109: troupe.v1.WorkerView.waiting:type_name -> troupe.v1.Waiting
 	82,  // 110: troupe.v1.ApprovalView.shown:type_name -> troupe.v1.Viewer
-	207, // 111: troupe.v1.Announce.event:type_name -> troupe.v1.Event
+	209, // 111: troupe.v1.Announce.event:type_name -> troupe.v1.Event
 	81,  // 112: troupe.v1.Approvals.approvals:type_name -> troupe.v1.ApprovalView
 	89,  // 113: troupe.v1.Audit.entries:type_name -> troupe.v1.AuditView
-	211, // 114: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
-	183, // 115: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
-	208, // 116: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
-	212, // 117: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
+	213, // 114: troupe.v1.Configure.grant:type_name -> troupe.v1.Grant
+	185, // 115: troupe.v1.Configure.persist:type_name -> troupe.v1.Persist.Policy
+	210, // 116: troupe.v1.OpenWorkspace.grant:type_name -> troupe.v1.WorkspaceGrant
+	214, // 117: troupe.v1.WorkspaceReady.overlaps:type_name -> troupe.v1.WorkspaceRef
 	0,   // 118: troupe.v1.ReleasePermit.outcome:type_name -> troupe.v1.ReleasePermit.Outcome
-	186, // 119: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
-	186, // 120: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
-	186, // 121: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
-	186, // 122: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
-	186, // 123: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
-	208, // 124: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
-	213, // 125: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
-	180, // 126: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
-	214, // 127: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
-	214, // 128: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
-	208, // 129: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
-	214, // 130: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
-	213, // 131: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
+	188, // 119: troupe.v1.AskBudget.spent:type_name -> troupe.v1.Amounts
+	188, // 120: troupe.v1.AskBudget.want:type_name -> troupe.v1.Amounts
+	188, // 121: troupe.v1.AskBudget.least:type_name -> troupe.v1.Amounts
+	188, // 122: troupe.v1.BudgetGranted.amounts:type_name -> troupe.v1.Amounts
+	188, // 123: troupe.v1.ReportBudget.spent:type_name -> troupe.v1.Amounts
+	210, // 124: troupe.v1.Execute.workspace:type_name -> troupe.v1.WorkspaceGrant
+	215, // 125: troupe.v1.Execute.lease:type_name -> troupe.v1.LeaseToken
+	182, // 126: troupe.v1.Execute.env:type_name -> troupe.v1.EnvVar
+	216, // 127: troupe.v1.Execute.known_files:type_name -> troupe.v1.FileHash
+	216, // 128: troupe.v1.Execute.precondition_hashes:type_name -> troupe.v1.FileHash
+	210, // 129: troupe.v1.Execute.home:type_name -> troupe.v1.WorkspaceGrant
+	216, // 130: troupe.v1.Execute.approved_files:type_name -> troupe.v1.FileHash
+	215, // 131: troupe.v1.Execute.shares:type_name -> troupe.v1.LeaseToken
 	27,  // 132: troupe.v1.Execute.child:type_name -> troupe.v1.SpawnChild
-	215, // 133: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
-	214, // 134: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
-	128, // 135: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
-	216, // 136: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
-	217, // 137: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
-	140, // 138: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
-	218, // 139: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
-	219, // 140: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
-	148, // 141: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
+	217, // 133: troupe.v1.ToolReply.status:type_name -> troupe.v1.ToolFinished.Status
+	216, // 134: troupe.v1.ToolReply.files:type_name -> troupe.v1.FileHash
+	129, // 135: troupe.v1.LedgerEntry.done:type_name -> troupe.v1.ToolReply
+	218, // 136: troupe.v1.Projects.projects:type_name -> troupe.v1.Project
+	219, // 137: troupe.v1.SetVariables.set:type_name -> troupe.v1.Variable
+	141, // 138: troupe.v1.FieldsView.fields:type_name -> troupe.v1.FieldView
+	220, // 139: troupe.v1.FieldUpdated.set:type_name -> troupe.v1.FieldSet
+	221, // 140: troupe.v1.FieldChanged.noted:type_name -> troupe.v1.FieldNoted
+	149, // 141: troupe.v1.Changes.files:type_name -> troupe.v1.FileChange
 	1,   // 142: troupe.v1.UseFile.action:type_name -> troupe.v1.UseFile.Action
-	151, // 143: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
+	152, // 143: troupe.v1.Files.entries:type_name -> troupe.v1.FileEntry
 	77,  // 144: troupe.v1.Sessions.sessions:type_name -> troupe.v1.SessionView
 	78,  // 145: troupe.v1.Workers.workers:type_name -> troupe.v1.WorkerView
-	158, // 146: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
-	208, // 147: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
+	159, // 146: troupe.v1.Workspaces.workspaces:type_name -> troupe.v1.SessionWorkspace
+	210, // 147: troupe.v1.SessionWorkspace.workspace:type_name -> troupe.v1.WorkspaceGrant
 	80,  // 148: troupe.v1.Calls.calls:type_name -> troupe.v1.CallView
-	161, // 149: troupe.v1.Calls.unread:type_name -> troupe.v1.Unread
+	162, // 149: troupe.v1.Calls.unread:type_name -> troupe.v1.Unread
 	77,  // 150: troupe.v1.Shown.session:type_name -> troupe.v1.SessionView
-	164, // 151: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
-	197, // 152: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
+	165, // 151: troupe.v1.Shown.turns:type_name -> troupe.v1.TurnView
+	199, // 152: troupe.v1.TurnView.usage:type_name -> troupe.v1.Usage
 	18,  // 153: troupe.v1.TurnView.tool_calls:type_name -> troupe.v1.ToolCallView
-	165, // 154: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
-	220, // 155: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
-	197, // 156: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
-	168, // 157: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
-	168, // 158: troupe.v1.Damage.findings:type_name -> troupe.v1.Finding
+	166, // 154: troupe.v1.TurnView.generations:type_name -> troupe.v1.GenerationView
+	222, // 155: troupe.v1.GenerationView.timing:type_name -> troupe.v1.Timing
+	199, // 156: troupe.v1.GenerationView.usage:type_name -> troupe.v1.Usage
+	169, // 157: troupe.v1.Verified.findings:type_name -> troupe.v1.Finding
+	169, // 158: troupe.v1.Damage.findings:type_name -> troupe.v1.Finding
 	77,  // 159: troupe.v1.Forked.session:type_name -> troupe.v1.SessionView
 	77,  // 160: troupe.v1.Imported.session:type_name -> troupe.v1.SessionView
-	175, // 161: troupe.v1.Imported.modes:type_name -> troupe.v1.ModeSettled
-	162, // [162:162] is the sub-list for method output_type
-	162, // [162:162] is the sub-list for method input_type
-	162, // [162:162] is the sub-list for extension type_name
-	162, // [162:162] is the sub-list for extension extendee
-	0,   // [0:162] is the sub-list for field type_name
+	176, // 161: troupe.v1.Imported.modes:type_name -> troupe.v1.ModeSettled
+	181, // 162: troupe.v1.ConnectOwner.jobs:type_name -> troupe.v1.OwnedJob
+	163, // [163:163] is the sub-list for method output_type
+	163, // [163:163] is the sub-list for method input_type
+	163, // [163:163] is the sub-list for extension type_name
+	163, // [163:163] is the sub-list for extension extendee
+	0,   // [0:163] is the sub-list for field type_name
 }
 
 func init() { file_command_proto_init() }
@@ -14930,7 +15195,7 @@ func file_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_command_proto_rawDesc), len(file_command_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   178,
+			NumMessages:   180,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -24,6 +24,7 @@ const (
 	FrameError            = "error"
 	FramePing             = "ping"
 	FrameProgress         = "progress"
+	FrameJob              = "job"
 )
 
 // FrameVersion is the version of the protocol that hello negotiates.
@@ -39,6 +40,7 @@ const (
 	FeatureEvents    = "events"     // it wants the events of the sessions that it attaches to
 	FeatureProgress  = "progress"
 	FeaturePreview   = "preview" // an owner shows what a call would change in its folder
+	FeatureJobs      = "jobs"    // an owner may leave commands running, and tells how they end; the server looks after them
 )
 
 // OldApprovalMs is how long an approval may wait of a call by a client that shows none, unless something else is configured.
@@ -79,6 +81,8 @@ type AttachFrame struct {
 	Steal     bool     `json:"steal,omitempty"` // take the place of another program
 	Leave     bool     `json:"leave,omitempty"` // the owner does not come back
 	After     *uint64  `json:"after,omitempty"` // events after this cursor; absent: from now on
+	// Jobs of an owner: those that run, and those whose end the server has not said that it keeps, without what they have printed.
+	Jobs []JobJSON `json:"jobs,omitempty"`
 
 	Attached *WorkspaceJSON `json:"attached,omitempty"` // in the answer
 	Epoch    uint64         `json:"epoch,omitempty"`    // in the answer: of this connection
@@ -156,7 +160,8 @@ type RequestResolvedFrame struct {
 	By         string `json:"by,omitempty"`
 
 	CallID string `json:"call_id,omitempty"`
-	State  string `json:"state,omitempty"` // of a call: cancelled, it should end; settled, its result is kept and may be forgotten
+	State  string `json:"state,omitempty"`  // of a call or a job: cancelled, it should end; settled, its result is kept and may be forgotten
+	Reason string `json:"reason,omitempty"` // why a job should end
 }
 
 // The states of a call in a RequestResolvedFrame.
@@ -199,6 +204,51 @@ type ProgressFrame struct {
 	Unit   string `json:"unit,omitempty"`
 	Text   string `json:"text,omitempty"`
 }
+
+// JobFrame tells how a job has ended that a call left running. Settled by its id.
+type JobFrame struct {
+	Type string `json:"type"`
+	JobJSON
+}
+
+// JobJSON is a job on the machine of an owner.
+type JobJSON struct {
+	JobID      string `json:"job_id"`
+	Session    string `json:"session,omitempty"`
+	Worker     string `json:"worker,omitempty"`
+	Workspace  string `json:"workspace,omitempty"` // HOST:PATH
+	Command    string `json:"command,omitempty"`
+	State      string `json:"state"`          // running | exited | killed | failed | unknown
+	Note       string `json:"note,omitempty"` // the state in a sentence
+	ExitCode   int32  `json:"exit_code,omitempty"`
+	Signal     string `json:"signal,omitempty"`
+	DurationMs int64  `json:"duration_ms,omitempty"`
+	StartedMs  int64  `json:"started_ms,omitempty"` // since 1970, by the owner's clock
+	Output     string `json:"output,omitempty"`     // the newest of it, of one that has ended
+	Dropped    int64  `json:"dropped,omitempty"`    // bytes before that
+}
+
+// JobOf is a job as frames have it.
+func JobOf(j *OwnedJob) JobJSON {
+	return JobJSON{
+		JobID: j.GetJobId(), Session: j.GetSessionId(), Worker: j.GetWorkerId(), Workspace: j.GetUri(), Command: j.GetCommand(), State: j.GetState(), Note: j.GetNote(),
+		ExitCode: j.GetExitCode(), Signal: j.GetSignal(), DurationMs: j.GetDurationMs(), StartedMs: j.GetStartedUnixMs(), Output: j.GetOutput(), Dropped: j.GetDropped(),
+	}
+}
+
+// Proto reads what JobOf wrote.
+func (j *JobJSON) Proto() *OwnedJob {
+	return &OwnedJob{
+		JobId: j.JobID, SessionId: j.Session, WorkerId: j.Worker, Uri: j.Workspace, Command: j.Command, State: j.State, Note: j.Note,
+		ExitCode: j.ExitCode, Signal: j.Signal, DurationMs: j.DurationMs, StartedUnixMs: j.StartedMs, Output: j.Output, Dropped: j.Dropped,
+	}
+}
+
+// JobRunning is the state of a job that has not ended.
+const JobRunning = "running"
+
+// FrameType implements Frame.
+func (*JobFrame) FrameType() string { return FrameJob }
 
 // FrameType implements Frame.
 func (*HelloFrame) FrameType() string { return FrameHello }
@@ -258,6 +308,8 @@ func frameOf(kind string) Frame {
 		return &PingFrame{}
 	case FrameProgress:
 		return &ProgressFrame{}
+	case FrameJob:
+		return &JobFrame{}
 	}
 	return nil
 }

@@ -27,12 +27,8 @@ type jobListArgs struct {
 }
 
 func jobList(_ context.Context, tc *Context, _ jobListArgs) (*Result, error) {
-	var all []*job
-	if s := tc.Jobs; s != nil {
-		s.mu.Lock()
-		all = slices.Clone(s.jobs)
-		s.mu.Unlock()
-	}
+	all := tc.Jobs.all()
+	slices.SortStableFunc(all, func(a, b *job) int { return a.start.Compare(b.start) })
 	var b strings.Builder
 	list := make([]map[string]any, 0, len(all))
 	for _, j := range all {

@@ -64,7 +64,7 @@ func (t *jobTool[A]) Run(tc *Context, args json.RawMessage) (*Result, error) {
 func jobOutput(ctx context.Context, tc *Context, a jobOutputArgs) (*Result, error) {
 	j := tc.Jobs.find(a.JobID)
 	if j == nil {
-		return leftOutput(tc, a)
+		return leftOutput(tc, a, "it is no more: what it had printed was kept", map[string]any{"job_id": a.JobID, "state": "gone"})
 	}
 	if err := j.await(ctx, a.Offset, time.Duration(a.WaitMS)*time.Millisecond); err != nil {
 		return nil, err
@@ -72,8 +72,11 @@ func jobOutput(ctx context.Context, tc *Context, a jobOutputArgs) (*Result, erro
 	_, note := j.state()
 	meta := j.meta()
 	j.mu.Lock()
-	text, dropped := string(j.kept), j.dropped
+	text, dropped, left := string(j.kept), j.dropped, j.away != nil && j.away.left
 	j.mu.Unlock()
+	if left {
+		return leftOutput(tc, a, note, meta)
+	}
 	return part(text, dropped, a.Offset, note, meta), nil
 }
 
@@ -133,7 +136,7 @@ func (j *job) await(ctx context.Context, offset int64, wait time.Duration) error
 }
 
 // leftOutput is what a job that is no more left in home.
-func leftOutput(tc *Context, a jobOutputArgs) (*Result, error) {
+func leftOutput(tc *Context, a jobOutputArgs, note string, meta map[string]any) (*Result, error) {
 	gone := noJob(a.JobID)
 	if tc.Home == nil || !plainID(a.JobID) || !strings.HasPrefix(a.JobID, messages.JobPrefix) {
 		return nil, gone
@@ -146,5 +149,5 @@ func leftOutput(tc *Context, a jobOutputArgs) (*Result, error) {
 	if n, err := fmt.Sscanf(text, notKept, &dropped); n == 1 && err == nil {
 		_, text, _ = strings.Cut(text, "\n")
 	}
-	return part(text, dropped, a.Offset, "it is no more: what it had printed was kept", map[string]any{"job_id": a.JobID, "state": "gone"}), nil
+	return part(text, dropped, a.Offset, note, meta), nil
 }

@@ -27,6 +27,7 @@ const (
 type Jobs struct {
 	most  int
 	spawn func(func())
+	also  func() *Jobs // beside these; nil: there are none
 
 	mu     sync.Mutex
 	jobs   []*job // in the order of their start
@@ -38,22 +39,12 @@ type Jobs struct {
 func NewJobs(most int, spawn func(func())) *Jobs { return &Jobs{most: most, spawn: spawn} }
 
 // Close ends all jobs and lets none begin. It does not wait.
-func (s *Jobs) Close() {
-	s.mu.Lock()
-	all := slices.Clone(s.jobs)
-	s.closed = true
-	s.mu.Unlock()
-	for _, j := range all {
-		j.end("it ended with its session")
-	}
-}
+func (s *Jobs) Close() { s.CloseFor("it ended with its session") }
 
 // Running counts the jobs that run.
 func (s *Jobs) Running() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	n := 0
-	for _, j := range s.jobs {
+	for _, j := range s.all() {
 		if !j.ended() {
 			n++
 		}
@@ -78,6 +69,7 @@ type job struct {
 	exit    Exit
 	err     error
 	over    bool
+	away    *away // nil: it runs here
 }
 
 // jobEnd is why a job was ended by us.
@@ -95,8 +87,8 @@ func jobID(execID string) string {
 
 // add makes a job that is not running yet.
 func (s *Jobs) add(id, command string, clean func(string) string) (*job, error) {
-	if n := s.Running(); s.most > 0 && n >= s.most {
-		return nil, Errorf(CodeValidationFailed, "%d jobs are running already, which is all that may; end one with job_kill", n)
+	if err := s.Room(); err != nil {
+		return nil, err
 	}
 	j := &job{id: id, command: command, start: time.Now(), clean: clean, done: make(chan struct{}), more: make(chan struct{})}
 	j.ctx, j.cancel = context.WithCancelCause(context.Background())
@@ -106,12 +98,17 @@ func (s *Jobs) add(id, command string, clean func(string) string) (*job, error) 
 		return nil, Errorf(CodeCancelled, "the session is ending")
 	}
 	s.jobs = append(s.jobs, j)
+	s.keepSome()
+	return j, nil
+}
+
+// keepSome forgets the oldest of those that have ended. The lock is held.
+func (s *Jobs) keepSome() {
 	for over := len(s.jobs) - s.most - endedJobs; over > 0; over-- { // their output stays in home
 		if i := slices.IndexFunc(s.jobs, (*job).ended); i >= 0 {
 			s.jobs = slices.Delete(s.jobs, i, i+1)
 		}
 	}
-	return j, nil
 }
 
 func (s *Jobs) forget(j *job) {
@@ -122,12 +119,7 @@ func (s *Jobs) forget(j *job) {
 }
 
 func (s *Jobs) find(id string) *job {
-	if s == nil {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, j := range s.jobs {
+	for _, j := range s.all() {
 		if j.id == id {
 			return j
 		}
@@ -137,7 +129,7 @@ func (s *Jobs) find(id string) *job {
 
 // startJob leaves a command running. It keeps the workspace until it ends: see Context.Hold.
 func startJob(c *fileCall, command string, timeout time.Duration, cmd Command) (*Result, error) {
-	if c.Jobs == nil || c.Hold == nil {
+	if c.Jobs == nil || c.Hold == nil { // nobody looks after it
 		return nil, refuse("argument \"background\": a command cannot be left running here, where no session is that it could belong to, as in a folder of another machine; run it without background")
 	}
 	j, err := c.Jobs.add(jobID(c.ExecID), command, c.clean)
@@ -172,8 +164,14 @@ func startJob(c *fileCall, command string, timeout time.Duration, cmd Command) (
 	}, nil
 }
 
-// end kills the job; only the first reason counts.
-func (j *job) end(why string) { j.cancel(&jobEnd{why}) }
+// end kills the job; only the first reason counts. One that runs elsewhere is asked to end: that it has ended is told.
+func (j *job) end(why string) {
+	first := j.ctx.Err() == nil
+	j.cancel(&jobEnd{why})
+	if first && j.away != nil && !j.ended() {
+		j.away.end(why)
+	}
+}
 
 func (j *job) ended() bool {
 	j.mu.Lock()
@@ -240,20 +238,22 @@ func (j *job) state() (word, note string) {
 	defer j.mu.Unlock()
 	var ended *jobEnd
 	switch {
+	case j.away != nil:
+		return j.away.how(j)
 	case !j.over:
-		return "running", fmt.Sprintf("running for %d s", int(time.Since(j.start).Seconds())) // who waits for it sees that something changes
+		return JobRunning, fmt.Sprintf("running for %d s", int(time.Since(j.start).Seconds())) // who waits for it sees that something changes
 	case errors.As(j.err, &ended):
-		return "killed", "killed: " + ended.why
+		return JobKilled, "killed: " + ended.why
 	case j.err != nil:
-		return "failed", "the sandbox could not run it: " + cleanName(j.err.Error())
+		return JobFailed, "the sandbox could not run it: " + cleanName(j.err.Error())
 	case j.exit.Limit == "output":
-		return "killed", fmt.Sprintf("killed: it printed more than %d MiB", maxJobOutput>>20)
+		return JobKilled, fmt.Sprintf("killed: it printed more than %d MiB", maxJobOutput>>20)
 	case j.exit.Limit != "":
-		return "killed", "killed: it used too much " + j.exit.Limit
+		return JobKilled, "killed: it used too much " + j.exit.Limit
 	case j.exit.Signal != "":
-		return "exited", fmt.Sprintf("exit code %d: ended by %s", j.exit.Code, j.exit.Signal)
+		return JobExited, fmt.Sprintf("exit code %d: ended by %s", j.exit.Code, j.exit.Signal)
 	}
-	return "exited", fmt.Sprintf("exit code %d", j.exit.Code)
+	return JobExited, fmt.Sprintf("exit code %d", j.exit.Code)
 }
 
 // meta is what programs get of a job.
@@ -262,6 +262,9 @@ func (j *job) meta() map[string]any {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	m := map[string]any{"job_id": j.id, "state": word, "output_bytes": j.dropped + int64(len(j.kept))}
+	if j.away != nil && j.over {
+		m["output_bytes"] = j.dropped + j.away.bytes
+	}
 	if j.over {
 		m["exit_code"], m["signal"], m["duration_ms"] = j.exit.Code, j.exit.Signal, j.exit.Duration.Milliseconds()
 		m["bounds"] = j.exit.Bounds

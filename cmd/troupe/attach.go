@@ -44,7 +44,7 @@ func newAttach(a *app) *cobra.Command {
 The folder becomes a workspace of the session: its calls are decided on there, and run here, by this command, which decides
 again: by this machine's rules and the trust in the folder, and by you, where it asks. Nothing of this machine but the folder is shared.
 stdout gets its address for each connection. It stays until Ctrl-C, and connects again when the connection is lost. What has run does not run again; what was cut
-off in the middle is said to be unknown, and not repeated.`,
+off in the middle is said to be unknown, and not repeated. Commands that agents leave running here outlive a lost connection, and end with this command.`,
 		Args: exactly("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.attach(cmd.Context(), f, args[0]) },
 	}
@@ -186,6 +186,9 @@ func (s *sharing) ledgerDir() string {
 	return filepath.Join(s.loaded.Dirs.State, "owned", hex.EncodeToString(sum[:16]))
 }
 
+// jobsDir is where notes are kept about what calls left running there.
+func (s *sharing) jobsDir() string { return s.ledgerDir() + ".jobs" }
+
 // owner makes who runs the calls.
 func (s *sharing) owner(ctx context.Context, ledger *tools.FileLedger, log *slog.Logger) (*owner.Owner, error) {
 	s.sweep(ctx)
@@ -208,6 +211,7 @@ func (s *sharing) owner(ctx context.Context, ledger *tools.FileLedger, log *slog
 		Before: before, After: after,
 		Folders: map[string]string{s.uri: s.dir}, Trust: s.trust, Ledger: ledger, Sandbox: box, Env: env,
 		Temp: filepath.Join(s.loaded.Dirs.Cache, "tmp"), Redact: s.a.secrets.String, Allow: s.allow, Shows: s.shows, Ended: s.ended, Logger: log,
+		Jobs: s.jobsDir(), MostJobs: int(s.loaded.Config.Limits.Jobs), JobEnded: s.jobEnded,
 	})
 }
 
@@ -330,6 +334,11 @@ func (s *sharing) ended(m *messages.Execute, r *messages.ToolReply) {
 		word = cmp.Or(r.GetErrorCode(), "failed")
 	}
 	s.a.note("troupe: %s %s: %s", visible(m.GetTool()), visible(shortened(m.GetArguments())), visible(word))
+}
+
+// jobEnded tells of a command that was left running.
+func (s *sharing) jobEnded(j *messages.OwnedJob) {
+	s.a.note("troupe: job %s (%s): %s", visible(j.GetJobId()), visible(shortened(j.GetCommand())), visible(j.GetNote()))
 }
 
 func shortened(text string) string {

@@ -29,6 +29,11 @@ type Options struct {
 	Sandbox tools.Sandbox // for commands; nil: they are refused
 	Env     []string      // of commands
 	Temp    string        // where calls get folders for temporary files; "": they get none
+	// Jobs is a folder for notes about what calls leave running, of this place alone; "": nothing may be left running. MostJobs may run of one agent; 0: any number.
+	Jobs     string
+	MostJobs int
+	// JobEnded is told of each job that ends; may be nil.
+	JobEnded func(*messages.OwnedJob)
 	// Redact takes secrets of this machine out of what goes to the server; nil: none are known.
 	Redact func(string) string
 	// Allow is asked before each call that was not seen before, with the folder that it is for; nil: all are allowed. A refusal is a *tools.Error.
@@ -55,7 +60,8 @@ type Owner struct {
 
 	mu      sync.Mutex
 	running map[attempt]*running
-	calls   sync.WaitGroup
+	jobs    jobs
+	calls   sync.WaitGroup // and jobs
 }
 
 type attempt struct {
@@ -87,6 +93,7 @@ func New(o Options) (*Owner, error) {
 		return nil, fmt.Errorf("make the tools of an owner: %w", err)
 	}
 	x := &Owner{o: o, tools: r, running: make(map[attempt]*running)}
+	x.jobs = jobs{sets: make(map[string]*tools.Jobs), runs: make(map[string]*messages.OwnedJob), tell: make(map[int]func(*messages.OwnedJob))}
 	x.life, x.end = context.WithCancel(context.Background())
 	return x, nil
 }
@@ -94,6 +101,7 @@ func New(o Options) (*Owner, error) {
 // Close ends what runs, and waits for it.
 func (x *Owner) Close() {
 	x.end()
+	x.endJobs()
 	x.calls.Wait()
 }
 
@@ -109,7 +117,13 @@ func (x *Owner) Cancel(execID string) {
 }
 
 // Settle forgets an attempt whose result is kept elsewhere by now.
-func (x *Owner) Settle(execID string, n uint32) { x.o.Ledger.Settle(execID, n) }
+func (x *Owner) Settle(execID string, n uint32) {
+	if tools.IsJobID(execID) {
+		x.settleJob(execID)
+		return
+	}
+	x.o.Ledger.Settle(execID, n)
+}
 
 // Deliver runs a call that was never seen, and answers for one that was. It fails when ctx ends: the call goes on.
 func (x *Owner) Deliver(ctx context.Context, m *messages.Execute, progress func(*messages.Progress)) (*messages.ToolReply, error) {
@@ -252,6 +266,7 @@ func (x *Owner) run(ctx context.Context, m *messages.Execute, progress func(*mes
 		ToolTempDir: temp, Redact: x.o.Redact, WorkspaceInfo: &messages.WorkspaceInfo{Mode: "local", WorkingDirectory: dir, ProjectDir: dir, ClonePath: dir},
 		Signal: ctx, Agent: m.GetAgent(), ExecID: m.GetExecId(), Sandbox: x.o.Sandbox, Trust: x.o.Trust, Known: known, Workspace: ws, ProcessEnv: x.o.Env, Progress: progress,
 	}
+	x.leaves(m, tc)
 	if err := asShown(tool, tc, m); err != nil {
 		return answer(m, err)
 	}
