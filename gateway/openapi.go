@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/troupe-dev/troupe/messages"
@@ -130,5 +131,9 @@ func succeeded(r row, s *schemas) described {
 	case r.out == nil:
 		return described{"description": "Done"}
 	}
-	return described{"description": "The answer", "content": described{"application/json": described{"schema": s.of(r.out)}}}
+	out := described{"description": "The answer", "content": described{"application/json": described{"schema": s.of(r.out)}}}
+	if slices.Contains(r.query, "after") {
+		out["headers"] = described{"Link": described{"description": "The next page, while there is one: <address>; rel=\"next\"", "schema": described{"type": "string"}}}
+	}
+	return out
 }

@@ -38,7 +38,7 @@ func routeCases() []routeCase {
 			201, `{"id":"ses_1","state":"working","created_at":"1970-01-01T00:00:00.001Z","turns":0,` + usage + `,"input":{"input_id":"i1","seq":4}}`,
 		},
 		{"GET /api/sessions", "", &messages.ListSessions{}, &messages.Sessions{}, 200, `[]`},
-		{"GET /api/sessions?folder=local%3A%2Fa&limit=2", "", &messages.ListSessions{Folder: "local:/a", Limit: 2}, &messages.Sessions{}, 200, `[]`},
+		{"GET /api/sessions?folder=local%3A%2Fa&limit=2", "", &messages.ListSessions{Folder: "local:/a", Limit: 3}, &messages.Sessions{}, 200, `[]`},
 		{
 			"GET /api/sessions/ses_1", "", &messages.Show{Id: "ses_1"}, &messages.Shown{Session: &messages.SessionView{Id: "ses_1", State: "inactive"}},
 			200, `{"id":"ses_1","state":"inactive","session":{"id":"ses_1","state":"inactive","turns":0,` + usage + `},"turns":[]}`,

@@ -10,7 +10,7 @@ import (
 func (a *api) runRows() []row {
 	return []row{
 		{pattern: "POST /api/pipelines/runs", begins: true, scope: ScopePrompt, summary: "Run a pipeline", in: messages.StartRunJSON{}, out: messages.RunJSON{}, status: http.StatusCreated, serve: a.startRun},
-		{pattern: "GET /api/pipelines/runs", scope: ScopeRead, summary: "Runs of pipelines, the newest first", out: []messages.RunJSON{}, serve: a.runs},
+		{pattern: "GET /api/pipelines/runs", scope: ScopeRead, summary: "Runs of pipelines, the newest first", query: []string{"limit", "after"}, out: []messages.RunJSON{}, serve: a.runs},
 		{pattern: "GET /api/pipelines/runs/{run}", scope: ScopeRead, summary: "What a run has come to; with wait, when it has changed after a revision, or is over; then with items=asking without the items that ask nobody", query: []string{"wait", "after", "items"}, out: messages.RunJSON{}, serve: a.run},
 		{pattern: "POST /api/pipelines/runs/{run}/resume", scope: ScopePrompt, summary: "Let a run try again what has not succeeded", in: messages.RunWordJSON{}, out: messages.RunJSON{}, serve: a.resumeRun},
 		{pattern: "POST /api/pipelines/runs/{run}/cancel", scope: ScopePrompt, summary: "End a run and what it has under way", in: messages.RunWordJSON{}, out: messages.RunJSON{}, serve: a.cancelRun},
@@ -37,14 +37,20 @@ func (a *api) startRun(w http.ResponseWriter, r *http.Request) (answer, error) {
 }
 
 func (a *api) runs(_ http.ResponseWriter, r *http.Request) (answer, error) {
-	if _, err := query(r); err != nil {
+	q, err := query(r, "limit", "after")
+	if err != nil {
+		return answer{}, err
+	}
+	p, err := paging(q)
+	if err != nil {
 		return answer{}, err
 	}
 	l, err := ask[*messages.Runs](r.Context(), a, &messages.ListRuns{})
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(l.JSON())
+	some, next := cut(p, r, l.GetRuns(), func(v *messages.RunView) (int64, string) { return v.GetStartedAtUnixMs(), v.GetRunId() })
+	return answer{status: http.StatusOK, body: (&messages.Runs{Runs: some}).JSON(), header: next}, nil
 }
 
 // run shows one run. wait=change waits for a revision above after, wait=end for the end: a long poll.

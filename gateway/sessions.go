@@ -51,19 +51,20 @@ func (a *api) create(w http.ResponseWriter, r *http.Request) (answer, error) {
 }
 
 func (a *api) sessions(_ http.ResponseWriter, r *http.Request) (answer, error) {
-	q, err := query(r, "folder", "limit")
+	q, err := query(r, "folder", "limit", "after")
 	if err != nil {
 		return answer{}, err
 	}
-	limit, err := number("limit", q.Get("limit"), 31)
+	p, err := paging(q)
 	if err != nil {
 		return answer{}, err
 	}
-	l, err := ask[*messages.Sessions](r.Context(), a, &messages.ListSessions{Folder: q.Get("folder"), Limit: int32(limit)})
+	l, err := ask[*messages.Sessions](r.Context(), a, &messages.ListSessions{Folder: q.Get("folder"), Limit: p.most()})
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(l.JSON())
+	some, next := cut(p, r, l.GetSessions(), func(v *messages.SessionView) (int64, string) { return v.GetUpdatedAtUnixMs(), v.GetId() })
+	return answer{status: http.StatusOK, body: (&messages.Sessions{Sessions: some}).JSON(), header: next}, nil
 }
 
 func (a *api) show(_ http.ResponseWriter, r *http.Request) (answer, error) {

@@ -47,7 +47,7 @@ func (a *api) serverRows() []row {
 func (a *api) sessionRows() []row {
 	return []row{
 		{pattern: "POST /api/sessions", begins: true, scope: ScopePrompt, summary: "Make a session", in: messages.CreateJSON{}, out: messages.SessionJSON{}, status: http.StatusCreated, serve: a.create},
-		{pattern: "GET /api/sessions", scope: ScopeRead, summary: "List the sessions, the last changed first", query: []string{"folder", "limit"}, out: []messages.SessionJSON{}, serve: a.sessions},
+		{pattern: "GET /api/sessions", scope: ScopeRead, summary: "List the sessions, the last changed first", query: []string{"folder", "limit", "after"}, out: []messages.SessionJSON{}, serve: a.sessions},
 		{pattern: "GET /api/sessions/{id}", scope: ScopeRead, summary: "A session with its turns", out: messages.ShownJSON{}, serve: a.show},
 		{pattern: "PATCH /api/sessions/{id}", scope: ScopePrompt, summary: "Change what a worker works with from its next turn on", in: messages.ConfigureJSON{}, out: messages.WorkerJSON{}, serve: a.configure},
 		{pattern: "DELETE /api/sessions/{id}", scope: ScopePrompt, summary: "Close a session", query: []string{"reason", "forget", "by"}, serve: a.closeSession},
