@@ -268,8 +268,10 @@ func (f *feed) fill(ctx context.Context, upto uint64, yield func(*Event, error) 
 func unseen(session string, err error) error {
 	var left *persistence.TrimmedError
 	if errors.As(err, &left) {
-		return messages.Fail(messages.CodeTrimmed, fmt.Sprintf("the events of session %s before %d were trimmed away", session, left.First),
+		f := messages.Fail(messages.CodeTrimmed, fmt.Sprintf("the events of session %s before %d were trimmed away", session, left.First),
 			fmt.Sprintf("ask for those after %d; `troupe show` has what is left of the conversation", left.First-1))
+		f.ResumeAfter = left.First - 1
+		return f
 	}
 	return fmt.Errorf("read events of %s: %w", session, err)
 }

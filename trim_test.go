@@ -181,8 +181,18 @@ func (g *ageing) check(t *testing.T, newest string) {
 	_, err = rt.Fork(t.Context(), g.session, troupe.ForkOptions{At: 7})
 	wantCode(t, "fork", err, messages.CodeTrimmed)
 	wantCode(t, "export", rt.Export(t.Context(), g.session, &bytes.Buffer{}), messages.CodeTrimmed)
+	var resume *troupe.Failure
 	for _, err := range rt.Events(t.Context(), g.session, 3) {
 		wantCode(t, "events", err, messages.CodeTrimmed)
+		if !errors.As(err, &resume) || resume.GetResumeAfter() <= 3 {
+			t.Errorf("events are there again after %d", resume.GetResumeAfter())
+		}
+		break
+	}
+	for e, err := range rt.Events(t.Context(), g.session, resume.GetResumeAfter()) {
+		if err != nil || e.GetSeq() <= resume.GetResumeAfter() {
+			t.Errorf("after %d comes %v, %v", resume.GetResumeAfter(), e, err)
+		}
 		break
 	}
 	if err := rt.Close(t.Context()); err != nil {

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"iter"
@@ -158,11 +159,17 @@ func TestAFailureInTheMiddleIsTheLastEvent(t *testing.T) {
 func TestEventsThatAreGoneAreRefusedByStatus(t *testing.T) {
 	b := &backend{events: func(context.Context, string, uint64) iter.Seq2[*messages.Event, error] {
 		return func(yield func(*messages.Event, error) bool) {
-			yield(nil, messages.Fail(messages.CodeTrimmed, "they were trimmed away", "ask for those after 7"))
+			f := messages.Fail(messages.CodeTrimmed, "they were trimmed away", "ask for those after 7")
+			f.ResumeAfter = 7
+			yield(nil, f)
 		}
 	}}
 	res, body := serve(t, b, gateway.Options{}).do(t, "GET", "/api/sessions/ses_1/events?after=2", "")
 	refused(t, res, body, http.StatusGone, messages.CodeTrimmed)
+	var p messages.ProblemJSON
+	if err := json.Unmarshal([]byte(body), &p); err != nil || p.ResumeAfter != 7 || p.Snapshot != "/api/sessions/ses_1" {
+		t.Errorf("it leads to %+v, %v", p, err)
+	}
 }
 
 func TestAPanicInAStreamEndsOnlyThatStream(t *testing.T) {

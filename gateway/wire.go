@@ -145,6 +145,9 @@ func (a *api) problem(w http.ResponseWriter, r *http.Request, status int, f *mes
 		w.Header().Set("WWW-Authenticate", `Bearer realm="troupe"`)
 	}
 	p := problemOf(status, f)
+	if id := r.PathValue("id"); f.GetResumeAfter() > 0 && id != "" { // what is left of the session, which a client begins anew with
+		p.Snapshot = sessionPath + url.PathEscape(id)
+	}
 	a.write(w, r, p.Status, messages.ProblemType, p)
 }
 
@@ -154,7 +157,7 @@ func problemOf(status int, f *messages.Failure) messages.ProblemJSON {
 	}
 	return messages.ProblemJSON{
 		Type: "about:blank", Title: http.StatusText(status), Status: status, Code: f.GetCode(), Detail: short(f.GetMessage()), Hint: short(f.GetHint()),
-		Retry: f.GetRetryAfterMs(),
+		Retry: f.GetRetryAfterMs(), ResumeAfter: f.GetResumeAfter(),
 	}
 }
 

@@ -1860,6 +1860,7 @@ type Failure struct {
 	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`                                    // what failed and the value
 	Hint          string                 `protobuf:"bytes,3,opt,name=hint,proto3" json:"hint,omitempty"`                                          // what to do
 	RetryAfterMs  int64                  `protobuf:"varint,120,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"` // when it is worth trying again; 0: there is nothing to wait for, or nobody knows
+	ResumeAfter   uint64                 `protobuf:"varint,125,opt,name=resume_after,json=resumeAfter,proto3" json:"resume_after,omitempty"`      // of events that were trimmed away: those after this cursor are there
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1918,6 +1919,13 @@ func (x *Failure) GetHint() string {
 func (x *Failure) GetRetryAfterMs() int64 {
 	if x != nil {
 		return x.RetryAfterMs
+	}
+	return 0
+}
+
+func (x *Failure) GetResumeAfter() uint64 {
+	if x != nil {
+		return x.ResumeAfter
 	}
 	return 0
 }
@@ -2145,12 +2153,13 @@ const file_common_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x121\n" +
-	"\tvariables\x18\x04 \x03(\v2\x13.troupe.v1.VariableR\tvariables\"q\n" +
+	"\tvariables\x18\x04 \x03(\v2\x13.troupe.v1.VariableR\tvariables\"\x94\x01\n" +
 	"\aFailure\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x12\n" +
 	"\x04hint\x18\x03 \x01(\tR\x04hint\x12$\n" +
-	"\x0eretry_after_ms\x18x \x01(\x03R\fretryAfterMs\"6\n" +
+	"\x0eretry_after_ms\x18x \x01(\x03R\fretryAfterMs\x12!\n" +
+	"\fresume_after\x18} \x01(\x04R\vresumeAfter\"6\n" +
 	"\aPersist\"+\n" +
 	"\x06Policy\x12\v\n" +
 	"\aMESSAGE\x10\x00\x12\b\n" +

@@ -12,11 +12,15 @@ type ProblemJSON struct {
 	Detail string `json:"detail"`
 	Hint   string `json:"hint,omitempty"`
 	Retry  int64  `json:"retry_after_ms,omitempty"` // when it is worth trying again
+
+	// Of events that were trimmed away: the cursor after which they are there, and the address of what is left of the session.
+	ResumeAfter uint64 `json:"resume_after,omitempty"`
+	Snapshot    string `json:"snapshot,omitempty"`
 }
 
 // Failure is what was refused, as the house says it.
 func (j ProblemJSON) Failure() *Failure {
 	f := Fail(j.Code, j.Detail, j.Hint)
-	f.RetryAfterMs = j.Retry
+	f.RetryAfterMs, f.ResumeAfter = j.Retry, j.ResumeAfter
 	return f
 }
